@@ -1,0 +1,1 @@
+"""The wire: servers, connections, capabilities, and the scripts that run in Redis."""
