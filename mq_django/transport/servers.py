@@ -168,7 +168,7 @@ class PrivateServer:
                 # Ctrl-C in the terminal is for us: the server goes when we have done with it.
                 start_new_session=True,
             )
-        self._guard = _guard(self._process.pid)
+        self._guard = _guard(self._process.pid, self._folder)
         self._wait(log)
         return self
 
@@ -236,13 +236,13 @@ class PrivateServer:
             self._process = None
 
 
-def _guard(pid: int) -> subprocess.Popen[bytes]:
-    """Start a process that kills the server once this process, and whoever was forked from it, is gone.
+def _guard(pid: int, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a process that ends the server once this process, and whoever was forked from it, is gone.
 
     It reads from a pipe that nobody writes to: the pipe ends with its last writer, however that ended.
     """
     return subprocess.Popen(  # noqa: S603
-        ["/bin/sh", "-c", 'cat; kill -9 "$0"', str(pid)],
+        ["/bin/sh", "-c", 'cat; kill -9 "$0"; rm -rf "$1"', str(pid), str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
