@@ -8,6 +8,7 @@ import redis
 from django.conf import settings
 from django.core.cache import InvalidCacheBackendError
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -50,13 +51,13 @@ def _alias_pool(alias: str, options: dict[str, Any]) -> redis.ConnectionPool:
         raise ConfigurationError(
             f'MQ_DJANGO["CONNECTION"] = {alias!r} must name a django-redis alias in CACHES, or be a URL or "embedded".'
         )
-    from django_redis.pool import get_connection_factory  # noqa: PLC0415 - reads settings when imported
-
     cache_options = dict(from_settings.get("OPTIONS", {}))
     # The factory keeps the alias's TLS, log-in and Sentinels; the pool's own options are ours.
     cache_options["CONNECTION_POOL_KWARGS"] = {**cache_options.get("CONNECTION_POOL_KWARGS", {}), **options}
     location = from_settings["LOCATION"]
     url = location if isinstance(location, str) else location[0]
+    # By name, because the module reads Django's settings when it is imported.
+    get_connection_factory = import_string("django_redis.pool.get_connection_factory")
     try:
         factory = get_connection_factory(options=cache_options)
     except InvalidCacheBackendError as error:
@@ -69,7 +70,7 @@ def _make_pool(config: Config, role: Role) -> redis.ConnectionPool:
     options = _options(role)
     name = config.connection
     if name == EMBEDDED:
-        name = embedded.url(config.directory)
+        return embedded.connection_pool(config.directory, **options)
     is_url = name.startswith(URL_SCHEMES)
     pool = redis.ConnectionPool.from_url(name) if is_url else _alias_pool(name, options)
     # Last, because a URL's query string and an alias's options win over what a pool is given.
