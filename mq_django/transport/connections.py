@@ -8,7 +8,7 @@ import redis
 from django.conf import settings
 from django.core.cache import InvalidCacheBackendError
 from django.core.signals import setting_changed
-from django.utils.module_loading import import_string
+from django_redis.pool import get_connection_factory
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -56,8 +56,6 @@ def _alias_pool(alias: str, options: dict[str, Any]) -> redis.ConnectionPool:
     cache_options["CONNECTION_POOL_KWARGS"] = {**cache_options.get("CONNECTION_POOL_KWARGS", {}), **options}
     location = from_settings["LOCATION"]
     url = location if isinstance(location, str) else location[0]
-    # By name, because the module reads Django's settings when it is imported.
-    get_connection_factory = import_string("django_redis.pool.get_connection_factory")
     try:
         factory = get_connection_factory(options=cache_options)
     except InvalidCacheBackendError as error:
