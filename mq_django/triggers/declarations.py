@@ -114,12 +114,12 @@ def build(
     receiver = Receiver(enqueue, f"of {target}", strict)
     links = [Link(each, _several(sender), receiver, f"mq_django:{uid}") for each in _signals(signal)]
     for number, entry in enumerate(cancel_on):
-        links.append(_cancelling(entry, target, key, strict, f"mq_django:{uid}:cancel:{number}"))
+        links += _cancelling(entry, target, key, strict, f"mq_django:{uid}:cancel:{number}")
     return Trigger(links)
 
 
-def _cancelling(entry: Sequence[Any], target: Target, key: Template | None, strict: bool, uid: str) -> Link:
-    if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) not in (2, 3):
+def _cancelling(entry: Any, target: Target, key: Template | None, strict: bool, uid: str) -> list[Link]:
+    if not isinstance(entry, list | tuple) or len(entry) not in (2, 3):
         raise ConfigurationError(
             f"cancel_on= takes (signal, sender) or (signal, sender, template), not {entry!r:.100}"
         )
@@ -132,8 +132,8 @@ def _cancelling(entry: Sequence[Any], target: Target, key: Template | None, stri
         unique = template.fill(arguments)
         queues[target.queue].cancel(unique=unique, using=database(arguments), robust=not strict)
 
-    (only,) = _signals(signal)
-    return Link(only, _several(sender), Receiver(cancel, f"that cancels {target}", strict), uid)
+    receiver = Receiver(cancel, f"that cancels {target}", strict)
+    return [Link(each, _several(sender), receiver, uid) for each in _signals(signal)]
 
 
 def _check_sending(sending: Sending, unique: str | None) -> None:
