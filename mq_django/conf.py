@@ -252,9 +252,7 @@ class _Reader:
                 try:
                     found[str(name).lower()] = readers[name](value)
                 except TypeError as error:
-                    self.refuse(
-                        setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}."
-                    )
+                    self.refuse(setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}.")
         return found
 
     def queues(self, raw: Any, namespace: str) -> dict[str, QueueConfig]:
@@ -268,9 +266,7 @@ class _Reader:
                 hint = "Queue names are 1 to 160 letters, digits, _ and -."
                 self.refuse(f"{where}[{name!r}]", f"{name!r} cannot name a queue.", hint)
             elif not isinstance(options, Mapping):
-                self.refuse(
-                    f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}."
-                )
+                self.refuse(f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}.")
             else:
                 read = self.options(options, QUEUE_OPTIONS, f"{where}[{name!r}]")
                 found[name] = QueueConfig(name=name, namespace=namespace, **read)
@@ -281,9 +277,7 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     """Return the config in a settings value, and all that is wrong with it."""
     reader = _Reader()
     if not isinstance(raw, Mapping):
-        reader.refuse(
-            "MQ_DJANGO", "MQ_DJANGO must be a dict.", 'Write MQ_DJANGO = {"QUEUES": {"default": {}}}.'
-        )
+        reader.refuse("MQ_DJANGO", "MQ_DJANGO must be a dict.", 'Write MQ_DJANGO = {"QUEUES": {"default": {}}}.')
         raw = {}
     options = dict(raw)
     queues = options.pop("QUEUES", {"default": {}})

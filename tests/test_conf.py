@@ -239,9 +239,7 @@ def test_an_unknown_setting_is_answered_with_the_known_ones(raw):
 
 
 def test_all_problems_are_found_at_once():
-    _, problems = read(
-        {"NAMESPACE": "", "X": 1, "QUEUES": {"a b": {}, "emails": {"MAX_ATTEMPTS": 0, "TIMEOUT": 0}}}
-    )
+    _, problems = read({"NAMESPACE": "", "X": 1, "QUEUES": {"a b": {}, "emails": {"MAX_ATTEMPTS": 0, "TIMEOUT": 0}}})
     assert len(problems) == 5
 
 

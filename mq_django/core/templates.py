@@ -71,9 +71,7 @@ class Template:
             except AttributeError as error:
                 raise InvalidMessage(f"{self.text!r} cannot be filled: {error}") from error
         if callable(value):
-            raise InvalidMessage(
-                f"{'.'.join(path)!r} in {self.text!r} is a method or a class: nothing is called"
-            )
+            raise InvalidMessage(f"{'.'.join(path)!r} in {self.text!r} is a method or a class: nothing is called")
         return value
 
 
@@ -91,4 +89,4 @@ def filler(structure: Any) -> Callable[[Arguments], Any]:
     if isinstance(structure, list | tuple):
         items = [filler(item) for item in structure]
         return lambda arguments: [fill(arguments) for fill in items]
-    return lambda arguments: structure  # noqa: ARG005 - a constant
+    return lambda arguments: structure

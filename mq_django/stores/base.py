@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from mq_django.conf import QueueConfig
+from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.transport.scripts import Command
@@ -29,6 +31,8 @@ class Settlement(NamedTuple):
     delay_ms: int = 0
     #: How long the handler ran, in microseconds; None when none ran.
     micros: int | None = None
+    #: It is a task's, and its result is kept: see `mq_django.stores.results`.
+    keeps_result: bool = False
 
 
 class Depths(NamedTuple):
@@ -53,6 +57,9 @@ class Store(Protocol):
     its subclasses, never errors of redis-py.
     """
 
+    config: QueueConfig
+    keys: QueueKeys
+
     def publish(
         self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
     ) -> list[str]:
@@ -71,9 +78,7 @@ class Store(Protocol):
         For when `take` brought nothing: whatever goes first is put where this looks while somebody waits here.
         """
 
-    def settle(
-        self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()
-    ) -> list[str]:
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """Settle a batch in one round trip and return the ids of the messages the consumer no longer held.
 
         `also` are commands for the same trip, run before: results, counters.

@@ -112,9 +112,7 @@ def read_entry(config: Config, number: int, entry: Mapping[str, Any]) -> Trigger
         [_loaded(each) for each in signal] if isinstance(signal, list | tuple) else _loaded(signal),
         sender=entry.get("sender"),
         target=target,
-        sending=Sending(
-            entry.get("delay"), entry.get("on_conflict", "replace"), robust=not entry.get("strict")
-        ),
+        sending=Sending(entry.get("delay"), entry.get("on_conflict", "replace"), robust=not entry.get("strict")),
         unique=entry.get("unique"),
         cancel_on=[_cancellation(each) for each in entry.get("cancel_on", ())],
         when=_loaded(entry.get("when")),

@@ -120,9 +120,7 @@ def build(
 
 def _cancelling(entry: Any, target: Target, key: Template | None, strict: bool, uid: str) -> list[Link]:
     if not isinstance(entry, list | tuple) or len(entry) not in (2, 3):
-        raise ConfigurationError(
-            f"cancel_on= takes (signal, sender) or (signal, sender, template), not {entry!r:.100}"
-        )
+        raise ConfigurationError(f"cancel_on= takes (signal, sender) or (signal, sender, template), not {entry!r:.100}")
     signal, sender, *own = entry
     template = Template(own[0]) if own else key
     if template is None or key is None:
@@ -141,9 +139,7 @@ def _check_sending(sending: Sending, unique: str | None) -> None:
     if delay is not None and (isinstance(delay, bool) or not isinstance(delay, timedelta | int | float)):
         raise ConfigurationError(f"delay= is a timedelta or seconds, not {delay!r:.100}")
     if sending.on_conflict not in CONFLICTS:
-        raise ConfigurationError(
-            f"on_conflict= is one of {', '.join(CONFLICTS)}, not {sending.on_conflict!r:.100}"
-        )
+        raise ConfigurationError(f"on_conflict= is one of {', '.join(CONFLICTS)}, not {sending.on_conflict!r:.100}")
     if unique is not None and delay is None:
         raise ConfigurationError("unique= needs delay=: it is what waits that is unique")
 

@@ -37,9 +37,7 @@ class Receiver:
         except Exception:
             if self.strict:
                 raise
-            logger.exception(
-                "Trigger %s failed; %s was saved or sent all the same", self.name, _shown(sender)
-            )
+            logger.exception("Trigger %s failed; %s was saved or sent all the same", self.name, _shown(sender))
 
 
 def _shown(sender: Any) -> str:

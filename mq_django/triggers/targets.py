@@ -42,9 +42,7 @@ class Target(Protocol):
     def queue(self) -> str:
         """Return the name of its queue."""
 
-    def publish(
-        self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None
-    ) -> None:
+    def publish(self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None) -> None:
         """Publish a message about a signal's arguments."""
 
 
@@ -60,9 +58,7 @@ class TaskTarget:
         """See Target.queue."""
         return self.task.queue_name
 
-    def publish(
-        self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None
-    ) -> None:
+    def publish(self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None) -> None:
         """See Target.publish()."""
         args = self.args(arguments)
         task = self.task.using(**sending._asdict(), unique=unique, using=using)
@@ -85,9 +81,7 @@ class MessageTarget:
     name: str
     data: Callable[[Arguments], Any]
 
-    def publish(
-        self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None
-    ) -> None:
+    def publish(self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None) -> None:
         """See Target.publish()."""
         data = self.data(arguments)
         queues[self.queue].publish(self.name, data, **sending._asdict(), unique=unique, using=using)
@@ -110,9 +104,7 @@ def calling(function: Callable[..., Any]) -> Callable[[Arguments], Any]:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"{function!r:.100} cannot be called with a signal's arguments: {error}"
-        ) from error
+        raise ConfigurationError(f"{function!r:.100} cannot be called with a signal's arguments: {error}") from error
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return lambda arguments: function(**arguments)
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -140,7 +132,5 @@ def primary_key(arguments: Arguments) -> int | str:
     """
     pk = getattr(arguments.get("instance"), "pk", None)
     if pk is None:
-        raise InvalidMessage(
-            "The signal gives no instance that has a pk: say what to enqueue with args= or data="
-        )
+        raise InvalidMessage("The signal gives no instance that has a pk: say what to enqueue with args= or data=")
     return pk if isinstance(pk, int) else str(pk)

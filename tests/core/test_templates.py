@@ -96,9 +96,7 @@ def test_a_template_of_one_place_gives_the_value_itself():
 
 
 def test_a_structure_is_filled_all_through():
-    fill = filler(
-        {"id": "{instance.pk}", "kind": "cart", "more": [1, None, {"total": "{instance.total} EUR"}]}
-    )
+    fill = filler({"id": "{instance.pk}", "kind": "cart", "more": [1, None, {"total": "{instance.total} EUR"}]})
     assert fill({"instance": Cart()}) == {"id": 7, "kind": "cart", "more": [1, None, {"total": "1.50 EUR"}]}
 
 
