@@ -3,6 +3,7 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 BASE_DIR = Path(__file__).parent
 
@@ -67,7 +68,7 @@ DATABASES = {
 }
 
 # Queues that the test app's tasks name; where they live, each test says with the fixture mq_settings.
-MQ_DJANGO = {"QUEUES": {"default": {}, "emails": {}}}
+MQ_DJANGO: dict[str, Any] = {"QUEUES": {"default": {}, "emails": {}}}
 
 # Hashing passwords on purpose slowly would cost every admin test a second.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -5,6 +5,7 @@ longer held its delivery writes its line too, because its attempt did happen; wh
 ids of the stream entries, which only rise, and not from the order in which the lines came.
 """
 
+import builtins
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -231,6 +232,9 @@ def error_path(told: str) -> str:
     A handler may also return an outcome with any text, which is no exception's; that counts as a plain `Exception`.
     """
     found = _EXCEPTION.match(told)
-    if found is None:
-        return "builtins.Exception"
-    return found[0] if "." in found[0] else f"builtins.{found[0]}"
+    if found is not None and "." in found[0]:
+        return found[0]
+    kind = getattr(builtins, found[0], None) if found else None
+    if isinstance(kind, type) and issubclass(kind, BaseException):
+        return f"builtins.{kind.__name__}"
+    return "builtins.Exception"
