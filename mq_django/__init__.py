@@ -1,0 +1,35 @@
+"""A message queue for Django on Redis.
+
+Importing the package runs nothing: each public name is loaded from its module when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "Ack": "mq_django.core.outcomes",
+    "Bury": "mq_django.core.outcomes",
+    "MQError": "mq_django.errors",
+    "Message": "mq_django.core.messages",
+    "Retry": "mq_django.core.outcomes",
+    "RetryPolicy": "mq_django.core.retries",
+    "handler": "mq_django.registry",
+    "on_signal": "mq_django.triggers",
+    "queues": "mq_django.producers",
+    "task": "mq_django.task_backend",
+}
+
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    module = _PUBLIC.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

@@ -1,0 +1,81 @@
+"""Every Redis key and channel of mq_django: nothing else ever spells one.
+
+All keys of a queue carry the queue's name as hash tag, so that they share a slot of a Redis Cluster and every script
+can take them together.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+#: Names of queues and topics, the same as RSMQ's.
+NAME = re.compile(r"[A-Za-z0-9_-]{1,160}", re.ASCII)
+
+#: The consumer group of every stream of a queue.
+GROUP = "mq"
+
+#: The two streams that deliveries are read from, as `Delivery.home`.
+READY, URGENT = 0, 1
+
+#: Members of `due` that stand for a unique key, not for an id. Ids never start so.
+UNIQUE_PREFIX = "u:"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys:
+    """The keys of one queue."""
+
+    namespace: str
+    queue: str
+    #: STREAM, group `mq`: deliverable messages. Settled ones are deleted, so XLEN is ready + pending.
+    ready: str = field(init=False)
+    #: STREAM, group `mq`: what goes first: handed back, reclaimed, or taken from `priority`.
+    urgent: str = field(init=False)
+    #: ZSET, score -priority: ids of prioritised messages while others stand before them.
+    priority: str = field(init=False)
+    #: ZSET, score due time in ms: delayed messages, by id or `u:` + unique key.
+    due: str = field(init=False)
+    #: ZSET, score the hash of the name: messages that no consumer knows the name of.
+    unhandled: str = field(init=False)
+    #: HASH: bodies of what is in `priority`, `due`, `unhandled` and `parked`, by member.
+    waiting: str = field(init=False)
+    #: HASH: unique key -> id.
+    unique: str = field(init=False)
+    #: STREAM: dead letters.
+    dead: str = field(init=False)
+    #: HASH: message id -> entry of `dead`, so that a dead letter is found at once.
+    dead_ids: str = field(init=False)
+    #: HASH: heartbeats, and what each consumer is.
+    consumers: str = field(init=False)
+    #: HASH: paused, limits, generation.
+    control: str = field(init=False)
+    #: Pub/sub channel: a new first due time, a pause, a resume.
+    wake: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in (
+            "ready urgent priority due unhandled waiting unique dead dead_ids consumers control wake"
+        ).split():
+            object.__setattr__(self, name, self._key(name.replace("_", "-")))
+
+    def _key(self, kind: str) -> str:
+        return f"{self.namespace}:{{{self.queue}}}:{kind}"
+
+    def homes(self) -> tuple[str, str]:
+        """Return the streams by `Delivery.home`."""
+        return (self.ready, self.urgent)
+
+    def minutes(self, hour: int) -> str:
+        """Return the HASH of counters a minute of one hour since 1970."""
+        return self._key(f"counters:m:{hour}")
+
+    def hours(self, day: int) -> str:
+        """Return the HASH of counters an hour of one day since 1970."""
+        return self._key(f"counters:h:{day}")
+
+    def result(self, message_id: str) -> str:
+        """Return the STRING with a TTL that holds a task's result."""
+        return self._key(f"result:{message_id}")
+
+    def parked(self, key: str) -> str:
+        """Return the LIST of ids that wait for the limit of one message key."""
+        return self._key(f"parked:{key}")

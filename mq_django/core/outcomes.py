@@ -1,0 +1,54 @@
+"""What running a delivery yields: a value, settled later in a batch."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Done."""
+
+    #: What a task returned; kept for `RESULT_TTL` when it asks for that.
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Again later; this attempt counts.
+
+    A handler may return one, or raise any exception and let its `RetryPolicy` choose the delay.
+    """
+
+    #: None: the retry policy decides.
+    delay: timedelta | None = None
+    error: str = ""
+    traceback: str = ""
+    #: With nothing beside it: it was running when its process died.
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """Again now, to its place; this attempt does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Give up: to the dead-letter queue."""
+
+    error: str = ""
+    traceback: str = ""
+    #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
+    reason: str = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """No handler of that name lives here: to `unhandled`, uncharged."""
+
+
+Outcome = Ack | Retry | HandBack | Bury | SetAside
+
+#: The one that nearly every delivery yields.
+ACK = Ack()

@@ -1,0 +1,201 @@
+"""Entry fields to Message and back: the wire protocol of `docs/protocol.md`.
+
+Attributes carry CloudEvents names. An entry has them as fields, or has one field `message` that holds a JSON object of
+them, with further fields that override it.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from mq_django.core.jsontext import dumps, loads
+from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
+from mq_django.errors import DecodeError, InvalidMessage
+
+#: What one entry may hold. Parsing JSON can take 25 times its size in memory.
+MAX_ENTRY_BYTES = 1024 * 1024
+#: CloudEvents: names of extension attributes are lower-case letters and digits.
+HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
+MAX_NAME_LENGTH = 255
+
+#: Attributes with a meaning of their own; all others are headers.
+RESERVED = frozenset(
+    ("id", "type", "data", "time", "partitionkey", "attempt", "expires", "priority", "unique", "alone", "message")
+)
+
+
+def check_name(name: object) -> str:
+    """Return `name` when it can name a message, else raise InvalidMessage."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise InvalidMessage(f"A message's name is 1 to {MAX_NAME_LENGTH} printable characters, not {name!r:.300}")
+    return name
+
+
+def check_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return `headers` when they can travel, else raise InvalidMessage."""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name) or name in RESERVED:
+            raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {name!r:.300}")
+        if not isinstance(value, str):
+            raise InvalidMessage(f"Header {name!r} must be text, not {type(value).__name__}")
+    return headers
+
+
+def moment(milliseconds: int) -> str:
+    """Return milliseconds since 1970 as an RFC 3339 timestamp."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _milliseconds(value: object) -> int | None:
+    """Read a moment: an RFC 3339 timestamp, or milliseconds since 1970."""
+    if value is None or isinstance(value, int):
+        return value
+    text = str(value)
+    if text.isdecimal():
+        return int(text[:20])
+    try:
+        parsed = datetime.fromisoformat(text)
+        return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise DecodeError(f"not a moment: {text[:80]!r}") from error
+
+
+def attributes(message: Message) -> list[tuple[str, str]]:
+    """Return a message's attributes but its data, the optional ones only when they say something."""
+    found = [("id", message.id), ("type", message.name)]
+    if message.attempt != 1:
+        found.append(("attempt", str(message.attempt)))
+    if message.key is not None:
+        found.append(("partitionkey", message.key))
+    if message.expires_ms is not None:
+        found.append(("expires", moment(message.expires_ms)))
+    if message.priority:
+        found.append(("priority", str(message.priority)))
+    if message.unique is not None:
+        found.append(("unique", message.unique))
+    if message.headers:
+        found.extend(message.headers.items())
+    return found
+
+
+def encode_entry(message: Message, data_text: bytes) -> list[str | bytes]:
+    """Return a message as the flat fields of a stream entry: its time is the entry's."""
+    fields: list[str | bytes] = [part for pair in attributes(message) for part in pair]
+    fields += ("data", data_text)
+    return fields
+
+
+def encode_body(message: Message, data_text: bytes, *, alone: bool = False) -> bytes:
+    """Return a message as the JSON object that waits in the waiting room.
+
+    A priority comes first, so that a script can read it without parsing the rest.
+    """
+    pairs = attributes(message)
+    pairs.sort(key=lambda pair: pair[0] != "priority")
+    if message.published_ms is not None:
+        pairs.append(("time", moment(message.published_ms)))
+    if alone:
+        pairs.append(("alone", "1"))
+    head = b",".join(dumps(name) + b":" + dumps(value) for name, value in pairs)
+    return b"{" + head + b',"data":' + data_text + b"}"
+
+
+def decode_entry(fields: list[bytes], *, queue: str, home: int, entry: bytes) -> Delivery | Undecodable:
+    """Return the delivery that an entry stands for, or why it stands for none."""
+    try:
+        if len(fields) == 6 and fields[0] == b"id" and fields[2] == b"type" and fields[4] == b"data":
+            text = fields[5]
+            if len(text) > MAX_ENTRY_BYTES:
+                raise DecodeError(f"{len(text)} bytes are more than the {MAX_ENTRY_BYTES} an entry may have")
+            message = Message(
+                fields[1].decode(), fields[3].decode(), loads(text), queue, published_ms=entry_ms(entry)
+            )
+            return Delivery(message, home, entry, text)
+        return _decode_any(fields, queue, home, entry)
+    except (DecodeError, UnicodeDecodeError) as error:
+        return Undecodable(home, entry, fields, str(error))
+
+
+def entry_ms(entry: bytes) -> int:
+    """Return the milliseconds since 1970 in a stream entry's id."""
+    return int(entry.partition(b"-")[0])
+
+
+def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Delivery:
+    found: dict[str, Any] = {}
+    size = 0
+    for name, value in zip(fields[::2], fields[1::2], strict=True):
+        size += len(name) + len(value)
+        found[name.decode()] = value
+    if size > MAX_ENTRY_BYTES:
+        raise DecodeError(f"{size} bytes are more than the {MAX_ENTRY_BYTES} an entry may have")
+    if len(found) * 2 != len(fields):
+        raise DecodeError("a field is there twice")
+    text = found.pop("data", None)
+    outer = {name: value.decode() for name, value in found.items()}
+    body = outer.pop("message", None)
+    if body is None:
+        if text is None:
+            raise DecodeError("there is no field data")
+        return Delivery(
+            message_of(outer | {"data": loads(text)}, queue=queue, entry=entry), home, entry, text, "alone" in outer
+        )
+    inner = decode_body(body.encode()) | outer
+    return Delivery(
+        message_of(inner, queue=queue, entry=entry), home, entry, dumps(inner["data"]), "alone" in inner
+    )
+
+
+def decode_body(body: bytes) -> dict[str, Any]:
+    """Return the attributes in a JSON object of the waiting room.
+
+    Raises:
+        DecodeError: it is no JSON object, is too large, or has no data.
+    """
+    if len(body) > MAX_ENTRY_BYTES:
+        raise DecodeError(f"{len(body)} bytes are more than the {MAX_ENTRY_BYTES} an entry may have")
+    found = loads(body)
+    if not isinstance(found, dict):
+        raise DecodeError("the message is not a JSON object")
+    if "data" not in found:
+        raise DecodeError("the message has no data")
+    return found
+
+
+def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message:
+    """Return the message with these attributes.
+
+    An id that is missing is `entry`, the entry's own (or the member it waits under).
+
+    Raises:
+        DecodeError: an attribute has no sense.
+    """
+    name = found.get("type")
+    if not isinstance(name, str) or not name:
+        raise DecodeError("there is no attribute type")
+    published_ms = _milliseconds(found.get("time"))
+    if published_ms is None and b"-" in entry and entry.replace(b"-", b"").isdigit():
+        published_ms = entry_ms(entry)
+    headers = {key: str(value) for key, value in found.items() if key not in RESERVED}
+    return Message(
+        id=str(found.get("id") or entry.decode()),
+        name=name,
+        data=found["data"],
+        queue=queue,
+        attempt=max(1, _integer(found, "attempt", 1)),
+        key=None if found.get("partitionkey") is None else str(found["partitionkey"]),
+        published_ms=published_ms,
+        expires_ms=_milliseconds(found.get("expires")),
+        priority=max(-100, min(100, _integer(found, "priority", 0))),
+        unique=None if found.get("unique") is None else str(found["unique"]),
+        headers=headers or NO_HEADERS,
+    )
+
+
+def _integer(found: Mapping[str, Any], name: str, default: int) -> int:
+    value = found.get(name, default)
+    try:
+        return int(str(value)[:20])
+    except ValueError as error:
+        raise DecodeError(f"{name} is not a whole number: {str(value)[:80]!r}") from error

@@ -1,0 +1,100 @@
+"""Every error that mq_django raises.
+
+MQError
+├── ConfigurationError        a setting that cannot be used (also Django's ImproperlyConfigured)
+│   ├── MissingDependency     an optional package is needed and not installed
+│   └── NoServer              no Redis server is to be found on this machine
+├── PublishError              a publish was refused; nothing was written
+│   ├── InvalidMessage        data, name, key or header that cannot be sent (also ValueError)
+│   │   └── MessageTooLarge   more bytes than the queue takes
+│   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
+│   ├── UnknownHandler        no handler of that name is registered (also LookupError)
+│   ├── QueueFull             the queue is at its MAX_DEPTH
+│   └── AlreadyPublished      a message with this unique key is there already
+├── StoreError                Redis could not do what was asked
+│   ├── ConnectionLost        Redis is away or did not answer in time; whether the command ran is not known
+│   ├── RedisOutOfMemory      Redis is at its maxmemory
+│   ├── WrongKeyType          a key of ours holds something else
+│   ├── ReadOnly              Redis takes no writes: a replica, or its disk is full
+│   └── NotSupported          this store cannot do that
+├── DecodeError               an entry in Redis that is not a message
+└── HandlerTimeout            a handler ran longer than its timeout
+"""
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+class MQError(Exception):
+    """The base of every error raised by mq_django."""
+
+
+class ConfigurationError(MQError, ImproperlyConfigured):
+    """A setting cannot be used."""
+
+
+class MissingDependency(ConfigurationError):
+    """An optional package is needed and not installed."""
+
+
+class NoServer(ConfigurationError):
+    """No Redis server is to be found on this machine."""
+
+
+class PublishError(MQError):
+    """A publish was refused; nothing was written."""
+
+
+class InvalidMessage(PublishError, ValueError):
+    """The message cannot be sent as it is."""
+
+
+class MessageTooLarge(InvalidMessage):
+    """The message has more bytes than its queue takes."""
+
+
+class UnknownQueue(PublishError, LookupError):
+    """No such queue is configured."""
+
+
+class UnknownHandler(PublishError, LookupError):
+    """No handler of that name is registered."""
+
+
+class QueueFull(PublishError):
+    """The queue is at its MAX_DEPTH."""
+
+
+class AlreadyPublished(PublishError):
+    """A message with this unique key is there already."""
+
+
+class StoreError(MQError):
+    """Redis could not do what was asked."""
+
+
+class ConnectionLost(StoreError):
+    """Redis is away or did not answer in time; whether the command ran is not known."""
+
+
+class RedisOutOfMemory(StoreError):
+    """Redis is at its maxmemory and takes no more messages."""
+
+
+class WrongKeyType(StoreError):
+    """A key of ours holds something else."""
+
+
+class ReadOnly(StoreError):
+    """Redis takes no writes: it is a replica, or cannot write to its disk."""
+
+
+class NotSupported(StoreError):
+    """This store cannot do that."""
+
+
+class DecodeError(MQError):
+    """An entry in Redis is not a message."""
+
+
+class HandlerTimeout(MQError):
+    """A handler ran longer than its timeout."""

@@ -1,0 +1,19 @@
+"""Django signals that mq_django sends.
+
+All carry `queue` (its name). The ones about deliveries are sent from the thread that runs the handler, and only when
+somebody listens, so that they cost nothing otherwise.
+"""
+
+from django.dispatch import Signal
+
+#: A message was accepted by Redis. Arguments: queue, message_id, name.
+message_published = Signal()
+
+#: A handler is about to run. Arguments: queue, message.
+handler_started = Signal()
+
+#: A handler has ended. Arguments: queue, message, outcome, seconds.
+handler_finished = Signal()
+
+#: A delivery was settled by a consumer that no longer held it; nothing was changed. Arguments: queue, message_id.
+delivery_stale = Signal()

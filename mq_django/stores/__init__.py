@@ -1,0 +1,1 @@
+"""How queues live in Redis, and nothing else that does."""

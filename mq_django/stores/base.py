@@ -1,0 +1,98 @@
+"""What every store promises."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.outcomes import Outcome
+
+
+class Outgoing(NamedTuple):
+    """A message on its way into a store."""
+
+    message: Message
+    #: The JSON text of its data.
+    data_text: bytes
+    #: Milliseconds from now, by the server's clock; None with `due_ms` None: now.
+    delay_ms: int | None = None
+    #: Milliseconds since 1970, by the server's clock.
+    due_ms: int | None = None
+
+
+class Settlement(NamedTuple):
+    """A delivery (or what could not be decoded) with its outcome."""
+
+    delivery: Delivery | Undecodable
+    outcome: Outcome
+    #: For a `Retry`: milliseconds until the next attempt.
+    delay_ms: int = 0
+    #: How long the handler ran, in microseconds; None when none ran.
+    micros: int | None = None
+
+
+class Depths(NamedTuple):
+    """How many messages of a queue are where."""
+
+    ready: int
+    delayed: int
+    unhandled: int
+    pending: int
+    dead: int
+
+    @property
+    def depth(self) -> int:
+        """Return ready + waiting + pending."""
+        return self.ready + self.delayed + self.unhandled + self.pending
+
+
+class Store(Protocol):
+    """The Redis form of a queue.
+
+    A message is always in exactly one place: each method that moves one is one script. Methods raise `StoreError` and
+    its subclasses, never errors of redis-py.
+    """
+
+    def publish(self, outgoing: Sequence[Outgoing]) -> list[str]:
+        """Put messages into the queue and return their ids, or none of them and raise."""
+
+    def fetch(self, consumer: str, *, count: int, block_ms: int, settled: Sequence[Settlement] = ()) -> "Fetched":
+        """Settle, then take up to `count` messages for a consumer, waiting up to `block_ms` for the first.
+
+        What is settled is settled before the wait begins.
+        """
+
+    def settle(self, consumer: str, settlements: Sequence[Settlement]) -> list[str]:
+        """Settle a batch in one round trip and return the ids of the messages the consumer no longer held."""
+
+    def promote(self, *, limit: int) -> "Promoted":
+        """Make up to `limit` due messages ready, by the server's clock."""
+
+    def cancel(self, message_id: str) -> bool:
+        """Remove a message that waits, and tell whether it was there."""
+
+    def held_by(self, consumer: str, *, limit: int) -> Sequence[Delivery | Undecodable]:
+        """Return up to `limit` of the deliveries that a consumer holds, without counting or touching them."""
+
+    def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
+        """Make up to `limit` unhandled messages of each name ready, and return how many."""
+
+    def depths(self) -> Depths:
+        """Count the queue's messages by place."""
+
+
+class Fetched(NamedTuple):
+    """What a fetch brought."""
+
+    deliveries: Sequence[Delivery | Undecodable]
+    #: Ids of settled messages that the consumer no longer held.
+    stale: Sequence[str]
+
+
+class Promoted(NamedTuple):
+    """What a promotion did."""
+
+    moved: int
+    #: Milliseconds until the next message is due; None when nothing waits.
+    next_ms: int | None
+    paused: bool
+    unhandled: int
