@@ -4,7 +4,6 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
 from example_project.gateway.manners import Manners
 from example_project.gateway.server import Gateway
@@ -49,7 +48,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def stop(signum: int, frame: FrameType | None) -> None:
+def stop(*_: object) -> None:
     """End serving."""
     raise KeyboardInterrupt
 

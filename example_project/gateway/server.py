@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections import Counter, OrderedDict
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -108,22 +109,15 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
         """Send a push or an SMS, or say why not."""
         try:
             message = self._read()
-            key = self.headers["Idempotency-Key"]
-            if not key:
-                raise BadRequest("the Idempotency-Key header is missing")
-            if self.path == "/push":
-                refusal = self._refuse_push(_text(message, "device"))
-            elif self.path == "/sms":
-                refusal = self._refuse_sms(_text(message, "number"))
-            else:
-                raise BadRequest("there is only /push and /sms")
+            key = _text(self.headers, "Idempotency-Key")
             _text(message, "text")
+            refusal = self._refuse(message)
         except BadRequest as error:
             self._answer(HTTPStatus.BAD_REQUEST, {"error": str(error)})
             return
         self._send(key, message, refusal)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the base class
         """Stay quiet: the answers are counted instead."""
 
     def _send(self, key: str, message: dict[str, str], refusal: tuple[HTTPStatus, str] | None) -> None:
@@ -143,11 +137,14 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
         outbox.note(f"{self.path.strip('/')} {status.value}{' late' if late else ''}")
         self._answer(status, body)
 
-    def _refuse_push(self, device: str) -> tuple[HTTPStatus, str] | None:
-        return (HTTPStatus.GONE, "device gone") if self.server.manners.is_gone(device) else None
-
-    def _refuse_sms(self, number: str) -> tuple[HTTPStatus, str] | None:
-        return (HTTPStatus.NOT_FOUND, "number unknown") if self.server.manners.is_unknown(number) else None
+    def _refuse(self, message: dict[str, str]) -> tuple[HTTPStatus, str] | None:
+        manners = self.server.manners
+        if self.path == "/push":
+            return (HTTPStatus.GONE, "device gone") if manners.is_gone(_text(message, "device")) else None
+        if self.path == "/sms":
+            unknown = manners.is_unknown(_text(message, "number"))
+            return (HTTPStatus.NOT_FOUND, "number unknown") if unknown else None
+        raise BadRequest("there is only /push and /sms")
 
     def _read(self) -> dict[str, str]:
         try:
@@ -177,7 +174,7 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
-def _text(message: dict[str, str], field: str) -> str:
+def _text(message: Mapping[str, str], field: str) -> str:
     value = message.get(field)
     if not isinstance(value, str) or not value:
         raise BadRequest(f"{field!r} is missing")

@@ -8,7 +8,7 @@ from example_project.shop.models import Cart, CartLine, NotificationStep, Order,
 from example_project.shop.ordering import request_receipt
 
 
-class OrderLineInline(admin.TabularInline[OrderLine, Order]):
+class OrderLineInline(admin.TabularInline):  # type: ignore[type-arg]
     """What was bought."""
 
     model = OrderLine
@@ -16,11 +16,11 @@ class OrderLineInline(admin.TabularInline[OrderLine, Order]):
     can_delete = False
     readonly_fields = ["product", "quantity", "price"]
 
-    def has_add_permission(self, request: HttpRequest, obj: Order | None = None) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: Order | None = None) -> bool:  # noqa: ARG002
         return False
 
 
-class CartLineInline(admin.TabularInline[CartLine, Cart]):
+class CartLineInline(admin.TabularInline):  # type: ignore[type-arg]
     """What is in a cart."""
 
     model = CartLine
@@ -28,7 +28,7 @@ class CartLineInline(admin.TabularInline[CartLine, Cart]):
 
 
 @admin.register(Product)
-class ProductAdmin(admin.ModelAdmin[Product]):
+class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """What the shop sells."""
 
     list_display = ["name", "price"]
@@ -36,7 +36,7 @@ class ProductAdmin(admin.ModelAdmin[Product]):
 
 
 @admin.register(Cart)
-class CartAdmin(admin.ModelAdmin[Cart]):
+class CartAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Carts, ordered or not."""
 
     list_display = ["__str__", "email", "updated_at", "reminded_at"]
@@ -44,7 +44,7 @@ class CartAdmin(admin.ModelAdmin[Cart]):
 
 
 @admin.register(Order)
-class OrderAdmin(admin.ModelAdmin[Order]):
+class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Orders: a wrong address is mended here, then the dead letter is redriven."""
 
     list_display = ["__str__", "name", "email", "total", "placed_at", "told_by", "receipt_sent_at"]
@@ -70,5 +70,5 @@ class OrderAdmin(admin.ModelAdmin[Order]):
             request_receipt(order)
         self.message_user(request, f"{len(waiting)} receipts will be mailed.")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
         return False

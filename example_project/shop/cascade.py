@@ -1,8 +1,8 @@
 """Tell the buyer that the order arrived: push, else SMS, else e-mail.
 
-Each step is a message of its own, so a slow gateway holds up nobody else, each step has its own attempts, and what
-is left to do stands in the queue and not in a process that may die. A step ends in one of two ways: the buyer was
-told, or the next step is in the queue. Only then is its message done.
+Each step is a message of its own, so a slow gateway holds up nobody else, each step has its own attempts,
+and what is left to do stands in the queue and not in a process that may die. A step ends in one of two ways:
+the buyer was told, or the next step is in the queue. Only then is its message done.
 """
 
 from collections.abc import Callable
@@ -36,8 +36,8 @@ def start(notification: Notification) -> None:
 def take_step(message: Message, channel: Channel) -> None:
     """Try one channel; hand on to the next when it fails for good.
 
-    For good means: the gateway refused the message, or this was the last attempt. Anything else is raised, and the
-    queue tries the message again.
+    For good means: the gateway refused the message, or this was the last attempt. Anything else is raised,
+    and the queue tries the message again.
     """
     notification = Notification.objects.select_related("order").get(pk=message.data["notification"])
     if notification.delivered_at or notification.steps.filter(channel=channel).exists():

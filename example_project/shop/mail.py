@@ -22,5 +22,5 @@ class FolderBackend(EmailBackend):
         for message in email_messages:
             refused = [address for address in message.recipients() if address.endswith(REFUSED_DOMAIN)]
             if refused:
-                raise SMTPRecipientsRefused({address: (550, b"no such mailbox") for address in refused})
+                raise SMTPRecipientsRefused(dict.fromkeys(refused, (550, b"no such mailbox")))
         return super().send_messages(email_messages) or 0

@@ -23,11 +23,14 @@ from mq_django import on_signal, task
 def remind(context, cart_id: int) -> None:  # type: ignore[no-untyped-def]
     """Mail whoever left a cart alone.
 
-    Each change of the cart starts the wait anew, because its reminder is unique; an order or an emptied cart ends it.
+    Each change of the cart starts the wait anew, because its reminder is unique; an order or an emptied cart
+    ends it.
     """
     cart = Cart.objects.filter(pk=cart_id, order=None).first()
     if cart is not None and cart.email and cart.reminded_at is None:
-        text = render_to_string("shop/reminder.txt", {"cart": cart, "lines": cart.lines.select_related("product")})
+        text = render_to_string(
+            "shop/reminder.txt", {"cart": cart, "lines": cart.lines.select_related("product")}
+        )
         send_mail("Your cart is still here", text, None, [cart.email])
     with transaction.atomic():
         # Not cart.save(): that would send post_save, and the reminder would remind for ever.
