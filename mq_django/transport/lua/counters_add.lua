@@ -1,0 +1,19 @@
+-- Add to the counters of this minute and this hour.
+--
+-- KEYS[1]  minutes   {queue}:counters:m:<hour>   HASH
+-- KEYS[2]  hours     {queue}:counters:h:<day>    HASH
+-- ARGV[1]  minute    slot in `minutes`
+-- ARGV[2]  hour      slot in `hours`
+-- then for each counter: `|<what>|<name>`, how many
+--
+-- Returns 'ADDED'.
+
+for i = 1, 2 do
+  for at = 3, #ARGV, 2 do
+    redis.call('hincrby', KEYS[i], ARGV[i] .. ARGV[at], ARGV[at + 1])
+  end
+end
+-- A day and two hours, and 35 days: what the charts show, and a little more.
+redis.call('expire', KEYS[1], 93600)
+redis.call('expire', KEYS[2], 3024000)
+return 'ADDED'

@@ -1,0 +1,40 @@
+-- Take deliveries back from their consumer and let them wait for another attempt.
+--
+-- KEYS[1]  home       {queue}:ready or :urgent   STREAM
+-- KEYS[2]  due        {queue}:due                ZSET   score: due time, ms
+-- KEYS[3]  waiting    {queue}:waiting            HASH   member -> body
+-- ARGV[1]  group
+-- ARGV[2]  consumer   must still hold each delivery
+-- ARGV[3]  channel    told the new first due time
+-- then for each delivery: the entry's id, the message's id, ms from now, the body
+--
+-- Returns the ids of the entries that the consumer no longer holds; these are left as they are.
+
+local home, due, waiting = KEYS[1], KEYS[2], KEYS[3]
+for key, kind in pairs({ [due] = 'zset', [waiting] = 'hash' }) do
+  local found = redis.call('type', key).ok
+  if found ~= 'none' and found ~= kind then
+    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
+  end
+end
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
+local stale = {}
+for at = 4, #ARGV, 4 do
+  local entry, member = ARGV[at], ARGV[at + 1]
+  if #redis.call('xpending', home, ARGV[1], entry, entry, 1, ARGV[2]) == 1 then
+    redis.call('xack', home, ARGV[1], entry)
+    redis.call('xdel', home, entry)
+    redis.call('hset', waiting, member, ARGV[at + 3])
+    redis.call('zadd', due, string.format('%.0f', now + ARGV[at + 2]), member)
+  else
+    stale[#stale + 1] = entry
+  end
+end
+local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
+if head and head ~= first then
+  redis.call('publish', ARGV[3], 'due ' .. head)
+end
+return stale

@@ -1,0 +1,97 @@
+"""Several commands in one round trip, on a connection of one's own or one from the pool."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import redis
+from redis import exceptions
+
+from mq_django.transport.scripts import Command, in_full, translate
+
+
+class Wire(Protocol):
+    """What a store talks through."""
+
+    def trip(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands in one round trip and return a reply each; an error reply is a `ResponseError` in its place.
+
+        Raises:
+            ConnectionLost: the connection broke; which commands ran is not known.
+        """
+
+
+class Session:
+    """A connection of one's own, for one thread: what was sent and what is still to come are known."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._pool = client.connection_pool
+        self._connection: Any = None
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Send commands without waiting for their replies."""
+        try:
+            if self._connection is None:
+                self._connection = self._pool.get_connection()
+            self._connection.send_packed_command(self._connection.pack_commands(commands))
+        except (exceptions.RedisError, OSError) as error:
+            self.close()
+            raise translate(error) from error
+
+    def receive(self) -> Any:
+        """Return the next reply; an error reply is returned, not raised."""
+        try:
+            return self._connection.read_response()
+        except exceptions.ResponseError as error:
+            return error
+        except (exceptions.RedisError, OSError) as error:
+            self.close()
+            raise translate(error) from error
+
+    def trip(self, commands: Sequence[Command]) -> list[Any]:
+        """See Wire.trip()."""
+        self.send(commands)
+        replies = [self.receive() for _ in commands]
+        return self.again_in_full(commands, replies)
+
+    def again_in_full(self, commands: Sequence[Command], replies: list[Any]) -> list[Any]:
+        """Run again, by their text, the scripts that the server did not know, and return all replies."""
+        forgotten = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
+        if forgotten:
+            self.send([in_full(commands[place]) for place in forgotten])
+            for place in forgotten:
+                replies[place] = self.receive()
+        return replies
+
+    def release(self) -> None:
+        """Put the connection back into the pool, with no reply outstanding."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._pool.release(connection)
+
+    def close(self) -> None:
+        """Give the connection up: no late reply can then be taken for another command's."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+            self._pool.release(connection)
+
+
+class Pooled:
+    """A connection from the pool for each round trip, for any thread."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+
+    def trip(self, commands: Sequence[Command]) -> list[Any]:
+        """See Wire.trip()."""
+        session = Session(self._client)
+        replies = session.trip(commands)
+        session.release()
+        return replies
+
+
+def reply_or_raise(reply: Any) -> Any:
+    """Return a reply, or raise what an error reply means."""
+    if isinstance(reply, exceptions.RedisError):
+        raise translate(reply) from reply
+    return reply
