@@ -33,7 +33,7 @@ class Child:
         self.name = name
         self.log = folder / f"{name}.log"
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
+            self.process = subprocess.Popen(  # noqa: S603
                 [sys.executable, *arguments],
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
@@ -84,7 +84,7 @@ class Guard:
 
     def __init__(self, children: Sequence[Child]) -> None:
         """Start it."""
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603
             ["/bin/sh", "-c", 'cat; kill -TERM "$@"', "guard", *(str(child.pid) for child in children)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

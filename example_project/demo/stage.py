@@ -23,6 +23,8 @@ class Surroundings:
     #: For the children: it names the folder, the Redis, the gateway.
     env: dict[str, str]
     redis: str
+    #: The Redis goes on after the demo, so the demo takes its keys along.
+    is_shared: bool
     gateway_port: int
 
 
@@ -36,6 +38,7 @@ def surroundings(folder: Path, *, namespace: str, reminder_seconds: float) -> It
     empty(folder)
     with ExitStack() as stack:
         url = configured_url()
+        is_shared = url is not None
         if url is None:
             binary = find_server()
             server = stack.enter_context(PrivateServer(binary=binary, directory=folder / "redis"))
@@ -52,7 +55,13 @@ def surroundings(folder: Path, *, namespace: str, reminder_seconds: float) -> It
             "MQ_REDIS_URL": url,
         }
         os.environ.update(names)
-        yield Surroundings(folder=folder, env=dict(os.environ), redis=redis, gateway_port=gateway_port)
+        yield Surroundings(
+            folder=folder,
+            env=dict(os.environ),
+            redis=redis,
+            is_shared=is_shared,
+            gateway_port=gateway_port,
+        )
 
 
 def empty(folder: Path) -> None:

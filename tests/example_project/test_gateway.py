@@ -54,14 +54,14 @@ def test_a_key_is_sent_once_however_often_it_is_tried(start_gateway: StartGatewa
 def test_a_device_that_is_gone_is_refused_for_good(start_gateway: StartGateway, settings: Settings) -> None:
     settings.GATEWAY_URL = start_gateway(gone=1)
     settings.GATEWAY_TIMEOUT = timedelta(seconds=10)
-    with pytest.raises(GatewayRefusal, match="410.*device gone"):
+    with pytest.raises(GatewayRefusal, match=r"410.*device gone"):
         send_push(device="telephone-1", text="hello", key="push-1")
 
 
 def test_an_unknown_number_is_refused_for_good(start_gateway: StartGateway, settings: Settings) -> None:
     settings.GATEWAY_URL = start_gateway(unknown=1)
     settings.GATEWAY_TIMEOUT = timedelta(seconds=10)
-    with pytest.raises(GatewayRefusal, match="404.*number unknown"):
+    with pytest.raises(GatewayRefusal, match=r"404.*number unknown"):
         send_sms(number="+49151", text="hello", key="sms-1")
 
 
