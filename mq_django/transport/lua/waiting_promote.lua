@@ -28,9 +28,14 @@ if #members > 0 then
   redis.call('hdel', waiting, unpack(members))
   redis.call('hdel', unique, unpack(members))
   for i = 1, #members do
+    -- The member is the message's id, but for a unique message, whose body holds it.
     -- A due time without a body is what is left of a message somebody took apart by hand: there is nothing to deliver.
     if bodies[i] then
-      redis.call('xadd', ready, '*', 'message', bodies[i])
+      if string.sub(members[i], 1, 2) == 'u:' then
+        redis.call('xadd', ready, '*', 'message', bodies[i])
+      else
+        redis.call('xadd', ready, '*', 'id', members[i], 'message', bodies[i])
+      end
     end
   end
 end

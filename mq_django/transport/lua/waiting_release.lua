@@ -24,7 +24,7 @@ redis.call('zrem', KEYS[1], unpack(members))
 redis.call('hdel', KEYS[2], unpack(members))
 for i = 1, #members do
   if bodies[i] then
-    redis.call('xadd', KEYS[3], '*', 'message', bodies[i])
+    redis.call('xadd', KEYS[3], '*', 'id', members[i], 'message', bodies[i])
   end
 end
 return #members

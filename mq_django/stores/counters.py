@@ -1,0 +1,42 @@
+"""What happened a minute and an hour, by handler."""
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mq_django.core.keys import QueueKeys
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+
+#: Buckets of handling time: bucket n holds what took less than 100 * 2**n microseconds, the last what took longer.
+BUCKETS = 16
+
+
+class Slot(NamedTuple):
+    """Where the counters of a moment are."""
+
+    #: Key of the minutes, key of the hours.
+    keys: tuple[str, str]
+    minute: int
+    hour: int
+
+
+def slot(keys: QueueKeys, now: float | None = None) -> Slot:
+    """Return where to count what happens now (seconds since 1970)."""
+    minutes = int(time.time() if now is None else now) // 60
+    hours = minutes // 60
+    return Slot((keys.minutes(hours), keys.hours(hours // 24)), minutes % 60, hours % 24)
+
+
+def bucket(micros: int) -> int:
+    """Return the bucket of a handling time in microseconds."""
+    return min(BUCKETS - 1, (micros // 100).bit_length())
+
+
+def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Command:
+    """Return the command that adds counts by (what, name)."""
+    where = slot(keys)
+    args: list[Argument] = [where.minute, where.hour]
+    for (what, name), count in tally.items():
+        args += (f"|{what}|{name}", count)
+    return scripts.command("counters_add", keys=where.keys, args=args)

@@ -1,0 +1,159 @@
+"""The default store: a Redis stream with one consumer group, and a waiting room beside it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mq_django.conf import QueueConfig
+from mq_django.core.keys import GROUP, READY, URGENT
+from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.wire import decode_entry, encode_entry
+from mq_django.errors import QueueFull
+from mq_django.stores.base import Depths, Fetched, Outgoing, Promoted, Settlement
+from mq_django.stores.counters import slot
+from mq_django.stores.settling import SettleCall, settle_calls, stale_ids
+from mq_django.stores.waiting import WaitingRoom
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+
+class StreamStore:
+    """A queue in a Redis stream: see `mq_django.stores.base.Store` for what each method promises."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self.config = config
+        self.keys = config.keys
+        self.waiting = WaitingRoom(config, wire)
+        self._wire = wire
+
+    def publish(
+        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
+    ) -> list[str]:
+        """See Store.publish()."""
+        if outgoing[0].delay_ms is not None or outgoing[0].due_ms is not None:
+            return self.waiting.add(outgoing, on_conflict=on_conflict, also=also)
+        where = slot(self.keys)
+        args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour, len(outgoing)]
+        for message, data_text, _, _ in outgoing:
+            fields = encode_entry(message, data_text)
+            args += (message.name, len(fields), *fields)
+        command = scripts.command("stream_publish", keys=[self.keys.ready, self.keys.due, *where.keys], args=args)
+        if reply_or_raise(self._wire.trip([*also, command])[-1]) == b"FULL":
+            raise QueueFull(f"Queue {self.config.name!r} is at its MAX_DEPTH of {self.config.max_depth}")
+        return [message.id for message, *_ in outgoing]
+
+    def create_groups(self) -> None:
+        """Make the consumer group, from the stream's beginning, where there is none."""
+        command = ("XGROUP", "CREATE", self.keys.ready, GROUP, "0", "MKSTREAM")
+        (reply,) = self._wire.trip([command])
+        if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
+            reply_or_raise(reply)
+
+    def take(self, consumer: str, *, count: int) -> list[Delivery | Undecodable]:
+        """Take up to `count` messages for a consumer, what goes first before what is ready, without waiting."""
+        return self._taken(self._wire.trip([self._take_command(consumer, count)])[0])
+
+    def fetch(self, consumer: str, *, count: int, block_ms: int) -> list[Delivery | Undecodable]:
+        """See Store.fetch()."""
+        return self._read(self._wire.trip([self._read_command(consumer, count, block_ms)])[0])
+
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
+        """See Store.settle()."""
+        calls = settle_calls(self.keys, consumer, settlements)
+        replies = self._wire.trip([*also, *(call.command for call in calls)])[len(also) :]
+        return self._stale(calls, replies)
+
+    def settle_and_take(
+        self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
+    ) -> Fetched:
+        """Settle a batch and take the next messages in one round trip, without waiting."""
+        calls = settle_calls(self.keys, consumer, settlements)
+        take = self._take_command(consumer, count)
+        replies = self._wire.trip([*also, *(call.command for call in calls), take])
+        return Fetched(self._taken(replies[-1]), self._stale(calls, replies[len(also) : -1]))
+
+    def promote(self, *, limit: int) -> Promoted:
+        """See Store.promote()."""
+        return self.waiting.promote(limit=limit)
+
+    def cancel(self, message_id: str) -> bool:
+        """See Store.cancel()."""
+        return self.waiting.cancel(message_id)
+
+    def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
+        """See Store.release_unhandled()."""
+        return self.waiting.release(names, limit=limit)
+
+    def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
+        """See Store.held_by()."""
+        held: list[Delivery | Undecodable] = []
+        for home, key in enumerate(self.keys.homes()):
+            pending = self._wire.trip([("XPENDING", key, GROUP, "-", "+", limit - len(held), consumer)])[0]
+            if self._is_gone(pending) or not reply_or_raise(pending):
+                continue
+            reads: list[Command] = [("XRANGE", key, row[0], row[0]) for row in pending]
+            for row, found in zip(pending, self._wire.trip(reads), strict=True):
+                # Deleted behind our back, it still has to be settled to leave the pending list.
+                fields = reply_or_raise(found)[0][1] if reply_or_raise(found) else []
+                held.append(decode_entry(fields, queue=self.config.name, home=home, entry=row[0]))
+        return held
+
+    def depths(self) -> Depths:
+        """See Store.depths()."""
+        keys = self.keys
+        replies = self._wire.trip(
+            [
+                ("XLEN", keys.ready),
+                ("XLEN", keys.urgent),
+                ("ZCARD", keys.due),
+                ("ZCARD", keys.unhandled),
+                ("XLEN", keys.dead),
+                ("XPENDING", keys.ready, GROUP),
+                ("XPENDING", keys.urgent, GROUP),
+            ]
+        )
+        ready, urgent, due, unhandled, dead = (reply_or_raise(reply) for reply in replies[:5])
+        pending = sum(0 if self._is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[5:])
+        return Depths(ready + urgent - pending, due, unhandled, pending, dead)
+
+    def _take_command(self, consumer: str, count: int) -> Command:
+        keys = [self.keys.ready, self.keys.urgent, self.keys.control]
+        return scripts.command("stream_fetch", keys=keys, args=[GROUP, consumer, count])
+
+    def _taken(self, reply: Any) -> list[Delivery | Undecodable]:
+        if self._is_gone(reply):
+            self.create_groups()
+            return []
+        if reply_or_raise(reply) == b"PAUSED":
+            return []
+        ready, urgent = reply
+        return [*self._decoded(urgent, URGENT), *self._decoded(ready, READY)]
+
+    def _read_command(self, consumer: str, count: int, block_ms: int) -> Command:
+        who = ("XREADGROUP", "GROUP", GROUP, consumer)
+        return (*who, "COUNT", count, "BLOCK", block_ms, "STREAMS", self.keys.ready, ">")
+
+    def _read(self, reply: Any) -> list[Delivery | Undecodable]:
+        if self._is_gone(reply):
+            self.create_groups()
+            return []
+        if not reply_or_raise(reply):
+            return []
+        return self._decoded(reply[0][1], READY)
+
+    def _decoded(self, entries: Sequence[Any], home: int) -> list[Delivery | Undecodable]:
+        name = self.config.name
+        return [decode_entry(fields or [], queue=name, home=home, entry=entry) for entry, fields in entries]
+
+    def _stale(self, calls: Sequence[SettleCall], replies: Sequence[Any]) -> list[str]:
+        # Without its group a stream has no deliveries left: whoever flushed it took them from everybody.
+        gone = [[s.delivery.entry for s in call.settlements] for call in calls]
+        known = [lost if self._is_gone(reply) else reply_or_raise(reply) for lost, reply in zip(gone, replies, strict=True)]
+        return stale_ids(calls, known)
+
+    @staticmethod
+    def _is_gone(reply: Any) -> bool:
+        """Tell whether a reply says that the stream or its group is not there (any more)."""
+        return isinstance(reply, Exception) and any(
+            word in str(reply) for word in ("NOGROUP", "UNBLOCKED", "no such key")
+        )
