@@ -47,7 +47,7 @@ class Cart(models.Model):
 
     def total(self) -> Decimal:
         """Return what the cart costs."""
-        return sum((line.price() for line in self.lines.select_related("product")), Decimal())
+        return sum((line.cost() for line in self.lines.select_related("product")), Decimal())
 
 
 class CartLine(models.Model):
@@ -64,8 +64,8 @@ class CartLine(models.Model):
     def __str__(self) -> str:
         return f"{self.quantity} x {self.product}"
 
-    def price(self) -> Decimal:
-        """Return what this line costs."""
+    def cost(self) -> Decimal:
+        """Return what all pieces cost."""
         return self.product.price * self.quantity
 
 
@@ -121,6 +121,10 @@ class OrderLine(models.Model):
 
     def __str__(self) -> str:
         return f"{self.quantity} x {self.product}"
+
+    def cost(self) -> Decimal:
+        """Return what all pieces cost."""
+        return self.price * self.quantity
 
 
 class Notification(models.Model):
