@@ -12,6 +12,9 @@ def place_order(order: Order, cart: Cart) -> Order:
     """Save the order of a cart and publish its confirmation and its receipt.
 
     All in one transaction: either there is an order and its messages go out, or there is neither.
+
+    Raises:
+        StoreError: the order is placed, and Redis did not take its messages.
     """
     with transaction.atomic():
         order.cart = cart

@@ -1,6 +1,7 @@
 """Tasks: functions that run later, in a consumer."""
 
 from datetime import timedelta
+from smtplib import SMTPRecipientsRefused
 
 from django.core.mail import send_mail
 from django.db import transaction
@@ -15,7 +16,7 @@ from mq_django import RetryPolicy, task
 @task(
     queue_name="emails",
     takes_context=True,
-    retry=RetryPolicy(max_attempts=5, delay=timedelta(seconds=1)),
+    retry=RetryPolicy(max_attempts=5, delay=timedelta(seconds=1), bury_on=(SMTPRecipientsRefused,)),
     timeout=30,
 )
 def send_receipt(context, order_id: int) -> str:  # type: ignore[no-untyped-def]

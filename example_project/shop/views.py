@@ -1,5 +1,7 @@
 """The shop over HTTP."""
 
+import logging
+
 from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
@@ -10,6 +12,9 @@ from example_project.shop.carts import close_cart, find_cart, open_cart
 from example_project.shop.forms import CheckoutForm, KeepCartForm, QuantityForm
 from example_project.shop.models import Order, Product
 from example_project.shop.ordering import place_order
+from mq_django.errors import StoreError
+
+logger = logging.getLogger(__name__)
 
 
 @require_GET
@@ -81,7 +86,13 @@ def checkout(request: HttpRequest) -> HttpResponse:
         return redirect("shop:cart")
     form = CheckoutForm(request.POST or None, initial={"email": found.email})
     if request.method == "POST" and form.is_valid():
-        placed = place_order(form.save(commit=False), found)
+        placed = form.save(commit=False)
+        try:
+            place_order(placed, found)
+        except StoreError:
+            # Raised after the commit: the order stands, only its messages did not get out.
+            logger.exception("Order %s published nothing", placed.pk)
+            messages.warning(request, "Your order is placed; its confirmation may be late.")
         close_cart(request)
         return redirect(placed)
     status = 422 if form.is_bound else 200

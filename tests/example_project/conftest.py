@@ -7,14 +7,20 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import redis
 from pytest_django import Settings
 
 from example_project import settings as example_settings
+from mq_django import Message
+from mq_django.core.keys import READY, QueueKeys
+from mq_django.core.messages import Delivery
+from mq_django.core.wire import decode_entry
 from tests.conftest import MQSettings
 
 ROOT = Path(__file__).parents[2]
 
 StartGateway = Callable[..., str]
+Ready = Callable[[str], list[Message]]
 
 
 @pytest.fixture
@@ -49,3 +55,19 @@ def shop(settings: Settings, mq_settings: MQSettings, tmp_path: Path) -> Setting
     settings.EMAIL_FILE_PATH = tmp_path / "mails"
     mq_settings(QUEUES=example_settings.MQ_DJANGO["QUEUES"])
     return settings
+
+
+@pytest.fixture
+def ready(redis_client: redis.Redis, namespace: str) -> Ready:
+    """Look at the messages that are ready in a queue: `ready("emails")`."""
+
+    def look(queue: str) -> list[Message]:
+        found = []
+        for entry, fields in redis_client.xrange(QueueKeys(namespace, queue).ready):
+            flat = [part for pair in fields.items() for part in pair]
+            delivery = decode_entry(flat, queue=queue, home=READY, entry=entry)
+            assert isinstance(delivery, Delivery)
+            found.append(delivery.message)
+        return found
+
+    return look
