@@ -1,0 +1,84 @@
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import redis
+from django.db import transaction
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from example_project import settings as example_settings
+from example_project.shop.models import Cart, Notification, Order, Product
+from mq_django.core.keys import QueueKeys
+from tests.conftest import MQSettings
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("shop")]
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def mug() -> Product:
+    return Product.objects.create(name="Enamel mug", slug="mug", price=Decimal("12.50"), picture="mug")
+
+
+@pytest.fixture
+def keys(namespace: str) -> QueueKeys:
+    return QueueKeys(namespace, "emails")
+
+
+def due(redis_client: redis.Redis, keys: QueueKeys) -> dict[bytes, float]:
+    return dict(redis_client.zrange(keys.due, 0, -1, withscores=True))
+
+
+def now_ms(redis_client: redis.Redis) -> float:
+    seconds, micros = redis_client.time()
+    return float(seconds * 1000 + micros / 1000)
+
+
+def test_a_cart_that_is_filled_gets_a_reminder_an_hour_later(
+    client: Client, mug: Product, redis_client: redis.Redis, keys: QueueKeys
+) -> None:
+    before = now_ms(redis_client)
+    client.post(reverse("shop:add", args=["mug"]), {"quantity": 1})
+
+    ((member, score),) = due(redis_client, keys).items()
+    assert member == b"u:cart:%d" % Cart.objects.get().pk
+    assert before + HOUR_MS - 1 <= score <= now_ms(redis_client) + HOUR_MS
+
+
+def test_a_change_of_the_cart_starts_the_hour_anew_and_leaves_one_reminder(
+    client: Client, mug: Product, redis_client: redis.Redis, keys: QueueKeys
+) -> None:
+    client.post(reverse("shop:add", args=["mug"]), {"quantity": 1})
+    (first,) = due(redis_client, keys).values()
+    client.post(reverse("shop:keep"), {"email": "ada@example.org"})
+    (second,) = due(redis_client, keys).values()
+    assert second > first
+    assert redis_client.hlen(keys.waiting) == 1
+
+
+def test_an_order_cancels_the_reminder(
+    client: Client, mug: Product, redis_client: redis.Redis, keys: QueueKeys
+) -> None:
+    client.post(reverse("shop:add", args=["mug"]), {"quantity": 1})
+    client.post(reverse("shop:checkout"), {"name": "Ada", "email": "ada@example.org"})
+    assert Order.objects.exists()
+    assert due(redis_client, keys) == {}
+
+
+def test_emptying_the_cart_cancels_the_reminder(
+    client: Client, mug: Product, redis_client: redis.Redis, keys: QueueKeys
+) -> None:
+    client.post(reverse("shop:add", args=["mug"]), {"quantity": 1})
+    client.post(reverse("shop:empty"))
+    assert due(redis_client, keys) == {}
+
+
+def test_a_cart_that_was_rolled_back_gets_no_reminder(redis_client: redis.Redis, keys: QueueKeys) -> None:
+    with transaction.atomic():
+        Cart.objects.create()
+        transaction.set_rollback(True)
+    assert due(redis_client, keys) == {}
