@@ -9,13 +9,21 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.example_project.conftest import ROOT
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
+
+
+def processes() -> dict[int, int]:
+    """Return the living processes of this machine, each with its parent."""
+    table = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
+    ).stdout
+    rows = [line.split() for line in table.splitlines()]
+    return {int(pid): int(parent) for pid, parent, state, *_ in rows if not state.startswith("Z")}
 
 
 class Demo:
@@ -43,12 +51,17 @@ class Demo:
         logs = sorted((self.folder / "demo" / "logs").glob("*.log"))
         return "\n".join([self.text(), *(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in logs)])
 
-    def children(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
+    def children(self) -> set[int]:
+        parents = processes()
+        found: set[int] = set()
+        level = {self.process.pid}
+        while level := {pid for pid, parent in parents.items() if parent in level}:
+            found |= level
+        return found
 
-    def consumers(self) -> list[psutil.Process]:
+    def consumers(self) -> list[int]:
         supervisor = re.search(r"^Consumers +process (\d+)", self.text(), re.MULTILINE)
-        return psutil.Process(int(supervisor[1])).children() if supervisor else []
+        return [pid for pid, parent in processes().items() if supervisor and parent == int(supervisor[1])]
 
     def finish(self) -> int:
         return self.process.wait(120)
@@ -59,8 +72,8 @@ class Demo:
             self.process.kill()
             self.process.wait()
             for child in children:
-                with suppress(psutil.NoSuchProcess):
-                    child.kill()
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
 
     def line(self, name: str) -> int:
         found = re.search(rf"^{name} +(\d+)", self.text(), re.MULTILINE)
@@ -107,7 +120,7 @@ def test_a_consumer_that_is_killed_loses_nothing(start_demo: StartDemo) -> None:
     demo = start_demo("--seconds", "10")
     wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
     victim = wait_until(demo.consumers, timeout=30)[0]
-    victim.kill()
+    os.kill(victim, signal.SIGKILL)
 
     assert demo.finish() == 0, demo.explain()
 
@@ -124,7 +137,7 @@ def test_ctrl_c_stops_all_of_it(start_demo: StartDemo) -> None:
     os.killpg(demo.process.pid, signal.SIGINT)
 
     assert demo.finish() == 0, demo.explain()
-    assert [child for child in children if child.is_running()] == []
+    assert children.isdisjoint(processes())
     assert demo.line("Lost") == 0, demo.explain()
 
 
@@ -136,7 +149,7 @@ def test_a_demo_that_is_killed_leaves_nothing_running(start_demo: StartDemo) -> 
     demo.process.kill()
     demo.process.wait()
 
-    wait_until(lambda: not any(child.is_running() for child in children), timeout=60)
+    wait_until(lambda: children.isdisjoint(processes()), timeout=60, message="all of it ended")
 
 
 def test_without_any_redis_the_demo_says_how_to_get_one(tmp_path: Path) -> None:

@@ -1,18 +1,13 @@
-from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 import redis
 from django.db import transaction
 from django.test import Client
 from django.urls import reverse
-from pytest_django import Settings
 
-from example_project import settings as example_settings
-from example_project.shop.models import Cart, Notification, Order, Product
+from example_project.shop.models import Cart, Order, Product
 from mq_django.core.keys import QueueKeys
-from tests.conftest import MQSettings
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("shop")]
 
