@@ -12,7 +12,7 @@ import django
 from example_project.demo.children import ChildFailed, Closed
 from example_project.demo.closing import Closing
 from example_project.demo.stage import surroundings
-from mq_django.errors import NoServer
+from mq_django.errors import MQError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return int(show.perform(found, options, closing))
     except Closed:
         return 0
-    except (NoServer, ChildFailed) as error:
+    except (MQError, ChildFailed) as error:
         print(error, file=sys.stderr)
         return 1
 

@@ -1,12 +1,17 @@
 """Account for every message that the shop published: handled, still in a queue, a dead letter, or lost."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from example_project.demo import watch
 from example_project.ledger import book
 from example_project.shop.models import Cart, Channel, NotificationStep, Order
 from example_project.shop.triggers import remind
+from mq_django.inspector.messages import Place
+
+#: How reminders are named in their queue.
+NAME = remind.module_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,29 +33,37 @@ class Account:
 def settle() -> Account:
     """Compare the ledger with what is in the queues; nothing may run meanwhile."""
     balance = book.balance()
-    found = watch.messages()
-    kept: dict[str, int] = {}
-    lost = []
-    for message_id, label in balance.open.items():
-        message = found.get(message_id)
-        if message is None:
-            lost.append(f"{label} {message_id}")
-        else:
-            kept[message.place] = kept.get(message.place, 0) + 1
-    # A reminder has no line in the ledger: each change of its cart replaces it. What must be true is that
-    # each cart that was not ordered has got one, or has one coming.
-    reminding = {message.data["args"][0] for message in found.values() if message.name == remind.name}
-    forgotten = Cart.objects.filter(order=None, reminded_at=None).values_list("pk", flat=True)
-    lost += [f"reminder of cart {cart_id}" for cart_id in forgotten if cart_id not in reminding]
+    places = watch.places()
+    lost = [f"{label} {message_id}" for message_id, label in balance.open.items() if message_id not in places]
+    reminding = carts_with_reminders()
     return Account(
         accepted=balance.accepted,
         handled=balance.handled,
         repeated=balance.repeated,
-        kept=kept,
+        kept=Counter(places[message_id] for message_id in balance.open if message_id in places),
         reminded=Cart.objects.exclude(reminded_at=None).count(),
         reminding=len(reminding),
-        lost=lost,
+        lost=[*lost, *lost_reminders(reminding, places)],
     )
+
+
+def carts_with_reminders() -> set[int]:
+    """Return the carts whose reminder waits, or is a dead letter."""
+    found = watch.delayed_and_dead(remind.queue_name)
+    return {view.data["args"][0] for view in found if view.name == NAME and view.has_data}
+
+
+def lost_reminders(reminding: Set[int], places: Mapping[str, Place]) -> list[str]:
+    """Return the carts that should get a reminder and will not.
+
+    A reminder has no line in the ledger, because each change of its cart replaces it. What must be true is that
+    each cart that was not ordered has got one, or has one coming.
+    """
+    carts = Cart.objects.filter(order=None, reminded_at=None).values_list("pk", flat=True)
+    missing = [f"reminder of cart {cart_id}" for cart_id in carts if cart_id not in reminding]
+    # What is ready or pending shows its id alone. Of those that are not in the ledger each is a reminder.
+    under_way = {message_id for message_id, place in places.items() if place in ("ready", "pending")}
+    return missing[len(under_way - book.accepted_ids()) :]
 
 
 def report(account: Account) -> str:

@@ -4,6 +4,7 @@ import sys
 import time
 
 from example_project.demo import watch
+from mq_django.errors import StoreError
 
 #: Seconds between two lines.
 ON_TERMINAL, ON_PAPER = 0.5, 4.0
@@ -24,11 +25,7 @@ class LiveLine:
         if now < self._next:
             return
         self._next = now + self._interval
-        counts = watch.counts()
-        line = (
-            f"published {counts.published}   handled {counts.handled}   retried {counts.retried}   "
-            f"delayed {counts.delayed}   dead {counts.dead}   ready {counts.ready}   pending {counts.pending}"
-        )
+        line = counts_line()
         # Erased to the end, as a shorter line would leave the tail of a longer one.
         print(f"\r{line}\x1b[K" if self._terminal else line, end="" if self._terminal else "\n", flush=True)
 
@@ -36,3 +33,15 @@ class LiveLine:
         """Let what follows begin on a line of its own."""
         if self._terminal:
             print()
+
+
+def counts_line() -> str:
+    """Return the counts in words, or why there are none."""
+    try:
+        counts = watch.totals()
+    except StoreError as error:
+        return str(error)
+    return (
+        f"published {counts.published}   handled {counts.handled}   retried {counts.retried}   "
+        f"delayed {counts.delayed}   dead {counts.dead}   ready {counts.ready}   pending {counts.pending}"
+    )

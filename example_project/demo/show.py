@@ -68,7 +68,7 @@ def drain(stage: Stage, line: LiveLine, closing: Closing) -> None:
     """Wait until nothing is ready or pending, for a bounded time; a second Ctrl-C ends the wait."""
     asked = closing.asked
     deadline = time.monotonic() + DRAIN_TIMEOUT
-    while watch.counts().busy and closing.asked == asked and time.monotonic() < deadline:
+    while watch.is_busy() and closing.asked == asked and time.monotonic() < deadline:
         stage.check()
         line.show()
         time.sleep(LOOK_INTERVAL)

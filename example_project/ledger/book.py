@@ -36,6 +36,11 @@ class Balance:
     open: dict[str, str]
 
 
+def accepted_ids() -> set[str]:
+    """Return the ids of all accepted messages."""
+    return set(Accepted.objects.values_list("message_id", flat=True))
+
+
 def balance() -> Balance:
     """Compare the columns."""
     accepted = {row.message_id: f"{row.queue}/{row.name}" for row in Accepted.objects.all()}
