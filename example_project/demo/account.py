@@ -56,8 +56,8 @@ def carts_with_reminders() -> set[int]:
 def lost_reminders(reminding: Set[int], places: Mapping[str, Place]) -> list[str]:
     """Return the carts that should get a reminder and will not.
 
-    A reminder has no line in the ledger, because each change of its cart replaces it. What must be true is that
-    each cart that was not ordered has got one, or has one coming.
+    A reminder has no line in the ledger, because each change of its cart replaces it. What must be true is
+    that each cart that was not ordered has got one, or has one coming.
     """
     carts = Cart.objects.filter(order=None, reminded_at=None).values_list("pk", flat=True)
     missing = [f"reminder of cart {cart_id}" for cart_id in carts if cart_id not in reminding]
