@@ -70,10 +70,8 @@ def _make_pool(config: Config, role: Role) -> redis.ConnectionPool:
     name = config.connection
     if name == EMBEDDED:
         name = embedded.url(config.directory)
-    if name.startswith(URL_SCHEMES):
-        pool = redis.ConnectionPool.from_url(name)
-    else:
-        pool = _alias_pool(name, options)
+    is_url = name.startswith(URL_SCHEMES)
+    pool = redis.ConnectionPool.from_url(name) if is_url else _alias_pool(name, options)
     # Last, because a URL's query string and an alias's options win over what a pool is given.
     pool.connection_kwargs.update(options)
     return pool
