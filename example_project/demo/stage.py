@@ -109,6 +109,4 @@ def running(place: Surroundings, closing: Closing) -> Iterator[Stage]:
         stack.callback(guard.dismiss)
         gateway.wait_until(lambda: answers(place.gateway_port), closing=closing)
         web.wait_until(lambda: answers(port), closing=closing)
-        yield Stage(
-            site=f"http://127.0.0.1:{port}", web=web, gateway=gateway, consumers=consumers, guard=guard
-        )
+        yield Stage(site=f"http://127.0.0.1:{port}", web=web, gateway=gateway, consumers=consumers, guard=guard)

@@ -26,9 +26,7 @@ def is_busy() -> bool:
 
 def places() -> dict[str, Place]:
     """Return where each message is, by its id."""
-    return {
-        message_id: place for queue in queues for place, found in inspector.ids(queue) for message_id in found
-    }
+    return {message_id: place for queue in queues for place, found in inspector.ids(queue) for message_id in found}
 
 
 def delayed_and_dead(queue: str) -> Iterator[MessageView]:

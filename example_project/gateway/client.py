@@ -32,9 +32,7 @@ def send_sms(*, number: str, text: str, key: str) -> None:
 
 def _post(path: str, body: dict[str, str], *, key: str) -> None:
     address = urlsplit(settings.GATEWAY_URL)
-    connection = HTTPConnection(
-        address.hostname or "", address.port, timeout=settings.GATEWAY_TIMEOUT.total_seconds()
-    )
+    connection = HTTPConnection(address.hostname or "", address.port, timeout=settings.GATEWAY_TIMEOUT.total_seconds())
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
     try:
         connection.request("POST", path, json.dumps(body), headers)

@@ -66,9 +66,7 @@ def deliver(message: Message, notification: Notification, channel: Channel) -> N
         end_step(message, notification, channel, Outcome.DELIVERED)
 
 
-def hand_on(
-    message: Message, notification: Notification, channel: Channel, outcome: Outcome, error: Exception
-) -> None:
+def hand_on(message: Message, notification: Notification, channel: Channel, outcome: Outcome, error: Exception) -> None:
     """Publish the next step, then note that this one is over."""
     following = notification.channel_after(channel)
     if following is None:

@@ -23,9 +23,7 @@ def send_receipt(context, order_id: int) -> str:  # type: ignore[no-untyped-def]
     """Mail the buyer a receipt, and return when it was sent."""
     order = Order.objects.get(pk=order_id)
     if order.receipt_sent_at is None:
-        text = render_to_string(
-            "shop/receipt.txt", {"order": order, "lines": order.lines.select_related("product")}
-        )
+        text = render_to_string("shop/receipt.txt", {"order": order, "lines": order.lines.select_related("product")})
         send_mail(f"Receipt for order {order.pk}", text, None, [order.email])
         order.receipt_sent_at = timezone.now()
     with transaction.atomic():

@@ -28,9 +28,7 @@ def remind(context, cart_id: int) -> None:  # type: ignore[no-untyped-def]
     """
     cart = Cart.objects.filter(pk=cart_id, order=None).first()
     if cart is not None and cart.email and cart.reminded_at is None:
-        text = render_to_string(
-            "shop/reminder.txt", {"cart": cart, "lines": cart.lines.select_related("product")}
-        )
+        text = render_to_string("shop/reminder.txt", {"cart": cart, "lines": cart.lines.select_related("product")})
         send_mail("Your cart is still here", text, None, [cart.email])
     with transaction.atomic():
         # Not cart.save(): that would send post_save, and the reminder would remind for ever.

@@ -46,18 +46,14 @@ def steps(notification: Notification) -> list[tuple[str, str]]:
     ("addresses", "first"),
     [({}, "push"), ({"device": ""}, "sms"), ({"device": "", "phone": ""}, "email")],
 )
-def test_the_cascade_starts_with_the_best_address_there_is(
-    addresses: dict[str, str], first: str, ready: Ready
-) -> None:
+def test_the_cascade_starts_with_the_best_address_there_is(addresses: dict[str, str], first: str, ready: Ready) -> None:
     cascade.start(notify(**addresses))
     (message,) = ready("notifications")
     assert message.name == first
     assert Accepted.objects.get().message_id == message.id
 
 
-def test_a_push_that_arrives_ends_the_cascade(
-    shop: Settings, start_gateway: StartGateway, ready: Ready
-) -> None:
+def test_a_push_that_arrives_ends_the_cascade(shop: Settings, start_gateway: StartGateway, ready: Ready) -> None:
     shop.GATEWAY_URL = url = start_gateway()
     notification = notify()
 
@@ -133,9 +129,7 @@ def test_a_mailbox_that_does_not_exist_buries_the_last_step_at_once() -> None:
     assert not Handled.objects.exists()
 
 
-def test_a_step_that_comes_twice_hands_on_once(
-    shop: Settings, start_gateway: StartGateway, ready: Ready
-) -> None:
+def test_a_step_that_comes_twice_hands_on_once(shop: Settings, start_gateway: StartGateway, ready: Ready) -> None:
     shop.GATEWAY_URL = start_gateway(gone=1)
     notification = notify()
 

@@ -19,9 +19,7 @@ pytestmark = pytest.mark.timeout(180)
 
 def processes() -> dict[int, int]:
     """Return the living processes of this machine, each with its parent."""
-    table = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
-    ).stdout
+    table = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in table.splitlines()]
     return {int(pid): int(parent) for pid, parent, state, *_ in rows if not state.startswith("Z")}
 
@@ -110,9 +108,7 @@ def test_the_demo_stops_by_itself_and_nothing_was_lost(start_demo: StartDemo) ->
     assert demo.line("Handled") > 0, demo.explain()
     assert demo.line("Lost") == 0
     assert demo.line("Reminders") > 0, demo.explain()
-    assert re.search(
-        r"^Admin +http://127\.0\.0\.1:\d+/admin/ +user admin, password \S+$", demo.text(), re.MULTILINE
-    )
+    assert re.search(r"^Admin +http://127\.0\.0\.1:\d+/admin/ +user admin, password \S+$", demo.text(), re.MULTILINE)
     assert list((demo.folder / "demo" / "mails").iterdir())
 
 

@@ -72,9 +72,7 @@ def test_a_failing_gateway_is_busy(start_gateway: StartGateway, settings: Settin
         send_sms(number="+49151", text="hello", key="sms-1")
 
 
-def test_a_slow_gateway_is_busy_and_has_sent_the_message(
-    start_gateway: StartGateway, settings: Settings
-) -> None:
+def test_a_slow_gateway_is_busy_and_has_sent_the_message(start_gateway: StartGateway, settings: Settings) -> None:
     settings.GATEWAY_URL = url = start_gateway(slow=1, slow_seconds=60)
     settings.GATEWAY_TIMEOUT = timedelta(seconds=0.2)
 

@@ -17,9 +17,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 (
                     "email",
@@ -43,9 +41,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("name", models.CharField(max_length=80)),
                 ("slug", models.SlugField(unique=True)),
@@ -62,9 +58,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("reference", models.UUIDField(default=uuid.uuid4, editable=False, unique=True)),
                 ("name", models.CharField(max_length=80)),
@@ -97,9 +91,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("delivered_at", models.DateTimeField(blank=True, null=True)),
                 (
@@ -117,9 +109,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("quantity", models.PositiveIntegerField()),
                 ("price", models.DecimalField(decimal_places=2, max_digits=8)),
@@ -143,15 +133,11 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 (
                     "channel",
-                    models.CharField(
-                        choices=[("push", "Push"), ("sms", "SMS"), ("email", "E-mail")], max_length=8
-                    ),
+                    models.CharField(choices=[("push", "Push"), ("sms", "SMS"), ("email", "E-mail")], max_length=8),
                 ),
                 (
                     "outcome",
@@ -178,9 +164,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["pk"],
-                "constraints": [
-                    models.UniqueConstraint(fields=("notification", "channel"), name="one_end_a_channel")
-                ],
+                "constraints": [models.UniqueConstraint(fields=("notification", "channel"), name="one_end_a_channel")],
             },
         ),
         migrations.CreateModel(
@@ -188,9 +172,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("quantity", models.PositiveIntegerField(default=1)),
                 (
@@ -206,9 +188,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["pk"],
-                "constraints": [
-                    models.UniqueConstraint(fields=("cart", "product"), name="one_line_a_product")
-                ],
+                "constraints": [models.UniqueConstraint(fields=("cart", "product"), name="one_line_a_product")],
             },
         ),
     ]
