@@ -16,7 +16,7 @@ class OrderLineInline(admin.TabularInline):  # type: ignore[type-arg]
     can_delete = False
     readonly_fields = ["product", "quantity", "price"]
 
-    def has_add_permission(self, request: HttpRequest, obj: Order | None = None) -> bool:  # noqa: ARG002
+    def has_add_permission(self, request: HttpRequest, obj: Order | None = None) -> bool:
         return False
 
 
@@ -70,5 +70,5 @@ class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             request_receipt(order)
         self.message_user(request, f"{len(waiting)} receipts will be mailed.")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
+    def has_add_permission(self, request: HttpRequest) -> bool:
         return False
