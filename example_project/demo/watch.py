@@ -6,7 +6,7 @@ import redis
 from django.conf import settings
 
 from mq_django import inspector, queues
-from mq_django.inspector import dead, messages
+from mq_django.inspector import dead_letters, messages
 from mq_django.inspector.messages import MessageView, Place
 
 #: Messages of a page.
@@ -36,7 +36,7 @@ def delayed_and_dead(queue: str) -> Iterator[MessageView]:
         yield from (view.message for view in found)
         start += len(found)
     before = ""
-    while letters := dead.page(queue, limit=PAGE, before=before).letters:
+    while letters := dead_letters.page(queue, limit=PAGE, before=before).letters:
         yield from (letter.message for letter in letters)
         before = letters[-1].entry
 
