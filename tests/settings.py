@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 
 BASE_DIR = Path(__file__).parent
@@ -28,7 +29,12 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "mq_django",
+    # The shop, for its own tests. Its handlers and triggers are there in all others too, and harm none.
+    "example_project.shop",
+    "example_project.ledger",
 ]
+
+CART_REMINDER_DELAY = timedelta(hours=1)
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

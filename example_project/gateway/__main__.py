@@ -4,6 +4,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from example_project.gateway.manners import Manners
 from example_project.gateway.server import Gateway
@@ -23,12 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unknown=options.unknown,
     )
     signal.signal(signal.SIGTERM, stop)
-    with Gateway(options.port, manners=manners) as gateway:
+    # From the first printed byte on somebody may ask it to stop.
+    with suppress(KeyboardInterrupt), Gateway(options.port, manners=manners) as gateway:
         print(gateway.url, flush=True)
-        try:
-            gateway.serve_forever()
-        except KeyboardInterrupt:
-            return 0
+        gateway.serve_forever()
     return 0
 
 
