@@ -3,6 +3,7 @@
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import django
 
@@ -80,23 +81,25 @@ DATABASES = {
 
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
+QUEUES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "emails": {"VISIBILITY_TIMEOUT": 30},
+    "notifications": {"MAX_ATTEMPTS": 5, "TIMEOUT": 30},
+}
+
 MQ_DJANGO = {
     # Without a server of its own the project starts one, and all its processes share it.
     "CONNECTION": os.environ.get("MQ_REDIS_URL") or "embedded",
     "NAMESPACE": os.environ.get("EXAMPLE_PROJECT_NAMESPACE", "shop"),
     "DIRECTORY": DEMO_DIR / "redis",
-    "QUEUES": {
-        "default": {},
-        "emails": {"VISIBILITY_TIMEOUT": 30},
-        "notifications": {"MAX_ATTEMPTS": 5, "TIMEOUT": 30},
-    },
+    "QUEUES": QUEUES,
 }
 
 # Plain `from django.tasks import task` runs on the same queues.
 TASKS = {
     "default": {
         "BACKEND": "mq_django.task_backend.MQBackend",
-        "QUEUES": list(MQ_DJANGO["QUEUES"]),
+        "QUEUES": list(QUEUES),
     }
 }
 

@@ -35,6 +35,8 @@ INSTALLED_APPS = [
 ]
 
 CART_REMINDER_DELAY = timedelta(hours=1)
+GATEWAY_URL = "http://127.0.0.1:1"
+GATEWAY_TIMEOUT = timedelta(seconds=1)
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

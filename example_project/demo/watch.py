@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-import redis
-from django.conf import settings
-
 from mq_django import inspector, queues
+from mq_django.conf import get_config
 from mq_django.inspector import dead_letters, messages
 from mq_django.inspector.messages import MessageView, Place
+from mq_django.transport.connections import get_client
 
 #: Messages of a page.
 PAGE = 500
@@ -43,7 +42,6 @@ def delayed_and_dead(queue: str) -> Iterator[MessageView]:
 
 def forget_all() -> None:
     """Delete the demo's keys from a Redis that goes on without it."""
-    namespace = settings.MQ_DJANGO["NAMESPACE"]
-    with redis.Redis.from_url(settings.MQ_DJANGO["CONNECTION"], socket_timeout=5) as client:
-        for key in client.scan_iter(match=f"{namespace}:*", count=1000):
-            client.unlink(key)
+    client = get_client("inspect")
+    for key in client.scan_iter(match=f"{get_config().namespace}:*", count=1000):
+        client.unlink(key)

@@ -109,7 +109,7 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
         """Send a push or an SMS, or say why not."""
         try:
             message = self._read()
-            key = _text(self.headers, "Idempotency-Key")
+            key = _text(dict(self.headers), "Idempotency-Key")
             _text(message, "text")
             refusal = self._refuse(message)
         except BadRequest as error:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -63,7 +64,8 @@ def ready(redis_client: redis.Redis, namespace: str) -> Ready:
 
     def look(queue: str) -> list[Message]:
         found = []
-        for entry, fields in redis_client.xrange(QueueKeys(namespace, queue).ready):
+        entries: Any = redis_client.xrange(QueueKeys(namespace, queue).ready)
+        for entry, fields in entries:
             flat = [part for pair in fields.items() for part in pair]
             delivery = decode_entry(flat, queue=queue, home=READY, entry=entry)
             assert isinstance(delivery, Delivery)

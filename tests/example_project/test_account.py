@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import redis
 from django.db import transaction
@@ -10,7 +12,7 @@ from mq_django import Message, queues
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("shop")]
 
 
-def publish(queue: str, **options: object) -> str:
+def publish(queue: str, **options: Any) -> str:
     """Publish a message as the shop does: with a line in the ledger."""
     with transaction.atomic():
         message_id = queues[queue].publish("test", {"n": 1}, **options)

@@ -1,4 +1,5 @@
 from decimal import Decimal
+from typing import Any
 
 import pytest
 import redis
@@ -25,7 +26,8 @@ def keys(namespace: str) -> QueueKeys:
 
 
 def due(redis_client: redis.Redis, keys: QueueKeys) -> dict[bytes, float]:
-    return dict(redis_client.zrange(keys.due, 0, -1, withscores=True))
+    found: Any = redis_client.zrange(keys.due, 0, -1, withscores=True)
+    return dict(found)
 
 
 def now_ms(redis_client: redis.Redis) -> float:
