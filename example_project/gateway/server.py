@@ -13,6 +13,8 @@ from example_project.gateway.manners import Manners
 
 #: A push or an SMS is a few hundred bytes; more is a mistake of the client.
 MAX_BODY_BYTES = 16 * 1024
+#: The same value again is the same message again.
+KEY_HEADER = "Idempotency-Key"
 #: How many messages the gateway remembers by their key, to not send one of them twice.
 MEMORY_SIZE = 50_000
 
@@ -109,7 +111,7 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
         """Send a push or an SMS, or say why not."""
         try:
             message = self._read()
-            key = _text(dict(self.headers), "Idempotency-Key")
+            key = _text({KEY_HEADER: self.headers[KEY_HEADER]}, KEY_HEADER)
             _text(message, "text")
             refusal = self._refuse(message)
         except BadRequest as error:
@@ -174,7 +176,7 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
-def _text(message: Mapping[str, str], field: str) -> str:
+def _text(message: Mapping[str, Any], field: str) -> str:
     value = message.get(field)
     if not isinstance(value, str) or not value:
         raise BadRequest(f"{field!r} is missing")
