@@ -32,6 +32,7 @@ class Child:
         """Start it."""
         self.name = name
         self.log = folder / f"{name}.log"
+        self._started = time.monotonic()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(  # noqa: S603
                 [sys.executable, *arguments],
@@ -48,6 +49,11 @@ class Child:
     def pid(self) -> int:
         """Return the process id."""
         return self.process.pid
+
+    @property
+    def age(self) -> float:
+        """Return how many seconds ago it was started."""
+        return time.monotonic() - self._started
 
     def check(self) -> None:
         """Raise ChildFailed if the process has ended."""

@@ -55,7 +55,7 @@ def let_in(stage: Stage, line: LiveLine, options: argparse.Namespace, closing: C
     visitors.start()
     try:
         while not closing.asked and (until is None or time.monotonic() < until):
-            stage.check()
+            stage.tend()
             line.show()
             time.sleep(LOOK_INTERVAL)
     finally:
@@ -69,6 +69,6 @@ def drain(stage: Stage, line: LiveLine, closing: Closing) -> None:
     asked = closing.asked
     deadline = time.monotonic() + DRAIN_TIMEOUT
     while watch.is_busy() and closing.asked == asked and time.monotonic() < deadline:
-        stage.check()
+        stage.tend()
         line.show()
         time.sleep(LOOK_INTERVAL)

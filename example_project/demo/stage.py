@@ -13,6 +13,10 @@ from mq_django.transport.servers import PrivateServer, configured_url, find_serv
 
 MANAGE = str(Path(__file__).resolve().parent.parent / "manage.py")
 SITE_PORT = 8000
+#: Seconds that handlers get to finish; less than a child is given to stop.
+GRACE_SECONDS = 10
+#: Consumers that end before this many seconds have something that a new start does not mend.
+YOUNG = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,39 +78,79 @@ def empty(folder: Path) -> None:
         (folder / needed).mkdir(parents=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The running demo."""
+    """The running demo: site, gateway and consumers."""
 
-    site: str
-    web: Child
-    gateway: Child
-    consumers: Child
-    guard: Guard
+    def __init__(self, place: Surroundings) -> None:
+        """Start nothing yet."""
+        self._place = place
+        self._port = free_port(SITE_PORT)
+        self._running: dict[str, Child] = {}
+        self._guard: Guard | None = None
 
-    def check(self) -> None:
-        """Raise ChildFailed if a process has ended by itself."""
-        for child in (self.web, self.gateway, self.consumers):
-            child.check()
+    @property
+    def site(self) -> str:
+        """Return the address of the shop."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def consumers(self) -> Child:
+        """Return the supervisor of the consumers."""
+        return self._running["consumers"]
+
+    def open(self, closing: Closing) -> None:
+        """Start all and wait until it works.
+
+        Raises:
+            ChildFailed: a process did not come up.
+            Closed: somebody asked to end meanwhile.
+        """
+        gateway_port = self._place.gateway_port
+        gateway = self._start("gateway", "-m", "example_project.gateway", "--port", str(gateway_port))
+        web = self._start("web", MANAGE, "runserver", "--noreload", f"127.0.0.1:{self._port}")
+        self._start_consumers()
+        gateway.wait_until(lambda: answers(gateway_port), closing=closing)
+        web.wait_until(lambda: answers(self._port), closing=closing)
+
+    def tend(self) -> None:
+        """Start the consumers again if they died, as whoever runs a shop would have it.
+
+        Raises:
+            ChildFailed: another process has ended, or the consumers as soon as they had begun.
+        """
+        self._running["web"].check()
+        self._running["gateway"].check()
+        if self.consumers.age > YOUNG and self.consumers.process.poll() is not None:
+            self._start_consumers()
+        self.consumers.check()
+
+    def close(self) -> None:
+        """End all, and first of all what needs the others to finish."""
+        if self._guard is not None:
+            self._guard.dismiss()
+        for name in ("consumers", "web", "gateway"):
+            if name in self._running:
+                self._running[name].stop()
+
+    def _start_consumers(self) -> None:
+        options = ("--processes", "2", "--threads", "8", "--grace", str(GRACE_SECONDS))
+        self._start("consumers", MANAGE, "runconsumer", *options)
+        if self._guard is not None:
+            self._guard.dismiss()
+        self._guard = Guard(list(self._running.values()))
+
+    def _start(self, name: str, *arguments: str) -> Child:
+        child = Child(name, arguments, folder=self._place.folder / "logs", env=self._place.env)
+        self._running[name] = child
+        return child
 
 
 @contextmanager
 def running(place: Surroundings, closing: Closing) -> Iterator[Stage]:
     """Start gateway, site and consumers, and wait until they work; end them on leaving."""
-    port = free_port(SITE_PORT)
-    with ExitStack() as stack:
-
-        def start(name: str, *arguments: str) -> Child:
-            child = Child(name, arguments, folder=place.folder / "logs", env=place.env)
-            stack.callback(child.stop)
-            return child
-
-        gateway = start("gateway", "-m", "example_project.gateway", "--port", str(place.gateway_port))
-        web = start("web", MANAGE, "runserver", "--noreload", f"127.0.0.1:{port}")
-        consumers = start("consumers", MANAGE, "runconsumer", "--processes", "2", "--threads", "8")
-        guard = Guard([consumers, web, gateway])
-        # Last in, first out: the guard goes before the children it guards.
-        stack.callback(guard.dismiss)
-        gateway.wait_until(lambda: answers(place.gateway_port), closing=closing)
-        web.wait_until(lambda: answers(port), closing=closing)
-        yield Stage(site=f"http://127.0.0.1:{port}", web=web, gateway=gateway, consumers=consumers, guard=guard)
+    stage = Stage(place)
+    try:
+        stage.open(closing)
+        yield stage
+    finally:
+        stage.close()

@@ -57,9 +57,13 @@ class Demo:
             found |= level
         return found
 
+    def supervisor(self) -> int:
+        found = re.search(r"^Consumers +process (\d+)", self.text(), re.MULTILINE)
+        assert found, self.explain()
+        return int(found[1])
+
     def consumers(self) -> list[int]:
-        supervisor = re.search(r"^Consumers +process (\d+)", self.text(), re.MULTILINE)
-        return [pid for pid, parent in processes().items() if supervisor and parent == int(supervisor[1])]
+        return [pid for pid, parent in processes().items() if parent == self.supervisor()]
 
     def finish(self) -> int:
         return self.process.wait(120)
@@ -122,6 +126,18 @@ def test_a_consumer_that_is_killed_loses_nothing(start_demo: StartDemo) -> None:
 
     assert demo.line("Handled") > 0
     assert demo.line("Lost") == 0, demo.explain()
+
+
+def test_a_supervisor_that_is_killed_is_started_again_and_nothing_is_lost(start_demo: StartDemo) -> None:
+    demo = start_demo("--seconds", "12")
+    wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
+    os.kill(demo.supervisor(), signal.SIGKILL)
+
+    assert demo.finish() == 0, demo.explain()
+
+    assert demo.line("Lost") == 0, demo.explain()
+    log = (demo.folder / "demo" / "logs" / "consumers.log").read_text()
+    assert log.count("Stop with Ctrl-C") == 2, demo.explain()
 
 
 def test_ctrl_c_stops_all_of_it(start_demo: StartDemo) -> None:
