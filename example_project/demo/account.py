@@ -69,7 +69,7 @@ def lost_reminders(reminding: Set[int], places: Mapping[str, Place]) -> list[str
 def report(account: Account) -> str:
     """Put the account into words."""
     delivered = NotificationStep.objects.filter(outcome=NotificationStep.Outcome.DELIVERED)
-    told = ", ".join(f"{delivered.filter(channel=channel).count()} by {channel.label.lower()}" for channel in Channel)
+    told = ", ".join(f"{delivered.filter(channel=channel).count()} by {channel.label}" for channel in Channel)
     kept = ", ".join(f"{count} {place}" for place, count in sorted(account.kept.items())) or "none"
     receipts = Order.objects.exclude(receipt_sent_at=None).count()
     lines = [

@@ -1,5 +1,6 @@
 """One line that says how the queues are doing: rewritten on a terminal, else written every few seconds."""
 
+import shutil
 import sys
 import time
 
@@ -26,8 +27,12 @@ class LiveLine:
             return
         self._next = now + self._interval
         line = counts_line()
-        # Erased to the end, as a shorter line would leave the tail of a longer one.
-        print(f"\r{line}\x1b[K" if self._terminal else line, end="" if self._terminal else "\n", flush=True)
+        if self._terminal:
+            # What does not fit would begin a line of its own; what is left of a longer line is erased.
+            fitting = line[: shutil.get_terminal_size().columns - 1]
+            print(f"\r{fitting}\x1b[K", end="", flush=True)
+        else:
+            print(line, flush=True)
 
     def end(self) -> None:
         """Let what follows begin on a line of its own."""
