@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from smtplib import SMTPRecipientsRefused
+from typing import Any
 
 from django.core.mail import send_mail
 from django.db import transaction
@@ -19,7 +20,7 @@ from mq_django import RetryPolicy, task
     retry=RetryPolicy(max_attempts=5, delay=timedelta(seconds=1), bury_on=(SMTPRecipientsRefused,)),
     timeout=30,
 )
-def send_receipt(context, order_id: int) -> str:  # type: ignore[no-untyped-def]
+def send_receipt(context: Any, order_id: int) -> str:
     """Mail the buyer a receipt, and return when it was sent."""
     order = Order.objects.get(pk=order_id)
     if order.receipt_sent_at is None:

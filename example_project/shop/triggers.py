@@ -1,5 +1,7 @@
 """Triggers: model signals that enqueue delayed tasks."""
 
+from typing import Any
+
 from django.conf import settings
 from django.core.mail import send_mail
 from django.db import transaction
@@ -20,7 +22,7 @@ from mq_django import on_signal, task
     cancel_on=[(post_save, Order, "cart:{instance.cart_id}"), (post_delete, Cart)],
 )
 @task(queue_name="emails", takes_context=True)
-def remind(context, cart_id: int) -> None:  # type: ignore[no-untyped-def]
+def remind(context: Any, cart_id: int) -> None:
     """Mail whoever left a cart alone.
 
     Each change of the cart starts the wait anew, because its reminder is unique; an order or an emptied cart
