@@ -7,7 +7,6 @@ the buyer was told, or the next step is in the queue. Only then is its message d
 
 from collections.abc import Callable
 from datetime import timedelta
-from smtplib import SMTPRecipientsRefused
 
 from django.core.mail import send_mail
 from django.db import transaction
@@ -23,9 +22,6 @@ Outcome = NotificationStep.Outcome
 
 #: How long one channel is tried before the next has its turn. A buyer should not wait for minutes.
 PATIENCE = RetryPolicy(max_attempts=3, delay=timedelta(seconds=1))
-#: After the last channel there is none, so it is tried for longer; then its message is a dead letter. A
-#: mailbox that does not exist makes it one at once: somebody has to mend the address first.
-LAST_PATIENCE = RetryPolicy(max_attempts=5, delay=timedelta(seconds=1), bury_on=(SMTPRecipientsRefused,))
 
 
 def start(notification: Notification) -> None:

@@ -1,6 +1,7 @@
 """Handlers of named messages: the steps of a notification."""
 
-from example_project.shop.cascade import LAST_PATIENCE, PATIENCE, QUEUE, take_step
+from example_project.shop.cascade import PATIENCE, QUEUE, take_step
+from example_project.shop.mail import MAIL_PATIENCE
 from example_project.shop.models import Channel
 from mq_django import Message, handler
 
@@ -17,7 +18,8 @@ def sms(message: Message) -> None:
     take_step(message, Channel.SMS)
 
 
-@handler(QUEUE, "email", retry=LAST_PATIENCE, timeout=30)
+# After the last channel there is none: when this fails for good, its message is a dead letter.
+@handler(QUEUE, "email", retry=MAIL_PATIENCE, timeout=30)
 def email(message: Message) -> None:
     """Tell the buyer by e-mail."""
     take_step(message, Channel.EMAIL)

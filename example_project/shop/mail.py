@@ -1,11 +1,16 @@
-"""A mail backend for the demo: mails become files, and some mailboxes do not exist."""
+"""How the shop mails: for how long it tries, and a backend for the demo, where mails become files."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from smtplib import SMTPRecipientsRefused
 
 from django.core.mail import EmailMessage
 from django.core.mail.backends.filebased import EmailBackend
 
+from mq_django import RetryPolicy
+
+#: A mailbox that does not exist makes a dead letter at once: somebody has to mend the address first.
+MAIL_PATIENCE = RetryPolicy(max_attempts=5, delay=timedelta(seconds=1), bury_on=(SMTPRecipientsRefused,))
 #: Addresses here are refused as a mail server would: `.invalid` names exist nowhere, by RFC 2606.
 REFUSED_DOMAIN = ".invalid"
 

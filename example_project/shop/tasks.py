@@ -1,7 +1,5 @@
 """Tasks: functions that run later, in a consumer."""
 
-from datetime import timedelta
-from smtplib import SMTPRecipientsRefused
 from typing import Any
 
 from django.core.mail import send_mail
@@ -10,16 +8,12 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from example_project.ledger import book
+from example_project.shop.mail import MAIL_PATIENCE
 from example_project.shop.models import Order
-from mq_django import RetryPolicy, task
+from mq_django import task
 
 
-@task(
-    queue_name="emails",
-    takes_context=True,
-    retry=RetryPolicy(max_attempts=5, delay=timedelta(seconds=1), bury_on=(SMTPRecipientsRefused,)),
-    timeout=30,
-)
+@task(queue_name="emails", takes_context=True, retry=MAIL_PATIENCE, timeout=30)
 def send_receipt(context: Any, order_id: int) -> str:
     """Mail the buyer a receipt, and return when it was sent."""
     order = Order.objects.get(pk=order_id)

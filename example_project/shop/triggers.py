@@ -10,6 +10,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from example_project.ledger import book
+from example_project.shop.mail import MAIL_PATIENCE
 from example_project.shop.models import Cart, Order
 from mq_django import on_signal, task
 
@@ -21,7 +22,7 @@ from mq_django import on_signal, task
     unique="cart:{instance.pk}",
     cancel_on=[(post_save, Order, "cart:{instance.cart_id}"), (post_delete, Cart)],
 )
-@task(queue_name="emails", takes_context=True)
+@task(queue_name="emails", takes_context=True, retry=MAIL_PATIENCE, timeout=30)
 def remind(context: Any, cart_id: int) -> None:
     """Mail whoever left a cart alone.
 

@@ -11,6 +11,7 @@ from example_project.gateway.client import GatewayBusy
 from example_project.ledger import book
 from example_project.ledger.models import Accepted, Handled
 from example_project.shop import cascade, handlers
+from example_project.shop.mail import MAIL_PATIENCE
 from example_project.shop.models import Cart, Notification, NotificationStep, Order
 from mq_django import Message
 from tests.example_project.conftest import Ready, StartGateway
@@ -125,7 +126,7 @@ def test_a_mailbox_that_does_not_exist_buries_the_last_step_at_once() -> None:
     notification = notify(email="ada@nowhere.invalid")
     with pytest.raises(SMTPRecipientsRefused) as refusal:
         handlers.email(delivery(notification, "email"))
-    assert isinstance(refusal.value, cascade.LAST_PATIENCE.bury_on)
+    assert isinstance(refusal.value, MAIL_PATIENCE.bury_on)
     assert not Handled.objects.exists()
 
 
