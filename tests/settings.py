@@ -34,6 +34,9 @@ INSTALLED_APPS = [
     "example_project.ledger",
 ]
 
+# A task names its queue when its module is imported; which server and namespace it is, each test says for itself.
+MQ_DJANGO = {"QUEUES": {"default": {}, "emails": {}}}
+
 CART_REMINDER_DELAY = timedelta(hours=1)
 GATEWAY_URL = "http://127.0.0.1:1"
 GATEWAY_TIMEOUT = timedelta(seconds=1)
