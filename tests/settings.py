@@ -4,6 +4,7 @@ import os
 import tempfile
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 BASE_DIR = Path(__file__).parent
 
@@ -35,7 +36,7 @@ INSTALLED_APPS = [
 ]
 
 # A task names its queue when its module is imported; which server and namespace it is, each test says for itself.
-MQ_DJANGO = {"QUEUES": {"default": {}, "emails": {}}}
+MQ_DJANGO: dict[str, Any] = {"QUEUES": {"default": {}, "emails": {}}}
 
 CART_REMINDER_DELAY = timedelta(hours=1)
 GATEWAY_URL = "http://127.0.0.1:1"

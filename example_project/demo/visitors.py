@@ -15,8 +15,8 @@ NAMES = ["Ada", "Bela", "Chidi", "Dora", "Emil", "Farah", "Goran", "Hana", "Ines
 AT_ONCE = 4
 #: Of a hundred visitors so many order, forget their carts, and empty them; the others only look.
 ORDER, FORGET, EMPTY = 60, 25, 5
-#: Every so manieth visitor gives an address whose mailbox does not exist: the dead letters of the demo.
-WRONG_ADDRESS_EVERY = 16
+#: One in so many orders with an address whose mailbox does not exist: the dead letters of the demo.
+WRONG_ADDRESS_EVERY = 12
 
 
 class Visitors:
@@ -64,7 +64,7 @@ class Visitors:
         for picture, *_ in draw.sample(GOODS, draw.randint(1, 3)):
             browser.get(f"/products/{picture}/")
             browser.submit(f"/products/{picture}/add/", quantity=draw.randint(1, 3))
-        mood = draw.randrange(100)
+        mood = 0 if is_wrong(number) else draw.randrange(100)
         if mood < ORDER:
             self._order(browser, number, draw)
         elif mood < ORDER + FORGET:
@@ -89,5 +89,10 @@ class Visitors:
 
 def address(number: int, draw: Random) -> str:
     """Return a visitor's e-mail address."""
-    domain = "nowhere.invalid" if number % WRONG_ADDRESS_EVERY == 0 else "example.org"
+    domain = "nowhere.invalid" if is_wrong(number) else "example.org"
     return f"{draw.choice(NAMES).lower()}.{number}@{domain}"
+
+
+def is_wrong(number: int) -> bool:
+    """Say whether a visitor mistypes the address."""
+    return number % WRONG_ADDRESS_EVERY == 0
