@@ -23,7 +23,7 @@ class Account:
     repeated: int
     #: Accepted and not handled, by where they are: ready, pending, delayed, unhandled, dead.
     kept: Mapping[str, int]
-    #: Reminders of carts that were mailed, and such that wait.
+    #: Carts whose reminder was mailed, and carts whose reminder waits (or is a dead letter).
     reminded: int
     reminding: int
     #: What is nowhere, in words.
@@ -57,9 +57,9 @@ def lost_reminders(reminding: Set[int], places: Mapping[str, Place]) -> list[str
     """Return the carts that should get a reminder and will not.
 
     A reminder has no line in the ledger, because each change of its cart replaces it. What must be true is
-    that each cart that was not ordered has got one, or has one coming.
+    that each cart with an address that was not ordered has got one, or has one coming.
     """
-    carts = Cart.objects.filter(order=None, reminded_at=None).values_list("pk", flat=True)
+    carts = Cart.objects.filter(order=None, reminded_at=None).exclude(email="").values_list("pk", flat=True)
     missing = [f"reminder of cart {cart_id}" for cart_id in carts if cart_id not in reminding]
     # What is ready or pending shows its id alone. Of those that are not in the ledger each is a reminder.
     under_way = {message_id for message_id, place in places.items() if place in ("ready", "pending")}
@@ -74,7 +74,7 @@ def report(account: Account) -> str:
     receipts = Order.objects.exclude(receipt_sent_at=None).count()
     lines = [
         f"Orders      {Order.objects.count()}; buyers told: {told}; receipts mailed: {receipts}",
-        f"Reminders   {account.reminded} of forgotten carts mailed, {account.reminding} waiting",
+        f"Reminders   {account.reminded} mailed, {account.reminding} waiting",
         f"Accepted    {account.accepted} messages",
         f"Handled     {account.handled} ({account.repeated} of them again)",
         f"Kept        {kept}",

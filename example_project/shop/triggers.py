@@ -15,9 +15,15 @@ from example_project.shop.models import Cart, Order
 from mq_django import on_signal, task
 
 
+def can_be_reminded(instance: Cart) -> bool:
+    """Say whether there is an address to write to, and nobody wrote there before."""
+    return bool(instance.email) and instance.reminded_at is None
+
+
 @on_signal(
     post_save,
     sender=Cart,
+    when=can_be_reminded,
     delay=settings.CART_REMINDER_DELAY,
     unique="cart:{instance.pk}",
     cancel_on=[(post_save, Order, "cart:{instance.cart_id}"), (post_delete, Cart)],
@@ -30,7 +36,7 @@ def remind(context: Any, cart_id: int) -> None:
     ends it.
     """
     cart = Cart.objects.filter(pk=cart_id, order=None).first()
-    if cart is not None and cart.email and cart.reminded_at is None:
+    if cart is not None and can_be_reminded(cart):
         text = render_to_string("shop/reminder.txt", {"cart": cart, "lines": cart.lines.select_related("product")})
         send_mail("Your cart is still here", text, None, [cart.email])
     with transaction.atomic():

@@ -49,7 +49,8 @@ def test_a_message_handled_twice_is_counted_once_and_told() -> None:
 
 
 def test_a_forgotten_cart_without_a_reminder_is_lost(redis_client: redis.Redis, namespace: str) -> None:
-    cart = Cart.objects.create()
+    Cart.objects.create()
+    cart = Cart.objects.create(email="ada@example.org")
     assert account.settle().lost == []
     redis_client.delete(*redis_client.scan_iter(match=f"{namespace}:*"))
     assert account.settle().lost == [f"reminder of cart {cart.pk}"]
