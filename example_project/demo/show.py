@@ -5,11 +5,12 @@ import time
 
 from django.core.management import call_command
 
-from example_project.demo import account, goods, watch
+from example_project.demo import account, watch
 from example_project.demo.closing import Closing
 from example_project.demo.live import LiveLine
 from example_project.demo.stage import Stage, Surroundings, running
 from example_project.demo.visitors import Visitors
+from example_project.shop import goods
 
 #: Seconds after the last visitor in which the consumers may finish what is ready.
 DRAIN_TIMEOUT = 10.0
@@ -19,9 +20,7 @@ LOOK_INTERVAL = 0.1
 
 def perform(place: Surroundings, options: argparse.Namespace, closing: Closing) -> int:
     """Run the shop until somebody asks to end, and return 1 if a message was lost."""
-    call_command("migrate", verbosity=0)
-    goods.fill_shelves()
-    goods.appoint_admin()
+    call_command("openshop", verbosity=0)
     with running(place, closing) as stage:
         announce(stage, place)
         line = LiveLine()

@@ -6,7 +6,7 @@ import threading
 from random import Random
 
 from example_project.demo.browser import Browser, PageFailed
-from example_project.demo.goods import GOODS
+from example_project.shop.goods import GOODS
 
 logger = logging.getLogger(__name__)
 
