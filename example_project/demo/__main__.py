@@ -11,7 +11,7 @@ import django
 
 from example_project.demo.children import ChildFailed, Closed
 from example_project.demo.closing import Closing
-from example_project.demo.stage import surroundings
+from example_project.demo.stage import Occupied, surroundings
 from mq_django.errors import MQError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return int(show.perform(found, options, closing))
     except Closed:
         return 0
-    except (MQError, ChildFailed) as error:
+    except (MQError, ChildFailed, Occupied) as error:
         print(error, file=sys.stderr)
         return 1
 
@@ -52,7 +52,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=10.0,
         help="how long a cart is left alone before its owner gets a reminder (default: %(default)s)",
     )
-    parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="for database, mails and logs")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".demo" / "run", help="for database, mails and logs")
     return parser.parse_args(arguments)
 
 

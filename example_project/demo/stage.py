@@ -1,5 +1,6 @@
 """Build the demo up, and take it down in the right order."""
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -38,9 +39,11 @@ def surroundings(folder: Path, *, namespace: str, reminder_seconds: float) -> It
 
     Raises:
         NoServer: there is no Redis to be had; its text says how to install one.
+        Occupied: another demo uses the folder.
     """
-    empty(folder)
     with ExitStack() as stack:
+        stack.enter_context(occupied(folder))
+        empty(folder)
         url = configured_url()
         is_shared = url is not None
         if url is None:
@@ -66,6 +69,23 @@ def surroundings(folder: Path, *, namespace: str, reminder_seconds: float) -> It
             is_shared=is_shared,
             gateway_port=gateway_port,
         )
+
+
+class Occupied(Exception):
+    """Another demo runs in the folder."""
+
+
+@contextmanager
+def occupied(folder: Path) -> Iterator[None]:
+    """Keep other demos out of the folder, which each empties first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            # Let go of by the system however this process ends.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Occupied(f"Another demo runs in {folder}: end it, or name another with --folder.") from None
+        yield
 
 
 def empty(folder: Path) -> None:

@@ -179,3 +179,20 @@ def test_without_any_redis_the_demo_says_how_to_get_one(tmp_path: Path) -> None:
     assert answer.returncode == 1
     assert answer.stderr.startswith("No Redis server found: ")
     assert answer.stderr.count("\n") == 1
+
+
+def test_a_second_demo_keeps_out_of_the_folder_of_the_first(start_demo: StartDemo) -> None:
+    first = start_demo()
+    wait_until(lambda: "Ctrl-C ends it." in first.text(), timeout=60)
+    answer = subprocess.run(
+        [sys.executable, "-m", "example_project.demo", "--folder", str(first.folder / "demo")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("Another demo runs in ")
+    first.process.terminate()
+    assert first.finish() == 0, first.explain()
