@@ -8,7 +8,7 @@ from example_project.demo import watch
 from mq_django.errors import StoreError
 
 #: Seconds between two lines.
-ON_TERMINAL, ON_PAPER = 0.5, 4.0
+ON_TERMINAL, ON_PAPER = 0.5, 2.0
 
 
 class LiveLine:

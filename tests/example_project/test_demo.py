@@ -117,7 +117,7 @@ def test_the_demo_stops_by_itself_and_nothing_was_lost(start_demo: StartDemo) ->
 
 
 def test_a_consumer_that_is_killed_loses_nothing(start_demo: StartDemo) -> None:
-    demo = start_demo("--seconds", "10")
+    demo = start_demo("--seconds", "8")
     wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
     victim = wait_until(demo.consumers, timeout=30)[0]
     os.kill(victim, signal.SIGKILL)
@@ -129,7 +129,7 @@ def test_a_consumer_that_is_killed_loses_nothing(start_demo: StartDemo) -> None:
 
 
 def test_a_supervisor_that_is_killed_is_started_again_and_nothing_is_lost(start_demo: StartDemo) -> None:
-    demo = start_demo("--seconds", "12")
+    demo = start_demo("--seconds", "9")
     wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
     os.kill(demo.supervisor(), signal.SIGKILL)
 
