@@ -77,3 +77,6 @@ DATABASES = {
 
 # Hashing passwords on purpose slowly would cost every admin test a second.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# A test that needs Redis asks for `mq_settings`; one that forgets it shall fail, and start nothing.
+MQ_DJANGO = {"CONNECTION": "unix:///nowhere/redis.sock", "QUEUES": {"default": {}, "emails": {}}}
