@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,17 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "mq_django",
     "tests.testapp",
+    # The shop, for its own tests. Its handlers and triggers are there in all others too, and harm none.
+    "example_project.shop",
+    "example_project.ledger",
 ]
+
+# A task names its queue when its module is imported; which server and namespace it is, each test says for itself.
+MQ_DJANGO: dict[str, Any] = {"QUEUES": {"default": {}, "emails": {}}}
+
+CART_REMINDER_DELAY = timedelta(hours=1)
+GATEWAY_URL = "http://127.0.0.1:1"
+GATEWAY_TIMEOUT = timedelta(seconds=1)
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
