@@ -56,7 +56,7 @@ class DeadLetters:
         return self._list("NEWEST", f"({before}" if before else "+", "-", limit, max_bytes)
 
     def oldest(self, *, limit: int, after: str = "", until: str = "", max_bytes: int = MAX_LISTED) -> Page:
-        """Return up to `limit` dead letters, oldest first, from those newer than `after` and not newer than `until`."""
+        """Return up to `limit` dead letters, oldest first: those after the entry `after`, to `until`."""
         return self._list("OLDEST", f"({after}" if after else "-", until or "+", limit, max_bytes)
 
     def _list(self, order: str, first: str, last: str, limit: int, max_bytes: int) -> Page:
@@ -66,8 +66,15 @@ class DeadLetters:
         total, *flat = reply_or_raise(self._wire.trip([command])[0])
         return Page(total, [_listed(*pair) for pair in zip(flat[::2], flat[1::2], strict=True)])
 
-    def entries(self, *, after: str = "", until: str = "", batch: int = BATCH) -> Iterator[list[str]]:
-        """Yield the entries of all dead letters in batches, oldest first."""
+    def all(self, *, batch: int = BATCH) -> Iterator[Sequence[Fields]]:
+        """Yield all dead letters in batches, oldest first, with their short fields only."""
+        after = ""
+        while found := self.oldest(limit=batch, after=after, max_bytes=256).letters:
+            yield found
+            after = found[-1].entry
+
+    def entries(self, *, after: str, until: str, batch: int = BATCH) -> Iterator[list[str]]:
+        """Yield the entries of the dead letters after one and up to another, in batches, oldest first."""
         while found := self.oldest(limit=batch, after=after, until=until, max_bytes=0).letters:
             yield [letter.entry for letter in found]
             after = found[-1].entry
@@ -84,12 +91,15 @@ class DeadLetters:
             return None
         (reply,) = self._wire.trip([("XRANGE", self._keys.dead, entry, entry)])
         found = reply_or_raise(reply)
-        return _letter(self._queue, entry, found[0][1]) if found else None
+        if not found:
+            return None
+        flat = found[0][1]
+        return letter_of(self._queue, entry, dict(zip(flat[::2], flat[1::2], strict=True)))
 
     def redrive(self, entries: Sequence[str]) -> list[str]:
         """Put up to 500 dead letters back into their queue, each at its first attempt.
 
-        Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` for what is no message and cannot go back.
+        Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` for what is no message.
         """
         keys = self._keys
         return self._move("dead_redrive", [keys.dead, keys.dead_ids, keys.ready], entries)
@@ -108,14 +118,9 @@ def _listed(entry: bytes, flat: list[bytes | int]) -> Fields:
     return Fields(entry.decode(), dict(zip(names, flat[1::2], strict=True)))
 
 
-def _letter(queue: str, entry: str, flat: list[bytes]) -> DeadLetter:
-    values = dict(zip(flat[::2], flat[1::2], strict=True))
-    own = [
-        part
-        for name, value in zip(flat[::2], flat[1::2], strict=True)
-        if name not in _ADDED
-        for part in (name, value)
-    ]
+def letter_of(queue: str, entry: str, values: Mapping[bytes, bytes]) -> DeadLetter:
+    """Return the dead letter in an entry's fields."""
+    own = [part for name, value in values.items() if name not in _ADDED for part in (name, value)]
     raw = values.get(b"deadraw")
     found = None if raw is not None else decode_entry(own, queue=queue, home=READY, entry=entry.encode())
     message = found.message if isinstance(found, Delivery) else None

@@ -1,4 +1,4 @@
-"""What people look at: counts, and pages of what waits, is ready or pending. Nothing here changes anything."""
+"""What people look at: counts, and pages of messages. Nothing here changes anything."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ class WaitingPage(NamedTuple):
 
 
 def look(configs: Sequence[QueueConfig], wire: Wire) -> list[Look | StoreError]:
-    """Look at queues, in one round trip and with one command a queue; one that cannot be read is an error in its place."""
+    """Look at queues: one round trip, one command a queue; what cannot be read is an error in its place."""
     hour = int(time.time()) // 3600
     replies = wire.trip([_look_command(config.keys, hour) for config in configs])
     return [translate(reply) if isinstance(reply, Exception) else _look(reply, hour) for reply in replies]
