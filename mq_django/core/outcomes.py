@@ -48,7 +48,12 @@ class SetAside:
     """No handler of that name lives here: to `unhandled`, uncharged."""
 
 
-Outcome = Ack | Retry | HandBack | Bury | SetAside
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """Too old to be handled: counted, and gone."""
+
+
+Outcome = Ack | Retry | HandBack | Bury | SetAside | Expire
 
 #: The one that nearly every delivery yields.
 ACK = Ack()

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from mq_django.conf import QueueConfig
+from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.transport.scripts import Command
@@ -29,6 +31,8 @@ class Settlement(NamedTuple):
     delay_ms: int = 0
     #: How long the handler ran, in microseconds; None when none ran.
     micros: int | None = None
+    #: Writes a task's result, in the same round trip.
+    result: Command | None = None
 
 
 class Depths(NamedTuple):

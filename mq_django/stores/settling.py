@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from mq_django.core.keys import GROUP, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Ack, Bury, HandBack, Retry, SetAside
+from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.wire import encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
 from mq_django.stores.waiting import name_score
@@ -56,7 +56,7 @@ def _hand_back(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlem
 
 def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
     args: list[Argument] = [GROUP, consumer, keys.wake]
-    for delivery, outcome, delay_ms, _ in some:
+    for delivery, outcome, delay_ms, *_ in some:
         assert isinstance(delivery, Delivery)  # noqa: S101 - what cannot be decoded is never retried
         assert isinstance(outcome, Retry)  # noqa: S101 - settle_calls() groups by outcome
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
@@ -110,6 +110,7 @@ def _why(delivery: Delivery | Undecodable, outcome: Bury) -> list[str | bytes]:
 _Builder = Callable[[QueueKeys, str, str, Sequence[Settlement]], Command]
 _BUILDERS: dict[type, _Builder] = {
     Ack: _ack,
+    Expire: _ack,
     Retry: _retry,
     HandBack: _hand_back,
     Bury: _bury,

@@ -1,6 +1,8 @@
 """Several commands in one round trip, on a connection of one's own or one from the pool."""
 
+import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import redis
@@ -18,6 +20,14 @@ class Wire(Protocol):
         Raises:
             ConnectionLost: the connection broke; which commands ran is not known.
         """
+
+
+def interrupt(connection: Any) -> None:
+    """End another thread's wait on a connection of redis-py, without taking its socket from under it."""
+    sock = getattr(connection, "_sock", None)
+    if sock is not None:
+        with suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 class Session:
@@ -61,6 +71,10 @@ class Session:
             for place in forgotten:
                 replies[place] = self.receive()
         return replies
+
+    def interrupt(self) -> None:
+        """End a wait for a reply in another thread: it gets ConnectionLost."""
+        interrupt(self._connection)
 
     def release(self) -> None:
         """Put the connection back into the pool, with no reply outstanding."""

@@ -1,0 +1,1 @@
+"""What `runconsumer` runs: a supervisor, and consumers that it owns."""

@@ -1,0 +1,67 @@
+"""Hear what cannot wait for the next poll: an earlier due time, a pause."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import redis
+
+from mq_django.consumers.service import Service
+from mq_django.errors import StoreError
+from mq_django.transport.scripts import translated
+from mq_django.transport.sessions import interrupt
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that a read of the subscription waits. A connection that is silent longer is asked whether it lives.
+LISTEN = 5.0
+PING_EVERY = 30.0
+
+
+class Listener(Service):
+    """Subscribes to the wake channels of the queues. Pub/sub may lose messages, so nothing depends on hearing."""
+
+    name = "listener"
+
+    def __init__(self, client: redis.Redis, channels: Mapping[str, int], heard: Callable[[int, str], None]) -> None:
+        super().__init__()
+        self._client = client
+        self._channels = channels
+        self._heard = heard
+        self._subscription: Any = None
+        #: Whether the subscription stands.
+        self.hears = False
+
+    def run_once(self) -> float:
+        """Wait for a message and tell it."""
+        with translated():
+            if self._subscription is None:
+                self._subscribe()
+            told = self._subscription.get_message(timeout=LISTEN)
+        if told is not None and told["type"] == "subscribe":
+            self.hears = True
+        elif told is not None and told["type"] == "message":
+            self._heard(self._channels[told["channel"].decode()], told["data"].decode(errors="replace"))
+        return 0.0
+
+    def recover(self, error: StoreError) -> None:
+        """Subscribe anew."""
+        self.close()
+
+    def stop(self) -> None:
+        """End the loop, and the wait for a message at once."""
+        super().stop()
+        interrupt(getattr(self._subscription, "connection", None))
+
+    def close(self) -> None:
+        """Give the subscription up."""
+        self.hears = False
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.close()
+
+    def _subscribe(self) -> None:
+        subscription = self._client.pubsub()
+        self._subscription = subscription
+        subscription.health_check_interval = PING_EVERY
+        subscription.subscribe(*self._channels)

@@ -1,0 +1,39 @@
+"""Log lines that a person can follow, or JSON."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+_LEVELS = {0: logging.WARNING, 1: logging.INFO}
+_LINE = "%(asctime)s %(levelname)-7s %(message)s"
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        found = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "process": record.process,
+            "thread": record.threadName,
+        }
+        if record.exc_info:
+            found["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(found)
+
+
+def configure_logs(form: str, *, verbosity: int) -> None:
+    """Write the lines of mq_django to stderr as `text` or `json`, unless the project's LOGGING takes them."""
+    logger = logging.getLogger("mq_django")
+    if logger.handlers and form == "text":
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_LINE))
+    logger.handlers = [handler]
+    logger.setLevel(_LEVELS.get(verbosity, logging.DEBUG))
+    logger.propagate = False

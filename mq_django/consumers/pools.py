@@ -1,0 +1,280 @@
+"""Where handlers run: threads, and an event loop for coroutine functions."""
+
+import asyncio
+import ctypes
+import logging
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, connections
+
+from mq_django.consumers.board import Board
+from mq_django.consumers.executor import Executor
+from mq_django.consumers.grace import Grace
+from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import HandBack
+from mq_django.errors import HandlerTimeout
+from mq_django.registry import Handler
+from mq_django.stores.base import Settlement
+
+logger = logging.getLogger(__name__)
+
+#: Seconds of work that may lie ready in front of the threads: enough to hide a round trip, little enough that slow
+#: work spreads evenly over consumers.
+HORIZON = 0.02
+#: Messages that may lie ready, however fast they are.
+MAX_PREFETCH = 500
+#: Seconds between two looks at a thread's database connections. A failed handler is followed by one at once.
+CONNECTION_CHECK = 1.0
+#: Coroutines that run at once.
+MAX_COROUTINES = 100
+#: Seconds between two looks at whether the last handlers have ended.
+JOIN_LOOK = 0.01
+
+
+class Job(NamedTuple):
+    """A delivery with what runs it."""
+
+    delivery: Delivery
+    handler: Handler
+    executor: Executor
+
+
+class Lane:
+    """One thread that runs handlers, one after another."""
+
+    def __init__(self, number: int, jobs: "SimpleQueue[Job | None]", board: Board, on_low: Callable[[], None]) -> None:
+        self._number = number
+        self._jobs = jobs
+        self._board = board
+        self._on_low = on_low
+        self._checked = 0.0
+        #: The latest moment of the running handler on the monotonic clock, or None.
+        self._deadline: float | None = None
+        self._deadline_lock = threading.Lock()
+        self.busy = False
+        self.thread = threading.Thread(target=self._loop, name=f"mq_django lane {number}", daemon=True)
+
+    def _loop(self) -> None:
+        get = self._jobs.get_nowait
+        try:
+            while True:
+                try:
+                    job = get()
+                except Empty:
+                    job = self._wait()
+                if job is None:
+                    return
+                self._run(job)
+                self._on_low()
+        finally:
+            connections.close_all()
+
+    def _wait(self) -> Job | None:
+        self.busy = False
+        self._board.idle(self._number)
+        self._check_connections()
+        self._on_low()
+        job = self._jobs.get()
+        self.busy = True
+        return job
+
+    def _check_connections(self) -> None:
+        close_old_connections()
+        self._checked = time.monotonic()
+
+    def _run(self, job: Job) -> None:
+        delivery, handler, executor = job
+        if not executor.begin(self._number, delivery, handler):
+            return
+        started = time.monotonic()
+        if started - self._checked > CONNECTION_CHECK:
+            self._check_connections()
+        timeout = executor.timeout(handler)
+        try:
+            returned = (
+                handler.call(delivery.message) if timeout is None else self._within(timeout, handler, delivery)
+            )
+        except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
+            executor.fail(delivery, handler, error, time.monotonic() - started)
+            self._check_connections()
+        else:
+            executor.end(delivery, handler, returned, time.monotonic() - started)
+
+    def _within(self, timeout: float, handler: Handler, delivery: Delivery) -> object:
+        try:
+            self._deadline = time.monotonic() + timeout
+            try:
+                return handler.call(delivery.message)
+            finally:
+                with self._deadline_lock:
+                    self._deadline = None
+        except HandlerTimeout as error:
+            raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error
+
+    def interrupt_if_late(self, now: float) -> None:
+        """Raise HandlerTimeout in the running handler when its time is over."""
+        # Under the lock, so that the error never reaches a lane that has gone on to its next delivery.
+        with self._deadline_lock:
+            if self._deadline is not None and now > self._deadline and self.thread.ident:
+                self._deadline = None
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self.thread.ident), ctypes.py_object(HandlerTimeout)
+                )
+
+
+class ThreadPool:
+    """The lanes of a consumer, in front of one queue of jobs."""
+
+    def __init__(self, threads: int, board: Board) -> None:
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._wanted = False
+        self._low = 0
+        self.wake_fetchers: Callable[[], None] = lambda: None
+        self.lanes = [Lane(number, self._jobs, board, self._ran) for number in range(threads)]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for lane in self.lanes:
+            lane.thread.start()
+
+    def put(self, job: Job) -> None:
+        """Run a job as soon as a thread is free."""
+        self._jobs.put(job)
+
+    def room(self, seconds: float) -> int:
+        """Return how many more messages to fetch, if one takes `seconds`; 0 means: you will be woken."""
+        idle = sum(not lane.busy for lane in self.lanes)
+        prefetch = min(MAX_PREFETCH, int(len(self.lanes) * HORIZON / max(seconds, 1e-6)))
+        waiting = self._jobs.qsize()
+        room = idle + prefetch - waiting
+        # Half a load at a time: a fetch for every message that ends would be a round trip a message.
+        if room * 2 > prefetch:
+            return room
+        self._low = prefetch // 2
+        self._wanted = True
+        return 0
+
+    def _ran(self) -> None:
+        if self._wanted and self._jobs.qsize() <= self._low:
+            self._wanted = False
+            self.wake_fetchers()
+
+    def interrupt_late(self) -> None:
+        """Interrupt handlers that have run longer than their timeout."""
+        now = time.monotonic()
+        for lane in self.lanes:
+            lane.interrupt_if_late(now)
+
+    def hand_back_waiting(self) -> None:
+        """Give back what no thread has begun."""
+        while True:
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return
+            if job is not None:
+                job.executor.settle(Settlement(job.delivery, HandBack()))
+
+    def stop(self) -> None:
+        """End each thread after the handler it runs."""
+        for _ in self.lanes:
+            self._jobs.put(None)
+
+    def join(self, grace: Grace) -> bool:
+        """Wait for the threads while the grace lasts, and tell whether all have ended."""
+        while any(lane.thread.is_alive() for lane in self.lanes) and not grace.over:
+            time.sleep(JOIN_LOOK)
+        return not any(lane.thread.is_alive() for lane in self.lanes)
+
+
+class LoopPool:
+    """An event loop in a thread, for handlers that are coroutine functions."""
+
+    def __init__(self, first_lane: int, board: Board) -> None:
+        self._board = board
+        self._loop = asyncio.new_event_loop()
+        self._free = list(range(first_lane, first_lane + MAX_COROUTINES))
+        self._slots = asyncio.Semaphore(MAX_COROUTINES)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._quiet = False
+        self._checked = 0.0
+        self.waiting = 0
+        self.thread = threading.Thread(target=self._run_loop, name="mq_django loop", daemon=True)
+
+    def start(self) -> None:
+        """Start the loop's thread."""
+        self.thread.start()
+
+    def put(self, job: Job) -> None:
+        """Run a job as soon as there is a place."""
+        self.waiting += 1
+        self._loop.call_soon_threadsafe(self._begin, job)
+
+    def room(self) -> int:
+        """Return how many more messages to fetch."""
+        return max(0, MAX_COROUTINES * 2 - self.waiting)
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _begin(self, job: Job) -> None:
+        task = self._loop.create_task(self._run(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, job: Job) -> None:
+        delivery, handler, executor = job
+        try:
+            async with self._slots:
+                if self._quiet:
+                    executor.settle(Settlement(delivery, HandBack()))
+                    return
+                lane = self._free.pop()
+                try:
+                    if executor.begin(lane, delivery, handler):
+                        await self._call(delivery, handler, executor)
+                finally:
+                    self._board.idle(lane)
+                    self._free.append(lane)
+        finally:
+            self.waiting -= 1
+
+    async def _call(self, delivery: Delivery, handler: Handler, executor: Executor) -> None:
+        started = time.monotonic()
+        if started - self._checked > CONNECTION_CHECK:
+            await self._check_connections()
+        seconds = executor.timeout(handler)
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                returned = await handler.call(delivery.message)
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
+            if isinstance(error, TimeoutError) and limit.expired():
+                error = HandlerTimeout(f"The handler ran longer than its timeout of {seconds:g} s")
+            executor.fail(delivery, handler, error, time.monotonic() - started)
+            await self._check_connections()
+        else:
+            executor.end(delivery, handler, returned, time.monotonic() - started)
+
+    async def _check_connections(self) -> None:
+        self._checked = time.monotonic()
+        await sync_to_async(close_old_connections, thread_sensitive=True)()
+
+    def stop(self) -> None:
+        """Begin nothing more; what waits is given back."""
+        self._quiet = True
+
+    def join(self, grace: Grace) -> bool:
+        """Wait for what runs while the grace lasts, and tell whether all has ended."""
+        while self.waiting and not grace.over:
+            time.sleep(JOIN_LOOK)
+        ended = not self.waiting
+        if self.thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self.thread.join(1.0)
+        return ended

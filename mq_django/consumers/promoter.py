@@ -1,0 +1,58 @@
+"""Make delayed messages ready when they are due."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from mq_django.consumers.service import Service
+from mq_django.errors import StoreError
+from mq_django.stores.base import Promoted, Store
+
+#: Messages promoted by one script call. Redis serves nobody else meanwhile: about 2.5 ms at this size.
+BATCH = 500
+#: Seconds between two looks while the wake channel works, and while it does not.
+FALLBACK, DEAF_FALLBACK = 5.0, 1.0
+#: Redis counts due times in whole milliseconds: looking this much earlier would find the message not yet due.
+ROUNDING = 0.0005
+
+#: Told what a promotion saw of a queue, by its number: paused, unhandled.
+Seen = Callable[[int, Promoted], None]
+
+
+class Promoter(Service):
+    """Sleeps until the next message of any queue is due, or until it is woken by an earlier one."""
+
+    name = "promoter"
+
+    def __init__(self, stores: Sequence[Store], *, hears: Callable[[], bool], seen: Seen) -> None:
+        super().__init__()
+        self._stores = stores
+        self._hears = hears
+        self._seen = seen
+        #: The next look at each queue, in seconds on the monotonic clock.
+        self._next = [0.0] * len(stores)
+
+    def expect(self, number: int) -> None:
+        """Look at a queue now: something in it is due earlier than was known."""
+        self._next[number] = 0.0
+        self.wake()
+
+    def run_once(self) -> float:
+        """Promote what is due in every queue whose time has come."""
+        for number in range(len(self._stores)):
+            if self._next[number] <= time.monotonic():
+                self._promote(number)
+        return max(0.0, min(self._next) - time.monotonic())
+
+    def recover(self, error: StoreError) -> None:
+        """Look at everything again: due times passed while Redis was away."""
+        self._next = [0.0] * len(self._stores)
+
+    def _promote(self, number: int) -> None:
+        fallback = FALLBACK if self._hears() else DEAF_FALLBACK
+        # Before the trip, so that what is heard during it is not overwritten.
+        self._next[number] = time.monotonic() + fallback
+        promoted = self._stores[number].promote(limit=BATCH)
+        self._seen(number, promoted)
+        if promoted.next_ms is not None and self._next[number]:
+            due = time.monotonic() + promoted.next_ms / 1000 + ROUNDING
+            self._next[number] = min(self._next[number], due)

@@ -1,0 +1,52 @@
+"""Interrupt handlers that run longer than their timeout, and take up messages whose handler has arrived."""
+
+from collections.abc import Sequence
+
+from mq_django.consumers.board import Board
+from mq_django.consumers.pools import ThreadPool
+from mq_django.consumers.service import Service
+from mq_django.registry import names
+from mq_django.stores.base import Store
+
+#: Seconds between two looks at the clock: how late a timeout may be.
+TICK = 0.1
+#: Messages released by one script call.
+BATCH = 500
+
+
+class Timekeeper(Service):
+    """Looks at every lane's deadline."""
+
+    name = "timekeeper"
+
+    def __init__(self, threads: ThreadPool) -> None:
+        super().__init__()
+        self._threads = threads
+
+    def run_once(self) -> float:
+        """Interrupt what is late."""
+        self._threads.interrupt_late()
+        return TICK
+
+
+class Releaser(Service):
+    """Makes unhandled messages ready when this consumer knows their names."""
+
+    name = "releaser"
+
+    def __init__(self, stores: Sequence[Store], board: Board) -> None:
+        super().__init__()
+        self._stores = stores
+        self._board = board
+        #: At its start a consumer announces its names; later only when its supervisor saw something unhandled.
+        self._announced = False
+
+    def run_once(self) -> float:
+        """Release what this consumer can handle."""
+        for number, store in enumerate(self._stores):
+            if not self._announced or self._board.unhandled(number):
+                known = list(names(store.config.name))
+                while store.release_unhandled(known, limit=BATCH):
+                    pass
+        self._announced = True
+        return 5.0

@@ -1,0 +1,90 @@
+"""Run consumers."""
+
+import argparse
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.autoreload import run_with_reloader
+
+from mq_django.conf import QueueConfig, get_config
+from mq_django.consumers import child
+from mq_django.consumers.child import Orders
+from mq_django.consumers.logs import configure_logs
+from mq_django.consumers.supervisor import Supervisor
+from mq_django.errors import MQError
+
+
+def whole(text: str) -> int:
+    """Read a whole number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1, not {text!r}")
+    return int(text)
+
+
+def duration(text: str) -> float:
+    """Read a number of seconds."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e6:
+        raise argparse.ArgumentTypeError(f"a number of seconds, not {text!r}")
+    return seconds
+
+
+class Command(BaseCommand):
+    """`manage.py runconsumer [queue ...]`."""
+
+    help = "Handle the messages of some queues, or of all."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """See BaseCommand.add_arguments()."""
+        parser.add_argument("queues", nargs="*", help="Queues to handle; all when none is named.")
+        parser.add_argument("--processes", type=whole, default=1, help="Consumers to run, a process each.")
+        parser.add_argument("--threads", type=whole, default=8, help="Handlers a process runs at once.")
+        parser.add_argument(
+            "--grace", type=duration, default=30.0, help="Seconds that handlers get to finish when stopping."
+        )
+        parser.add_argument("--drain", action="store_true", help="Stop when nothing is ready or pending.")
+        parser.add_argument(
+            "--autoreload", action="store_true", help="Start anew when code changes: for development."
+        )
+        parser.add_argument(
+            "--log-format", choices=["text", "json"], default="text", help="How log lines are written."
+        )
+        # What a supervisor tells the process it starts.
+        parser.add_argument("--orders", help=argparse.SUPPRESS)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """See BaseCommand.handle()."""
+        configure_logs(options["log_format"], verbosity=options["verbosity"])
+        if options["orders"]:
+            raise SystemExit(child.run(Orders.of(options["orders"])))
+        try:
+            queues = self._queues(options["queues"])
+            if options["autoreload"]:
+                run_with_reloader(self._run, queues, options)
+            else:
+                self._run(queues, options)
+        except MQError as error:
+            raise CommandError(str(error)) from error
+
+    def _queues(self, names: list[str]) -> list[QueueConfig]:
+        config = get_config()
+        return [config.queue(name) for name in dict.fromkeys(names)] or list(config.queues.values())
+
+    def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:
+        supervisor = Supervisor(
+            queues,
+            processes=options["processes"],
+            threads=options["threads"],
+            grace=options["grace"],
+            drain=options["drain"],
+            arguments=["--log-format", options["log_format"], "--verbosity", str(options["verbosity"])],
+        )
+        if options["verbosity"]:
+            names = ", ".join(config.name for config in queues)
+            self.stdout.write(f"Handling {names}. Stop with Ctrl-C.")
+        code = supervisor.run()
+        if code:
+            raise SystemExit(code)
