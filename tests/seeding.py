@@ -10,10 +10,11 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, SetAside
 from mq_django.producers import queues
 from mq_django.stores.base import Settlement
+from mq_django.stores.counters import add_command
 from mq_django.stores.members import Members
 from mq_django.stores.stream import StreamStore
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.sessions import Pooled, reply_or_raise
 
 CONSUMER = "c-seeded"
 
@@ -75,3 +76,9 @@ def beat(queue: str, supervisor: str = "s1", consumers: int = 1) -> None:
     Members(get_config().queue(queue), Pooled(get_client("produce"))).beat(
         supervisor, {"host": "web1", "pid": 99, "version": "0.1.0"}, described
     )
+
+
+def tally(queue: str, counts: dict[tuple[str, str], int]) -> None:
+    """Add to the counters of this minute, as a consumer does, by (what, name)."""
+    command = add_command(get_config().queue(queue).keys, counts)
+    reply_or_raise(Pooled(get_client("produce")).trip([command])[0])

@@ -11,7 +11,7 @@ from mq_django.stores.pages import Look
 #: Minutes that an `Activity` covers.
 WINDOW = 60
 
-WHAT = ("published", "handled", "retried", "buried")
+WHAT = ("published", "handled", "retried", "buried", "expired")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,7 +92,7 @@ def get(name: str, entry: str) -> DeadLetterView | None:
     if letter.message is not None:
         message = view_of(letter.message, size=len(dumps(letter.message.data)))
     else:
-        message = MessageView(id=entry, size=len(letter.raw), error=redact_text(letter.error) or "no message")
+        message = MessageView(id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message")
     return DeadLetterView(
         entry=entry,
         message=message,

@@ -1,12 +1,12 @@
 """Messages as people see them: those that wait, and the ids of all."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mq_django.conf import get_config
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
+from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.redaction import redact, redact_text
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
@@ -41,7 +41,7 @@ class MessageView:
     key: str | None = None
     priority: int = 0
     unique: str | None = None
-    headers: Mapping[str, str] = NO_HEADERS
+    headers: Mapping[str, str] = field(default_factory=dict)
     published_ms: int | None = None
     expires_ms: int | None = None
     #: Why it is no message; empty when it is one.

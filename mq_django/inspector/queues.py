@@ -104,6 +104,8 @@ class Totals:
     handled: int
     retried: int
     buried: int
+    #: Were too old to be handled, and are gone.
+    expired: int
     ready: int
     pending: int
     delayed: int

@@ -126,6 +126,7 @@ def letter_of(queue: str, entry: str, values: Mapping[bytes, bytes]) -> DeadLett
     message = found.message if isinstance(found, Delivery) else None
     return DeadLetter(
         entry=entry,
+        id=message.id if message else text_of(values.get(b"id")) or entry,
         message=message,
         reason=text_of(values.get(b"deadreason")),
         error=text_of(values.get(b"deaderror")),

@@ -14,8 +14,9 @@ for key, kind in pairs({ [KEYS[1]] = 'stream', [KEYS[2]] = 'hash', [KEYS[3]] = '
   end
 end
 
--- What burying added. A header may well be called `deadline`, so the names are spelled out.
-local added = { deadreason = 1, deaderror = 1, deadtraceback = 1, deadattempts = 1, deadfirst = 1, attempt = 1 }
+-- What burying added (a header may well be called `deadline`, so the names are spelled out), and what ends with the
+-- decision to have it handled after all: the count of attempts, and the time after which it would vanish unhandled.
+local dropped = { deadreason = 1, deaderror = 1, deadtraceback = 1, deadattempts = 1, deadfirst = 1, attempt = 1, expires = 1 }
 
 local function redrive(entry)
   local found = redis.call('xrange', KEYS[1], entry, entry)[1]
@@ -32,9 +33,7 @@ local function redrive(entry)
   end
   for at = 1, #found[2], 2 do
     local name = found[2][at]
-    -- What was buried because it was late is wanted all the same: with its `expires` it would be buried again.
-    local late = name == 'expires' and values.deadreason == 'expired'
-    if not added[name] and not late then
+    if not dropped[name] then
       fields[#fields + 1] = name
       fields[#fields + 1] = found[2][at + 1]
     end
