@@ -62,7 +62,7 @@ class DeadCount:
 
 
 def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPage:
-    """Return up to `limit` dead letters: the newest, or those next to the entry `before` or `after` which they are.
+    """Return up to `limit` dead letters: the newest, or those next to an entry.
 
     Raises:
         UnknownQueue: it is not configured.
@@ -92,7 +92,9 @@ def get(name: str, entry: str) -> DeadLetterView | None:
     if letter.message is not None:
         message = view_of(letter.message, size=len(dumps(letter.message.data)))
     else:
-        message = MessageView(id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message")
+        message = MessageView(
+            id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message"
+        )
     return DeadLetterView(
         entry=entry,
         message=message,
@@ -109,6 +111,12 @@ def get(name: str, entry: str) -> DeadLetterView | None:
 def find(name: str, message_id: str) -> str | None:
     """Return the entry under which the message with an id is buried, or None."""
     return _dead(name).find(message_id.encode())
+
+
+def labels(name: str, entries: Sequence[str]) -> list[str]:
+    """Return the ids of the messages in some dead letters, those of them that are still there."""
+    found = _dead(name).some([entry for entry in entries if is_entry(entry)])
+    return [text_of(fields.values.get(b"id")) or fields.entry for fields in found]
 
 
 def count(name: str, *, until: str = "") -> DeadCount:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import READY
 from mq_django.core.messages import DeadLetter, Delivery
 from mq_django.core.wire import decode_entry, entry_ms
 from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Dead letters a script call moves: short enough for Redis to serve others in between.
@@ -66,6 +67,11 @@ class DeadLetters:
         total, *flat = reply_or_raise(self._wire.trip([command])[0])
         return Page(total, [_listed(*pair) for pair in zip(flat[::2], flat[1::2], strict=True)])
 
+    def some(self, entries: Sequence[str]) -> list[Fields]:
+        """Return dead letters with their short fields only, those that are still there."""
+        commands = [self._list_command("OLDEST", entry, entry, 1, 256) for entry in entries]
+        return [letter for reply in self._wire.trip(commands) for letter in _page(reply).letters]
+
     def all(self, *, batch: int = BATCH) -> Iterator[Sequence[Fields]]:
         """Yield all dead letters in batches, oldest first, with their short fields only."""
         after = ""
@@ -111,6 +117,11 @@ class DeadLetters:
     def _move(self, script: str, keys: list[str], entries: Sequence[str]) -> list[str]:
         command = scripts.command(script, keys=keys, args=list(entries))
         return [word.decode() for word in reply_or_raise(self._wire.trip([command])[0])]
+
+
+def _page(reply: Any) -> Page:
+    total, *flat = reply_or_raise(reply)
+    return Page(total, [_listed(*pair) for pair in zip(flat[::2], flat[1::2], strict=True)])
 
 
 def _listed(entry: bytes, flat: list[bytes | int]) -> Fields:

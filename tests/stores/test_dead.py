@@ -9,7 +9,6 @@ from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery
 from mq_django.errors import WrongKeyType
-from mq_django.producers import queues
 from mq_django.stores.dead import DeadLetters, is_entry
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -60,7 +59,9 @@ def test_redriving_makes_the_same_message_ready_at_its_first_attempt(dead, redis
 
 
 def test_an_attempt_does_not_come_back(dead, redis_client, keys):
-    redis_client.xadd(keys.dead, {"id": "m1", "type": "welcome", "data": "1", "attempt": "5", "deadreason": "attempts"})
+    redis_client.xadd(
+        keys.dead, {"id": "m1", "type": "welcome", "data": "1", "attempt": "5", "deadreason": "attempts"}
+    )
     ((entry, _),) = redis_client.xrange(keys.dead)
 
     dead.redrive([entry.decode()])
