@@ -61,11 +61,11 @@ class DeadLetters:
         return self._list("OLDEST", f"({after}" if after else "-", until or "+", limit, max_bytes)
 
     def _list(self, order: str, first: str, last: str, limit: int, max_bytes: int) -> Page:
-        command = scripts.command(
-            "dead_list", keys=[self._keys.dead], args=[order, first, last, limit, max_bytes]
-        )
-        total, *flat = reply_or_raise(self._wire.trip([command])[0])
-        return Page(total, [_listed(*pair) for pair in zip(flat[::2], flat[1::2], strict=True)])
+        return _page(self._wire.trip([self._list_command(order, first, last, limit, max_bytes)])[0])
+
+    def _list_command(self, order: str, first: str, last: str, limit: int, max_bytes: int) -> Command:
+        args: list[Argument] = [order, first, last, limit, max_bytes]
+        return scripts.command("dead_list", keys=[self._keys.dead], args=args)
 
     def some(self, entries: Sequence[str]) -> list[Fields]:
         """Return dead letters with their short fields only, those that are still there."""
