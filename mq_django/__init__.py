@@ -21,7 +21,18 @@ _PUBLIC = {
     "task": "mq_django.task_backend",
 }
 
-__all__ = sorted(_PUBLIC)
+__all__ = [
+    "Ack",
+    "Bury",
+    "MQError",
+    "Message",
+    "Retry",
+    "RetryPolicy",
+    "handler",
+    "on_signal",
+    "queues",
+    "task",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -129,7 +129,10 @@ def _retry(value: Any) -> RetryPolicy:
         return value
     if not isinstance(value, Mapping):
         raise TypeError("a RetryPolicy, or a dict of its arguments")
-    arguments = {key: _duration(item) if key in ("delay", "max_delay") else item for key, item in value.items()}
+    arguments: dict[str, Any] = dict(value)
+    for name in ("delay", "max_delay"):
+        if name in arguments:
+            arguments[name] = _duration(arguments[name])
     try:
         return RetryPolicy(**arguments)
     except ValueError as error:

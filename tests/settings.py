@@ -6,11 +6,11 @@ from pathlib import Path
 
 BASE_DIR = Path(__file__).parent
 
-# A file, because consumers run in processes and threads of their own; named in the environment, because
-# they must open the same one.
-DATABASE_FILE = os.environ.setdefault(
-    "MQ_DJANGO_TEST_DATABASE", str(Path(tempfile.gettempdir()) / f"mq-django-tests-{os.getpid()}.sqlite3")
-)
+# The tests' database is a file, because consumers run in processes and threads of their own; it is named in
+# the environment, because they must open the same one.
+_inherited = os.environ.get("MQ_DJANGO_TEST_DATABASE")
+DATABASE_FILE = _inherited or str(Path(tempfile.gettempdir()) / f"mq-django-tests-{os.getpid()}.sqlite3")
+os.environ["MQ_DJANGO_TEST_DATABASE"] = DATABASE_FILE
 
 SECRET_KEY = "only for tests"
 DEBUG = False
@@ -56,7 +56,7 @@ TEMPLATES = [
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": DATABASE_FILE,
+        "NAME": _inherited or ":memory:",
         # Writers queue up; by default a read that turns into a write would be refused at once.
         "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE"},
         "TEST": {"NAME": DATABASE_FILE},

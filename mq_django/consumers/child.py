@@ -100,4 +100,3 @@ def _is_drained(consumer: Consumer) -> bool:
         return consumer.is_idle()
     except StoreError:
         return False
-

@@ -31,7 +31,7 @@ class Executor:
         """Return how many seconds a handler may run, or None."""
         return handler.timeout.total_seconds() if handler.timeout else self._default_timeout
 
-    def begin(self, lane: int, delivery: Delivery, handler: Handler) -> bool:
+    def begin(self, lane: int, delivery: Delivery) -> bool:
         """Note on the board that a lane runs a delivery; tell False when it must not run after all."""
         message = delivery.message
         if self._board.paused(self._number):
@@ -75,9 +75,7 @@ class Executor:
         delay_ms = 0
         if isinstance(outcome, Retry):
             outcome, delay_ms = self._again(delivery.message, handler, outcome)
-        self._board.ended(
-            HANDLED if isinstance(outcome, Ack) else FAILED, self._number, delivery.home, delivery.entry
-        )
+        self._board.ended(HANDLED if isinstance(outcome, Ack) else FAILED, self._number, delivery.home, delivery.entry)
         self._settler.add(Settlement(delivery, outcome, delay_ms, int(seconds * 1e6)))
         if handler_finished.receivers:
             message = delivery.message
@@ -98,7 +96,14 @@ class Executor:
         delay_ms = policy.delay_ms(message.attempt) if delay is None else round(delay.total_seconds() * 1000)
         logger.warning(
             "Message %s (%s) of queue %s is tried again in %.1f s after attempt %d: %s",
-            *(message.id, message.name, message.queue, delay_ms / 1000, message.attempt, _one_line(outcome.error)),
+            *(
+                message.id,
+                message.name,
+                message.queue,
+                delay_ms / 1000,
+                message.attempt,
+                _one_line(outcome.error),
+            ),
         )
         return outcome, delay_ms
 

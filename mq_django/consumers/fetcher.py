@@ -129,7 +129,5 @@ class Fetcher(Service):
         return handler
 
     def _bury(self, item: Undecodable) -> None:
-        logger.error(
-            "Entry %s of queue %s is buried: %s", item.entry.decode(), self._store.config.name, item.reason
-        )
+        logger.error("Entry %s of queue %s is buried: %s", item.entry.decode(), self._store.config.name, item.reason)
         self._executor.settle(Settlement(item, Bury(item.reason, reason="undecodable")))

@@ -61,7 +61,7 @@ class Listener(Service):
             subscription.close()
 
     def _subscribe(self) -> None:
-        subscription = self._client.pubsub()
+        subscription = self._client.pubsub()  # type: ignore[no-untyped-call]
         self._subscription = subscription
         subscription.health_check_interval = PING_EVERY
         subscription.subscribe(*self._channels)

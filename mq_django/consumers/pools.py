@@ -89,16 +89,14 @@ class Lane:
 
     def _run(self, job: Job) -> None:
         delivery, handler, executor = job
-        if not executor.begin(self._number, delivery, handler):
+        if not executor.begin(self._number, delivery):
             return
         started = time.monotonic()
         if started - self._checked > CONNECTION_CHECK:
             self._check_connections()
         timeout = executor.timeout(handler)
         try:
-            returned = (
-                handler.call(delivery.message) if timeout is None else self._within(timeout, handler, delivery)
-            )
+            returned = handler.call(delivery.message) if timeout is None else self._within(timeout, handler, delivery)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
             executor.fail(delivery, handler, error, time.monotonic() - started)
             self._check_connections()
@@ -237,7 +235,7 @@ class LoopPool:
                     return
                 lane = self._free.pop()
                 try:
-                    if executor.begin(lane, delivery, handler):
+                    if executor.begin(lane, delivery):
                         await self._call(delivery, handler, executor)
                 finally:
                     self._board.idle(lane)

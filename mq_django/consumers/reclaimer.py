@@ -32,7 +32,11 @@ def reclaim_child(number: int, store: Store, members: Members, consumer: str, bo
 
 
 def _judged(
-    store: Store, number: int, item: Delivery | Undecodable, results: dict[Receipt, int], running: set[Receipt]
+    store: Store,
+    number: int,
+    item: Delivery | Undecodable,
+    results: dict[Receipt, int],
+    running: set[Receipt],
 ) -> Settlement:
     if isinstance(item, Undecodable):
         return Settlement(item, Bury(item.reason, reason="undecodable"))

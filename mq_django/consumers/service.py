@@ -8,7 +8,7 @@ from mq_django.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
-#: Seconds before a service tries again that Redis refused: first, and at most. Ten seconds after Redis is back all work.
+#: Seconds before a service tries again that Redis refused: first, and at most.
 FIRST_BACKOFF = 0.1
 MAX_BACKOFF = 2.0
 
@@ -79,7 +79,7 @@ class Service:
             pause = self.run_once()
         except StoreError as error:
             return self._refused(error)
-        except Exception:  # noqa: BLE001 - a loop that ends takes its queue's progress with it
+        except Exception:
             logger.exception("%s failed; it goes on", self.name)
             return MAX_BACKOFF
         self._backoff = 0.0

@@ -66,9 +66,7 @@ class Settler:
         if not batch:
             return store.take(self._consumer, count=count)
         with _Kept(self, batch):
-            fetched = store.settle_and_take(
-                self._consumer, batch, count=count, also=self._also(batch)
-            )
+            fetched = store.settle_and_take(self._consumer, batch, count=count, also=self._also(batch))
         self._settled(batch, fetched.stale)
         return fetched.deliveries
 

@@ -52,9 +52,20 @@ class QueueKeys:
     wake: str = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in (
-            "ready urgent priority due unhandled waiting unique dead dead_ids consumers control wake"
-        ).split():
+        for name in [
+            "ready",
+            "urgent",
+            "priority",
+            "due",
+            "unhandled",
+            "waiting",
+            "unique",
+            "dead",
+            "dead_ids",
+            "consumers",
+            "control",
+            "wake",
+        ]:
             object.__setattr__(self, name, self._key(name.replace("_", "-")))
 
     def _key(self, kind: str) -> str:

@@ -21,7 +21,19 @@ MAX_NAME_LENGTH = 255
 
 #: Attributes with a meaning of their own; all others are headers.
 RESERVED = frozenset(
-    ("id", "type", "data", "time", "partitionkey", "attempt", "expires", "priority", "unique", "alone", "message")
+    (
+        "id",
+        "type",
+        "data",
+        "time",
+        "partitionkey",
+        "attempt",
+        "expires",
+        "priority",
+        "unique",
+        "alone",
+        "message",
+    )
 )
 
 
@@ -32,7 +44,7 @@ def check_name(name: object) -> str:
     return name
 
 
-def check_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
     """Return `headers` when they can travel, else raise InvalidMessage."""
     for name, value in headers.items():
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name) or name in RESERVED:
@@ -107,15 +119,17 @@ def decode_entry(fields: list[bytes], *, queue: str, home: int, entry: bytes) ->
     try:
         if len(fields) == 6 and fields[0] == b"id" and fields[2] == b"type" and fields[4] == b"data":
             text = fields[5]
-            if len(text) > MAX_ENTRY_BYTES:
-                raise DecodeError(f"{len(text)} bytes are more than the {MAX_ENTRY_BYTES} an entry may have")
-            message = Message(
-                fields[1].decode(), fields[3].decode(), loads(text), queue, published_ms=entry_ms(entry)
-            )
+            _check_size(len(text))
+            message = Message(fields[1].decode(), fields[3].decode(), loads(text), queue, published_ms=entry_ms(entry))
             return Delivery(message, home, entry, text)
         return _decode_any(fields, queue, home, entry)
     except (DecodeError, UnicodeDecodeError) as error:
         return Undecodable(home, entry, fields, str(error))
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_ENTRY_BYTES:
+        raise DecodeError(f"{size} bytes are more than the {MAX_ENTRY_BYTES} an entry may have")
 
 
 def entry_ms(entry: bytes) -> int:
@@ -129,8 +143,7 @@ def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Del
     for name, value in zip(fields[::2], fields[1::2], strict=True):
         size += len(name) + len(value)
         found[name.decode()] = value
-    if size > MAX_ENTRY_BYTES:
-        raise DecodeError(f"{size} bytes are more than the {MAX_ENTRY_BYTES} an entry may have")
+    _check_size(size)
     if len(found) * 2 != len(fields):
         raise DecodeError("a field is there twice")
     text = found.pop("data", None)
@@ -140,12 +153,14 @@ def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Del
         if text is None:
             raise DecodeError("there is no field data")
         return Delivery(
-            message_of(outer | {"data": loads(text)}, queue=queue, entry=entry), home, entry, text, "alone" in outer
+            message_of(outer | {"data": loads(text)}, queue=queue, entry=entry),
+            home,
+            entry,
+            text,
+            "alone" in outer,
         )
     inner = decode_body(body.encode()) | outer
-    return Delivery(
-        message_of(inner, queue=queue, entry=entry), home, entry, dumps(inner["data"]), "alone" in inner
-    )
+    return Delivery(message_of(inner, queue=queue, entry=entry), home, entry, dumps(inner["data"]), "alone" in inner)
 
 
 def decode_body(body: bytes) -> dict[str, Any]:
@@ -154,8 +169,7 @@ def decode_body(body: bytes) -> dict[str, Any]:
     Raises:
         DecodeError: it is no JSON object, is too large, or has no data.
     """
-    if len(body) > MAX_ENTRY_BYTES:
-        raise DecodeError(f"{len(body)} bytes are more than the {MAX_ENTRY_BYTES} an entry may have")
+    _check_size(len(body))
     found = loads(body)
     if not isinstance(found, dict):
         raise DecodeError("the message is not a JSON object")

@@ -168,7 +168,7 @@ class Queue:
         expires: timedelta | datetime | None,
         message_id: str | None,
     ) -> Message:
-        if isinstance(priority, bool) or not isinstance(priority, int) or not -100 <= priority <= 100:
+        if type(priority) is not int or not -100 <= priority <= 100:
             raise InvalidMessage(f"A priority is a whole number from -100 to 100, not {priority!r}")
         return Message(
             id=new_id() if message_id is None else _check_text("message_id", message_id),
@@ -198,9 +198,7 @@ class Queue:
         ids = store.publish(outgoing, on_conflict=on_conflict, also=also)
         if message_published.receivers:
             for item, message_id in zip(outgoing, ids, strict=True):
-                message_published.send(
-                    Queue, queue=self.name, message_id=message_id, name=item.message.name
-                )
+                message_published.send(Queue, queue=self.name, message_id=message_id, name=item.message.name)
         return ids
 
 
@@ -218,7 +216,7 @@ def _expiry(expires: timedelta | datetime | None) -> int | None:
     return None if expires is None else _moment_ms(expires)
 
 
-def _moment_ms(moment: datetime) -> int:
+def _moment_ms(moment: object) -> int:
     if not isinstance(moment, datetime):
         raise InvalidMessage(f"A moment is a datetime, not {type(moment).__name__}")
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

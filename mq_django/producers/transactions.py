@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 def in_transaction(using: str | None) -> bool:
     """Tell whether a database has a transaction open in this thread."""
-    return transaction.get_connection(using or DEFAULT_DB_ALIAS).in_atomic_block
+    return bool(transaction.get_connection(using or DEFAULT_DB_ALIAS).in_atomic_block)
 
 
 def after_commit(

@@ -57,6 +57,9 @@ class Store(Protocol):
     its subclasses, never errors of redis-py.
     """
 
+    config: QueueConfig
+    keys: QueueKeys
+
     def publish(
         self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
     ) -> list[str]:
@@ -75,9 +78,7 @@ class Store(Protocol):
         For when `take` brought nothing: whatever goes first is put where this looks while somebody waits here.
         """
 
-    def settle(
-        self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()
-    ) -> list[str]:
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """Settle a batch in one round trip and return the ids of the messages the consumer no longer held.
 
         `also` are commands for the same trip, run before: results, counters.

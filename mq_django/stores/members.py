@@ -73,9 +73,11 @@ class Members:
         return read_roll(dict(zip(flat[::2], flat[1::2], strict=True)))
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
-        """Remove consumers, and then the supervisor if one is named; return those that stay because they hold something."""
+        """Remove consumers, and then the supervisor if one is named; return who stays, holding something."""
         keys = self._keys
         command = scripts.command(
-            "members_leave", keys=[keys.consumers, keys.ready, keys.urgent], args=[GROUP, supervisor, *consumers]
+            "members_leave",
+            keys=[keys.consumers, keys.ready, keys.urgent],
+            args=[GROUP, supervisor, *consumers],
         )
         return [name.decode() for name in reply_or_raise(self._wire.trip([command])[0])]

@@ -42,23 +42,21 @@ def settle_calls(keys: QueueKeys, consumer: str, settlements: Sequence[Settlemen
     return calls
 
 
-def _ack(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
+def _ack(_: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
     entries = [settlement.delivery.entry for settlement in some]
     return scripts.command("stream_ack", keys=[home], args=[GROUP, consumer, *entries])
 
 
 def _hand_back(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
     entries = [settlement.delivery.entry for settlement in some]
-    return scripts.command(
-        "stream_hand_back", keys=[home, keys.ready, keys.urgent], args=[GROUP, consumer, *entries]
-    )
+    return scripts.command("stream_hand_back", keys=[home, keys.ready, keys.urgent], args=[GROUP, consumer, *entries])
 
 
 def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
     args: list[Argument] = [GROUP, consumer, keys.wake]
     for delivery, outcome, delay_ms, *_ in some:
-        assert isinstance(delivery, Delivery)  # noqa: S101 - what cannot be decoded is never retried
-        assert isinstance(outcome, Retry)  # noqa: S101 - settle_calls() groups by outcome
+        assert isinstance(delivery, Delivery)
+        assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
         body = encode_body(again, delivery.data_text, member=again.id, alone=outcome.alone)
@@ -69,7 +67,7 @@ def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]
 def _set_aside(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
     args: list[Argument] = [GROUP, consumer]
     for delivery, *_ in some:
-        assert isinstance(delivery, Delivery)  # noqa: S101 - what cannot be decoded has no name to know
+        assert isinstance(delivery, Delivery)
         message = delivery.message
         body = encode_body(message, delivery.data_text, member=message.id, alone=delivery.alone)
         args += (delivery.entry, message.id, name_score(message.name), body)
@@ -79,7 +77,7 @@ def _set_aside(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlem
 def _bury(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
     args: list[Argument] = [GROUP, consumer]
     for delivery, outcome, *_ in some:
-        assert isinstance(outcome, Bury)  # noqa: S101 - settle_calls() groups by outcome
+        assert isinstance(outcome, Bury)
         fields = [*_told(delivery), *_why(delivery, outcome)]
         member = delivery.message.id if isinstance(delivery, Delivery) else delivery.entry
         args += (delivery.entry, member, len(fields), *fields)

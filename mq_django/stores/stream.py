@@ -148,7 +148,9 @@ class StreamStore:
     def _stale(self, calls: Sequence[SettleCall], replies: Sequence[Any]) -> list[str]:
         # Without its group a stream has no deliveries left: whoever flushed it took them from everybody.
         gone = [[s.delivery.entry for s in call.settlements] for call in calls]
-        known = [lost if self._is_gone(reply) else reply_or_raise(reply) for lost, reply in zip(gone, replies, strict=True)]
+        known = [
+            lost if self._is_gone(reply) else reply_or_raise(reply) for lost, reply in zip(gone, replies, strict=True)
+        ]
         return stale_ids(calls, known)
 
     @staticmethod

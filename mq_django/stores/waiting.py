@@ -42,7 +42,14 @@ class WaitingRoom:
         for message, data_text, delay_ms, due_ms in outgoing:
             member = member_of(message)
             mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
-            args += (message.id, member, mode, ms, message.name, encode_body(message, data_text, member=member))
+            args += (
+                message.id,
+                member,
+                mode,
+                ms,
+                message.name,
+                encode_body(message, data_text, member=member),
+            )
         command = scripts.command(
             "waiting_add", keys=[keys.due, keys.waiting, keys.unique, keys.ready, *where.keys], args=args
         )
@@ -77,7 +84,9 @@ class WaitingRoom:
         keys = self._keys
         commands = [
             scripts.command(
-                "waiting_release", keys=[keys.unhandled, keys.waiting, keys.ready], args=[name_score(name), limit]
+                "waiting_release",
+                keys=[keys.unhandled, keys.waiting, keys.ready],
+                args=[name_score(name), limit],
             )
             for name in names
         ]

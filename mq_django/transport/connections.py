@@ -7,6 +7,7 @@ import redis
 from django.conf import settings
 from django.core.cache import InvalidCacheBackendError
 from django.core.signals import setting_changed
+from django_redis.pool import get_connection_factory
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -50,8 +51,6 @@ def _alias_pool(alias: str, options: dict[str, Any]) -> redis.ConnectionPool:
         raise ConfigurationError(
             f'MQ_DJANGO["CONNECTION"] = {alias!r} must name a django-redis alias in CACHES, or be a URL or "embedded".'
         )
-    from django_redis.pool import get_connection_factory  # noqa: PLC0415 - reads settings when imported
-
     cache_options = dict(from_settings.get("OPTIONS", {}))
     # The factory keeps the alias's TLS, log-in and Sentinels; the pool's own options are ours.
     cache_options["CONNECTION_POOL_KWARGS"] = {**cache_options.get("CONNECTION_POOL_KWARGS", {}), **options}
@@ -70,10 +69,8 @@ def _make_pool(config: Config, role: Role) -> redis.ConnectionPool:
     name = config.connection
     if name == EMBEDDED:
         name = embedded.url(config.directory)
-    if name.startswith(URL_SCHEMES):
-        pool = redis.ConnectionPool.from_url(name)
-    else:
-        pool = _alias_pool(name, options)
+    is_url = name.startswith(URL_SCHEMES)
+    pool = redis.ConnectionPool.from_url(name) if is_url else _alias_pool(name, options)
     # Last, because a URL's query string and an alias's options win over what a pool is given.
     pool.connection_kwargs.update(options)
     return pool

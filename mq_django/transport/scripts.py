@@ -58,9 +58,9 @@ def run(client: redis.Redis, name: str, *, keys: Sequence[str], args: Sequence[A
     evalsha = command(name, keys=keys, args=args)
     with translated():
         try:
-            return client.execute_command(*evalsha)
+            return client.execute_command(*evalsha)  # type: ignore[no-untyped-call]
         except exceptions.NoScriptError:
-            return client.execute_command(*in_full(evalsha))
+            return client.execute_command(*in_full(evalsha))  # type: ignore[no-untyped-call]
 
 
 #: Codes of error replies. They are looked for anywhere in the text, because 6.2 wraps what a script's command said.

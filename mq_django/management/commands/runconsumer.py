@@ -46,12 +46,8 @@ class Command(BaseCommand):
             "--grace", type=duration, default=30.0, help="Seconds that handlers get to finish when stopping."
         )
         parser.add_argument("--drain", action="store_true", help="Stop when nothing is ready or pending.")
-        parser.add_argument(
-            "--autoreload", action="store_true", help="Start anew when code changes: for development."
-        )
-        parser.add_argument(
-            "--log-format", choices=["text", "json"], default="text", help="How log lines are written."
-        )
+        parser.add_argument("--autoreload", action="store_true", help="Start anew when code changes: for development.")
+        parser.add_argument("--log-format", choices=["text", "json"], default="text", help="How log lines are written.")
         # What a supervisor tells the process it starts.
         parser.add_argument("--orders", help=argparse.SUPPRESS)
 
