@@ -20,6 +20,9 @@ BATCH = 500
 MAX_RAW = 64 * 1024
 MAX_TRACEBACK = 4 * 1024
 
+#: Fields of a dead letter beside the message's.
+_OURS = frozenset(("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw"))
+
 
 class SettleCall(NamedTuple):
     """A script call, and what it settles."""
@@ -95,9 +98,9 @@ def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
         # With an id, as every dead letter has: the one it is found by in `dead_ids`.
         return ["id", delivery.entry, "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
     headers = delivery.message.headers
-    if any(name.startswith("dead") for name in headers):
+    if not _OURS.isdisjoint(headers):
         # A stranger's header must not speak for us.
-        kept = {name: value for name, value in headers.items() if not name.startswith("dead")}
+        kept = {name: value for name, value in headers.items() if name not in _OURS}
         delivery = delivery._replace(message=delivery.message._replace(headers=kept))
     fields = encode_entry(delivery.message, delivery.data_text)
     if delivery.message.published_ms is not None:
