@@ -2,6 +2,7 @@
 
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
+from django.utils.translation import gettext_lazy as _
 
 
 class MQDjangoConfig(AppConfig):
@@ -9,6 +10,7 @@ class MQDjangoConfig(AppConfig):
 
     name = "mq_django"
     label = "mq_django"
+    verbose_name = _("Message queues")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
