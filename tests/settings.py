@@ -36,13 +36,6 @@ INSTALLED_APPS = [
     "example_project.ledger",
 ]
 
-# A task names its queue when its module is imported; which server and namespace it is, each test says with the
-# fixture `mq_settings`. A test that forgets to shall fail, and start no server of its own.
-MQ_DJANGO: dict[str, Any] = {
-    "CONNECTION": "unix:///nowhere/redis.sock",
-    "QUEUES": {"default": {}, "emails": {}},
-}
-
 CART_REMINDER_DELAY = timedelta(hours=1)
 GATEWAY_URL = "http://127.0.0.1:1"
 GATEWAY_TIMEOUT = timedelta(seconds=1)
@@ -84,3 +77,7 @@ DATABASES = {
 
 # Hashing passwords on purpose slowly would cost every admin test a second.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# The queues that tasks of the test apps name. Which server and namespace, a test says with the fixture mq_settings;
+# one that forgets it shall fail, and start nothing.
+MQ_DJANGO: dict[str, Any] = {"CONNECTION": "unix:///nowhere/redis.sock", "QUEUES": {"default": {}, "emails": {}}}
