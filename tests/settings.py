@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "mq_django",
+    "tests.testapp",
     # The shop, for its own tests. Its handlers and triggers are there in all others too, and harm none.
     "example_project.shop",
     "example_project.ledger",
@@ -72,8 +73,13 @@ DATABASES = {
         # Writers queue up; by default a read that turns into a write would be refused at once.
         "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE"},
         "TEST": {"NAME": DATABASE_FILE},
-    }
+    },
+    # For what belongs to the commit of one database and not of another.
+    "other": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
 }
+
+# Queues that the test app's tasks name; where they live, each test says with the fixture mq_settings.
+MQ_DJANGO: dict[str, Any] = {"QUEUES": {"default": {}, "emails": {}}}
 
 # Hashing passwords on purpose slowly would cost every admin test a second.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
