@@ -36,9 +36,6 @@ INSTALLED_APPS = [
     "example_project.ledger",
 ]
 
-# A task names its queue when its module is imported; which server and namespace it is, each test says for itself.
-MQ_DJANGO: dict[str, Any] = {"QUEUES": {"default": {}, "emails": {}}}
-
 CART_REMINDER_DELAY = timedelta(hours=1)
 GATEWAY_URL = "http://127.0.0.1:1"
 GATEWAY_TIMEOUT = timedelta(seconds=1)
@@ -78,11 +75,9 @@ DATABASES = {
     "other": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
 }
 
-# Queues that the test app's tasks name; where they live, each test says with the fixture mq_settings.
-MQ_DJANGO: dict[str, Any] = {"QUEUES": {"default": {}, "emails": {}}}
-
 # Hashing passwords on purpose slowly would cost every admin test a second.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-# A test that needs Redis asks for `mq_settings`; one that forgets it shall fail, and start nothing.
-MQ_DJANGO = {"CONNECTION": "unix:///nowhere/redis.sock", "QUEUES": {"default": {}, "emails": {}}}
+# A task names its queue when its module is imported. A test that needs Redis asks for `mq_settings`; one that forgets
+# it shall fail, and start nothing.
+MQ_DJANGO: dict[str, Any] = {"CONNECTION": "unix:///nowhere/redis.sock", "QUEUES": {"default": {}, "emails": {}}}

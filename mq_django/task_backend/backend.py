@@ -13,13 +13,12 @@ from django.utils import timezone
 
 from mq_django.conf import get_config, read
 from mq_django.core.ids import new_id
-from mq_django.core.jsontext import dumps
 from mq_django.core.retries import RetryPolicy
 from mq_django.errors import ConfigurationError
 from mq_django.producers.queues import queues
 from mq_django.producers.transactions import after_commit
 from mq_django.registry import register, seconds
-from mq_django.stores.results import find_result, keeps, ready_command
+from mq_django.stores.results import find_result
 from mq_django.task_backend.announcing import ENQUEUED
 from mq_django.task_backend.compat import (
     AnyResult,
@@ -35,7 +34,6 @@ from mq_django.task_backend.kept import task_result
 from mq_django.task_backend.publishing import AS_USUAL, Publishing
 from mq_django.task_backend.running import handler_of, has_arguments
 from mq_django.transport.connections import get_client
-from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Pooled
 
 #: The backend alias of `mq_django.task`: it stands in no setting, and is ours whatever TASKS says.
@@ -145,12 +143,11 @@ class MQBackend(BaseTaskBackend):
             PublishError, StoreError: as `Queue.publish`.
         """
         self._check_queue(task.queue_name)
-        now = timezone.now()
         result = TaskResult(
             task=task,
             id=new_id(),
             status=TaskResultStatus.READY,
-            enqueued_at=now,
+            enqueued_at=timezone.now(),
             started_at=None,
             last_attempted_at=None,
             finished_at=None,
@@ -162,7 +159,7 @@ class MQBackend(BaseTaskBackend):
         )
         publishing: Publishing = getattr(task, "publishing", AS_USUAL)
         on_commit = self.on_commit if publishing.on_commit is None else publishing.on_commit
-        message_id = self._publish(task, result, publishing, on_commit=on_commit, now=now)
+        message_id = self._publish(task, result, publishing, on_commit=on_commit)
         if message_id != result.id:
             # Another message waits under the unique key, and stays.
             object.__setattr__(result, "id", message_id)
@@ -171,34 +168,15 @@ class MQBackend(BaseTaskBackend):
             after_commit(announce, using=publishing.using, on_commit=on_commit, robust=True)
         return result
 
-    def _publish(
-        self, task: AnyTask, result: AnyResult, publishing: Publishing, *, on_commit: bool, now: datetime
-    ) -> str:
-        queue = queues[task.queue_name]
-        data = {"args": result.args, "kwargs": result.kwargs}
-        run_after = _aware(task.run_after)
-        also: list[Command] = []
-        if keeps(queue.config):
-            due = run_after if publishing.delay is None else now + publishing.wait()
-            command = ready_command(
-                queue.config,
-                result.id,
-                name=task.module_path,
-                data_text=dumps(data),
-                enqueued_ms=_milliseconds(now),
-                due_ms=None if due is None else _milliseconds(due),
-                priority=task.priority,
-            )
-            also.append(command)
-        return queue.publish(
+    def _publish(self, task: AnyTask, result: AnyResult, publishing: Publishing, *, on_commit: bool) -> str:
+        return queues[task.queue_name].publish(
             task.module_path,
-            data,
-            delay=publishing.delay,
-            deliver_at=run_after,
+            {"args": result.args, "kwargs": result.kwargs},
+            deliver_at=_aware(task.run_after),
             priority=task.priority,
             message_id=result.id,
+            keeps_result=True,
             on_commit=on_commit,
-            also=also,
             **publishing.options(),
         )
 
@@ -241,12 +219,6 @@ _own = MQBackend(OWN_ALIAS, {"QUEUES": []})
 def _aware(moment: datetime | None) -> datetime | None:
     # Without USE_TZ a time means the server's own zone, as everywhere in Django.
     return timezone.make_aware(moment) if moment is not None and timezone.is_naive(moment) else moment
-
-
-def _milliseconds(moment: datetime) -> int:
-    aware = _aware(moment)
-    assert aware is not None
-    return int(aware.timestamp() * 1000)
 
 
 Function = Callable[..., Any]
