@@ -34,9 +34,7 @@ def settle(queue: str, deliveries: list[Delivery | Undecodable], outcome: Any) -
     assert store(queue).settle(CONSUMER, [Settlement(delivery, outcome) for delivery in deliveries]) == []
 
 
-def bury(
-    queue: str, name: str = "welcome", data: Any = None, *, error: str = "ValueError: no", **options: Any
-) -> str:
+def bury(queue: str, name: str = "welcome", data: Any = None, *, error: str = "ValueError: no", **options: Any) -> str:
     """Publish a message, fail it for good, and return its id."""
     message_id = queues[queue].publish(name, data, **options)
     settle(queue, take(queue, 500), Bury(error=error, traceback=f"Traceback ...\n{error}", reason="attempts"))

@@ -78,6 +78,6 @@ DATABASES = {
 # Hashing passwords on purpose slowly would cost every admin test a second.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-# A task names its queue when its module is imported. A test that needs Redis asks for `mq_settings`; one that forgets
-# it shall fail, and start nothing.
+# The queues that tasks of the test apps name. Which server and namespace, a test says with the fixture mq_settings;
+# one that forgets it shall fail, and start nothing.
 MQ_DJANGO: dict[str, Any] = {"CONNECTION": "unix:///nowhere/redis.sock", "QUEUES": {"default": {}, "emails": {}}}

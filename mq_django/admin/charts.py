@@ -36,8 +36,7 @@ def hour(activity: Activity) -> SafeString:
     failed = [sum(pair) for pair in zip(activity.retried, activity.buried, strict=True)]
     top = chart_top(activity)
     line = " ".join(
-        f"{place * 10 + 5},{_HEIGHT - _HEIGHT * count / top:.1f}"
-        for place, count in enumerate(activity.published)
+        f"{place * 10 + 5},{_HEIGHT - _HEIGHT * count / top:.1f}" for place, count in enumerate(activity.published)
     )
     columns = format_html_join(
         "",
@@ -92,8 +91,7 @@ def summary(activity: Activity) -> str:
 
 def _column_title(activity: Activity, place: int) -> str:
     return _(
-        "%(ago)s min ago: %(published)s published, %(handled)s handled, "
-        "%(retried)s retried, %(buried)s buried"
+        "%(ago)s min ago: %(published)s published, %(handled)s handled, %(retried)s retried, %(buried)s buried"
     ) % {
         "ago": WINDOW - 1 - place,
         "published": number(activity.published[place]),

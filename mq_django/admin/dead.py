@@ -34,9 +34,7 @@ def listing(page: Page, name: str) -> HttpResponse:
         if entry is not None:
             return HttpResponseRedirect(page.url("dead_letter", name, entry))
         page.say(messages.WARNING, _("No message “%(id)s” is among the dead letters.") % {"id": wanted[:200]})
-    some = dead_letters.page(
-        name, limit=PER_PAGE, before=asked.get("before", ""), after=asked.get("after", "")
-    )
+    some = dead_letters.page(name, limit=PER_PAGE, before=asked.get("before", ""), after=asked.get("after", ""))
     letters = some.letters
     return page.render(
         "dead",
@@ -204,13 +202,9 @@ def _confirm(
 def _report(page: Page, name: str, what: str, outcome: actions.Outcome, which: str) -> None:
     count = {"count": text.number(outcome.done)}
     if what == REDRIVE:
-        done = ngettext(
-            "%(count)s dead letter was redriven.", "%(count)s dead letters were redriven.", outcome.done
-        )
+        done = ngettext("%(count)s dead letter was redriven.", "%(count)s dead letters were redriven.", outcome.done)
     else:
-        done = ngettext(
-            "%(count)s dead letter was deleted.", "%(count)s dead letters were deleted.", outcome.done
-        )
+        done = ngettext("%(count)s dead letter was deleted.", "%(count)s dead letters were deleted.", outcome.done)
     if outcome.resume_after is not None and outcome.error is None:
         page.say(messages.WARNING, _("There are more than a request has time for. Go on?"))
     verb = "Redrove" if what == REDRIVE else "Deleted"

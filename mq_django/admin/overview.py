@@ -62,9 +62,7 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "troubled": bool(view.problems()),
         "ready": text.number(view.ready),
         "waiting": text.number(waiting),
-        "waiting_url": page.url(
-            "waiting", view.name, "delayed" if view.delayed or not waiting else "unhandled"
-        ),
+        "waiting_url": page.url("waiting", view.name, "delayed" if view.delayed or not waiting else "unhandled"),
         "pending": text.number(view.pending),
         "dead": text.number(view.dead),
         "has_dead": view.dead > 0,

@@ -38,9 +38,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     return {
         "queue": name,
         "tabs": tabs(page, name, "queue", view),
-        "problems": [
-            {"queue": name, "sentence": problem(view, what), "what": what} for what in view.problems()
-        ],
+        "problems": [{"queue": name, "sentence": problem(view, what), "what": what} for what in view.problems()],
         "summary": _("The queue needs attention.") if view.problems() else _("The queue is well."),
         "tiles": _tiles(page, view),
         "hour": charts.hour(activity),
@@ -62,9 +60,7 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         }
 
     oldest = "" if view.oldest_ms is None else _("oldest: %(time)s") % {"time": text.duration(view.oldest_ms)}
-    due = (
-        "" if view.next_due_ms is None else _("next: in %(time)s") % {"time": text.duration(view.next_due_ms)}
-    )
+    due = "" if view.next_due_ms is None else _("next: in %(time)s") % {"time": text.duration(view.next_due_ms)}
     rates = {what: text.rate(view.activity.per_minute(what)) for what in ("published", "handled")}
     return [
         tile(_("Ready"), view.ready, oldest or (rates["published"] and _("in: %s") % rates["published"])),

@@ -1,7 +1,5 @@
 """The admin of queues: one entry in the index, and our own pages behind it."""
 
-# ruff: noqa: ARG002 - the signatures are Django's
-
 from collections.abc import Callable
 from typing import Any
 
@@ -52,9 +50,7 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
         view: Callable[..., HttpResponse] = self.admin_site.admin_view(methods(mounted))
         return view
 
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show all queues."""
         return answer(overview.overview, Page(self, request))
 

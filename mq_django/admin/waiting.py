@@ -65,9 +65,7 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
     """Show a message that waits."""
     view = find_waiting(name, text.from_url(member))
     if view is None:
-        page.say(
-            messages.WARNING, _("The message does not wait any more: it is ready by now, handled, or gone.")
-        )
+        page.say(messages.WARNING, _("The message does not wait any more: it is ready by now, handled, or gone."))
         return HttpResponseRedirect(page.url("waiting", name, _room(room)))
     return page.render(
         "message",

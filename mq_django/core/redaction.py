@@ -42,9 +42,7 @@ _BRACKET = re.compile(r"[\[\](){}]")
 #: `InvalidTokenError: ...` names an error, and what follows is what one wants to read.
 _ERROR = re.compile(r"(?:Error|Exception|Warning|Expired|Invalid)\Z")
 #: `redis://user:secret@host`: the part between is a secret whatever it is called.
-_URL_LOGIN = re.compile(
-    r"(?P<scheme>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,80}:)[^\s/@]{1,200}(?=@)", re.IGNORECASE
-)
+_URL_LOGIN = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,80}:)[^\s/@]{1,200}(?=@)", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)

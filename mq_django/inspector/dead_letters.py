@@ -73,15 +73,11 @@ def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPag
     if after and is_entry(after):
         found = letters.oldest(limit=limit + 1, after=after)
         some = [_listed(name, fields) for fields in reversed(found.letters[:limit])]
-        return DeadPage(
-            total=found.total, letters=some, has_newer=len(found.letters) > limit, has_older=bool(some)
-        )
+        return DeadPage(total=found.total, letters=some, has_newer=len(found.letters) > limit, has_older=bool(some))
     before = before if is_entry(before) else ""
     found = letters.newest(limit=limit + 1, before=before)
     some = [_listed(name, fields) for fields in found.letters[:limit]]
-    return DeadPage(
-        total=found.total, letters=some, has_newer=bool(before), has_older=len(found.letters) > limit
-    )
+    return DeadPage(total=found.total, letters=some, has_newer=bool(before), has_older=len(found.letters) > limit)
 
 
 def get(name: str, entry: str) -> DeadLetterView | None:
@@ -92,9 +88,7 @@ def get(name: str, entry: str) -> DeadLetterView | None:
     if letter.message is not None:
         message = view_of(letter.message, size=len(dumps(letter.message.data)))
     else:
-        message = MessageView(
-            id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message"
-        )
+        message = MessageView(id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message")
     return DeadLetterView(
         entry=entry,
         message=message,
@@ -130,9 +124,7 @@ def count(name: str, *, until: str = "") -> DeadCount:
             at_most=len(newer.letters) == MAX_COUNTED,
         )
     newest = letters.newest(limit=1, max_bytes=0)
-    return DeadCount(
-        until=newest.letters[0].entry if newest.letters else "", count=newest.total, at_most=False
-    )
+    return DeadCount(until=newest.letters[0].entry if newest.letters else "", count=newest.total, at_most=False)
 
 
 def _dead(name: str) -> DeadLetters:

@@ -160,9 +160,7 @@ def _waiting(name: str, room: Room, waiter: Waiter) -> WaitingView:
 def _message(name: str, waiter: Waiter) -> MessageView:
     member, body = waiter.member.decode(errors="backslashreplace"), waiter.body
     if body is None:
-        return MessageView(
-            id=member, error="There is no body under this id: it will be dropped when it is due."
-        )
+        return MessageView(id=member, error="There is no body under this id: it will be dropped when it is due.")
     if isinstance(body, int):
         return MessageView(id=member, size=body)
     try:

@@ -167,9 +167,7 @@ def _or_raise(found: Look | StoreError) -> Look:
 def _views(configs: list[QueueConfig]) -> list[QueueView]:
     looks = look(configs, Pooled(get_client("inspect")))
     return [
-        QueueView(name=config.name, error=str(found))
-        if isinstance(found, StoreError)
-        else _view(config, found)
+        QueueView(name=config.name, error=str(found)) if isinstance(found, StoreError) else _view(config, found)
         for config, found in zip(configs, looks, strict=True)
     ]
 

@@ -59,9 +59,7 @@ def test_redriving_makes_the_same_message_ready_at_its_first_attempt(dead, redis
 
 
 def test_an_attempt_does_not_come_back(dead, redis_client, keys):
-    redis_client.xadd(
-        keys.dead, {"id": "m1", "type": "welcome", "data": "1", "attempt": "5", "deadreason": "attempts"}
-    )
+    redis_client.xadd(keys.dead, {"id": "m1", "type": "welcome", "data": "1", "attempt": "5", "deadreason": "attempts"})
     ((entry, _),) = redis_client.xrange(keys.dead)
 
     dead.redrive([entry.decode()])
