@@ -31,8 +31,8 @@ class Settlement(NamedTuple):
     delay_ms: int = 0
     #: How long the handler ran, in microseconds; None when none ran.
     micros: int | None = None
-    #: Writes a task's result, in the same round trip.
-    result: Command | None = None
+    #: It is a task's, and its result is kept: see `mq_django.stores.results`.
+    keeps_result: bool = False
 
 
 class Depths(NamedTuple):

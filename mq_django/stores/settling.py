@@ -86,7 +86,8 @@ def _bury(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement])
 
 def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
     if isinstance(delivery, Undecodable):
-        return ["deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
+        # With an id, as every dead letter has: the one it is found by in `dead_ids`.
+        return ["id", delivery.entry, "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
     fields = encode_entry(delivery.message, delivery.data_text)
     if delivery.message.published_ms is not None:
         fields += ("time", moment(delivery.message.published_ms))

@@ -16,6 +16,7 @@ from typing import Self
 from urllib.parse import quote
 
 from mq_django.errors import ConnectionLost, NoServer
+from mq_django.transport.keeper import ask, log_tail
 
 #: Names of the program, in the order in which they are looked for on PATH.
 PROGRAMS = ("redis-server", "valkey-server")
@@ -80,32 +81,14 @@ def server_arguments(binary: ServerBinary, settings: Mapping[str, str]) -> list[
     return [str(binary.path), *(part for name, value in settings.items() for part in (f"--{name}", value))]
 
 
-def socket_url(path: Path) -> str:
+def socket_url(path: str) -> str:
     """Return the URL of a unix socket."""
-    return "unix://" + quote(str(path))
+    return "unix://" + quote(path)
 
 
-def answers(address: Path | int, *, timeout: float = 1.0) -> bool:
-    """Return whether a server at this socket path or loopback port answers PING and has loaded its data."""
-    family = socket.AF_INET if isinstance(address, int) else socket.AF_UNIX
-    target = ("127.0.0.1", address) if isinstance(address, int) else str(address)
-    with socket.socket(family) as connection:
-        connection.settimeout(timeout)
-        try:
-            connection.connect(target)
-            connection.sendall(b"PING\r\n")
-            return connection.recv(64).startswith(b"+PONG")
-        except OSError:
-            return False
-
-
-def log_tail(path: Path, *, lines: int = 5) -> str:
-    """Return the last lines of a server's log as one line."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return "no log"
-    return " | ".join(line.strip() for line in text.splitlines()[-lines:]) or "empty log"
+def answers(address: str | tuple[str, int]) -> bool:
+    """Return whether a server at this socket or host and port answers PING and has loaded its data."""
+    return ask(address, b"PING").startswith(b"+PONG")
 
 
 class PrivateServer:
@@ -144,9 +127,10 @@ class PrivateServer:
     @property
     def url(self) -> str:
         """The server's URL; the same again after a restart."""
-        if isinstance(self._address, int):
-            return f"redis://127.0.0.1:{self._address}"
-        return socket_url(self._address)
+        if isinstance(self._address, str):
+            return socket_url(self._address)
+        host, port = self._address
+        return f"redis://{host}:{port}"
 
     @property
     def pid(self) -> int | None:
@@ -175,7 +159,7 @@ class PrivateServer:
                 # Ctrl-C in the terminal is for us: the server goes when we have done with it.
                 start_new_session=True,
             )
-        self._guard = _guard(self._process.pid)
+        self._guard = _guard(self._process.pid, self._folder)
         self._wait(log)
         return self
 
@@ -201,12 +185,12 @@ class PrivateServer:
         self._collect()
 
     @property
-    def _address(self) -> Path | int:
+    def _address(self) -> str | tuple[str, int]:
         if self.port is not None:
-            return self.port
+            return ("127.0.0.1", self.port)
         if self._folder is None:
             raise ConnectionLost("The private Redis server has not been started.")
-        return self._folder / "s"
+        return str(self._folder / "s")
 
     def _all_settings(self) -> dict[str, str]:
         listen = {"port": str(self.port), "bind": "127.0.0.1"} if self.tcp else {"port": "0"}
@@ -243,13 +227,13 @@ class PrivateServer:
             self._process = None
 
 
-def _guard(pid: int) -> subprocess.Popen[bytes]:
-    """Start a process that kills the server once this process, and whoever was forked from it, is gone.
+def _guard(pid: int, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a process that ends the server once this process, and whoever was forked from it, is gone.
 
     It reads from a pipe that nobody writes to: the pipe ends with its last writer, however that ended.
     """
     return subprocess.Popen(  # noqa: S603
-        ["/bin/sh", "-c", 'cat; kill -9 "$0"', str(pid)],
+        ["/bin/sh", "-c", 'cat; kill -9 "$0"; rm -rf "$1"', str(pid), str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

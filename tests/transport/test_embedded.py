@@ -1,0 +1,423 @@
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
+from mq_django.transport import embedded, keeper, servers
+from tests.processes import Process, alive, processes
+from tests.transport.test_servers import program
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parent.parent.parent
+
+JOIN = """
+import os, sys
+from pathlib import Path
+from mq_django.transport import embedded
+directory = Path(sys.argv[1])
+print(embedded.url(directory), flush=True)
+"""
+
+#: A user that joins, says so, and stays until its standard input ends.
+USER = JOIN + "sys.stdin.read()"
+
+
+def connect(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url, socket_timeout=5)
+
+
+class User:
+    """A process that uses the embedded server of a directory."""
+
+    def __init__(self, directory: Path, code: str = USER, **options) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, str(directory)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    @property
+    def url(self) -> str:
+        if not hasattr(self, "_url"):
+            self._url = self.process.stdout.readline().strip()
+            assert self._url, "the user could not join"
+        return self._url
+
+    def command(self, *arguments):
+        with connect(self.url) as client:
+            return client.execute_command(*arguments)
+
+    @property
+    def server_pid(self) -> int:
+        with connect(self.url) as client:
+            return client.info("server")["process_id"]
+
+    def leave(self) -> None:
+        self.process.stdin.close()
+        self.process.wait(30)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.leave()
+
+
+def keepers(directory: Path) -> list[Process]:
+    """Return the pair that keeps this directory's server, the guard first."""
+    found = [p for p in processes() if "keeper.py" in p.command and p.command.endswith(f"keep {directory}")]
+    return sorted(found, key=lambda process: process.parent in {p.pid for p in found})
+
+
+def server_runs(directory: Path) -> bool:
+    lock = keeper.take_lock(directory / keeper.SERVER_LOCK, fcntl.LOCK_EX)
+    if lock is None:
+        return True
+    os.close(lock)
+    return False
+
+
+def nothing_runs(directory: Path) -> bool:
+    return not keepers(directory) and not server_runs(directory)
+
+
+def keeper_looks(directory: Path) -> None:
+    """Wait until the keeper has looked once more, whole."""
+    path = directory / keeper.KEEPER_LOCK
+    for _ in range(2):
+        before = path.stat().st_mtime_ns
+        wait_until(lambda before=before: path.stat().st_mtime_ns != before, message="the keeper looks")
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    path = tmp_path / "data"
+    yield path
+    # Joining in this process counts until the file is closed.
+    with contextlib.suppress(KeyError):
+        os.close(embedded._memberships.pop(path))
+    # What still runs would go by itself within a second; that is proved where it is the point.
+    while path.exists() and not nothing_runs(path):
+        for process in keepers(path):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        keeper.signal_server(path, signal.SIGKILL)
+
+
+@pytest.fixture
+def innocent():
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def join(directory):
+    users = []
+
+    def start(code: str = USER, **options) -> User:
+        users.append(User(directory, code, **options))
+        return users[-1]
+
+    yield start
+    for user in users:
+        user.kill()
+        user.process.stdout.close()
+
+
+class TestSharing:
+    def test_users_share_one_server(self, join):
+        first, second = join(), join()
+        first.command("SET", "key", "value")
+        assert first.url == second.url
+        assert second.command("GET", "key") == b"value"
+
+    def test_users_that_come_at_the_same_instant_share_one_server(self, join):
+        users = [join() for _ in range(6)]
+        assert len({user.server_pid for user in users}) == 1
+
+    def test_it_runs_as_long_as_anybody_uses_it(self, join, directory):
+        first, second = join(), join()
+        pid = second.server_pid
+        assert first.url
+        first.leave()
+        keeper_looks(directory)
+        assert second.server_pid == pid
+
+    def test_asking_again_changes_nothing(self, directory):
+        assert embedded.url(directory) == embedded.url(directory)
+        assert len(keepers(directory)) == 2
+
+    def test_another_idea_of_temporary_folders_leads_to_the_same_server(self, join, tmp_path):
+        first = join()
+        elsewhere = tmp_path / "runtime"
+        elsewhere.mkdir(mode=0o700)
+        second = join(env={**os.environ, "XDG_RUNTIME_DIR": str(elsewhere)})
+        assert second.server_pid == first.server_pid
+
+    def test_data_is_written_every_second(self, join):
+        with connect(join().url) as client:
+            config = [client.config_get(name)[name] for name in ("appendonly", "appendfsync")]
+        assert config == ["yes", "everysec"]
+
+
+class TestLeaving:
+    @pytest.mark.parametrize("end", ["leave", "kill"])
+    def test_the_last_user_takes_all_with_it_but_the_data(self, join, directory, end):
+        user = join()
+        user.command("SET", "key", "value")
+        pid, address = user.server_pid, keeper.socket_of(directory)
+        getattr(user, end)()
+        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        assert not alive(pid)
+        assert not Path(address).exists()
+        assert join().command("GET", "key") == b"value"
+
+    def test_ctrl_c_to_the_whole_group_loses_nothing(self, join, directory):
+        leader = join(process_group=0)
+        pid = leader.server_pid
+        other = join(process_group=leader.process.pid)
+        for number in range(200):
+            other.command("RPUSH", "list", number)
+        os.killpg(leader.process.pid, signal.SIGINT)
+        assert leader.process.wait(10) != 0
+        assert other.process.wait(10) != 0
+        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        assert not alive(pid)
+        assert join().command("LLEN", "list") == 200
+
+    def test_a_user_killed_while_it_starts_the_server_leaves_nothing(self, join, directory):
+        for wait in range(8):
+            user = join()
+            # Not for a condition: the kill is to hit each stage of the start.
+            time.sleep(wait * 0.04)
+            user.kill()
+        wait_until(lambda: directory.exists() and nothing_runs(directory), message="all are gone")
+        assert join().command("PING") is True
+
+    def test_who_comes_while_the_server_is_being_stopped_gets_the_next(self, join, directory):
+        user = join()
+        user.command("SET", "key", "value")
+        pid = user.server_pid
+        os.kill(pid, signal.SIGSTOP)
+        user.kill()
+        users = directory / keeper.USERS_LOCK
+        wait_until(lambda: is_locked(users), message="the keeper stops the server")
+        late = join()
+        os.kill(pid, signal.SIGCONT)
+        assert late.command("GET", "key") == b"value"
+        assert late.server_pid != pid
+        keeper_looks(directory)
+        assert len(keepers(directory)) == 2
+
+    def test_a_deleted_directory_ends_the_server(self, join, directory):
+        user = join()
+        pid = user.server_pid
+        shutil.rmtree(directory)
+        wait_until(lambda: not alive(pid) and not keepers(directory), message="server and keeper are gone")
+
+
+def is_locked(path: Path) -> bool:
+    lock = keeper.take_lock(path, fcntl.LOCK_SH)
+    if lock is None:
+        return True
+    os.close(lock)
+    return False
+
+
+class TestForking:
+    def test_a_forked_child_counts_when_its_parent_is_gone(self, join, directory):
+        code = JOIN + "if not os.fork():\n    print(os.getpid(), flush=True)\n    import signal; signal.pause()"
+        parent = join(code)
+        pid = parent.server_pid
+        child = int(parent.process.stdout.readline())
+        parent.process.wait(10)
+        keeper_looks(directory)
+        assert parent.server_pid == pid
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+
+    def test_a_program_started_by_a_user_does_not_count(self, join, directory):
+        code = JOIN + (
+            "import subprocess\n"
+            "program = subprocess.Popen(['sleep', '60'], close_fds=False, stdout=subprocess.DEVNULL)\n"
+            "print(program.pid, flush=True); os._exit(0)"
+        )
+        user = join(code)
+        assert user.url
+        sleeper = int(user.process.stdout.readline())
+        user.leave()
+        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        assert alive(sleeper)
+        os.kill(sleeper, signal.SIGKILL)
+
+    def test_a_child_that_closed_every_file_counts_anew_when_it_asks(self, join, directory):
+        code = JOIN + (
+            "if not os.fork():\n"
+            "    os.closerange(3, 256)\n"
+            "    os.open(os.devnull, os.O_RDONLY)\n"  # takes the number that the lock had
+            "    embedded.url(directory)\n"
+            "    print(os.getpid(), flush=True)\n"
+            "    import signal; signal.pause()"
+        )
+        parent = join(code)
+        pid = parent.server_pid
+        child = int(parent.process.stdout.readline())
+        parent.process.wait(10)
+        keeper_looks(directory)
+        assert parent.server_pid == pid
+        os.kill(child, signal.SIGKILL)
+
+
+class TestKillingTheKeeper:
+    def test_each_of_its_two_processes_is_replaced(self, join, directory):
+        user = join()
+        pid = user.server_pid
+        for of_the_pair in (0, 1):
+            victim = keepers(directory)[of_the_pair].pid
+            os.kill(victim, signal.SIGKILL)
+            wait_until(lambda gone=victim: not alive(gone), message="killed")
+            wait_until(lambda: len(keepers(directory)) == 2, message="replaced")
+        user.kill()
+        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        assert not alive(pid)
+
+    def test_the_next_to_ask_replaces_both(self, join, directory, monkeypatch):
+        monkeypatch.setattr(embedded, "KEEPER_SILENCE", 0.5)
+        user = join()
+        pid = user.server_pid
+        # Both at once: stopped, neither can replace the other.
+        for end in (signal.SIGSTOP, signal.SIGKILL):
+            for victim in keepers(directory):
+                os.kill(victim.pid, end)
+        wait_until(lambda: not keepers(directory), message="no keeper")
+        wait_until(lambda: not embedded._is_kept(directory), message="the keeper's silence is noticed")
+        embedded.url(directory)
+        assert user.server_pid == pid
+        user.leave()
+        os.close(embedded._memberships.pop(directory))
+        wait_until(lambda: not alive(pid), message="the server is gone")
+
+
+class TestKillingTheServer:
+    def test_the_next_to_ask_starts_it_again_on_the_same_data(self, directory):
+        url = embedded.url(directory)
+        with connect(url) as client:
+            client.rpush("list", *range(100))
+            pid = client.info("server")["process_id"]
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not server_runs(directory), message="killed")
+            assert embedded.url(directory) == url
+            assert client.llen("list") == 100
+            assert client.info("server")["process_id"] != pid
+
+    def test_who_connects_again_starts_it_again(self, directory):
+        pool = embedded.connection_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+        with redis.Redis(connection_pool=pool) as client:
+            client.rpush("list", *range(100))
+            os.kill(client.info("server")["process_id"], signal.SIGKILL)
+            wait_until(lambda: not server_runs(directory), message="killed")
+            pool.disconnect()
+            assert client.llen("list") == 100
+        pool.disconnect()
+
+    def test_a_server_that_cannot_come_back_is_a_lost_connection(self, directory, monkeypatch, tmp_path):
+        pool = embedded.connection_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+        with redis.Redis(connection_pool=pool) as client:
+            pid = client.info("server")["process_id"]
+            broken = program(tmp_path / "bin", "redis-server", "[ $1 = --version ] && echo v=9.0.0 || exit 3")
+            monkeypatch.setattr(embedded, "find_server", lambda: servers.ServerBinary(path=broken, origin="PATH"))
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not server_runs(directory), message="killed")
+            pool.disconnect()
+            with pytest.raises(redis.ConnectionError, match="ended with code 3"):
+                client.ping()
+
+    def test_what_a_crash_left_behind_harms_nobody(self, join, directory, innocent):
+        directory.mkdir()
+        socket_path = embedded._socket_path(directory)
+        socket_path.write_text("not a socket", encoding="utf-8")
+        (directory / keeper.PID_NAME).write_text(str(innocent.pid), encoding="ascii")
+        (directory / keeper.SOCKET_NAME).write_text(str(socket_path), encoding="utf-8")
+        user = join()
+        assert user.command("PING") is True
+        user.kill()
+        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        assert alive(innocent.pid)
+
+    def test_a_server_out_of_reach_is_an_error_after_a_bounded_time(self, directory, monkeypatch):
+        monkeypatch.setattr(embedded, "ANSWER_TIMEOUT", 0.3)
+        directory.mkdir()
+        elsewhere = keeper.take_lock(directory / keeper.SERVER_LOCK, fcntl.LOCK_EX)
+        with pytest.raises(ConnectionLost, match="another container"):
+            embedded.url(directory)
+        os.close(elsewhere)
+
+
+class TestStarting:
+    def test_without_a_server_program_nothing_is_left(self, directory, monkeypatch, tmp_path):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(servers, "find_spec", lambda name: None)
+        with pytest.raises(NoServer):
+            embedded.url(directory)
+
+    def test_a_server_that_fails_says_why(self, directory, monkeypatch, tmp_path):
+        broken = program(tmp_path / "bin", "redis-server", "echo no memory for that >&2; exit 3")
+        monkeypatch.setattr(embedded, "find_server", lambda: servers.ServerBinary(path=broken, origin="PATH"))
+        with pytest.raises(ConnectionLost, match=r"ended with code 3.*no memory for that"):
+            embedded.url(directory)
+
+    def test_an_older_server_does_not_overlook_newer_data(self, directory, monkeypatch, tmp_path):
+        old = program(tmp_path / "bin", "redis-server", "echo Redis server v=6.2.14 sha=0")
+        monkeypatch.setattr(embedded, "find_server", lambda: servers.ServerBinary(path=old, origin="PATH"))
+        (directory / "appendonlydir").mkdir(parents=True)
+        with pytest.raises(ConnectionLost, match="written by Redis 7 or newer"):
+            embedded.url(directory)
+
+    def test_a_directory_that_cannot_be_made_is_a_configuration_error(self, tmp_path):
+        (tmp_path / "file").touch()
+        with pytest.raises(ConfigurationError, match="cannot use"):
+            embedded.url(tmp_path / "file" / "data")
+
+
+class TestSocketPath:
+    def test_it_is_in_our_runtime_folder(self, tmp_path, monkeypatch):
+        tmp_path.chmod(0o700)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+        path = embedded._socket_path(Path("/srv/shop/.mq_django"))
+        assert path.parent == tmp_path
+        assert path != embedded._socket_path(Path("/srv/other/.mq_django"))
+
+    def test_a_runtime_folder_of_others_is_not_used(self, tmp_path, monkeypatch):
+        tmp_path.chmod(0o777)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        path = embedded._socket_path(Path("/srv/shop/.mq_django"))
+        assert path.parent == tmp_path / f"mq-{os.getuid()}"
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+
+    def test_a_folder_that_others_can_write_to_is_refused(self, tmp_path, monkeypatch):
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        (tmp_path / f"mq-{os.getuid()}").mkdir()
+        (tmp_path / f"mq-{os.getuid()}").chmod(0o777)
+        with pytest.raises(ConfigurationError, match="others can write to it"):
+            embedded._socket_path(Path("/srv/shop/.mq_django"))
+
+    def test_it_is_short_wherever_temporary_files_go(self, tmp_path, monkeypatch):
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 120)))
+        path = embedded._socket_path(Path("/srv/" + "deep/" * 40))
+        assert len(os.fsencode(path)) <= servers.MAX_SOCKET_PATH
