@@ -46,9 +46,7 @@ def redis_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def session_client(redis_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(
-        redis_url, protocol=2, socket_timeout=10, retry=Retry(NoBackoff(), 0)
-    ) as client:
+    with redis.Redis.from_url(redis_url, protocol=2, socket_timeout=10, retry=Retry(NoBackoff(), 0)) as client:
         yield client
 
 

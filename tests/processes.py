@@ -39,9 +39,7 @@ def _from_proc() -> list[Process]:
 
 
 def _from_ps() -> list[Process]:
-    table = subprocess.run(
-        ["ps", "-axwwo", "pid=,ppid=,stat=,command="], capture_output=True, text=True, check=True
-    )
+    table = subprocess.run(["ps", "-axwwo", "pid=,ppid=,stat=,command="], capture_output=True, text=True, check=True)
     rows = [line.split(maxsplit=3) for line in table.stdout.splitlines()]
     return [
         Process(pid=int(pid), parent=int(parent), command="".join(command))

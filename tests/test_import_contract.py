@@ -237,9 +237,7 @@ def test_a_breach_is_named(tmp_path, files, sentence):
     assert violations(tree(tmp_path, files)) == [sentence]
 
 
-@pytest.mark.parametrize(
-    "way_back", ["import mq_django.core.b", "if TYPE_CHECKING:\n    from mq_django.core import b"]
-)
+@pytest.mark.parametrize("way_back", ["import mq_django.core.b", "if TYPE_CHECKING:\n    from mq_django.core import b"])
 def test_a_round_is_found(tmp_path, way_back):
     files = {"core/a.py": way_back, "core/b.py": "from mq_django.core.a import name"}
     rounds = [found for found in violations(tree(tmp_path, files)) if found.startswith("round: ")]

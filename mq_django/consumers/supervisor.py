@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mq_django import __version__
 from mq_django.conf import QueueConfig
 from mq_django.consumers.children import Child, spawn
 from mq_django.consumers.heartbeat import Heartbeat
@@ -18,6 +17,7 @@ from mq_django.consumers.promoter import Promoter
 from mq_django.consumers.reclaimer import reclaim_child, reclaim_supervisor
 from mq_django.consumers.service import Service
 from mq_django.core.ids import token
+from mq_django.core.version import VERSION
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.base import Promoted, Store
@@ -180,14 +180,14 @@ class Supervisor:
 
     def _describe(self) -> tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]:
         host = socket.gethostname()
-        description = {"host": host, "pid": os.getpid(), "since_ms": self._since_ms, "version": __version__}
+        description = {"host": host, "pid": os.getpid(), "since_ms": self._since_ms, "version": VERSION}
         consumers = {
             child.consumer: {
                 "host": host,
                 "pid": child.process.pid,
                 "since_ms": child.since_ms,
                 "threads": self._threads,
-                "version": __version__,
+                "version": VERSION,
             }
             for child in list(self._children)
         }

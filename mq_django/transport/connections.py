@@ -8,6 +8,7 @@ import redis
 from django.conf import settings
 from django.core.cache import InvalidCacheBackendError
 from django.core.signals import setting_changed
+from django_redis.pool import get_connection_factory
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -50,8 +51,6 @@ def _alias_pool(alias: str, options: dict[str, Any]) -> redis.ConnectionPool:
         raise ConfigurationError(
             f'MQ_DJANGO["CONNECTION"] = {alias!r} must name a django-redis alias in CACHES, or be a URL or "embedded".'
         )
-    from django_redis.pool import get_connection_factory  # noqa: PLC0415 - reads settings when imported
-
     cache_options = dict(from_settings.get("OPTIONS", {}))
     # The factory keeps the alias's TLS, log-in and Sentinels; the pool's own options are ours.
     cache_options["CONNECTION_POOL_KWARGS"] = {**cache_options.get("CONNECTION_POOL_KWARGS", {}), **options}

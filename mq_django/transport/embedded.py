@@ -133,9 +133,7 @@ def _start(directory: Path) -> None:
     if outcome.returncode:
         reason = outcome.stderr.strip() or f"code {outcome.returncode}"
         last_words = log_tail(directory / keeper.LOG_NAME)
-        raise ConnectionLost(
-            f"The embedded Redis in {directory} could not be started: {reason} ({last_words})"
-        )
+        raise ConnectionLost(f"The embedded Redis in {directory} could not be started: {reason} ({last_words})")
 
 
 def _python() -> str:

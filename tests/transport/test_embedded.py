@@ -237,9 +237,7 @@ def is_locked(path: Path) -> bool:
 
 class TestForking:
     def test_a_forked_child_counts_when_its_parent_is_gone(self, join, directory):
-        code = (
-            JOIN + "if not os.fork():\n    print(os.getpid(), flush=True)\n    import signal; signal.pause()"
-        )
+        code = JOIN + "if not os.fork():\n    print(os.getpid(), flush=True)\n    import signal; signal.pause()"
         parent = join(code)
         pid = parent.server_pid
         child = int(parent.process.stdout.readline())

@@ -1,0 +1,39 @@
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mq_django
+from mq_django.core.version import VERSION
+
+STUB = Path(mq_django.__file__).with_suffix(".pyi")
+
+
+@pytest.mark.parametrize("name", mq_django.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(mq_django, name) is not None
+
+
+def test_the_table_the_list_and_the_stub_name_the_same():
+    imported = [node for node in ast.walk(ast.parse(STUB.read_text())) if isinstance(node, ast.ImportFrom)]
+    stubbed = {alias.asname: node.module for node in imported for alias in node.names}
+    assert stubbed == mq_django._PUBLIC
+    assert sorted(mq_django._PUBLIC) == mq_django.__all__
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        mq_django.no_such_name  # noqa: B018
+
+
+def test_the_version_is_one():
+    assert mq_django.__version__ == VERSION
+
+
+def test_importing_the_package_runs_nothing():
+    ours = "m.startswith(('django', 'redis', 'mq_django.'))"
+    code = f"import sys, mq_django; print(sorted(m for m in sys.modules if {ours}))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert found.stdout.strip() == "[]"

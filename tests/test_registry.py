@@ -1,0 +1,65 @@
+from datetime import timedelta
+
+import pytest
+
+from mq_django import registry
+from mq_django.errors import ConfigurationError, InvalidMessage
+from mq_django.registry import handler
+
+
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch):
+    monkeypatch.setattr(registry, "_handlers", {})
+
+
+def test_a_handler_is_found_by_queue_and_name():
+    @handler("emails", "welcome", timeout=2)
+    def welcome(message): ...
+
+    found = registry.find("emails", "welcome")
+    assert found.call is welcome
+    assert found.timeout == timedelta(seconds=2)
+    assert not found.is_async
+    assert registry.find("emails", "goodbye") is None
+    assert registry.find("default", "welcome") is None
+
+
+def test_a_coroutine_function_is_known_as_one():
+    @handler("emails", "welcome")
+    async def welcome(message): ...
+
+    assert registry.find("emails", "welcome").is_async
+
+
+def test_names_are_those_of_the_queue_and_of_every_queue():
+    registry.register(registry.Handler(name="anywhere", queue=None, call=print))
+    registry.register(registry.Handler(name="here", queue="emails", call=print))
+    registry.register(registry.Handler(name="there", queue="default", call=print))
+    assert set(registry.names("emails")) == {"anywhere", "here"}
+
+
+def test_two_handlers_of_one_name_are_refused():
+    @handler("emails", "welcome")
+    def first(message): ...
+
+    with pytest.raises(ConfigurationError, match=r"two handlers.*first.*second"):
+
+        @handler("emails", "welcome")
+        def second(message): ...
+
+
+def test_a_module_that_is_imported_again_replaces_its_handlers():
+    for version in (1, 2):
+        registry.register(registry.Handler(name="n", queue="q", call=lambda _, v=version: v, where="shop.handlers.n"))
+    assert registry.find("q", "n").call(None) == 2
+
+
+@pytest.mark.parametrize("timeout", [0, -1, timedelta(0)])
+def test_a_timeout_is_above_zero(timeout):
+    with pytest.raises(ConfigurationError, match="above zero"):
+        handler("emails", "welcome", timeout=timeout)(print)
+
+
+def test_a_name_with_control_characters_is_refused():
+    with pytest.raises(InvalidMessage, match="printable"):
+        handler("emails", "a\nb")

@@ -1,0 +1,89 @@
+import threading
+import time
+
+import pytest
+from redis import exceptions
+
+from mq_django.errors import ConnectionLost, StoreError, WrongKeyType
+from mq_django.transport import scripts
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled, Session, reply_or_raise
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def session(mq_settings):
+    found = Session(get_client("consume"))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def unknown_script(monkeypatch):
+    """A script that the server has never seen."""
+    text = f"-- {time.monotonic_ns()}\nreturn {{KEYS[1], ARGV[1]}}"
+    script = scripts.Script("told", text, scripts.hashlib.sha1(text.encode()).hexdigest())
+    monkeypatch.setattr(scripts, "load", lambda _: script)
+    monkeypatch.setitem(scripts._by_sha, script.sha, script)
+    return script
+
+
+def test_commands_go_together_and_answers_come_in_order(session, namespace):
+    key = f"{namespace}:n"
+    assert session.trip([("SET", key, 1), ("INCR", key), ("GET", key)]) == [b"OK", 2, b"2"]
+
+
+def test_an_error_reply_takes_its_place_among_the_others(session, namespace):
+    key = f"{namespace}:list"
+    replies = session.trip([("LPUSH", key, "a"), ("GET", key), ("LLEN", key)])
+    assert replies[0] == replies[2] == 1
+    assert isinstance(replies[1], exceptions.ResponseError)
+    with pytest.raises(WrongKeyType):
+        reply_or_raise(replies[1])
+
+
+def test_a_script_that_the_server_forgot_is_run_by_its_text(session, namespace, unknown_script):
+    command = scripts.command("told", keys=[f"{namespace}:k"], args=["a"])
+    assert session.trip([("ECHO", "1"), command, ("ECHO", "2")])[1] == [f"{namespace}:k".encode(), b"a"]
+    assert session.trip([command]) == [[f"{namespace}:k".encode(), b"a"]]
+
+
+def test_a_script_run_by_name_survives_a_server_that_forgot_it(mq_settings, namespace, unknown_script):
+    assert scripts.run(get_client("produce"), "told", keys=[f"{namespace}:k"], args=["a"])[1] == b"a"
+
+
+def test_an_error_of_a_script_is_ours(mq_settings, namespace, redis_client):
+    redis_client.set(f"{namespace}:text", "x")
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        scripts.run(get_client("produce"), "waiting_cancel", keys=[f"{namespace}:text"] * 4, args=["a"])
+
+
+def test_a_waiting_thread_can_be_interrupted(session, namespace):
+    caught = []
+
+    def wait():
+        try:
+            session.trip([("BLPOP", f"{namespace}:nothing", 5)])
+        except ConnectionLost as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_until(lambda: session._connection is not None and session._connection._sock is not None)
+    while thread.is_alive():
+        session.interrupt()
+        thread.join(0.01)
+    assert len(caught) == 1
+
+
+def test_a_session_connects_again_after_it_was_closed(session):
+    session.trip([("PING",)])
+    session.close()
+    assert session.trip([("PING",)]) == [b"PONG"]
+
+
+def test_a_pooled_trip_gives_its_connection_back(mq_settings):
+    client = get_client("inspect")
+    for _ in range(3):
+        Pooled(client).trip([("PING",)])
+    assert len(client.connection_pool._available_connections) == 1
