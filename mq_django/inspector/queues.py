@@ -138,6 +138,18 @@ def queue(name: str) -> QueueView:
     return _view_or_error(config, look_closely(config, Pooled(get_client("inspect"))))
 
 
+def glance(name: str) -> QueueView:
+    """Return a queue as it is now, without what happened before.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    config = get_config().queue(name)
+    (found,) = look([config], Pooled(get_client("inspect")), minutes=0)
+    return _view_or_error(config, found)
+
+
 def totals() -> Totals:
     """Return the sums over all queues.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mq_django.core.keys import GROUP, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.core.wire import encode_body, encode_entry, moment
+from mq_django.core.wire import BURIED, encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
 from mq_django.stores.waiting import name_score
 from mq_django.transport import scripts
@@ -95,9 +95,9 @@ def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
         # With an id, as every dead letter has: the one it is found by in `dead_ids`.
         return ["id", delivery.entry, "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
     headers = delivery.message.headers
-    if any(name.startswith("dead") for name in headers):
+    if not BURIED.isdisjoint(headers):
         # A stranger's header must not speak for us.
-        kept = {name: value for name, value in headers.items() if not name.startswith("dead")}
+        kept = {name: value for name, value in headers.items() if name not in BURIED}
         delivery = delivery._replace(message=delivery.message._replace(headers=kept))
     fields = encode_entry(delivery.message, delivery.data_text)
     if delivery.message.published_ms is not None:
