@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+import contextlib
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 ROOT = Path(__file__).parent.parent
@@ -74,10 +75,8 @@ class Tree:
             return
         if self._process.poll() is None:
             self._process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                pass
         self.kill()
 
     def cpu_seconds(self) -> float:
@@ -116,10 +115,8 @@ def _resident(pid: int) -> float:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def wait_until(condition: object, *, timeout: float, step: float = 0.01) -> bool:

@@ -12,6 +12,7 @@ from benchmarks.contenders import Contender
 from benchmarks.messages import NOTE, NOTES, WORK
 from benchmarks.trees import wait_until
 from benchmarks.trial import START, Drained, Failed, Note, Trial, percentile
+import itertools
 
 Figures = Mapping[str, float]
 Workload = Callable[[Contender], Figures]
@@ -160,7 +161,7 @@ def kill(contender: Contender, *, count: int = 2000, patience: float = 120.0) ->
 
 def _longest_pause(moments: list[float]) -> float:
     """Return the longest time between two handled messages: when only the lost sheep are left."""
-    return max((later - earlier for earlier, later in zip(moments, moments[1:], strict=False)), default=0.0)
+    return max((later - earlier for earlier, later in itertools.pairwise(moments)), default=0.0)
 
 
 def share(contender: Contender, *, consumers: int = 4, threads: int = 8, count: int = 3200) -> Figures:
