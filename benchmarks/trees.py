@@ -1,5 +1,6 @@
 """A consumer's whole tree of processes: start, watch and end it."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-import contextlib
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 ROOT = Path(__file__).parent.parent

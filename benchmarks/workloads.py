@@ -1,5 +1,6 @@
 """What is measured. A workload takes a trial's contender and returns figures by name."""
 
+import itertools
 import random
 import threading
 import time
@@ -12,7 +13,6 @@ from benchmarks.contenders import Contender
 from benchmarks.messages import NOTE, NOTES, WORK
 from benchmarks.trees import wait_until
 from benchmarks.trial import START, Drained, Failed, Note, Trial, percentile
-import itertools
 
 Figures = Mapping[str, float]
 Workload = Callable[[Contender], Figures]
