@@ -43,9 +43,6 @@ RESERVED = frozenset(
     )
 )
 
-#: What burying adds to a message's own fields.
-BURIED = frozenset(("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw"))
-
 
 def check_name(name: object) -> str:
     """Return `name` when it can name a message, else raise InvalidMessage."""

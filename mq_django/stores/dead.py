@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import READY
 from mq_django.core.messages import DeadLetter, Delivery
-from mq_django.core.wire import BURIED, decode_entry, entry_ms
+from mq_django.core.wire import decode_entry, entry_ms
+from mq_django.stores.settling import DEAD_FIELDS
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -19,7 +20,7 @@ BATCH = 500
 MAX_LISTED = 16 * 1024
 
 _ENTRY = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
-_ADDED = frozenset(name.encode() for name in BURIED)
+_ADDED = frozenset(name.encode() for name in DEAD_FIELDS)
 
 
 class Fields(NamedTuple):

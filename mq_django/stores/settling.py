@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mq_django.core.keys import GROUP, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.core.wire import BURIED, encode_body, encode_entry, moment
+from mq_django.core.wire import encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
 from mq_django.stores.waiting import name_score
 from mq_django.transport import scripts
@@ -19,6 +19,10 @@ BATCH = 500
 #: Bytes kept of what could not be decoded, and of a traceback.
 MAX_RAW = 64 * 1024
 MAX_TRACEBACK = 4 * 1024
+
+
+#: What a dead letter has beside the message's own fields.
+DEAD_FIELDS = frozenset(("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw"))
 
 
 class SettleCall(NamedTuple):
@@ -95,9 +99,9 @@ def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
         # With an id, as every dead letter has: the one it is found by in `dead_ids`.
         return ["id", delivery.entry, "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
     headers = delivery.message.headers
-    if not BURIED.isdisjoint(headers):
+    if not DEAD_FIELDS.isdisjoint(headers):
         # A stranger's header must not speak for us.
-        kept = {name: value for name, value in headers.items() if name not in BURIED}
+        kept = {name: value for name, value in headers.items() if name not in DEAD_FIELDS}
         delivery = delivery._replace(message=delivery.message._replace(headers=kept))
     fields = encode_entry(delivery.message, delivery.data_text)
     if delivery.message.published_ms is not None:
