@@ -158,7 +158,7 @@ class TestSharing:
 
     def test_asking_again_changes_nothing(self, directory):
         assert embedded.url(directory) == embedded.url(directory)
-        assert len(keepers(directory)) == 2
+        wait_until(lambda: len(keepers(directory)) == 2, message="one guard and its child")
 
     def test_another_idea_of_temporary_folders_leads_to_the_same_server(self, join, tmp_path):
         first = join()
@@ -220,7 +220,7 @@ class TestLeaving:
         assert late.command("GET", "key") == b"value"
         assert late.server_pid != pid
         keeper_looks(directory)
-        assert len(keepers(directory)) == 2
+        wait_until(lambda: len(keepers(directory)) == 2, message="one guard and its child")
 
     def test_a_deleted_directory_ends_the_server(self, join, directory):
         user = join()
