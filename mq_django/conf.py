@@ -23,6 +23,10 @@ URL_SCHEMES = ("redis://", "rediss://", "unix://")
 LATER = frozenset({"PARTITIONS", "OUTBOX"})
 
 
+#: Spelling a queue's keys takes longer than publishing to it.
+_keys = cache(QueueKeys)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
     """The options of one queue, each with its default."""
@@ -47,7 +51,7 @@ class QueueConfig:
     @property
     def keys(self) -> QueueKeys:
         """Return the queue's Redis keys."""
-        return QueueKeys(self.namespace, self.name)
+        return _keys(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,9 @@ DATABASES = {
         # Writers queue up; by default a read that turns into a write would be refused at once.
         "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE"},
         "TEST": {"NAME": DATABASE_FILE},
-    }
+    },
+    # For what belongs to the commit of one database and not of another.
+    "other": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
 }
 
 # Hashing passwords on purpose slowly would cost every admin test a second.

@@ -18,6 +18,7 @@ MAX_ENTRY_BYTES = 1024 * 1024
 #: CloudEvents: names of extension attributes are lower-case letters and digits.
 HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 MAX_NAME_LENGTH = 255
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Attributes with a meaning of their own; all others are headers.
 RESERVED = frozenset(
@@ -31,6 +32,7 @@ RESERVED = frozenset(
         "expires",
         "priority",
         "unique",
+        "claim",
         "alone",
         "message",
     )
@@ -51,6 +53,8 @@ def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
             raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {name!r:.300}")
         if not isinstance(value, str):
             raise InvalidMessage(f"Header {name!r} must be text, not {type(value).__name__}")
+        if not value.isprintable() and _SURROGATE.search(value):
+            raise InvalidMessage(f"Header {name!r} has half a surrogate pair, which is not text")
     return headers
 
 
@@ -86,6 +90,8 @@ def attributes(message: Message) -> list[tuple[str, str]]:
         found.append(("priority", str(message.priority)))
     if message.unique is not None:
         found.append(("unique", message.unique))
+    if message.claims:
+        found.append(("claim", "1"))
     if message.headers:
         found.extend(message.headers.items())
     return found
@@ -205,6 +211,7 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
         priority=max(-100, min(100, _integer(found, "priority", 0))),
         unique=None if found.get("unique") is None else str(found["unique"]),
         headers=headers or NO_HEADERS,
+        claims=found.get("claim") is not None,
     )
 
 
