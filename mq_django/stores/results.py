@@ -10,14 +10,15 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.jsontext import dumps, loads
-from mq_django.core.messages import Delivery
+from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, Bury, Expire, Retry
 from mq_django.errors import DecodeError
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import Outgoing, Settlement
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -81,20 +82,15 @@ def keeps(config: QueueConfig) -> bool:
     return bool(config.result_ttl)
 
 
-def ready_command(
-    config: QueueConfig,
-    message_id: str,
-    *,
-    name: str,
-    data_text: bytes,
-    enqueued_ms: int,
-    due_ms: int | None = None,
-    priority: int = 0,
-) -> Command:
+def ready_command(config: QueueConfig, outgoing: Outgoing) -> Command:
     """Return the command that begins a task's result, for the round trip that enqueues it."""
-    told = {"queue": config.name, "name": name, "enqueued": enqueued_ms, "due": due_ms, "priority": priority}
-    waits_ms = 0 if due_ms is None else max(0, due_ms - enqueued_ms)
-    return ("SET", config.keys.result(message_id), _task_line(told, data_text), "PX", waits_ms + _unfinished_ms(config))
+    message, data_text, delay_ms, due_ms = outgoing
+    ttl_ms = _unfinished_ms(config)
+    if delay_ms is not None or due_ms is not None:
+        now_ms = int(time.time() * 1000)
+        due_ms = now_ms + (delay_ms or 0) if due_ms is None else due_ms
+        ttl_ms += max(0, due_ms - now_ms)
+    return ("SET", config.keys.result(message.id), _task_line(message, data_text, due_ms), "PX", ttl_ms)
 
 
 def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
@@ -174,10 +170,25 @@ def _ttl_ms(config: QueueConfig) -> int:
     return round(config.result_ttl.total_seconds() * 1000)
 
 
-def _task_line(told: Mapping[str, Any], data_text: bytes) -> bytes:
-    # Data that somebody else has published may be JSON over several lines.
-    data = dumps(loads(data_text)) if b"\n" in data_text else data_text
-    return dumps({key: value for key, value in told.items() if value})[:-1] + b',"data":' + data + b"}"
+#: Names are those of a project's tasks: few, and asked for with every message.
+_name_text = lru_cache(maxsize=1000)(dumps)
+
+
+def _task_line(message: Message, data_text: bytes, due_ms: int | None = None) -> bytes:
+    if b"\n" in data_text:  # published by somebody else, as JSON over several lines
+        data_text = dumps(loads(data_text))
+    return b'{"queue":%s,"name":%s,"enqueued":%s,"due":%s,"priority":%d,"data":%s}' % (
+        _name_text(message.queue),
+        _name_text(message.name),
+        _number_text(message.published_ms),
+        _number_text(due_ms),
+        message.priority,
+        data_text,
+    )
+
+
+def _number_text(number: int | None) -> bytes:
+    return b"null" if number is None else b"%d" % number
 
 
 _STATUS: dict[type, str] = {Ack: SUCCESSFUL, Retry: READY, Bury: FAILED, Expire: FAILED}
@@ -193,24 +204,17 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
         assert isinstance(delivery, Delivery)
         message = delivery.message
         keys.append(config.keys.result(message.id))
-        told = {
-            "queue": config.name,
-            "name": message.name,
-            "enqueued": message.published_ms,
-            "priority": message.priority,
-        }
-        started = b"null" if micros is None else b"%d" % (finished_ms - micros // 1000)
         attempt = b'\n{"status":"%s","attempt":%d,"entry":"%s","consumer":%s,"started":%s,"finished":%d%s}' % (
             _STATUS[type(outcome)].encode(),
             message.attempt,
             delivery.entry,
             who,
-            started,
+            _number_text(None if micros is None else finished_ms - micros // 1000),
             finished_ms,
             _came_to(outcome, message.attempt),
         )
         ttl = unfinished_ttl + delay_ms if isinstance(outcome, Retry) else ended_ttl
-        args += (_task_line(told, delivery.data_text), attempt, ttl)
+        args += (_task_line(message, delivery.data_text), attempt, ttl)
     return scripts.command("results_append", keys=keys, args=args)
 
 

@@ -33,8 +33,9 @@ class Publishing:
             raise InvalidTask(f"delay must be 0 to {MAX_DELAY.days} days, not {delay!r}")
 
     def options(self) -> dict[str, Any]:
-        """Return the options as `Queue.publish` takes them, but for on_commit and the delay."""
+        """Return the options as `Queue.publish` takes them, but for on_commit."""
         return {
+            "delay": self.delay,
             "unique": self.unique,
             "on_conflict": self.on_conflict,
             "expires": self.expires,
@@ -42,10 +43,6 @@ class Publishing:
             "using": self.using,
             "robust": self.robust,
         }
-
-    def wait(self) -> timedelta:
-        """Return the delay."""
-        return self.delay if isinstance(self.delay, timedelta) else timedelta(seconds=self.delay or 0)
 
 
 #: The one that nearly every task has.

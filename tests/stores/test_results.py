@@ -4,7 +4,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.errors import WrongKeyType
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import Outgoing, Settlement
 from mq_django.stores.results import (
     MAX_TRACEBACK,
     error_path,
@@ -38,8 +38,9 @@ def note(config, wire, *settlements, consumer="c1"):
     assert not [reply for reply in replies if isinstance(reply, Exception)]
 
 
-def begin(config, wire, **options):
-    wire.trip([ready_command(config, "m1", name="shop.tasks.send", data_text=DATA_TEXT, enqueued_ms=1000, **options)])
+def begin(config, wire, *, priority=0, **options):
+    message = Message("m1", "shop.tasks.send", {}, "emails", published_ms=1000, priority=priority)
+    wire.trip([ready_command(config, Outgoing(message, DATA_TEXT, **options))])
 
 
 def found(config, wire):
@@ -132,7 +133,7 @@ def test_what_expired_has_failed_without_an_error(config, wire):
 
 def test_a_result_lives_for_the_ttl_after_its_end_and_longer_before(config, wire, redis_client):
     key = config.keys.result("m1")
-    begin(config, wire, due_ms=1000 + 3_600_000)
+    begin(config, wire, delay_ms=3_600_000)
     week, day, hour = 7 * 86_400_000, 86_400_000, 3_600_000
     assert week < redis_client.pttl(key) <= week + hour
     note(config, wire, settlement(Retry(), delay_ms=2 * hour))
