@@ -1,6 +1,7 @@
 """What was kept of a task, as Django's TaskResult."""
 
 from dataclasses import replace
+from typing import Any
 
 from mq_django.stores.results import Result
 from mq_django.task_backend.compat import (
@@ -40,7 +41,7 @@ def task_result(found: Result, task: AnyTask, result_id: str) -> AnyResult:
 
 def _as_enqueued(task: AnyTask, found: Result) -> AnyTask:
     """Return the task with the options that it was enqueued with."""
-    options = {"queue_name": found.queue, "priority": found.priority, "run_after": moment(found.due_ms)}
+    options: dict[str, Any] = {"queue_name": found.queue, "priority": found.priority, "run_after": moment(found.due_ms)}
     if options == {name: getattr(task, name) for name in options}:
         return task
     try:
