@@ -16,6 +16,7 @@ from benchmarks.trial import START, Drained, Failed, Note, Trial, percentile
 Figures = Mapping[str, float]
 Workload = Callable[[Contender], Figures]
 
+
 def one_by_one(contender: Contender) -> Figures:
     """Publish messages with a call each."""
     with Trial(contender) as trial:

@@ -149,7 +149,7 @@ def _all(page: Page, name: str, what: str) -> HttpResponse:
             at_most=found.at_most,
         )
     run = actions.redrive_all if what == REDRIVE else actions.delete_all
-    outcome = run(name, until=until, after=after)
+    outcome = run(name, until=until, after=after, seconds=actions.SECONDS)
     _report(page, name, what, outcome, f", all up to {until}")
     if outcome.resume_after is None:
         return HttpResponseRedirect(page.url("dead", name))

@@ -60,7 +60,10 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         }
 
     oldest = "" if view.oldest_ms is None else _("oldest: %(time)s") % {"time": text.duration(view.oldest_ms)}
-    due = "" if view.next_due_ms is None else _("next: in %(time)s") % {"time": text.duration(view.next_due_ms)}
+    due = ""
+    if view.next_due_ms is not None:
+        in_time = _("next: in %(time)s") % {"time": text.duration(view.next_due_ms)}
+        due = in_time if view.next_due_ms else _("next: now")
     rates = {what: text.rate(view.activity.per_minute(what)) for what in ("published", "handled")}
     return [
         tile(_("Ready"), view.ready, oldest or (rates["published"] and _("in: %s") % rates["published"])),

@@ -50,8 +50,9 @@ def compact(data: Any, *, limit: int = 120) -> SafeString:
 
 
 def number(value: float) -> str:
-    """Return a number with separators."""
-    return str(number_format(value, decimal_pos=0, use_l10n=True, force_grouping=True))
+    """Return a number with separators, rounded."""
+    # Django cuts decimals off; 9.9 a minute would be 9.
+    return str(number_format(round(value), use_l10n=True, force_grouping=True))
 
 
 def rate(per_minute: float) -> str:

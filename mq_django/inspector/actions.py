@@ -101,9 +101,12 @@ def _all(
     try:
         for entries in letters.entries(after=after, until=until):
             outcome.resume_after = after
-            if time.monotonic() >= deadline or not _step(act, entries, outcome):
+            # The clock is looked at after a step, so that every call gets on, however little time it has.
+            if not _step(act, entries, outcome):
                 return outcome
-            after = entries[-1]
+            outcome.resume_after = after = entries[-1]
+            if time.monotonic() >= deadline:
+                return outcome
     except StoreError as error:
         outcome.error, outcome.resume_after = error, after
         return outcome

@@ -32,9 +32,7 @@ def test_the_smallest_entry_is_a_message_whose_id_and_time_are_the_entrys():
 
 
 def test_every_attribute_survives_an_entry_and_a_body():
-    message = Message(
-        "m1", "n", [1], "q", 3, "order:7", 1700000000123, 1800000000000, -5, "u", {"traceparent": "00-1"}
-    )
+    message = Message("m1", "n", [1], "q", 3, "order:7", 1700000000123, 1800000000000, -5, "u", {"traceparent": "00-1"})
     text = dumps(message.data)
     by_entry = decode(*encode_entry(message, text), "time", moment(1700000000123))
     by_body = decode("message", encode_body(message, text, member="other"))

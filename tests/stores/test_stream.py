@@ -129,7 +129,11 @@ def test_a_retry_waits_its_time_and_comes_back_counted(store):
     assert store.promote(limit=10).moved == 1
     (again,) = store.take("b", count=1)
     assert again.message.attempt == 2
-    assert (again.message.id, again.message.data, again.message.headers) == (message_id, {"a": [1]}, {"traceparent": "x"})
+    assert (again.message.id, again.message.data, again.message.headers) == (
+        message_id,
+        {"a": [1]},
+        {"traceparent": "x"},
+    )
     assert not again.alone
 
 
