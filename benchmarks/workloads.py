@@ -1,5 +1,6 @@
 """What is measured. A workload takes a trial's contender and returns figures by name."""
 
+import itertools
 import random
 import threading
 import time
@@ -160,7 +161,7 @@ def kill(contender: Contender, *, count: int = 2000, patience: float = 120.0) ->
 
 def _longest_pause(moments: list[float]) -> float:
     """Return the longest time between two handled messages: when only the lost sheep are left."""
-    return max((later - earlier for earlier, later in zip(moments, moments[1:], strict=False)), default=0.0)
+    return max((later - earlier for earlier, later in itertools.pairwise(moments)), default=0.0)
 
 
 def share(contender: Contender, *, consumers: int = 4, threads: int = 8, count: int = 3200) -> Figures:

@@ -21,6 +21,10 @@ MAX_RAW = 64 * 1024
 MAX_TRACEBACK = 4 * 1024
 
 
+#: What a dead letter has beside the message's own fields.
+DEAD_FIELDS = frozenset(("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw"))
+
+
 class SettleCall(NamedTuple):
     """A script call, and what it settles."""
 
@@ -95,9 +99,9 @@ def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
         # With an id, as every dead letter has: the one it is found by in `dead_ids`.
         return ["id", delivery.entry, "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
     headers = delivery.message.headers
-    if any(name.startswith("dead") for name in headers):
+    if not DEAD_FIELDS.isdisjoint(headers):
         # A stranger's header must not speak for us.
-        kept = {name: value for name, value in headers.items() if not name.startswith("dead")}
+        kept = {name: value for name, value in headers.items() if name not in DEAD_FIELDS}
         delivery = delivery._replace(message=delivery.message._replace(headers=kept))
     fields = encode_entry(delivery.message, delivery.data_text)
     if delivery.message.published_ms is not None:
