@@ -1,6 +1,6 @@
 """What runs in a contender's own environment: publish, publish at a pace, consume.
 
-    python -m benchmarks.driver benchmarks.peers.rq publish --count 1000
+python -m benchmarks.driver benchmarks.peers.rq publish --count 1000
 """
 
 import argparse
