@@ -4,6 +4,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import redis
 from redis import exceptions
@@ -20,6 +21,28 @@ class Wire(Protocol):
         Raises:
             ConnectionLost: the connection broke; which commands ran is not known.
         """
+
+
+#: Hashes of the scripts that each connection has sent in full, with the socket it did that on.
+_introductions: WeakKeyDictionary[Any, tuple[object, set[object]]] = WeakKeyDictionary()
+
+
+def _introduced(connection: Any, commands: Sequence[Command]) -> Sequence[Command]:
+    """Return the commands, with each script in full the first time that a connection sends it.
+
+    A script that turned out to be unknown would run after the commands behind it: a message would be settled before
+    what belongs before that.
+    """
+    socket_now = getattr(connection, "_sock", None)
+    socket_then, known = _introductions.get(connection, (None, set()))
+    if socket_then is not socket_now:
+        known = set()
+        _introductions[connection] = (socket_now, known)
+    new = {command[1] for command in commands if command[0] == "EVALSHA"} - known
+    if not new:
+        return commands
+    known |= new
+    return [in_full(command) if command[0] == "EVALSHA" and command[1] in new else command for command in commands]
 
 
 def interrupt(connection: Any) -> None:
@@ -42,7 +65,8 @@ class Session:
         try:
             if self._connection is None:
                 self._connection = self._pool.get_connection()
-            self._connection.send_packed_command(self._connection.pack_commands(commands))
+            introduced = _introduced(self._connection, commands)
+            self._connection.send_packed_command(self._connection.pack_commands(introduced))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error
