@@ -4,7 +4,6 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import redis
 from redis import exceptions
@@ -23,25 +22,21 @@ class Wire(Protocol):
         """
 
 
-#: Hashes of the scripts that each connection has sent in full, with the socket it did that on.
-_introductions: WeakKeyDictionary[Any, tuple[object, set[object]]] = WeakKeyDictionary()
-
-
 def _introduced(connection: Any, commands: Sequence[Command]) -> Sequence[Command]:
     """Return the commands, with each script in full the first time that a connection sends it.
 
     A script that turned out to be unknown would run after the commands behind it: a message would be settled before
     what belongs before that.
     """
+    # Kept with the connection, which one thread holds at a time; a new socket may lead to a server that knows nothing.
     socket_now = getattr(connection, "_sock", None)
-    socket_then, known = _introductions.get(connection, (None, set()))
+    socket_then, known = getattr(connection, "mq_django_scripts", (None, frozenset()))
     if socket_then is not socket_now:
-        known = set()
-        _introductions[connection] = (socket_now, known)
+        known = frozenset()
     new = {command[1] for command in commands if command[0] == "EVALSHA"} - known
     if not new:
         return commands
-    known |= new
+    connection.mq_django_scripts = (socket_now, known | new)
     return [in_full(command) if command[0] == "EVALSHA" and command[1] in new else command for command in commands]
 
 
