@@ -1,6 +1,7 @@
 """What was kept of a task, as Django's TaskResult."""
 
 from dataclasses import replace
+from typing import Any
 
 from mq_django.stores.results import Result
 from mq_django.task_backend.compat import (
