@@ -1,7 +1,7 @@
 """Outcomes to script calls: a batch of any mix is one round trip."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from mq_django.core.keys import GROUP, QueueKeys
@@ -33,27 +33,29 @@ def settle_calls(keys: QueueKeys, consumer: str, settlements: Sequence[Settlemen
     groups: dict[tuple[type, int], list[Settlement]] = defaultdict(list)
     for settlement in settlements:
         groups[type(settlement.outcome), settlement.delivery.home].append(settlement)
-    calls = []
+    calls: list[SettleCall] = []
     for (kind, number), group in groups.items():
         build, home = _BUILDERS[kind], keys.homes()[number]
         for at in range(0, len(group), BATCH):
             some = group[at : at + BATCH]
             # First, because a key that outlived its message would be taken for ever.
-            if kind in _FINAL and (unclaim := _unclaim(keys, home, consumer, some)):
-                calls.append(SettleCall(unclaim, ()))
+            if kind in _FINAL:
+                calls += _unclaim(keys, home, consumer, some)
             calls.append(SettleCall(build(keys, home, consumer, some), some))
     return calls
 
 
-def _unclaim(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command | None:
-    """Return the command that lets go of unique keys, if any of the messages has one."""
-    claimed = [s for s in some if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
-    if not claimed:
-        return None
-    args: list[Argument] = [GROUP, consumer]
-    for delivery, *_ in claimed:
-        args += (delivery.entry, message_id(delivery))
-    return scripts.command("waiting_unclaim", keys=[home, keys.claims], args=args)
+def _unclaim(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Iterator[SettleCall]:
+    """Yield the call that lets go of unique keys, if any of the messages has one."""
+    decoded = some if isinstance(some[0].outcome, Ack) else [s for s in some if isinstance(s.delivery, Delivery)]
+    claimed = [s.delivery for s in decoded if s.delivery.message.claims]  # type: ignore[union-attr]
+    if claimed:
+        args: list[Argument] = [GROUP, consumer]
+        for delivery in claimed:
+            args += (delivery.entry, delivery.message.id)  # type: ignore[union-attr]
+        # By its text: a script that the server forgot would run after the others, when the deliveries are gone.
+        command = scripts.in_full(scripts.command("waiting_unclaim", keys=[home, keys.claims], args=args))
+        yield SettleCall(command, ())
 
 
 def _ack(_: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
