@@ -1,7 +1,9 @@
 """`settings.MQ_DJANGO` as frozen configs, read when first asked for."""
 
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -19,12 +21,12 @@ from mq_django.errors import ConfigurationError, UnknownQueue
 EMBEDDED = "embedded"
 URL_SCHEMES = ("redis://", "rediss://", "unix://")
 
-#: Settings of the design that this version does not have.
-LATER = frozenset({"PARTITIONS", "OUTBOX"})
+#: Settings that will come, so that whoever reads about them is told more than "unknown".
+LATER = frozenset({"CONCURRENCY", "OUTBOX", "PARTITIONS", "RATE_LIMIT", "SCHEDULES", "TOPICS"})
 
 
-#: Spelling a queue's keys takes longer than publishing to it.
-_keys = cache(QueueKeys)
+#: A publish asks several times, and spelling a queue's keys takes 5 microseconds.
+queue_keys = cache(QueueKeys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class QueueConfig:
     @property
     def keys(self) -> QueueKeys:
         """Return the queue's Redis keys."""
-        return _keys(self.namespace, self.name)
+        return queue_keys(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,8 @@ def _duration(value: Any) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return timedelta(seconds=value)
+        with suppress(ValueError, OverflowError):  # not a number, or more than a timedelta holds
+            return timedelta(seconds=value)
     raise TypeError("a timedelta or a number of seconds")
 
 
@@ -128,19 +131,50 @@ def _size(value: Any) -> int:
     return int(value)
 
 
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise TypeError("a number")
+    return value
+
+
+def _exceptions(value: Any) -> tuple[type[Exception], ...]:
+    if isinstance(value, list | tuple) and all(
+        isinstance(item, type) and issubclass(item, Exception) for item in value
+    ):
+        return tuple(value)
+    raise TypeError("a list of exception classes")
+
+
+RETRY_ARGUMENTS = {
+    "max_attempts": _optional_count,
+    "delay": _duration,
+    "factor": _number,
+    "max_delay": _duration,
+    "jitter": _number,
+    "bury_on": _exceptions,
+}
+
+
+def _retry_argument(name: str, value: Any) -> Any:
+    try:
+        return RETRY_ARGUMENTS[name](value)
+    except TypeError as error:
+        raise TypeError(f"a RetryPolicy whose {name} is {error}") from error
+
+
 def _retry(value: Any) -> RetryPolicy:
     if isinstance(value, RetryPolicy):
         return value
     if not isinstance(value, Mapping):
         raise TypeError("a RetryPolicy, or a dict of its arguments")
-    arguments: dict[str, Any] = dict(value)
-    for name in ("delay", "max_delay"):
-        if name in arguments:
-            arguments[name] = _duration(arguments[name])
+    unknown = [key for key in value if key not in RETRY_ARGUMENTS]
+    if unknown:
+        raise TypeError(f"a dict of {', '.join(RETRY_ARGUMENTS)} (it has {unknown[0]!r})")
+    arguments = {name: _retry_argument(name, item) for name, item in value.items()}
     try:
         return RetryPolicy(**arguments)
     except ValueError as error:
-        raise TypeError(str(error)) from error
+        raise TypeError(f"a RetryPolicy that can work ({error})") from error
 
 
 def _store(value: Any) -> str:
@@ -163,7 +197,8 @@ QUEUE_OPTIONS = {
 
 
 def _connection(value: Any) -> str:
-    if not isinstance(value, str) or not value:
+    is_url = isinstance(value, str) and "://" in value
+    if not isinstance(value, str) or not value or (is_url and not value.startswith(URL_SCHEMES)):
         raise TypeError('a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"')
     return value
 
@@ -194,6 +229,11 @@ OPTIONS = {
 }
 
 
+def _shown(value: Any) -> str:
+    """Return a setting's value for people: without a URL's password, which would end up in logs."""
+    return re.sub(r"//[^/@]*@", "//***@", f"{value!r:.300}")[:100]
+
+
 class _Reader:
     """Reads a settings dict and collects every problem, so that `check` can name them all at once."""
 
@@ -216,7 +256,7 @@ class _Reader:
                 try:
                     found[str(name).lower()] = readers[name](value)
                 except TypeError as error:
-                    self.refuse(setting, f"{setting} must be {error}, not {value!r:.100}.", f"Change {setting}.")
+                    self.refuse(setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}.")
         return found
 
     def queues(self, raw: Any, namespace: str) -> dict[str, QueueConfig]:

@@ -20,6 +20,7 @@ from mq_django.producers.transactions import after_commit
 from mq_django.signals import message_published
 from mq_django.stores import open_store
 from mq_django.stores.base import Outgoing, Store
+from mq_django.stores.results import keeps, ready_command
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Pooled
@@ -61,7 +62,7 @@ class Queue:
         on_commit: bool = True,
         robust: bool = False,
         message_id: str | None = None,
-        also: Sequence[Command] = (),
+        enqueued_ms: int | None = None,
     ) -> str:
         """Publish a message and return its id.
 
@@ -83,7 +84,7 @@ class Queue:
                 unique_for: "error" or "keep".
             expires: not handled after this time.
             robust: what fails after the commit is logged, not raised.
-            also: commands of ours for the same round trip.
+            enqueued_ms: it runs a task that was enqueued at this moment, and whose result is kept.
 
         Raises:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
@@ -100,7 +101,7 @@ class Queue:
             data=data,
             queue=self.name,
             key=None if key is None else check_text("key", key),
-            published_ms=int(time.time() * 1000),
+            published_ms=int(time.time() * 1000) if enqueued_ms is None else enqueued_ms,
             expires_ms=expiry(expires),
             priority=check_priority(priority),
             unique=None if unique is None else check_text("unique", unique),
@@ -110,6 +111,7 @@ class Queue:
         outgoing = Outgoing(message, self._data_text(data), delay_ms, due_ms)
 
         def send() -> str:
+            also = [ready_command(self.config, outgoing)] if enqueued_ms is not None and keeps(self.config) else ()
             return self._send([outgoing], for_ms=for_ms, on_conflict=conflict, also=also)[0]
 
         return after_commit(send, using=using, on_commit=on_commit, robust=robust) or message.id

@@ -9,7 +9,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.wire import encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
-from mq_django.stores.waiting import member_of_id, name_score
+from mq_django.stores.waiting import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
@@ -19,6 +19,10 @@ BATCH = 500
 #: Bytes kept of what could not be decoded, and of a traceback.
 MAX_RAW = 64 * 1024
 MAX_TRACEBACK = 4 * 1024
+
+
+#: What a dead letter has beside the message's own fields.
+DEAD_FIELDS = frozenset(("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw"))
 
 
 class SettleCall(NamedTuple):
@@ -47,12 +51,14 @@ def settle_calls(keys: QueueKeys, consumer: str, settlements: Sequence[Settlemen
 
 def _unclaim(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Iterator[SettleCall]:
     """Yield the call that lets go of unique keys, if any of the messages has one."""
-    decoded = some if isinstance(some[0].outcome, Ack) else [s for s in some if isinstance(s.delivery, Delivery)]
-    claimed = [s.delivery for s in decoded if s.delivery.message.claims]  # type: ignore[union-attr]
+    try:
+        claimed = [s.delivery for s in some if s.delivery.message.claims]  # type: ignore[union-attr]
+    except AttributeError:  # one could not be decoded; to ask each would cost all others
+        claimed = [s.delivery for s in some if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
     if claimed:
         args: list[Argument] = [GROUP, consumer]
         for delivery in claimed:
-            args += (delivery.entry, delivery.message.id)  # type: ignore[union-attr]
+            args += (delivery.entry, message_id(delivery))
         # By its text: a script that the server forgot would run after the others, when the deliveries are gone.
         command = scripts.in_full(scripts.command("waiting_unclaim", keys=[home, keys.claims], args=args))
         yield SettleCall(command, ())
@@ -64,8 +70,14 @@ def _ack(_: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> 
 
 
 def _hand_back(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    entries = [settlement.delivery.entry for settlement in some]
-    return scripts.command("stream_hand_back", keys=[home, keys.ready, keys.urgent], args=[GROUP, consumer, *entries])
+    args: list[Argument] = [GROUP, consumer]
+    for delivery, outcome, *_ in some:
+        assert isinstance(delivery, Delivery)
+        assert isinstance(outcome, HandBack)
+        message = delivery.message
+        time = "" if message.published_ms is None else message.published_ms
+        args += (delivery.entry, message.id, time, "lost" if outcome.lost else "")
+    return scripts.command("stream_hand_back", keys=[home, keys.ready, keys.urgent], args=args)
 
 
 def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
@@ -75,9 +87,8 @@ def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]
         assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
-        member = member_of_id(again.id)
-        body = encode_body(again, delivery.data_text, member=member, alone=outcome.alone)
-        args += (delivery.entry, member, delay_ms, body)
+        body = encode_body(again, delivery.data_text, member=again.id, alone=outcome.alone)
+        args += (delivery.entry, again.id, delay_ms, body)
     return scripts.command("stream_retry", keys=[home, keys.due, keys.waiting], args=args)
 
 
@@ -85,9 +96,9 @@ def _set_aside(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlem
     args: list[Argument] = [GROUP, consumer]
     for delivery, *_ in some:
         assert isinstance(delivery, Delivery)
-        message, member = delivery.message, member_of_id(delivery.message.id)
-        body = encode_body(message, delivery.data_text, member=member, alone=delivery.alone)
-        args += (delivery.entry, member, name_score(message.name), body)
+        message = delivery.message
+        body = encode_body(message, delivery.data_text, member=message.id, alone=delivery.alone)
+        args += (delivery.entry, message.id, name_score(message.name), body)
     return scripts.command("stream_set_aside", keys=[home, keys.unhandled, keys.waiting], args=args)
 
 
@@ -103,7 +114,13 @@ def _bury(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement])
 
 def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
     if isinstance(delivery, Undecodable):
-        return ["deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
+        # With an id, as every dead letter has: the one it is found by in `dead_ids`.
+        return ["id", delivery.entry, "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
+    headers = delivery.message.headers
+    if not DEAD_FIELDS.isdisjoint(headers):
+        # A stranger's header must not speak for us.
+        kept = {name: value for name, value in headers.items() if name not in DEAD_FIELDS}
+        delivery = delivery._replace(message=delivery.message._replace(headers=kept))
     fields = encode_entry(delivery.message, delivery.data_text)
     if delivery.message.published_ms is not None:
         fields += ("time", moment(delivery.message.published_ms))

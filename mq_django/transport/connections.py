@@ -68,7 +68,7 @@ def _make_pool(config: Config, role: Role) -> redis.ConnectionPool:
     options = _options(role)
     name = config.connection
     if name == EMBEDDED:
-        name = embedded.url(config.directory)
+        return embedded.connection_pool(config.directory, **options)
     is_url = name.startswith(URL_SCHEMES)
     pool = redis.ConnectionPool.from_url(name) if is_url else _alias_pool(name, options)
     # Last, because a URL's query string and an alias's options win over what a pool is given.

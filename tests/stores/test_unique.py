@@ -122,14 +122,6 @@ def test_a_retry_of_a_unique_message_waits_under_its_own_id_beside_a_newer_one(e
     assert emails.find(unique="cart:7").message.id == second
 
 
-def test_a_foreign_id_is_not_taken_for_a_unique_key_when_it_is_tried_again(emails, keys, store, redis_client):
-    emails.publish("remind", 1, delay=60, unique="cart:7")
-    redis_client.xadd(keys.ready, {"id": "u:cart:7", "type": "welcome", "data": "2"})
-    settle(store, Retry(), delay_ms=60_000)
-    assert emails.find(unique="cart:7").message.data == 1
-    assert redis_client.zcard(keys.due) == 2
-
-
 def test_a_claimed_key_refuses_a_second_publish_until_the_first_is_handled(emails, store):
     first = emails.publish("sync", 1, unique="shop:7", unique_for="handled")
     with pytest.raises(AlreadyPublished, match=first):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
 from mq_django.transport import embedded, keeper, servers
@@ -19,13 +21,14 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 
-JOIN = """
+IMPORTS = """
 import os, sys
 from pathlib import Path
 from mq_django.transport import embedded
 directory = Path(sys.argv[1])
-print(embedded.url(directory), flush=True)
 """
+
+JOIN = IMPORTS + "print(embedded.url(directory), flush=True)\n"
 
 #: A user that joins, says so, and stays until its standard input ends.
 USER = JOIN + "sys.stdin.read()"
@@ -79,7 +82,15 @@ def keepers(directory: Path) -> list[Process]:
     return sorted(found, key=lambda process: process.parent in {p.pid for p in found})
 
 
+def pair(directory: Path) -> list[Process]:
+    """Return the guard and its child, once both are there: whoever joins does not wait for the second."""
+    wait_until(lambda: len(keepers(directory)) == 2, message="a guard and its child")
+    return keepers(directory)
+
+
 def server_runs(directory: Path) -> bool:
+    if not directory.exists():
+        return False
     lock = keeper.take_lock(directory / keeper.SERVER_LOCK, fcntl.LOCK_EX)
     if lock is None:
         return True
@@ -156,7 +167,7 @@ class TestSharing:
 
     def test_asking_again_changes_nothing(self, directory):
         assert embedded.url(directory) == embedded.url(directory)
-        assert len(keepers(directory)) == 2
+        assert pair(directory)
 
     def test_another_idea_of_temporary_folders_leads_to_the_same_server(self, join, tmp_path):
         first = join()
@@ -167,8 +178,8 @@ class TestSharing:
 
     def test_data_is_written_every_second(self, join):
         with connect(join().url) as client:
-            config = client.config_get("appendonly", "appendfsync")
-        assert config == {"appendonly": "yes", "appendfsync": "everysec"}
+            config = [client.config_get(name)[name] for name in ("appendonly", "appendfsync")]
+        assert config == ["yes", "everysec"]
 
 
 class TestLeaving:
@@ -198,11 +209,12 @@ class TestLeaving:
 
     def test_a_user_killed_while_it_starts_the_server_leaves_nothing(self, join, directory):
         for wait in range(8):
-            user = join()
+            user = join(IMPORTS + "print('begins', flush=True); embedded.url(directory)")
+            assert user.process.stdout.readline() == "begins\n"
             # Not for a condition: the kill is to hit each stage of the start.
-            time.sleep(wait * 0.04)
+            time.sleep(wait * 0.02)
             user.kill()
-        wait_until(lambda: directory.exists() and nothing_runs(directory), message="all are gone")
+        wait_until(lambda: nothing_runs(directory), message="all are gone")
         assert join().command("PING") is True
 
     def test_who_comes_while_the_server_is_being_stopped_gets_the_next(self, join, directory):
@@ -218,7 +230,7 @@ class TestLeaving:
         assert late.command("GET", "key") == b"value"
         assert late.server_pid != pid
         keeper_looks(directory)
-        assert len(keepers(directory)) == 2
+        assert pair(directory)
 
     def test_a_deleted_directory_ends_the_server(self, join, directory):
         user = join()
@@ -284,10 +296,10 @@ class TestKillingTheKeeper:
         user = join()
         pid = user.server_pid
         for of_the_pair in (0, 1):
-            victim = keepers(directory)[of_the_pair].pid
+            victim = pair(directory)[of_the_pair].pid
             os.kill(victim, signal.SIGKILL)
             wait_until(lambda gone=victim: not alive(gone), message="killed")
-            wait_until(lambda: len(keepers(directory)) == 2, message="replaced")
+            assert victim not in {process.pid for process in pair(directory)}
         user.kill()
         wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
         assert not alive(pid)
@@ -296,6 +308,7 @@ class TestKillingTheKeeper:
         monkeypatch.setattr(embedded, "KEEPER_SILENCE", 0.5)
         user = join()
         pid = user.server_pid
+        assert pair(directory)
         # Both at once: stopped, neither can replace the other.
         for end in (signal.SIGSTOP, signal.SIGKILL):
             for victim in keepers(directory):
@@ -320,6 +333,28 @@ class TestKillingTheServer:
             assert embedded.url(directory) == url
             assert client.llen("list") == 100
             assert client.info("server")["process_id"] != pid
+
+    def test_who_connects_again_starts_it_again(self, directory):
+        pool = embedded.connection_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+        with redis.Redis(connection_pool=pool) as client:
+            client.rpush("list", *range(100))
+            os.kill(client.info("server")["process_id"], signal.SIGKILL)
+            wait_until(lambda: not server_runs(directory), message="killed")
+            pool.disconnect()
+            assert client.llen("list") == 100
+        pool.disconnect()
+
+    def test_a_server_that_cannot_come_back_is_a_lost_connection(self, directory, monkeypatch, tmp_path):
+        pool = embedded.connection_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+        with redis.Redis(connection_pool=pool) as client:
+            pid = client.info("server")["process_id"]
+            broken = program(tmp_path / "bin", "redis-server", "[ $1 = --version ] && echo v=9.0.0 || exit 3")
+            monkeypatch.setattr(embedded, "find_server", lambda: servers.ServerBinary(path=broken, origin="PATH"))
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not server_runs(directory), message="killed")
+            pool.disconnect()
+            with pytest.raises(redis.ConnectionError, match="ended with code 3"):
+                client.ping()
 
     def test_what_a_crash_left_behind_harms_nobody(self, join, directory, innocent):
         directory.mkdir()

@@ -1,0 +1,72 @@
+"""The stores that the contract is held against."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from mq_django.conf import get_config
+from mq_django.core.ids import new_id
+from mq_django.core.jsontext import dumps
+from mq_django.core.messages import Message
+from mq_django.stores import open_store
+from mq_django.stores.base import Outgoing, Store
+from mq_django.stores.members import Members
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A store, with what its users write."""
+
+    name: str
+    #: Parts of MQ_DJANGO.
+    settings: Mapping[str, Any]
+    #: What the runtime calls the queue.
+    queue: str
+    #: What it cannot do, which it says with `NotSupported`.
+    refuses: frozenset[str] = field(default=frozenset())
+
+    def open(self) -> Store:
+        """Return the store on a connection of its own."""
+        return open_store(get_config().queue(self.queue), Session(get_client("consume")))
+
+    def members(self) -> Members:
+        """Return the roll of the queue."""
+        return Members(get_config().queue(self.queue), Session(get_client("consume")))
+
+    def publish(self, store: Store, *outgoing: Outgoing) -> list[str]:
+        """Publish as users of this store do."""
+        return store.publish(outgoing)
+
+    def publish_garbage(self, store: Store, client: redis.Redis, garbage: bytes) -> None:
+        """Put bytes that are no message where messages are taken from."""
+        client.xadd(store.keys.ready, {"type": "welcome", "data": garbage})
+
+    def limited(self, **options: Any) -> Mapping[str, Any]:
+        """Return the settings with further options of the queue."""
+        return {part: {name: {**own, **options} for name, own in some.items()} for part, some in self.settings.items()}
+
+
+def message(name: str = "welcome", data: Any = None, **attributes: Any) -> Message:
+    """Return a message of some queue."""
+    return Message(**{"id": new_id(), "name": name, "data": data, "queue": "q", **attributes})
+
+
+def outgoing(
+    name: str = "welcome",
+    data: Any = None,
+    *,
+    delay_ms: int | None = None,
+    due_ms: int | None = None,
+    **attributes: Any,
+) -> Outgoing:
+    """Return a message on its way."""
+    return Outgoing(message(name, data, **attributes), dumps(data), delay_ms, due_ms)
+
+
+STREAM = Case(name="stream", settings={"QUEUES": {"emails": {}}}, queue="emails")
+
+CASES = [STREAM]
