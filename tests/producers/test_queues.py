@@ -216,12 +216,14 @@ def test_each_publish_is_counted(emails, keys, redis_client):
     emails.publish("welcome", 1)
     emails.publish_many([("welcome", 2), ("remind", 3)])
     emails.publish("remind", 4, delay=60)
+    emails.publish("remind", 5, priority=5)
+    emails.publish("remind", 6, unique="cart:7", unique_for="handled")
     counted = {}
     for key in redis_client.scan_iter(match=f"{keys.namespace}:*counters:h*"):
         assert 0 < redis_client.ttl(key) <= 3024000
         for field, value in redis_client.hgetall(key).items():
             counted[field.decode().split("|", 1)[1]] = int(value)
-    assert counted == {"published|welcome": 2, "published|remind": 2, "published|": 4}
+    assert counted == {"published|welcome": 2, "published|remind": 4, "published|": 6}
 
 
 def test_whoever_listens_is_told_of_each_message(emails):

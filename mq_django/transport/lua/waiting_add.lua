@@ -67,7 +67,6 @@ for at = 6, #ARGV, 6 do
       redis.call('hset', unique, member, id, id, member)
     end
     counts[name] = (counts[name] or 0) + 1
-    counts[''] = (counts[''] or 0) + 1
   end
   ids[#ids + 1] = id
 end
