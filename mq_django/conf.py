@@ -1,8 +1,8 @@
 """`settings.MQ_DJANGO` as frozen configs, read when first asked for."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -12,64 +12,28 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
-from mq_django.core.keys import NAME, QueueKeys
+from mq_django.core.configs import EMBEDDED, Config, GroupConfig, Handling, QueueConfig, TopicConfig
+from mq_django.core.keys import NAME
 from mq_django.core.retries import RetryPolicy
-from mq_django.errors import ConfigurationError, UnknownQueue
+from mq_django.errors import ConfigurationError
 
-EMBEDDED = "embedded"
+__all__ = [
+    "EMBEDDED",
+    "URL_SCHEMES",
+    "Config",
+    "GroupConfig",
+    "Handling",
+    "Problem",
+    "QueueConfig",
+    "TopicConfig",
+    "get_config",
+    "read",
+]
+
 URL_SCHEMES = ("redis://", "rediss://", "unix://")
 
 #: Settings of the design that this version does not have.
 LATER = frozenset({"PARTITIONS", "OUTBOX"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueConfig:
-    """The options of one queue, each with its default."""
-
-    name: str
-    namespace: str = "mq"
-    store: str = "stream"
-    #: After this long without a heartbeat of its supervisor, a delivery goes to somebody else.
-    visibility_timeout: timedelta = timedelta(seconds=10)
-    #: Deliveries that may fail before a message is buried.
-    max_attempts: int = 25
-    retry: RetryPolicy = RetryPolicy()
-    #: How long a handler may run; None: without end.
-    timeout: timedelta | None = None
-    #: Bytes of JSON that a message's data may have.
-    max_size: int = 256 * 1024
-    #: Messages ready, waiting and pending together, from which a publish raises QueueFull; None: no limit.
-    max_depth: int | None = None
-    #: How long a task's result is kept; zero: not at all.
-    result_ttl: timedelta = timedelta(days=1)
-
-    @property
-    def keys(self) -> QueueKeys:
-        """Return the queue's Redis keys."""
-        return QueueKeys(self.namespace, self.name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """All of `settings.MQ_DJANGO`."""
-
-    #: A django-redis alias, a URL, or `embedded`.
-    connection: str = EMBEDDED
-    namespace: str = "mq"
-    #: Where the embedded server keeps its data.
-    directory: Path = field(default_factory=lambda: Path.cwd() / ".mq_django")
-    queues: Mapping[str, QueueConfig]
-    #: Triggers without code: see `mq_django.triggers`.
-    signals: tuple[Mapping[str, Any], ...] = ()
-
-    def queue(self, name: str) -> QueueConfig:
-        """Return the options of a queue, or raise UnknownQueue."""
-        try:
-            return self.queues[name]
-        except (KeyError, TypeError):
-            known = ", ".join(sorted(self.queues)) or "none"
-            raise UnknownQueue(f'No queue {name!r} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +122,26 @@ QUEUE_OPTIONS = {
 }
 
 
+def _share(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise TypeError("a number above 0 and up to 1")
+    return float(value)
+
+
+TOPIC_OPTIONS = {
+    "RETENTION": _optional_timeout,
+    "RETENTION_COUNT": _optional_count,
+    "RETENTION_BYTES": _optional_count,
+    "RETENTION_ALARM": _share,
+    "DUPLICATE_WINDOW": _positive_duration,
+    "VISIBILITY_TIMEOUT": _positive_duration,
+    "MAX_ATTEMPTS": _count,
+    "RETRY": _retry,
+    "TIMEOUT": _optional_timeout,
+    "MAX_SIZE": _size,
+}
+
+
 def _connection(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise TypeError('a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"')
@@ -216,21 +200,34 @@ class _Reader:
         return found
 
     def queues(self, raw: Any, namespace: str) -> dict[str, QueueConfig]:
-        where = 'MQ_DJANGO["QUEUES"]'
+        return {
+            name: QueueConfig(name=name, namespace=namespace, **options)
+            for name, options in self._named(raw, "QUEUES", QUEUE_OPTIONS)
+        }
+
+    def topics(self, raw: Any, namespace: str, queues: Container[str]) -> dict[str, TopicConfig]:
+        found = {}
+        for name, options in self._named(raw, "TOPICS", TOPIC_OPTIONS):
+            if name in queues:
+                self.refuse(
+                    f'MQ_DJANGO["TOPICS"][{name!r}]', f"{name!r} names a queue and a topic.", "Rename one of them."
+                )
+            found[name] = TopicConfig(name=name, namespace=namespace, **options)
+        return found
+
+    def _named(self, raw: Any, what: str, readers: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        where, kind = f'MQ_DJANGO["{what}"]', what.lower()[:-1]
         if not isinstance(raw, Mapping):
             self.refuse(where, f"{where} must be a dict of name: options.", 'Write {"default": {}}.')
-            return {}
-        found = {}
+            return
         for name, options in raw.items():
             if not isinstance(name, str) or not NAME.fullmatch(name):
-                hint = "Queue names are 1 to 160 letters, digits, _ and -."
-                self.refuse(f"{where}[{name!r}]", f"{name!r} cannot name a queue.", hint)
+                hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
+                self.refuse(f"{where}[{name!r}]", f"{name!r} cannot name a {kind}.", hint)
             elif not isinstance(options, Mapping):
                 self.refuse(f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}.")
             else:
-                read = self.options(options, QUEUE_OPTIONS, f"{where}[{name!r}]")
-                found[name] = QueueConfig(name=name, namespace=namespace, **read)
-        return found
+                yield name, self.options(options, readers, f"{where}[{name!r}]")
 
 
 def read(raw: Any) -> tuple[Config, list[Problem]]:
@@ -241,12 +238,15 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
         raw = {}
     options = dict(raw)
     queues = options.pop("QUEUES", {"default": {}})
+    topics = options.pop("TOPICS", {})
     found = reader.options(options, OPTIONS, "MQ_DJANGO")
-    configs = reader.queues(queues, found.get("namespace", "mq"))
+    namespace = found.get("namespace", "mq")
+    configs = reader.queues(queues, namespace)
+    logs = reader.topics(topics, namespace, configs)
     base = getattr(settings, "BASE_DIR", None)
     if base is not None and "directory" not in found:
         found["directory"] = Path(base) / ".mq_django"
-    return Config(queues=MappingProxyType(configs), **found), reader.problems
+    return Config(queues=MappingProxyType(configs), topics=MappingProxyType(logs), **found), reader.problems
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import Handling, QueueConfig, get_config
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import UNIQUE_PREFIX
@@ -88,7 +88,7 @@ class Queue:
         if unique is not None and delay_ms is None and due_ms is None:
             raise InvalidMessage("unique= needs delay= or deliver_at=")
         message = self._message(name, data, key, headers, priority, unique, expires, message_id)
-        outgoing = Outgoing(message, self._data_text(data), delay_ms, due_ms)
+        outgoing = Outgoing(message, data_text(data, self.config), delay_ms, due_ms)
 
         def send() -> str:
             return self._send([outgoing], on_conflict=on_conflict, also=also)[0]
@@ -110,8 +110,9 @@ class Queue:
         All are checked before the first is sent. See publish() for the rest.
         """
         delay_ms, due_ms = _due(delay, deliver_at)
+        config = self.config
         outgoing = [
-            Outgoing(Message(new_id(), check_name(name), data, self.name), self._data_text(data), delay_ms, due_ms)
+            Outgoing(Message(new_id(), check_name(name), data, self.name), data_text(data, config), delay_ms, due_ms)
             for name, data in messages
         ]
 
@@ -171,25 +172,17 @@ class Queue:
         if type(priority) is not int or not -100 <= priority <= 100:
             raise InvalidMessage(f"A priority is a whole number from -100 to 100, not {priority!r}")
         return Message(
-            id=new_id() if message_id is None else _check_text("message_id", message_id),
+            id=new_id() if message_id is None else check_text("message_id", message_id),
             name=check_name(name),
             data=data,
             queue=self.name,
-            key=None if key is None else _check_text("key", key),
+            key=None if key is None else check_text("key", key),
             published_ms=int(time.time() * 1000),
-            expires_ms=_expiry(expires),
+            expires_ms=expiry_ms(expires),
             priority=priority,
-            unique=None if unique is None else _check_text("unique", unique),
+            unique=None if unique is None else check_text("unique", unique),
             headers=check_headers(headers),
         )
-
-    def _data_text(self, data: Any) -> bytes:
-        text = dumps(data)
-        if len(text) > self.config.max_size:
-            raise MessageTooLarge(
-                f"{len(text)} bytes of data are more than the {self.config.max_size} that queue {self.name!r} takes"
-            )
-        return text
 
     def _send(
         self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
@@ -202,7 +195,18 @@ class Queue:
         return ids
 
 
-def _check_text(what: str, value: object) -> str:
+def data_text(data: Any, config: Handling) -> bytes:
+    """Return data as JSON text, or raise InvalidMessage when a queue or topic does not take it."""
+    text = dumps(data)
+    if len(text) > config.max_size:
+        raise MessageTooLarge(
+            f"{len(text)} bytes of data are more than the {config.max_size} that {config.name!r} takes"
+        )
+    return text
+
+
+def check_text(what: str, value: object) -> str:
+    """Return a text of a message when it can travel, else raise InvalidMessage."""
     if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
         raise InvalidMessage(f"{what} must be 1 to 255 printable characters, not {value!r:.300}")
     if what == "message_id" and value.startswith(UNIQUE_PREFIX):
@@ -210,7 +214,8 @@ def _check_text(what: str, value: object) -> str:
     return value
 
 
-def _expiry(expires: timedelta | datetime | None) -> int | None:
+def expiry_ms(expires: timedelta | datetime | None) -> int | None:
+    """Return a time to live or a moment as milliseconds since 1970."""
     if isinstance(expires, timedelta):
         return round((time.time() + expires.total_seconds()) * 1000)
     return None if expires is None else _moment_ms(expires)

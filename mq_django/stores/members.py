@@ -6,7 +6,6 @@ from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.jsontext import dumps, loads
-from mq_django.core.keys import GROUP
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
@@ -77,7 +76,7 @@ class Members:
         keys = self._keys
         command = scripts.command(
             "members_leave",
-            keys=[keys.consumers, keys.ready, keys.urgent],
-            args=[GROUP, supervisor, *consumers],
+            keys=[keys.consumers, *keys.homes()],
+            args=[keys.group, supervisor, *consumers],
         )
         return [name.decode() for name in reply_or_raise(self._wire.trip([command])[0])]

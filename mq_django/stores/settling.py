@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from mq_django.core.keys import GROUP, QueueKeys
+from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.wire import encode_body, encode_entry, moment
@@ -42,18 +42,26 @@ def settle_calls(keys: QueueKeys, consumer: str, settlements: Sequence[Settlemen
     return calls
 
 
-def _ack(_: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
+def _ack(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
     entries = [settlement.delivery.entry for settlement in some]
-    return scripts.command("stream_ack", keys=[home], args=[GROUP, consumer, *entries])
+    return scripts.command("stream_ack", keys=[home], args=[keys.group, consumer, *entries])
 
 
 def _hand_back(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
     entries = [settlement.delivery.entry for settlement in some]
-    return scripts.command("stream_hand_back", keys=[home, keys.ready, keys.urgent], args=[GROUP, consumer, *entries])
+    return scripts.command(
+        "stream_hand_back", keys=[home, keys.ready, keys.urgent], args=[keys.group, consumer, *entries]
+    )
 
 
 def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer, keys.wake]
+    args = [keys.group, consumer, keys.wake, *retry_args(some)]
+    return scripts.command("stream_retry", keys=[home, keys.due, keys.waiting], args=args)
+
+
+def retry_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id, ms from now, the body."""
+    args: list[Argument] = []
     for delivery, outcome, delay_ms, *_ in some:
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, Retry)
@@ -61,27 +69,38 @@ def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
         body = encode_body(again, delivery.data_text, member=again.id, alone=outcome.alone)
         args += (delivery.entry, again.id, delay_ms, body)
-    return scripts.command("stream_retry", keys=[home, keys.due, keys.waiting], args=args)
+    return args
 
 
 def _set_aside(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer]
+    args = [keys.group, consumer, *set_aside_args(some)]
+    return scripts.command("stream_set_aside", keys=[home, keys.unhandled, keys.waiting], args=args)
+
+
+def set_aside_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id, the score of its name, the body."""
+    args: list[Argument] = []
     for delivery, *_ in some:
         assert isinstance(delivery, Delivery)
         message = delivery.message
         body = encode_body(message, delivery.data_text, member=message.id, alone=delivery.alone)
         args += (delivery.entry, message.id, name_score(message.name), body)
-    return scripts.command("stream_set_aside", keys=[home, keys.unhandled, keys.waiting], args=args)
+    return args
 
 
 def _bury(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer]
+    args = [keys.group, consumer, *bury_args(some)]
+    return scripts.command("stream_bury", keys=[home, keys.dead, keys.dead_ids], args=args)
+
+
+def bury_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id, the number of the dead letter's fields, and these."""
+    args: list[Argument] = []
     for delivery, outcome, *_ in some:
         assert isinstance(outcome, Bury)
         fields = [*_told(delivery), *_why(delivery, outcome)]
-        member = delivery.message.id if isinstance(delivery, Delivery) else delivery.entry
-        args += (delivery.entry, member, len(fields), *fields)
-    return scripts.command("stream_bury", keys=[home, keys.dead, keys.dead_ids], args=args)
+        args += (delivery.entry, message_id(delivery), len(fields), *fields)
+    return args
 
 
 def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import GROUP, READY, URGENT
+from mq_django.core.keys import READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import QueueFull
@@ -44,7 +44,7 @@ class StreamStore:
 
     def create_groups(self) -> None:
         """Make the consumer group, from the stream's beginning, where there is none."""
-        command = ("XGROUP", "CREATE", self.keys.ready, GROUP, "0", "MKSTREAM")
+        command = ("XGROUP", "CREATE", self.keys.ready, self.keys.group, "0", "MKSTREAM")
         (reply,) = self._wire.trip([command])
         if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
             reply_or_raise(reply)
@@ -59,7 +59,7 @@ class StreamStore:
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
-        calls = settle_calls(self.keys, consumer, settlements)
+        calls = self._calls(consumer, settlements)
         replies = self._wire.trip([*also, *(call.command for call in calls)])[len(also) :]
         return self._stale(calls, replies)
 
@@ -67,7 +67,7 @@ class StreamStore:
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
         """Settle a batch and take the next messages in one round trip, without waiting."""
-        calls = settle_calls(self.keys, consumer, settlements)
+        calls = self._calls(consumer, settlements)
         take = self._take_command(consumer, count)
         replies = self._wire.trip([*also, *(call.command for call in calls), take])
         return Fetched(self._taken(replies[-1]), self._stale(calls, replies[len(also) : -1]))
@@ -87,15 +87,22 @@ class StreamStore:
     def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
         """See Store.held_by()."""
         held: list[Delivery | Undecodable] = []
-        for home, key in enumerate(self.keys.homes()):
-            pending = self._wire.trip([("XPENDING", key, GROUP, "-", "+", limit - len(held), consumer)])[0]
-            if self._is_gone(pending) or not reply_or_raise(pending):
-                continue
-            reads: list[Command] = [("XRANGE", key, row[0], row[0]) for row in pending]
-            for row, found in zip(pending, self._wire.trip(reads), strict=True):
-                # Deleted behind our back, it still has to be settled to leave the pending list.
-                fields = reply_or_raise(found)[0][1] if reply_or_raise(found) else []
-                held.append(decode_entry(fields, queue=self.config.name, home=home, entry=row[0]))
+        for home in range(len(self.keys.homes())):
+            if len(held) < limit:
+                held += self._held(home, consumer, limit - len(held))
+        return held
+
+    def _held(self, home: int, consumer: str, limit: int) -> list[Delivery | Undecodable]:
+        key = self.keys.homes()[home]
+        (pending,) = self._wire.trip([("XPENDING", key, self.keys.group, "-", "+", limit, consumer)])
+        if self._is_gone(pending) or not reply_or_raise(pending):
+            return []
+        reads: list[Command] = [("XRANGE", key, row[0], row[0]) for row in pending]
+        held = []
+        for row, found in zip(pending, self._wire.trip(reads), strict=True):
+            # Deleted behind our back, it still has to be settled to leave the pending list.
+            fields = reply_or_raise(found)[0][1] if reply_or_raise(found) else []
+            held.append(decode_entry(fields, queue=self.config.name, home=home, entry=row[0]))
         return held
 
     def depths(self) -> Depths:
@@ -108,17 +115,20 @@ class StreamStore:
                 ("ZCARD", keys.due),
                 ("ZCARD", keys.unhandled),
                 ("XLEN", keys.dead),
-                ("XPENDING", keys.ready, GROUP),
-                ("XPENDING", keys.urgent, GROUP),
+                ("XPENDING", keys.ready, self.keys.group),
+                ("XPENDING", keys.urgent, self.keys.group),
             ]
         )
         ready, urgent, due, unhandled, dead = (reply_or_raise(reply) for reply in replies[:5])
         pending = sum(0 if self._is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[5:])
         return Depths(ready + urgent - pending, due, unhandled, pending, dead)
 
+    def _calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
+        return settle_calls(self.keys, consumer, settlements)
+
     def _take_command(self, consumer: str, count: int) -> Command:
         keys = [self.keys.ready, self.keys.urgent, self.keys.control]
-        return scripts.command("stream_fetch", keys=keys, args=[GROUP, consumer, count])
+        return scripts.command("stream_fetch", keys=keys, args=[self.keys.group, consumer, count])
 
     def _taken(self, reply: Any) -> list[Delivery | Undecodable]:
         if self._is_gone(reply):
@@ -130,7 +140,7 @@ class StreamStore:
         return [*self._decoded(urgent, URGENT), *self._decoded(ready, READY)]
 
     def _read_command(self, consumer: str, count: int, block_ms: int) -> Command:
-        who = ("XREADGROUP", "GROUP", GROUP, consumer)
+        who = ("XREADGROUP", "GROUP", self.keys.group, consumer)
         return (*who, "COUNT", count, "BLOCK", block_ms, "STREAMS", self.keys.ready, ">")
 
     def _read(self, reply: Any) -> list[Delivery | Undecodable]:

@@ -2,13 +2,15 @@
 
 import threading
 import time
+from importlib.resources import files
 
 import pytest
 
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.errors import NotSupported, QueueFull
+from mq_django.errors import ConfigurationError, NotSupported, QueueFull
 from mq_django.stores.base import Depths, Settlement
+from mq_django.transport import scripts
 from tests.stores.cases import CASES, outgoing
 from tests.waiting import wait_until
 
@@ -27,6 +29,15 @@ def store(case):
     # Whoever takes first makes the consumer group.
     assert opened.take("host-0-first", count=1) == []
     return opened
+
+
+@pytest.fixture
+def forget_scripts(redis_client):
+    """Make the server forget its scripts, and remember them again for the tests that follow."""
+    yield redis_client.script_flush
+    for path in files("mq_django.transport").joinpath("lua").iterdir():
+        if path.name.endswith(".lua"):
+            redis_client.script_load(scripts.load(path.name.removesuffix(".lua")).text)
 
 
 @pytest.fixture
@@ -128,6 +139,10 @@ def test_a_fetch_waits_for_a_message_and_not_longer(case, store, publish):
 
 def test_a_full_queue_refuses_and_writes_nothing(case, mq_settings):
     mq_settings(**case.limited(MAX_DEPTH=2))
+    if "max_depth" in case.refuses:
+        with pytest.raises(ConfigurationError):
+            case.open()
+        return
     store = case.open()
     store.publish([outgoing(data=1)])
     with pytest.raises(QueueFull):
@@ -374,13 +389,13 @@ def test_a_consumer_that_holds_something_stays_on_the_roll(case, store, publish)
     assert members.beat("s2", {}, {}).consumers == {}
 
 
-def test_a_server_that_lost_its_scripts_loses_nothing(case, store, publish, redis_client):
+def test_a_server_that_lost_its_scripts_loses_nothing(case, store, publish, forget_scripts):
     publish(outgoing(data=1))
-    redis_client.script_flush()
+    forget_scripts()
     publish(outgoing(data=2))
-    redis_client.script_flush()
+    forget_scripts()
     first, second = store.take(ME, count=10)
-    redis_client.script_flush()
+    forget_scripts()
     assert store.settle(ME, [Settlement(first, ACK), Settlement(second, Bury("no"))]) == []
     assert store.depths() == Depths(ready=0, delayed=0, unhandled=0, pending=0, dead=1)
 
@@ -390,11 +405,10 @@ def test_what_a_store_cannot_do_it_refuses(case, store):
         "priority": lambda: store.publish([outgoing(priority=5)]),
         "unique": lambda: store.publish([outgoing(unique="u", delay_ms=1000)]),
     }
-    assert case.refuses <= set(tried)
     for what, attempt in tried.items():
         if what in case.refuses:
             with pytest.raises(NotSupported):
                 attempt()
         else:
             attempt()
-    assert store.depths().depth == len(tried) - len(case.refuses)
+    assert store.depths().depth == len(set(tried) - case.refuses)
