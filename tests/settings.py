@@ -2,7 +2,9 @@
 
 import os
 import tempfile
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 BASE_DIR = Path(__file__).parent
 
@@ -28,7 +30,15 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "mq_django",
+    "tests.testapp",
+    # The shop, for its own tests. Its handlers and triggers are there in all others too, and harm none.
+    "example_project.shop",
+    "example_project.ledger",
 ]
+
+CART_REMINDER_DELAY = timedelta(hours=1)
+GATEWAY_URL = "http://127.0.0.1:1"
+GATEWAY_TIMEOUT = timedelta(seconds=1)
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -60,8 +70,14 @@ DATABASES = {
         # Writers queue up; by default a read that turns into a write would be refused at once.
         "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE"},
         "TEST": {"NAME": DATABASE_FILE},
-    }
+    },
+    # For what belongs to the commit of one database and not of another.
+    "other": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
 }
 
 # Hashing passwords on purpose slowly would cost every admin test a second.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# The queues that tasks of the test apps name. Which server and namespace, a test says with the fixture mq_settings;
+# one that forgets it shall fail, and start nothing.
+MQ_DJANGO: dict[str, Any] = {"CONNECTION": "unix:///nowhere/redis.sock", "QUEUES": {"default": {}, "emails": {}}}

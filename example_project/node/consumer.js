@@ -22,7 +22,7 @@ const about = { host: hostname(), pid: process.pid, since_ms: Date.now(), versio
 const redis = new Redis(url.replace(/^unix:\/\//, ''), { maxRetriesPerRequest: null })
 const reader = redis.duplicate() // a blocked read holds its connection
 const lua = join(__dirname, '..', '..', 'mq_django', 'transport', 'lua')
-for (const name of ['stream_fetch', 'stream_ack', 'stream_retry', 'stream_bury', 'members_beat', 'members_leave']) {
+for (const name of ['stream_fetch', 'stream_ack', 'stream_retry', 'stream_bury', 'members_leave']) {
   redis.defineCommand(name, { lua: readFileSync(join(lua, `${name}.lua`), 'utf8') })
 }
 
@@ -74,7 +74,8 @@ async function main () {
   for (const signal of ['SIGTERM', 'SIGINT']) process.once(signal, () => { stopping = true; reader.disconnect() })
   await redis.xgroup('CREATE', key('ready'), 'mq', '0', 'MKSTREAM').catch(error => { if (!/BUSYGROUP/.test(error)) throw error })
   // Whoever does not say that it lives is never missed, and what it held when it died stays with it.
-  const beat = () => redis.members_beat(1, key('consumers'), me, `supervisor:${me}`, JSON.stringify(about), `consumer:${me}`, JSON.stringify({ ...about, supervisor: me }))
+  const roll = { [`supervisor:${me}`]: JSON.stringify(about), [`consumer:${me}`]: JSON.stringify({ ...about, supervisor: me }) }
+  const beat = () => redis.multi().hincrby(key('consumers'), `beat:${me}`, 1).hset(key('consumers'), { ...roll, [`seen:${me}`]: Date.now() }).exec()
   await beat()
   const beating = setInterval(() => beat().catch(console.error), 2000)
   while (!stopping) {

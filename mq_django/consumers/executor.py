@@ -10,7 +10,7 @@ from mq_django.consumers.board import FAILED, HANDLED, Board
 from mq_django.consumers.settler import Settler
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Outcome, Retry
-from mq_django.registry import Handler
+from mq_django.registry import Handler, find
 from mq_django.signals import handler_finished, handler_started
 from mq_django.stores.base import Settlement
 
@@ -38,7 +38,8 @@ class Executor:
             self.settle(Settlement(delivery, HandBack()))
             return False
         if message.expires_ms is not None and time.time() * 1000 > message.expires_ms:
-            self.settle(Settlement(delivery, Expire()))
+            handler = find(message.queue, message.name)
+            self.settle(Settlement(delivery, Expire(), keeps_result=handler is not None and handler.keeps_result))
             return False
         self._board.run(lane, self._number, delivery.home, delivery.entry, time.monotonic())
         if handler_started.receivers:
@@ -52,7 +53,7 @@ class Executor:
     def fail(self, delivery: Delivery, handler: Handler, error: BaseException, seconds: float) -> None:
         """Settle a delivery whose handler has raised; called while the error is being handled."""
         message, policy = delivery.message, handler.retry or self._config.retry
-        told = f"{type(error).__name__}: {error}"
+        told = f"{_path(type(error))}: {error}"
         trace = "".join(traceback.format_exception(error))
         if isinstance(error, policy.bury_on):
             outcome: Outcome = Bury(told, trace)
@@ -76,7 +77,7 @@ class Executor:
         if isinstance(outcome, Retry):
             outcome, delay_ms = self._again(delivery.message, handler, outcome)
         self._board.ended(HANDLED if isinstance(outcome, Ack) else FAILED, self._number, delivery.home, delivery.entry)
-        self._settler.add(Settlement(delivery, outcome, delay_ms, int(seconds * 1e6)))
+        self._settler.add(Settlement(delivery, outcome, delay_ms, int(seconds * 1e6), handler.keeps_result))
         if handler_finished.receivers:
             message = delivery.message
             handler_finished.send_robust(
@@ -106,6 +107,11 @@ class Executor:
             ),
         )
         return outcome, delay_ms
+
+
+def _path(kind: type[BaseException]) -> str:
+    """Return where an exception's class is to be found, as tracebacks show it."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _one_line(text: Any) -> str:

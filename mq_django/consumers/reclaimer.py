@@ -5,8 +5,10 @@ import logging
 from mq_django.consumers.board import HANDLED, Board, Receipt
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Outcome, Retry
+from mq_django.registry import find
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.members import Members, Roll
+from mq_django.stores.results import settled_commands
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +27,7 @@ def reclaim_child(number: int, store: Store, members: Members, consumer: str, bo
     moved = 0
     while held := store.held_by(consumer, limit=BATCH):
         settlements = [_judged(store, number, item, results, running) for item in held]
-        store.settle(consumer, settlements)
+        store.settle(consumer, settlements, also=settled_commands(store.config, consumer, settlements))
         moved += sum(not isinstance(settlement.outcome, type(ACK)) for settlement in settlements)
     members.leave([consumer])
     return moved
@@ -43,7 +45,7 @@ def _judged(
     receipt = Receipt(number, item.home, item.entry)
     if receipt in results:
         if results[receipt] == HANDLED:
-            return Settlement(item, ACK)
+            return Settlement(item, ACK, keeps_result=_keeps_result(item))
         return _charged(store, item, Retry(error="failed, and its process died before that was settled"), "attempts")
     if receipt in running:
         return _charged(store, item, Retry(error="running when its process died", alone=True), "crashed")
@@ -54,8 +56,14 @@ def _charged(store: Store, item: Delivery, outcome: Retry, reason: str) -> Settl
     attempt, policy = item.message.attempt, store.config.retry
     if policy.exhausted(attempt, default_max=store.config.max_attempts):
         buried: Outcome = Bury(outcome.error, reason=reason)
-        return Settlement(item, buried)
-    return Settlement(item, outcome, delay_ms=0 if outcome.alone else policy.delay_ms(attempt))
+        return Settlement(item, buried, keeps_result=_keeps_result(item))
+    delay_ms = 0 if outcome.alone else policy.delay_ms(attempt)
+    return Settlement(item, outcome, delay_ms, keeps_result=_keeps_result(item))
+
+
+def _keeps_result(item: Delivery) -> bool:
+    handler = find(item.message.queue, item.message.name)
+    return handler is not None and handler.keeps_result
 
 
 def reclaim_supervisor(store: Store, members: Members, supervisor: str, roll: Roll) -> None:

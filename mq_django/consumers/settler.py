@@ -11,6 +11,7 @@ from mq_django.core.outcomes import Ack, Bury, Expire, Retry
 from mq_django.signals import delivery_stale
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command, bucket
+from mq_django.stores.results import settled_commands
 from mq_django.transport.scripts import Command
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class Settler:
 
     def __init__(self, store: Store, queue: str, consumer: str, due: threading.Event, full: threading.Event) -> None:
         self.queue = queue
+        self._config = store.config
         self._keys = store.keys
         self._consumer = consumer
         self._unsettled: deque[Settlement] = deque()
@@ -93,7 +95,7 @@ class Settler:
                     timed += 1
         if timed:
             self.seconds += (total / timed / 1e6 - self.seconds) * min(1.0, timed / 32)
-        commands = [settlement.result for settlement in batch if settlement.result is not None]
+        commands = settled_commands(self._config, self._consumer, batch)
         return [*commands, add_command(self._keys, tally)] if tally else commands
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:

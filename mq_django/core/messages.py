@@ -63,6 +63,8 @@ class DeadLetter(NamedTuple):
 
     #: The id of its entry in the dead-letter queue.
     entry: str
+    #: The message's id; of what could not be decoded, the entry it was.
+    id: str
     #: The message as it was; None when it could not be decoded.
     message: Message | None
     #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.

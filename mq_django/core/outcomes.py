@@ -32,6 +32,9 @@ class Retry:
 class HandBack:
     """Again now, to its place; this attempt does not count."""
 
+    #: Its consumer vanished with its machine, and nobody knows what was running. What that happens to twice runs alone.
+    lost: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Bury:

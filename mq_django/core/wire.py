@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mq_django.core.jsontext import dumps, loads
+from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.errors import DecodeError, InvalidMessage
 
@@ -18,8 +19,12 @@ MAX_ENTRY_BYTES = 1024 * 1024
 #: CloudEvents: names of extension attributes are lower-case letters and digits.
 HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 MAX_NAME_LENGTH = 255
+#: Fields and values of one entry: a script takes no more than some thousands as arguments.
+MAX_PARTS = 1000
+#: The last moment that has an RFC 3339 timestamp, in milliseconds since 1970.
+LAST_MS = 253402300799999
 
-#: Attributes with a meaning of their own; all others are headers.
+#: Attributes with a meaning of their own; all others are headers. `alone` and `lost` are recovery's own notes.
 RESERVED = frozenset(
     (
         "id",
@@ -31,7 +36,9 @@ RESERVED = frozenset(
         "expires",
         "priority",
         "unique",
+        "specversion",
         "alone",
+        "lost",
         "message",
     )
 )
@@ -61,16 +68,20 @@ def moment(milliseconds: int) -> str:
 
 def _milliseconds(value: object) -> int | None:
     """Read a moment: an RFC 3339 timestamp, or milliseconds since 1970."""
-    if value is None or isinstance(value, int):
-        return value
+    if value is None:
+        return None
     text = str(value)
-    if text.isdecimal():
-        return int(text[:20])
     try:
-        parsed = datetime.fromisoformat(text)
-        return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+        if text.isdecimal():
+            found = int(text[:20])
+        else:
+            parsed = datetime.fromisoformat(text)
+            found = round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
         raise DecodeError(f"not a moment: {text[:80]!r}") from error
+    if not 0 <= found <= LAST_MS:
+        raise DecodeError(f"not a moment: {text[:80]!r}")
+    return found
 
 
 def attributes(message: Message) -> list[tuple[str, str]]:
@@ -118,13 +129,39 @@ def decode_entry(fields: list[bytes], *, queue: str, home: int, entry: bytes) ->
     """Return the delivery that an entry stands for, or why it stands for none."""
     try:
         if len(fields) == 6 and fields[0] == b"id" and fields[2] == b"type" and fields[4] == b"data":
-            text = fields[5]
-            _check_size(len(text))
-            message = Message(fields[1].decode(), fields[3].decode(), loads(text), queue, published_ms=entry_ms(entry))
-            return Delivery(message, home, entry, text)
+            # The shape of our own producers' entries. isalnum() is the cheapest way to know a harmless id.
+            text, name = fields[5], _names.get(fields[3])
+            if name is not None and fields[1].isalnum() and len(fields[1]) <= MAX_NAME_LENGTH:
+                _check_size(len(text))
+                message = Message(fields[1].decode(), name, loads(text), queue, published_ms=entry_ms(entry))
+                return Delivery(message, home, entry, text)
         return _decode_any(fields, queue, home, entry)
-    except (DecodeError, UnicodeDecodeError) as error:
-        return Undecodable(home, entry, fields, str(error))
+    except (DecodeError, InvalidMessage, UnicodeDecodeError) as error:
+        # InvalidMessage: what parses need not have a form of its own, such as 1e999.
+        return Undecodable(home, entry, fields, str(error)[:300])
+
+
+#: Names that were found good, by their bytes: a project has few, and a stranger may send many.
+_names: dict[bytes, str] = {}
+_MAX_NAMES = 1000
+
+
+def _name(value: object) -> str:
+    """Return a message's name as it came: printable, because it is told in logs and counters."""
+    if not isinstance(value, str) or not value:
+        raise DecodeError("there is no attribute type")
+    if len(value) > MAX_NAME_LENGTH or not value.isprintable():
+        raise DecodeError(f"not a name: {value[:80]!r}")
+    if len(_names) < _MAX_NAMES:
+        _names[value.encode()] = value
+    return value
+
+
+def _id(value: str) -> str:
+    """Return a message's id as it came. One that looks like a unique key could replace another's message."""
+    if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable() or value.startswith(UNIQUE_PREFIX):
+        raise DecodeError(f"not an id: {value[:80]!r}")
+    return value
 
 
 def _check_size(size: int) -> None:
@@ -133,11 +170,14 @@ def _check_size(size: int) -> None:
 
 
 def entry_ms(entry: bytes) -> int:
-    """Return the milliseconds since 1970 in a stream entry's id."""
-    return int(entry.partition(b"-")[0])
+    """Return the milliseconds since 1970 in a stream entry's id; who sets ids by hand may have put anything there."""
+    found = int(entry.partition(b"-")[0])
+    return found if found < LAST_MS else LAST_MS
 
 
 def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Delivery:
+    if len(fields) > MAX_PARTS:
+        raise DecodeError(f"{len(fields)} fields and values are more than the {MAX_PARTS} an entry may have")
     found: dict[str, Any] = {}
     size = 0
     for name, value in zip(fields[::2], fields[1::2], strict=True):
@@ -175,6 +215,8 @@ def decode_body(body: bytes) -> dict[str, Any]:
         raise DecodeError("the message is not a JSON object")
     if "data" not in found:
         raise DecodeError("the message has no data")
+    if len(found) * 2 > MAX_PARTS:
+        raise DecodeError(f"{len(found)} attributes are more than a message may have")
     return found
 
 
@@ -186,16 +228,16 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
     Raises:
         DecodeError: an attribute has no sense.
     """
-    name = found.get("type")
-    if not isinstance(name, str) or not name:
-        raise DecodeError("there is no attribute type")
+    version = str(found.get("specversion", "1.0"))
+    if not version.startswith("1."):
+        raise DecodeError(f"unknown version: {version[:80]!r}")
     published_ms = _milliseconds(found.get("time"))
     if published_ms is None and b"-" in entry and entry.replace(b"-", b"").isdigit():
         published_ms = entry_ms(entry)
     headers = {key: str(value) for key, value in found.items() if key not in RESERVED}
     return Message(
-        id=str(found.get("id") or entry.decode()),
-        name=name,
+        id=_id(str(found.get("id") or entry.decode())),
+        name=_name(found.get("type")),
         data=found["data"],
         queue=queue,
         attempt=max(1, _integer(found, "attempt", 1)),

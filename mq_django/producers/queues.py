@@ -18,6 +18,7 @@ from mq_django.producers.transactions import after_commit
 from mq_django.signals import message_published
 from mq_django.stores import open_store
 from mq_django.stores.base import Outgoing
+from mq_django.stores.results import keeps, ready_command
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Pooled
@@ -57,7 +58,7 @@ class Queue:
         on_commit: bool = True,
         robust: bool = False,
         message_id: str | None = None,
-        also: Sequence[Command] = (),
+        enqueued_ms: int | None = None,
     ) -> str:
         """Publish a message and return its id.
 
@@ -76,7 +77,7 @@ class Queue:
             on_conflict: "replace", "keep" the first, the "earliest" of both, or "error".
             expires: not handled after this time.
             robust: what fails after the commit is logged, not raised.
-            also: commands of ours for the same round trip.
+            enqueued_ms: it runs a task that was enqueued at this moment, and whose result is kept.
 
         Raises:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
@@ -88,9 +89,12 @@ class Queue:
         if unique is not None and delay_ms is None and due_ms is None:
             raise InvalidMessage("unique= needs delay= or deliver_at=")
         message = self._message(name, data, key, headers, priority, unique, expires, message_id)
+        if enqueued_ms is not None:
+            message = message._replace(published_ms=enqueued_ms)
         outgoing = Outgoing(message, data_text(data, self.config), delay_ms, due_ms)
 
         def send() -> str:
+            also = [ready_command(self.config, outgoing)] if enqueued_ms is not None and keeps(self.config) else ()
             return self._send([outgoing], on_conflict=on_conflict, also=also)[0]
 
         return after_commit(send, using=using, on_commit=on_commit, robust=robust) or message.id

@@ -22,6 +22,10 @@ class Outgoing(NamedTuple):
     due_ms: int | None = None
 
 
+#: The receipt of a delivery for who knows its queue: `Delivery.home` and `Delivery.entry`.
+HomeEntry = tuple[int, bytes]
+
+
 class Settlement(NamedTuple):
     """A delivery (or what could not be decoded) with its outcome."""
 
@@ -31,8 +35,8 @@ class Settlement(NamedTuple):
     delay_ms: int = 0
     #: How long the handler ran, in microseconds; None when none ran.
     micros: int | None = None
-    #: Writes a task's result, in the same round trip.
-    result: Command | None = None
+    #: It is a task's, and its result is kept: see `mq_django.stores.results`.
+    keeps_result: bool = False
 
 
 class Depths(NamedTuple):
@@ -97,6 +101,12 @@ class Store(Protocol):
 
     def held_by(self, consumer: str, *, limit: int) -> Sequence[Delivery | Undecodable]:
         """Return up to `limit` of the deliveries that a consumer holds, without counting or touching them."""
+
+    def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+        """Keep deliveries the consumer's for another visibility timeout; return those it no longer held."""
+
+    def pass_on(self, consumer: str, heir: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+        """Pass deliveries on to another consumer, uncounted; return those the first no longer held."""
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
         """Make up to `limit` unhandled messages of each name ready, and return how many."""

@@ -1,10 +1,11 @@
 """Who consumes a queue: heartbeats, and what each consumer is."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from mq_django.conf import QueueConfig
+from mq_django.core.ids import token
 from mq_django.core.jsontext import dumps, loads
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
@@ -24,6 +25,19 @@ class Roll:
     supervisors: Mapping[str, Mapping[str, Any]]
     #: Consumer -> what its supervisor says of it; `supervisor` names that.
     consumers: Mapping[str, Mapping[str, Any]]
+    #: Consumers of the streams that no supervisor speaks for -> the oldest entries they hold.
+    strays: Mapping[str, str] = field(default_factory=dict)
+    #: Changes when the queue was flushed.
+    generation: str = ""
+
+    def consumers_of(self, supervisor: str) -> list[str]:
+        """Return the consumers of a supervisor."""
+        return [name for name, told in self.consumers.items() if told.get("supervisor") == supervisor]
+
+    def vital_signs(self) -> dict[str, int]:
+        """Return the counter of every supervisor, also of those that have none: -1."""
+        named = {str(told.get("supervisor")) for told in self.consumers.values()} | set(self.supervisors)
+        return {name: self.beats.get(name, -1) for name in named | set(self.beats)}
 
 
 def _description(value: bytes) -> Mapping[str, Any]:
@@ -34,20 +48,24 @@ def _description(value: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def read_roll(reply: Mapping[bytes, bytes]) -> Roll:
+def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), generation: bytes = b"") -> Roll:
     """Return who is in the fields of a `consumers` hash; what makes no sense is left out."""
     beats, seen, supervisors, consumers = {}, {}, {}, {}
-    for field, value in reply.items():
-        kind, _, name = field.decode(errors="replace").partition(":")
+    for name, value in reply.items():
+        kind, _, who = name.decode(errors="replace").partition(":")
         if kind == "beat" and value.isdigit():
-            beats[name] = int(value)
+            beats[who] = int(value)
         elif kind == "seen" and value.isdigit():
-            seen[name] = int(value)
+            seen[who] = int(value)
         elif kind == "supervisor":
-            supervisors[name] = _description(value)
+            supervisors[who] = _description(value)
         elif kind == "consumer":
-            consumers[name] = _description(value)
-    return Roll(beats, seen, supervisors, consumers)
+            consumers[who] = _description(value)
+    held: dict[str, str] = {}
+    for stray, oldest in zip(strays[::2], strays[1::2], strict=True):
+        who = stray.decode(errors="replace")
+        held[who] = held.get(who, "") + oldest.decode()
+    return Roll(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"))
 
 
 class Members:
@@ -62,14 +80,38 @@ class Members:
         supervisor: str,
         description: Mapping[str, Any],
         consumers: Mapping[str, Mapping[str, Any]],
-    ) -> Roll:
-        """Say that a supervisor and its consumers live, and return everybody."""
-        args: list[Argument] = [supervisor, f"supervisor:{supervisor}", dumps(description)]
+        *,
+        generation: str = "",
+    ) -> Roll | None:
+        """Say that a supervisor and its consumers live, and return everybody.
+
+        `generation` is the roll's that it saw last, "" at its first heartbeat. Returns None, and writes nothing, when
+        others have condemned it since.
+        """
+        keys = self._keys
+        args: list[Argument] = [
+            keys.group,
+            supervisor,
+            generation,
+            token(),
+            f"supervisor:{supervisor}",
+            dumps(description),
+        ]
         for name, told in consumers.items():
             args += (f"consumer:{name}", dumps({**told, "supervisor": supervisor}))
-        command = scripts.command("members_beat", keys=[self._keys.consumers], args=args)
-        flat = reply_or_raise(self._wire.trip([command])[0])
-        return read_roll(dict(zip(flat[::2], flat[1::2], strict=True)))
+        command = scripts.command("members_beat", keys=[keys.consumers, keys.control, *keys.homes()], args=args)
+        reply = reply_or_raise(self._wire.trip([command])[0])
+        if reply == b"CONDEMNED":
+            return None
+        found, flat, strays = reply
+        return read_roll(dict(zip(flat[::2], flat[1::2], strict=True)), strays, found)
+
+    def condemn(self, supervisor: str, count: int) -> bool:
+        """Take a supervisor for dead if its counter still stands at `count` (-1: it has none); tell whether it did."""
+        command = scripts.command(
+            "members_condemn", keys=[self._keys.consumers], args=[supervisor, "" if count < 0 else count]
+        )
+        return bool(reply_or_raise(self._wire.trip([command])[0]) == b"CONDEMNED")
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
         """Remove consumers, and then the supervisor if one is named; return who stays, holding something."""

@@ -48,10 +48,20 @@ def _ack(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) 
 
 
 def _hand_back(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    entries = [settlement.delivery.entry for settlement in some]
-    return scripts.command(
-        "stream_hand_back", keys=[home, keys.ready, keys.urgent], args=[keys.group, consumer, *entries]
-    )
+    args = [keys.group, consumer, *hand_back_args(some)]
+    return scripts.command("stream_hand_back", keys=[home, keys.ready, keys.urgent], args=args)
+
+
+def hand_back_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id and time, and whether its consumer is lost."""
+    args: list[Argument] = []
+    for delivery, outcome, *_ in some:
+        assert isinstance(delivery, Delivery)
+        assert isinstance(outcome, HandBack)
+        message = delivery.message
+        time = "" if message.published_ms is None else message.published_ms
+        args += (delivery.entry, message.id, time, "lost" if outcome.lost else "")
+    return args
 
 
 def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
@@ -105,7 +115,13 @@ def bury_args(some: Sequence[Settlement]) -> list[Argument]:
 
 def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
     if isinstance(delivery, Undecodable):
-        return ["deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
+        # With an id, as every dead letter has: the one it is found by in `dead_ids`.
+        return ["id", delivery.entry, "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
+    headers = delivery.message.headers
+    if any(name.startswith("dead") for name in headers):
+        # A stranger's header must not speak for us.
+        kept = {name: value for name, value in headers.items() if not name.startswith("dead")}
+        delivery = delivery._replace(message=delivery.message._replace(headers=kept))
     fields = encode_entry(delivery.message, delivery.data_text)
     if delivery.message.published_ms is not None:
         fields += ("time", moment(delivery.message.published_ms))

@@ -8,13 +8,16 @@ from mq_django.core.keys import READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import QueueFull
-from mq_django.stores.base import Depths, Fetched, Outgoing, Promoted, Settlement
+from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
 from mq_django.stores.counters import slot
-from mq_django.stores.settling import SettleCall, settle_calls, stale_ids
+from mq_django.stores.settling import BATCH, SettleCall, settle_calls, stale_ids
 from mq_django.stores.waiting import WaitingRoom
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Entries read in one trip by who recovers: at most so many bodies are in memory at once.
+READ = 100
 
 
 class StreamStore:
@@ -44,8 +47,10 @@ class StreamStore:
 
     def create_groups(self) -> None:
         """Make the consumer group, from the stream's beginning, where there is none."""
-        command = ("XGROUP", "CREATE", self.keys.ready, self.keys.group, "0", "MKSTREAM")
-        (reply,) = self._wire.trip([command])
+        # Only `ready` is made with it: `urgent` is mostly not there, and may have been made by a stranger.
+        commands: list[Command] = [("XGROUP", "CREATE", self.keys.ready, self.keys.group, "0", "MKSTREAM")]
+        commands.append(("XGROUP", "CREATE", self.keys.urgent, self.keys.group, "0"))
+        reply, _ = self._wire.trip(commands)
         if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
             reply_or_raise(reply)
 
@@ -95,15 +100,46 @@ class StreamStore:
     def _held(self, home: int, consumer: str, limit: int) -> list[Delivery | Undecodable]:
         key = self.keys.homes()[home]
         (pending,) = self._wire.trip([("XPENDING", key, self.keys.group, "-", "+", limit, consumer)])
-        if self._is_gone(pending) or not reply_or_raise(pending):
-            return []
-        reads: list[Command] = [("XRANGE", key, row[0], row[0]) for row in pending]
-        held = []
-        for row, found in zip(pending, self._wire.trip(reads), strict=True):
-            # Deleted behind our back, it still has to be settled to leave the pending list.
-            fields = reply_or_raise(found)[0][1] if reply_or_raise(found) else []
-            held.append(decode_entry(fields, queue=self.config.name, home=home, entry=row[0]))
+        entries = [] if self._is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
+        held: list[Delivery | Undecodable] = []
+        # A few at a time: bodies may be large.
+        for at in range(0, len(entries), READ):
+            held += self._bodies(home, key, entries[at : at + READ])
         return held
+
+    def _bodies(self, home: int, key: str, entries: Sequence[bytes]) -> list[Delivery | Undecodable]:
+        found: list[Delivery | Undecodable] = []
+        for entry, reply in zip(entries, self._wire.trip([("XRANGE", key, e, e) for e in entries]), strict=True):
+            if reply_or_raise(reply):
+                found.append(decode_entry(reply[0][1], queue=self.config.name, home=home, entry=entry))
+            else:
+                # It still has to be settled, to leave the pending list.
+                found.append(Undecodable(home, entry, [], "deleted while it was pending"))
+        return found
+
+    def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+        """See Store.extend()."""
+        return self._move("stream_extend", [consumer], receipts)
+
+    def pass_on(self, consumer: str, heir: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+        """See Store.pass_on()."""
+        return self._move("stream_pass", [consumer, heir], receipts)
+
+    def _move(self, script: str, consumers: Sequence[str], receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+        """Run a script over receipts, home by home, and return those that the consumer did not hold."""
+        calls: list[tuple[int, list[bytes]]] = []
+        for home in (READY, URGENT):
+            entries = [entry for where, entry in receipts if where == home]
+            calls += [(home, entries[at : at + BATCH]) for at in range(0, len(entries), BATCH)]
+        commands = [
+            scripts.command(script, keys=[self.keys.homes()[home]], args=[self.keys.group, *consumers, *entries])
+            for home, entries in calls
+        ]
+        lost: list[HomeEntry] = []
+        for (home, entries), reply in zip(calls, self._wire.trip(commands) if commands else [], strict=True):
+            gone = entries if self._is_gone(reply) else reply_or_raise(reply)
+            lost += [(home, entry) for entry in gone]
+        return lost
 
     def depths(self) -> Depths:
         """See Store.depths()."""

@@ -12,13 +12,13 @@ from mq_django.conf import GroupConfig
 from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
-from mq_django.stores.base import Depths, Settlement
+from mq_django.stores.base import Depths, HomeEntry, Settlement
 from mq_django.stores.lag import places
-from mq_django.stores.settling import SettleCall, settle_calls
+from mq_django.stores.settling import BATCH, SettleCall, settle_calls
 from mq_django.stores.stream import StreamStore
 from mq_django.stores.topic_settling import log_calls
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Command
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class TopicStore(StreamStore):
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> list[Delivery | Undecodable]:
         """See Store.fetch()."""
-        generation: Command = ("HGET", self.keys.control, "generation")
+        generation: Command = ("HGET", self.keys.control, "log-generation")
         first, reply, last = self._wire.trip([generation, self._read_command(consumer, count, block_ms), generation])
         if self._is_gone(reply):
             self.create_groups()
@@ -90,6 +90,17 @@ class TopicStore(StreamStore):
         own = [settlement for settlement in settlements if settlement.delivery.home != LOG]
         return [*settle_calls(self.keys, consumer, own), *log_calls(self._group_keys, consumer, of_log)]
 
+    def _move(self, script: str, consumers: Sequence[str], receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+        of_log = [entry for home, entry in receipts if home == LOG]
+        lost = super()._move(script, consumers, [receipt for receipt in receipts if receipt[0] != LOG])
+        for at in range(0, len(of_log), BATCH):
+            some = of_log[at : at + BATCH]
+            args: list[Argument] = [self.keys.group, consumers[0], consumers[-1], *some]
+            command = scripts.command("topic_pass", keys=[self._log, self.keys.control], args=args)
+            (reply,) = self._wire.trip([command])
+            lost += [(LOG, entry) for entry in (some if self._is_gone(reply) else reply_or_raise(reply))]
+        return lost
+
     def _take_command(self, consumer: str, count: int) -> Command:
         keys = [self.keys.ready, self.keys.urgent, self._log, self.keys.control]
         return scripts.command("topic_fetch", keys=keys, args=[self.keys.group, consumer, count])
@@ -122,6 +133,6 @@ class TopicStore(StreamStore):
     def _held_in(self, home: int, consumer: str, limit: int) -> list[Delivery | Undecodable]:
         if home != LOG:
             return self._held(home, consumer, limit)
-        (generation,) = self._wire.trip([("HGET", self.keys.control, "generation")])
+        (generation,) = self._wire.trip([("HGET", self.keys.control, "log-generation")])
         held = self._held(LOG, consumer, limit)
         return [item._replace(entry=item.entry + b"@" + (reply_or_raise(generation) or b"")) for item in held]

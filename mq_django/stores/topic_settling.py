@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from mq_django.core.keys import GroupKeys
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.stores.base import Settlement
-from mq_django.stores.settling import BATCH, SettleCall, bury_args, retry_args, set_aside_args
+from mq_django.stores.settling import BATCH, SettleCall, bury_args, hand_back_args, retry_args, set_aside_args
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
@@ -29,8 +29,7 @@ def _ack(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Command:
 
 
 def _hand_back(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Command:
-    receipts = [settlement.delivery.entry for settlement in some]
-    return _command("topic_hand_back", keys, [keys.ready], consumer, receipts)
+    return _command("topic_hand_back", keys, [keys.ready], consumer, hand_back_args(some))
 
 
 def _retry(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Command:

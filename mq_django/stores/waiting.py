@@ -71,7 +71,7 @@ class WaitingRoom:
         moved, next_ms, paused, unhandled = reply_or_raise(self._wire.trip([command])[0])
         return Promoted(moved, None if next_ms < 0 else next_ms, bool(paused), unhandled)
 
-    def cancel(self, member: str) -> bool:
+    def cancel(self, member: str | bytes) -> bool:
         """Remove a message that waits under its id, or `u:` and its unique key; tell whether it was there."""
         keys = self._keys
         command = scripts.command(

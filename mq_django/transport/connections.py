@@ -1,7 +1,6 @@
 """Redis clients for queues: pools of our own, whatever the cache does with its own."""
 
 import threading
-from functools import cache
 from typing import Any, Literal
 
 import redis
@@ -30,6 +29,7 @@ TIMEOUTS: dict[Role, tuple[float, float]] = {
 }
 
 _lock = threading.Lock()
+_clients: dict[Role, redis.Redis] = {}
 
 
 def _options(role: Role) -> dict[str, Any]:
@@ -68,17 +68,12 @@ def _make_pool(config: Config, role: Role) -> redis.ConnectionPool:
     options = _options(role)
     name = config.connection
     if name == EMBEDDED:
-        name = embedded.url(config.directory)
+        return embedded.connection_pool(config.directory, **options)
     is_url = name.startswith(URL_SCHEMES)
     pool = redis.ConnectionPool.from_url(name) if is_url else _alias_pool(name, options)
     # Last, because a URL's query string and an alias's options win over what a pool is given.
     pool.connection_kwargs.update(options)
     return pool
-
-
-@cache
-def _client(role: Role) -> redis.Redis:
-    return redis.Redis(connection_pool=_make_pool(get_config(), role))
 
 
 def get_client(role: Role) -> redis.Redis:
@@ -88,16 +83,17 @@ def get_client(role: Role) -> redis.Redis:
         ConfigurationError: MQ_DJANGO["CONNECTION"] cannot be used.
     """
     with _lock:
-        return _client(role)
+        if role not in _clients:
+            _clients[role] = redis.Redis(connection_pool=_make_pool(get_config(), role))
+        return _clients[role]
 
 
 def close_clients() -> None:
     """Disconnect every client; the next use connects anew."""
     with _lock:
-        if _client.cache_info().currsize:
-            for role in TIMEOUTS:
-                _client(role).connection_pool.disconnect()
-        _client.cache_clear()
+        for client in _clients.values():
+            client.connection_pool.disconnect()
+        _clients.clear()
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -6,6 +6,7 @@ The first process to ask starts it, and a keeper that stops it; keeper.py says h
 import fcntl
 import hashlib
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -14,10 +15,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import redis
 
 from mq_django.errors import ConfigurationError, ConnectionLost
 from mq_django.transport import keeper
-from mq_django.transport.servers import MAX_SOCKET_PATH, find_server, log_tail, server_arguments, socket_url
+from mq_django.transport.servers import MAX_SOCKET_PATH, find_server, server_arguments, socket_url
 
 #: Seconds until a server that says nothing counts as away. One that loads its data says so, and gets more.
 ANSWER_TIMEOUT = 5.0
@@ -42,6 +46,32 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+class EmbeddedConnection(redis.UnixDomainSocketConnection):
+    """A connection that brings its server back when it finds none: who lost a connection just connects again."""
+
+    def __init__(self, *, directory: Path, **options: Any) -> None:
+        super().__init__(**options)  # type: ignore[no-untyped-call]
+        self.directory = directory
+
+    def _connect(self) -> socket.socket:
+        try:
+            self.path = _server_socket(self.directory)
+        except ConnectionLost as error:
+            # The vocabulary of redis-py, within it.
+            raise redis.ConnectionError(str(error)) from error
+        connection: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
+        return connection
+
+
+def connection_pool(directory: Path, **options: Any) -> redis.ConnectionPool:
+    """Return a pool of connections to the server with its data in this directory, started if need be.
+
+    Raises what `url()` raises.
+    """
+    url(directory)
+    return redis.ConnectionPool(connection_class=EmbeddedConnection, directory=directory, **options)
+
+
 def url(directory: Path) -> str:
     """Return the URL of the server with its data in this directory, started if need be.
 
@@ -51,12 +81,16 @@ def url(directory: Path) -> str:
     Raises NoServer when there is no program to start, ConfigurationError when the directory cannot be used,
     ConnectionLost when the server does not come up or does not answer.
     """
+    return socket_url(_server_socket(directory))
+
+
+def _server_socket(directory: Path) -> str:
     with _joining:
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory = directory.resolve()
             _join(directory)
-            return socket_url(_reach(directory))
+            return _reach(directory)
         except OSError as error:
             raise ConfigurationError(f"The embedded Redis cannot use {directory}: {error}") from error
 
@@ -108,7 +142,25 @@ def _is_kept(directory: Path) -> bool:
 def _start(directory: Path) -> None:
     """Start what is missing of server and keeper, by way of a process that ends: no child of ours stays."""
     socket_path = _socket_path(directory)
-    settings = {
+    command = [_python(), "-I", "-S", keeper.__file__, "start", str(directory), str(socket_path)]
+    server = server_arguments(find_server(), _server_settings(directory, socket_path))
+    try:
+        subprocess.run(  # noqa: S603
+            command + server,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+            start_new_session=True,
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        reason = str(error.stderr or error).strip()
+        raise ConnectionLost(f"The embedded Redis in {directory} could not be started: {reason}") from error
+
+
+def _server_settings(directory: Path, socket_path: Path) -> dict[str, str]:
+    return {
         "port": "0",
         "unixsocket": str(socket_path),
         "unixsocketperm": "700",
@@ -120,25 +172,11 @@ def _start(directory: Path) -> None:
         "appendfsync": "everysec",
         "maxmemory-policy": "noeviction",
     }
-    command = [_python(), "-I", "-S", keeper.__file__, "start", str(directory), str(socket_path)]
-    outcome = subprocess.run(  # noqa: S603
-        command + server_arguments(find_server(), settings),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        start_new_session=True,
-    )
-    if outcome.returncode:
-        reason = outcome.stderr.strip() or f"code {outcome.returncode}"
-        last_words = log_tail(directory / keeper.LOG_NAME)
-        raise ConnectionLost(f"The embedded Redis in {directory} could not be started: {reason} ({last_words})")
 
 
 def _python() -> str:
     # Inside an application server the running program need not be an interpreter.
-    if "py" in Path(sys.executable or "").name:
+    if "py" in Path(sys.executable or "").name.lower():
         return sys.executable
     return str(Path(sys.prefix) / "bin" / "python3")
 

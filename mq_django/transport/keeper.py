@@ -53,6 +53,15 @@ def ask(address: str | tuple[str, int], command: bytes, *, timeout: float = 1.0)
             return b""
 
 
+def log_tail(path: Path, *, lines: int = 5) -> str:
+    """Return the last lines of a server's log as one line."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "no log"
+    return " | ".join(line.strip() for line in text.splitlines()[-lines:]) or "empty log"
+
+
 def take_lock(path: Path, kind: int) -> int | None:
     """Take a lock without waiting; return the open file that holds it, or None while others prevent it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -106,7 +115,7 @@ def start(directory: Path, socket_path: Path, command: list[str]) -> str:
         if ask(str(socket_path), b"PING").startswith(b"+PONG"):
             return ""
         if server.poll() is not None:
-            return f"it ended with code {server.returncode}"
+            return f"it ended with code {server.returncode} ({log_tail(directory / LOG_NAME)})"
         time.sleep(0.005)
     return f"it did not answer within {LOAD_TIMEOUT:g} s"
 

@@ -16,7 +16,7 @@ from typing import Self
 from urllib.parse import quote
 
 from mq_django.errors import ConnectionLost, NoServer
-from mq_django.transport.keeper import ask
+from mq_django.transport.keeper import ask, log_tail
 
 #: Names of the program, in the order in which they are looked for on PATH.
 PROGRAMS = ("redis-server", "valkey-server")
@@ -89,15 +89,6 @@ def socket_url(path: str) -> str:
 def answers(address: str | tuple[str, int]) -> bool:
     """Return whether a server at this socket or host and port answers PING and has loaded its data."""
     return ask(address, b"PING").startswith(b"+PONG")
-
-
-def log_tail(path: Path, *, lines: int = 5) -> str:
-    """Return the last lines of a server's log as one line."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return "no log"
-    return " | ".join(line.strip() for line in text.splitlines()[-lines:]) or "empty log"
 
 
 class PrivateServer:

@@ -412,3 +412,29 @@ def test_what_a_store_cannot_do_it_refuses(case, store):
         else:
             attempt()
     assert store.depths().depth == len(set(tried) - case.refuses)
+
+
+def test_deliveries_stay_and_move_with_who_holds_them(store, publish):
+    publish(*(outgoing(data=n) for n in range(4)))
+    mine, others = store.take(ME, count=2), store.take(OTHER, count=2)
+    receipts = [(item.home, item.entry) for item in mine]
+    foreign = [(item.home, item.entry) for item in others]
+    assert store.extend(ME, receipts + foreign) == foreign
+    assert store.pass_on(ME, "host-3-heir", receipts + foreign) == foreign
+    assert list(store.held_by(ME, limit=10)) == []
+    assert store.settle(ME, [Settlement(mine[0], ACK)]) == [mine[0].message.id]
+    held = store.held_by("host-3-heir", limit=10)
+    assert [item.message for item in held] == [item.message for item in mine]
+    assert store.settle("host-3-heir", [Settlement(item, ACK) for item in held]) == []
+    assert store.extend(ME, receipts) == receipts
+    assert store.settle(OTHER, [Settlement(item, ACK) for item in others]) == []
+    assert empty(store)
+
+
+def test_what_loses_its_machine_twice_runs_alone(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), HandBack(lost=True))
+    again = take_one(store)
+    assert not again.alone
+    assert settled(store, again, HandBack(lost=True))
+    assert take_one(store).alone

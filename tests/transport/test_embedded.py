@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
 from mq_django.transport import embedded, keeper, servers
@@ -167,8 +169,8 @@ class TestSharing:
 
     def test_data_is_written_every_second(self, join):
         with connect(join().url) as client:
-            config = client.config_get("appendonly", "appendfsync")
-        assert config == {"appendonly": "yes", "appendfsync": "everysec"}
+            config = [client.config_get(name)[name] for name in ("appendonly", "appendfsync")]
+        assert config == ["yes", "everysec"]
 
 
 class TestLeaving:
@@ -320,6 +322,28 @@ class TestKillingTheServer:
             assert embedded.url(directory) == url
             assert client.llen("list") == 100
             assert client.info("server")["process_id"] != pid
+
+    def test_who_connects_again_starts_it_again(self, directory):
+        pool = embedded.connection_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+        with redis.Redis(connection_pool=pool) as client:
+            client.rpush("list", *range(100))
+            os.kill(client.info("server")["process_id"], signal.SIGKILL)
+            wait_until(lambda: not server_runs(directory), message="killed")
+            pool.disconnect()
+            assert client.llen("list") == 100
+        pool.disconnect()
+
+    def test_a_server_that_cannot_come_back_is_a_lost_connection(self, directory, monkeypatch, tmp_path):
+        pool = embedded.connection_pool(directory, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+        with redis.Redis(connection_pool=pool) as client:
+            pid = client.info("server")["process_id"]
+            broken = program(tmp_path / "bin", "redis-server", "[ $1 = --version ] && echo v=9.0.0 || exit 3")
+            monkeypatch.setattr(embedded, "find_server", lambda: servers.ServerBinary(path=broken, origin="PATH"))
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not server_runs(directory), message="killed")
+            pool.disconnect()
+            with pytest.raises(redis.ConnectionError, match="ended with code 3"):
+                client.ping()
 
     def test_what_a_crash_left_behind_harms_nobody(self, join, directory, innocent):
         directory.mkdir()

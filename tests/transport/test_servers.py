@@ -74,11 +74,7 @@ class TestPrivateServer:
     def test_it_answers_on_a_unix_socket_and_no_port(self):
         with PrivateServer() as server, client(server) as redis_client:
             assert server.url.startswith("unix://")
-            assert redis_client.config_get("port", "save", "appendonly") == {
-                "port": "0",
-                "save": "",
-                "appendonly": "no",
-            }
+            assert [redis_client.config_get(name)[name] for name in ("port", "save", "appendonly")] == ["0", "", "no"]
 
     def test_it_goes_without_a_trace(self):
         server = PrivateServer().start()

@@ -5,63 +5,68 @@
 -- KEYS[3]  urgent     {queue}:urgent             STREAM
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
--- then the ids of the entries
+-- then for each delivery: the entry's id; the message's id and time, which it brings along to its new entry; and
+-- 'lost' when its consumer vanished with its machine: what that happens to twice runs alone from then on
 --
 -- Returns the ids of those that the consumer no longer holds; these are left as they are.
 
 local home, ready, urgent = KEYS[1], KEYS[2], KEYS[3]
-local found = redis.call('type', urgent).ok
-if found ~= 'none' and found ~= 'stream' then
-  return redis.error_reply('WRONGTYPE ' .. urgent .. ' holds a ' .. found)
+for _, key in ipairs({ ready, urgent }) do
+  local found = redis.call('type', key).ok
+  if found ~= 'none' and found ~= 'stream' then
+    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
+  end
 end
 
 -- A blocked reader waits for `ready` only. It is blocked when nothing undelivered stands there, and then that is the
 -- place for what goes first; else `urgent` is, which every fetch reads before `ready`.
 local target = ready
-for _, group in ipairs(redis.call('xinfo', 'groups', ready)) do
-  local last
+local groups = redis.call('exists', ready) == 1 and redis.call('xinfo', 'groups', ready) or {}
+for _, group in ipairs(groups) do
+  local told = {}
   for i = 1, #group, 2 do
-    if group[i] == 'last-delivered-id' then
-      last = group[i + 1]
-    end
+    told[group[i]] = group[i + 1]
   end
-  if #redis.call('xrange', ready, '(' .. last, '+', 'count', 1) > 0 then
+  if told.name == ARGV[1] and #redis.call('xrange', ready, '(' .. told['last-delivered-id'], '+', 'count', 1) > 0 then
     target = urgent
   end
 end
-if target == urgent and found == 'none' then
-  redis.call('xgroup', 'create', urgent, ARGV[1], '0', 'mkstream')
-end
 
--- What an entry leaves to its own id, the message's id and time, it must bring along to a new one.
-local function identified(fields, entry)
+local function again(fields, at)
   local there = {}
   for i = 1, #fields, 2 do
     there[fields[i]] = true
   end
-  if not there.message and not there.id then
-    table.insert(fields, 1, 'id')
-    table.insert(fields, 2, entry)
+  local function add(name, value)
+    if value ~= '' and not there[name] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = value
+    end
   end
-  if not there.message and not there.time then
-    fields[#fields + 1] = 'time'
-    fields[#fields + 1] = string.match(entry, '^%d+')
+  add('id', ARGV[at + 1])
+  add('time', ARGV[at + 2])
+  if ARGV[at + 3] == 'lost' then
+    add(there.lost and 'alone' or 'lost', '1')
   end
   return fields
 end
 
 local stale = {}
-for i = 3, #ARGV do
-  local entry = ARGV[i]
+for at = 3, #ARGV, 4 do
+  local entry = ARGV[at]
   if #redis.call('xpending', home, ARGV[1], entry, entry, 1, ARGV[2]) == 1 then
     local read = redis.call('xrange', home, entry, entry)[1]
     redis.call('xack', home, ARGV[1], entry)
     redis.call('xdel', home, entry)
     if read then
-      redis.call('xadd', target, '*', unpack(identified(read[2], entry)))
+      redis.call('xadd', target, '*', unpack(again(read[2], at)))
     end
   else
     stale[#stale + 1] = entry
   end
+end
+if target == urgent then
+  -- Mostly it is there. Not before the first write: when memory is out, that would keep everything from going back.
+  redis.pcall('xgroup', 'create', urgent, ARGV[1], '0')
 end
 return stale

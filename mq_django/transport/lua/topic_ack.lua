@@ -1,7 +1,7 @@
 -- Settle deliveries of a topic's log that are done.
 --
 -- KEYS[1]  log        {topic}:log                   STREAM   kept: what is settled is acked, not deleted
--- KEYS[2]  control    {topic}:g:<group>:control     HASH     generation
+-- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
 -- then the receipts: `<entry>@<generation>`
@@ -9,7 +9,7 @@
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
 local log, control = unpack(KEYS)
-local generation = redis.call('hget', control, 'generation') or ''
+local generation = redis.call('hget', control, 'log-generation') or ''
 
 -- A receipt is the entry and the generation it was delivered in: after a seek the same consumer may hold the same entry
 -- again, and what the first pass has to say must not settle the second.

@@ -1,7 +1,7 @@
 -- Give deliveries of a topic's log up: to the dead letters of their group.
 --
 -- KEYS[1]  log        {topic}:log                   STREAM   kept: what is settled is acked, not deleted
--- KEYS[2]  control    {topic}:g:<group>:control     HASH     generation
+-- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
 -- KEYS[3]  dead       {topic}:g:<group>:dead        STREAM
 -- KEYS[4]  dead ids   {topic}:g:<group>:dead-ids    HASH     message id -> entry of `dead`
 -- ARGV[1]  group
@@ -18,7 +18,7 @@ for key, kind in pairs({ [dead] = 'stream', [ids] = 'hash' }) do
   end
 end
 
-local generation = redis.call('hget', control, 'generation') or ''
+local generation = redis.call('hget', control, 'log-generation') or ''
 
 -- A receipt is the entry and the generation it was delivered in: after a seek the same consumer may hold the same entry
 -- again, and what the first pass has to say must not settle the second.

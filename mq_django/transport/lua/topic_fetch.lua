@@ -10,7 +10,7 @@
 --
 -- Returns {generation, entries of ready, of urgent, of log}, each entry {id, {field, value, ...}}; or 'PAUSED'.
 
-local state = redis.call('hmget', KEYS[4], 'paused', 'generation')
+local state = redis.call('hmget', KEYS[4], 'paused', 'log-generation')
 if state[1] == '1' then
   return 'PAUSED'
 end

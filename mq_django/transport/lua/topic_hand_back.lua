@@ -1,11 +1,12 @@
 -- Give deliveries of a topic's log back uncharged, before everything that is still in the log.
 --
 -- KEYS[1]  log        {topic}:log                   STREAM   kept: what is settled is acked, not deleted
--- KEYS[2]  control    {topic}:g:<group>:control     HASH     generation
+-- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
 -- KEYS[3]  ready      {topic}:g:<group>:ready       STREAM   read before the log, and waited for like it
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
--- then the receipts: `<entry>@<generation>`
+-- then for each delivery: the receipt; the message's id and time, which it brings along to its new entry; and 'lost'
+-- when its consumer vanished with its machine: what that happens to twice runs alone from then on
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
@@ -15,7 +16,7 @@ if found ~= 'none' and found ~= 'stream' then
   return redis.error_reply('WRONGTYPE ' .. ready .. ' holds a ' .. found)
 end
 
-local generation = redis.call('hget', control, 'generation') or ''
+local generation = redis.call('hget', control, 'log-generation') or ''
 
 -- A receipt is the entry and the generation it was delivered in: after a seek the same consumer may hold the same entry
 -- again, and what the first pass has to say must not settle the second.
@@ -26,34 +27,36 @@ local function held(receipt)
   end
 end
 
--- What an entry leaves to its own id, the message's id and time, a copy must bring along.
-local function identified(fields, entry)
+local function again(fields, at)
   local there = {}
   for i = 1, #fields, 2 do
     there[fields[i]] = true
   end
-  if not there.message and not there.id then
-    table.insert(fields, 1, 'id')
-    table.insert(fields, 2, entry)
+  local function add(name, value)
+    if value ~= '' and not there[name] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = value
+    end
   end
-  if not there.message and not there.time then
-    fields[#fields + 1] = 'time'
-    fields[#fields + 1] = string.match(entry, '^%d+')
+  add('id', ARGV[at + 1])
+  add('time', ARGV[at + 2])
+  if ARGV[at + 3] == 'lost' then
+    add(there.lost and 'alone' or 'lost', '1')
   end
   return fields
 end
 
 local stale = {}
-for i = 3, #ARGV do
-  local entry = held(ARGV[i])
+for at = 3, #ARGV, 4 do
+  local entry = held(ARGV[at])
   if entry then
     local read = redis.call('xrange', log, entry, entry)[1]
     redis.call('xack', log, ARGV[1], entry)
     if read then
-      redis.call('xadd', ready, '*', unpack(identified(read[2], entry)))
+      redis.call('xadd', ready, '*', unpack(again(read[2], at)))
     end
   else
-    stale[#stale + 1] = ARGV[i]
+    stale[#stale + 1] = ARGV[at]
   end
 end
 return stale

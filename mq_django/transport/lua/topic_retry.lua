@@ -1,7 +1,7 @@
 -- Let deliveries of a topic's log wait for another attempt, among what their group keeps itself.
 --
 -- KEYS[1]  log        {topic}:log                   STREAM   kept: what is settled is acked, not deleted
--- KEYS[2]  control    {topic}:g:<group>:control     HASH     generation
+-- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
 -- KEYS[3]  due        {topic}:g:<group>:due         ZSET     score: due time, ms
 -- KEYS[4]  waiting    {topic}:g:<group>:waiting     HASH     member -> body
 -- ARGV[1]  group
@@ -19,7 +19,7 @@ for key, kind in pairs({ [due] = 'zset', [waiting] = 'hash' }) do
   end
 end
 
-local generation = redis.call('hget', control, 'generation') or ''
+local generation = redis.call('hget', control, 'log-generation') or ''
 
 -- A receipt is the entry and the generation it was delivered in: after a seek the same consumer may hold the same entry
 -- again, and what the first pass has to say must not settle the second.

@@ -1,7 +1,7 @@
 -- Move a group to another place of its topic's log.
 --
 -- KEYS[1]  log      {topic}:log                 STREAM
--- KEYS[2]  control  {topic}:g:<group>:control   HASH    generation
+-- KEYS[2]  control  {topic}:g:<group>:control   HASH    log-generation
 -- ARGV[1]  group
 -- ARGV[2]  after    the entry after which it goes on: '0' for the beginning, '$' for the end
 --
@@ -36,6 +36,6 @@ redis.call('xgroup', 'destroy', log, ARGV[1])
 redis.call('xgroup', 'create', log, ARGV[1], after)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local generation = math.max(tonumber(redis.call('hget', control, 'generation') or 0) + 1, now)
-redis.call('hset', control, 'generation', string.format('%.0f', generation))
+local generation = math.max(tonumber(redis.call('hget', control, 'log-generation') or 0) + 1, now)
+redis.call('hset', control, 'log-generation', string.format('%.0f', generation))
 return { 'MOVED', after }

@@ -1,7 +1,7 @@
 -- Take deliveries of a topic's log that nobody here can handle out of the way, uncharged.
 --
 -- KEYS[1]  log        {topic}:log                   STREAM   kept: what is settled is acked, not deleted
--- KEYS[2]  control    {topic}:g:<group>:control     HASH     generation
+-- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
 -- KEYS[3]  unhandled  {topic}:g:<group>:unhandled   ZSET     score: the name's hash
 -- KEYS[4]  waiting    {topic}:g:<group>:waiting     HASH     member -> body
 -- ARGV[1]  group
@@ -18,7 +18,7 @@ for key, kind in pairs({ [unhandled] = 'zset', [waiting] = 'hash' }) do
   end
 end
 
-local generation = redis.call('hget', control, 'generation') or ''
+local generation = redis.call('hget', control, 'log-generation') or ''
 
 -- A receipt is the entry and the generation it was delivered in: after a seek the same consumer may hold the same entry
 -- again, and what the first pass has to say must not settle the second.

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  log      {topic}:log                 STREAM
 -- KEYS[2]  ready    {topic}:g:<group>:ready     STREAM
--- KEYS[3]  control  {topic}:g:<group>:control   HASH    generation
+-- KEYS[3]  control  {topic}:g:<group>:control   HASH    log-generation
 -- KEYS[4]  topic    {topic}:control             HASH    born: when its log was begun, ms
 -- ARGV[1]  group
 -- ARGV[2]  start    '0', '$' for the end, or the entry after which the group starts
@@ -48,6 +48,6 @@ if made.err then
   return { 'EXISTS', born }
 end
 -- From the clock: a group that was removed and made again must not come to a generation that it had before.
-local generation = math.max(tonumber(redis.call('hget', control, 'generation') or 0) + 1, tonumber(now))
-redis.call('hset', control, 'generation', string.format('%.0f', generation))
+local generation = math.max(tonumber(redis.call('hget', control, 'log-generation') or 0) + 1, tonumber(now))
+redis.call('hset', control, 'log-generation', string.format('%.0f', generation))
 return { word, born }

@@ -1,0 +1,85 @@
+"""Account for every message that the shop published: handled, still in a queue, a dead letter, or lost."""
+
+from collections import Counter
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+from example_project.demo import watch
+from example_project.ledger import book
+from example_project.shop.models import Cart, Channel, NotificationStep, Order
+from example_project.shop.triggers import remind
+from mq_django.inspector.messages import Place
+
+#: How reminders are named in their queue.
+NAME = remind.module_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What became of what was published."""
+
+    accepted: int
+    handled: int
+    repeated: int
+    #: Accepted and not handled, by where they are: ready, pending, delayed, unhandled, dead.
+    kept: Mapping[str, int]
+    #: Carts whose reminder was mailed, and carts whose reminder waits (or is a dead letter).
+    reminded: int
+    reminding: int
+    #: What is nowhere, in words.
+    lost: list[str]
+
+
+def settle() -> Account:
+    """Compare the ledger with what is in the queues; nothing may run meanwhile."""
+    balance = book.balance()
+    places = watch.places()
+    lost = [f"{label} {message_id}" for message_id, label in balance.open.items() if message_id not in places]
+    reminding = carts_with_reminders()
+    return Account(
+        accepted=balance.accepted,
+        handled=balance.handled,
+        repeated=balance.repeated,
+        kept=Counter(places[message_id] for message_id in balance.open if message_id in places),
+        reminded=Cart.objects.exclude(reminded_at=None).count(),
+        reminding=len(reminding),
+        lost=[*lost, *lost_reminders(reminding, places)],
+    )
+
+
+def carts_with_reminders() -> set[int]:
+    """Return the carts whose reminder waits, or is a dead letter."""
+    found = watch.delayed_and_dead(remind.queue_name)
+    return {view.data["args"][0] for view in found if view.name == NAME and view.has_data}
+
+
+def lost_reminders(reminding: Set[int], places: Mapping[str, Place]) -> list[str]:
+    """Return the carts that should get a reminder and will not.
+
+    A reminder has no line in the ledger, because each change of its cart replaces it. What must be true is
+    that each cart with an address that was not ordered has got one, or has one coming.
+    """
+    carts = Cart.objects.filter(order=None, reminded_at=None).exclude(email="").values_list("pk", flat=True)
+    missing = [f"reminder of cart {cart_id}" for cart_id in carts if cart_id not in reminding]
+    # What is ready or pending shows its id alone. Of those that are not in the ledger each is a reminder.
+    under_way = {message_id for message_id, place in places.items() if place in ("ready", "pending")}
+    return missing[len(under_way - book.accepted_ids()) :]
+
+
+def report(account: Account) -> str:
+    """Put the account into words."""
+    delivered = NotificationStep.objects.filter(outcome=NotificationStep.Outcome.DELIVERED)
+    told = ", ".join(f"{delivered.filter(channel=channel).count()} by {channel.label}" for channel in Channel)
+    kept = ", ".join(f"{count} {place}" for place, count in sorted(account.kept.items())) or "none"
+    receipts = Order.objects.exclude(receipt_sent_at=None).count()
+    lines = [
+        "By the shop's own books, in its database:",
+        f"Orders      {Order.objects.count()}; buyers told: {told}; receipts mailed: {receipts}",
+        f"Reminders   {account.reminded} mailed, {account.reminding} waiting",
+        f"Accepted    {account.accepted} messages",
+        f"Handled     {account.handled} ({account.repeated} of them again)",
+        f"Kept        {kept}",
+        f"Lost        {len(account.lost)}",
+        *(f"  {label}" for label in account.lost[:20]),
+    ]
+    return "\n".join(lines)

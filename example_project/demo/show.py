@@ -1,0 +1,73 @@
+"""The demo from curtain to curtain, once Django is set up."""
+
+import argparse
+import time
+
+from django.core.management import call_command
+
+from example_project.demo import account, watch
+from example_project.demo.closing import Closing
+from example_project.demo.live import LiveLine
+from example_project.demo.stage import Stage, Surroundings, running
+from example_project.demo.visitors import Visitors
+from example_project.shop import goods
+
+#: Seconds after the last visitor in which the consumers may finish what is ready.
+DRAIN_TIMEOUT = 10.0
+#: Seconds between two looks at whether all is well.
+LOOK_INTERVAL = 0.1
+
+
+def perform(place: Surroundings, options: argparse.Namespace, closing: Closing) -> int:
+    """Run the shop until somebody asks to end, and return 1 if a message was lost."""
+    call_command("openshop", verbosity=0)
+    with running(place, closing) as stage:
+        announce(stage, place)
+        line = LiveLine()
+        let_in(stage, line, options, closing)
+        drain(stage, line, closing)
+        line.end()
+    result = account.settle()
+    print(account.report(result))
+    if place.is_shared:
+        watch.forget_all()
+    return 1 if result.lost else 0
+
+
+def announce(stage: Stage, place: Surroundings) -> None:
+    """Say where everything is."""
+    print(
+        f"Shop        {stage.site}/\n"
+        f"Admin       {stage.site}/admin/   user {goods.ADMIN_NAME}, password {goods.ADMIN_PASSWORD}\n"
+        f"Redis       {place.redis}\n"
+        f"Consumers   process {stage.consumers.pid} and its children\n"
+        f"Logs        {place.folder / 'logs'}; mails {place.folder / 'mails'}\n"
+        "Ctrl-C ends it.",
+        flush=True,
+    )
+
+
+def let_in(stage: Stage, line: LiveLine, options: argparse.Namespace, closing: Closing) -> None:
+    """Let visitors in until the time is over."""
+    until = None if options.seconds is None else time.monotonic() + options.seconds
+    visitors = Visitors(stage.site, per_second=options.rate)
+    visitors.start()
+    try:
+        while not closing.asked and (until is None or time.monotonic() < until):
+            stage.tend()
+            line.show()
+            time.sleep(LOOK_INTERVAL)
+    finally:
+        visitors.stop()
+    if visitors.failures:
+        print(f"\n{visitors.failures} visits failed.")
+
+
+def drain(stage: Stage, line: LiveLine, closing: Closing) -> None:
+    """Wait until nothing is ready or pending, for a bounded time; a second Ctrl-C ends the wait."""
+    asked = closing.asked
+    deadline = time.monotonic() + DRAIN_TIMEOUT
+    while watch.is_busy() and closing.asked == asked and time.monotonic() < deadline:
+        stage.tend()
+        line.show()
+        time.sleep(LOOK_INTERVAL)

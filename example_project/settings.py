@@ -1,0 +1,128 @@
+"""Settings of the example project. Nothing has to be set: it runs as it is."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import django
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+#: The database, the mails and, unless MQ_REDIS_URL is given, Redis's data.
+DEMO_DIR = Path(os.environ.get("EXAMPLE_PROJECT_DIR") or BASE_DIR / ".demo")
+DEMO_DIR.mkdir(parents=True, exist_ok=True)
+
+# A demo that listens on 127.0.0.1 alone. A real project keeps its key to itself.
+SECRET_KEY = "the example project has no secrets"
+DEBUG = True
+ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
+ROOT_URLCONF = "example_project.urls"
+WSGI_APPLICATION = "example_project.wsgi.application"
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+STATIC_URL = "static/"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "mq_django",
+    "example_project.shop",
+    "example_project.ledger",
+]
+if django.VERSION < (6, 0):
+    # Django's task API for 5.2, of which it is not yet a part.
+    INSTALLED_APPS.append("django_tasks")
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "example_project.shop.carts.cart_size",
+            ],
+        },
+    },
+]
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": DEMO_DIR / "shop.sqlite3",
+        "OPTIONS": {
+            # Web and consumers write at the same time. IMMEDIATE takes the write lock at the start of a
+            # transaction; the default takes it at the first write, and then refuses instead of waiting.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            # Readers do not wait for the writer; a commit does not wait for the disk.
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        },
+    }
+}
+
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+QUEUES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "emails": {"VISIBILITY_TIMEOUT": 30},
+    "notifications": {"MAX_ATTEMPTS": 5, "TIMEOUT": 30},
+}
+
+MQ_DJANGO = {
+    # Without a server of its own the project starts one, and all its processes share it.
+    "CONNECTION": os.environ.get("MQ_REDIS_URL") or "embedded",
+    "NAMESPACE": os.environ.get("EXAMPLE_PROJECT_NAMESPACE", "shop"),
+    "DIRECTORY": DEMO_DIR / "redis",
+    "QUEUES": QUEUES,
+}
+
+# Plain `from django.tasks import task` runs on the same queues.
+TASKS = {
+    "default": {
+        "BACKEND": "mq_django.task_backend.MQBackend",
+        "QUEUES": list(QUEUES),
+    }
+}
+
+#: How long a cart may be left alone before its owner gets a reminder.
+CART_REMINDER_DELAY = timedelta(seconds=float(os.environ.get("EXAMPLE_PROJECT_REMINDER_SECONDS", "3600")))
+
+#: The push and SMS gateway: `python -m example_project.gateway --port 8099`.
+GATEWAY_URL = os.environ.get("EXAMPLE_PROJECT_GATEWAY_URL", "http://127.0.0.1:8099")
+GATEWAY_TIMEOUT = timedelta(seconds=1)
+
+MAIL_BACKEND = "example_project.shop.mail.FolderBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": MAIL_BACKEND, "OPTIONS": {"file_path": DEMO_DIR / "mails"}}}
+else:
+    EMAIL_BACKEND, EMAIL_FILE_PATH = MAIL_BACKEND, DEMO_DIR / "mails"
+DEFAULT_FROM_EMAIL = "Harbour Goods <shop@localhost>"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "lines": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"},
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "lines"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+}

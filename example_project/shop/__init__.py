@@ -1,0 +1,1 @@
+"""Catalogue, cart and orders, and the messages that an order sets going."""

@@ -1,0 +1,18 @@
+"""The pages of the shop."""
+
+from django.urls import path
+
+from example_project.shop import views
+
+app_name = "shop"
+
+urlpatterns = [
+    path("", views.catalogue, name="catalogue"),
+    path("products/<slug:slug>/", views.product, name="product"),
+    path("products/<slug:slug>/add/", views.add_to_cart, name="add"),
+    path("cart/", views.cart, name="cart"),
+    path("cart/keep/", views.keep_cart, name="keep"),
+    path("cart/empty/", views.empty_cart, name="empty"),
+    path("checkout/", views.checkout, name="checkout"),
+    path("orders/<uuid:reference>/", views.order, name="order"),
+]

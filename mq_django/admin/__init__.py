@@ -1,0 +1,10 @@
+"""Queues in Django's admin: numbers, messages, dead letters, and what an operator does to them."""
+
+from django.contrib import admin
+
+from mq_django.admin.queue_admin import QueueAdmin
+from mq_django.models import Queue
+
+__all__ = ["QueueAdmin"]
+
+admin.site.register(Queue, QueueAdmin)

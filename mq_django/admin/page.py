@@ -1,0 +1,149 @@
+"""What every page of ours does: check the permission, render, answer when Redis does not."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import django
+from django.contrib import messages
+from django.contrib.admin import ModelAdmin
+from django.contrib.admin.utils import quote
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from mq_django.conf import get_config
+from mq_django.core.visible import spell
+from mq_django.errors import ConfigurationError, ConnectionLost, MQError, StoreError, UnknownQueue
+from mq_django.models import Queue
+
+logger = logging.getLogger(__name__)
+
+#: Permissions, by what our views call them.
+VIEW, SEE_DATA, OPERATE, PURGE = "view_queue", "view_message_data", "operate_queue", "purge_queue"
+
+View = Callable[..., HttpResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One request to one of our pages."""
+
+    model_admin: "ModelAdmin[Queue]"
+    request: HttpRequest
+
+    def can(self, *permissions: str) -> bool:
+        """Tell whether the user holds all of some permissions."""
+        app = self.model_admin.opts.app_label
+        user = self.request.user
+        return user.is_active and user.has_perms([f"{app}.{permission}" for permission in permissions])
+
+    def url(self, name: str, *args: str) -> str:
+        """Return the address of one of our pages in this admin site."""
+        site = self.model_admin.admin_site.name
+        return reverse(f"admin:mq_django_queue_{name}", args=args, current_app=site)
+
+    def queue_url(self, queue: str) -> str:
+        """Return the address of a queue's page, which is the admin's change page of the model."""
+        return self.url("change", quote(queue))
+
+    def render(self, template: str, title: str, *, status: int = 200, **context: Any) -> TemplateResponse:
+        """Return a page in the admin's frame."""
+        site = self.model_admin.admin_site
+        self.request.current_app = site.name
+        return TemplateResponse(
+            self.request,
+            f"admin/mq_django/queue/{template}.html",
+            {**site.each_context(self.request), **self._frame(), "title": title, **context},
+            status=status,
+        )
+
+    def parts(self, names: Sequence[str], context: dict[str, Any]) -> JsonResponse:
+        """Return the parts of a page that change by themselves, by name."""
+        self.request.current_app = self.model_admin.admin_site.name
+        context = {**self._frame(), **context}
+        return JsonResponse(
+            {
+                "summary": context["summary"],
+                "parts": {
+                    name: render_to_string(f"admin/mq_django/queue/parts/{name}.html", context, self.request)
+                    for name in names
+                },
+            }
+        )
+
+    def _frame(self) -> dict[str, Any]:
+        return {
+            "opts": self.model_admin.opts,
+            "overview_url": self.url("changelist"),
+            "can_see_data": self.can(SEE_DATA),
+            "can_operate": self.can(OPERATE),
+            "can_purge": self.can(OPERATE, PURGE),
+            # 6.1 styles breadcrumbs as a list, and a block of text no longer.
+            "crumbs_are_a_list": django.VERSION >= (6, 1),
+        }
+
+    def say(self, level: int, text: str) -> None:
+        """Show a message on the next page."""
+        messages.add_message(self.request, level, text)
+
+    def log(self, queue: str, text: str) -> None:
+        """Write into the admin's log who did what to a queue."""
+        self.model_admin.log_change(self.request, Queue(name=queue), spell(text))
+
+
+def needs(*permissions: str) -> Callable[[View], View]:
+    """Refuse a view to users without all of some permissions; staff is not permission."""
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def checked(page: Page, **kwargs: str) -> HttpResponse:
+            if not page.can(*permissions):
+                raise PermissionDenied
+            return view(page, **kwargs)
+
+        checked.permissions = permissions  # type: ignore[attr-defined]
+        return checked
+
+    return decorate
+
+
+def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
+    """Return a view's answer, or a sentence about what kept it from one."""
+    wants_json = page.request.path.endswith(".json")
+    try:
+        if "name" in kwargs:
+            get_config().queue(kwargs["name"])
+        return view(page, **kwargs)
+    except UnknownQueue:
+        # Only those who may see queues learn which there are.
+        if not page.can(VIEW):
+            raise PermissionDenied from None
+        sentence = _("There is no queue “%(name)s” in the settings.") % {"name": spell(kwargs["name"])[:160]}
+        if wants_json:
+            return JsonResponse({"error": sentence}, status=404)
+        page.say(messages.WARNING, sentence)
+        return HttpResponseRedirect(page.url("changelist"))
+    except (StoreError, ConfigurationError) as error:
+        if not page.can(VIEW):
+            raise PermissionDenied from None
+        logger.warning("An admin page could not be answered: %s", error)
+        if wants_json:
+            return JsonResponse({"error": sentence_of(error)}, status=503)
+        return page.render(
+            "unreachable", _("Queues"), status=503, sentence=sentence_of(error), detail=spell(str(error))
+        )
+
+
+def sentence_of(error: MQError) -> str:
+    """Return what an error means to an operator."""
+    if isinstance(error, ConnectionLost):
+        return _("Redis is away or did not answer in time. Nothing is lost: try again in a moment.")
+    if isinstance(error, ConfigurationError):
+        return _("The setting MQ_DJANGO cannot be used; manage.py check says what is wrong with it.")
+    return _("Redis could not do what was asked.")

@@ -1,0 +1,85 @@
+"""The admin of queues: one entry in the index, and our own pages behind it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from mq_django.admin import dead, overview, queue, waiting
+from mq_django.admin.page import OPERATE, VIEW, Page, View, answer
+from mq_django.conf import get_config
+from mq_django.errors import ConfigurationError, UnknownQueue
+from mq_django.models import Queue
+
+_get_or_post = require_http_methods(["GET", "HEAD", "POST"])
+
+#: Path, what shows it, the methods it takes, its name. Names, not positions: they mean the same tomorrow.
+ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
+    ("stats.json", overview.stats, require_GET, "stats"),
+    ("<str:name>/stats.json", queue.stats, require_GET, "queue_stats"),
+    ("<str:name>/dead/", dead.listing, require_GET, "dead"),
+    ("<str:name>/dead/chosen/", dead.act, require_POST, "dead_act"),
+    ("<str:name>/dead/all/<str:what>/", dead.act_on_all, _get_or_post, "dead_all"),
+    ("<str:name>/dead/<str:entry>/", dead.letter, require_GET, "dead_letter"),
+    ("<str:name>/cancel/", waiting.cancel, require_POST, "cancel"),
+    ("<str:name>/waiting/<str:room>/", waiting.listing, require_GET, "waiting"),
+    ("<str:name>/waiting/<str:room>/<str:member>/", waiting.message, require_GET, "message"),
+]
+
+
+class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class only for type checkers
+    """Queues of `settings.MQ_DJANGO`; register it with an admin site of your own as any other ModelAdmin."""
+
+    def get_urls(self) -> list[URLPattern]:
+        ours = [
+            path(where, self._mounted(view, methods), name=f"mq_django_queue_{name}")
+            for where, view, methods, name in ROUTES
+        ]
+        # Ours first: the model admin's own take whatever is left.
+        return [*ours, *super().get_urls()]
+
+    def _mounted(self, show: View, methods: Callable[..., Any]) -> Callable[..., HttpResponse]:
+        def mounted(request: HttpRequest, **kwargs: str) -> HttpResponse:
+            return answer(show, Page(self, request), **kwargs)
+
+        view: Callable[..., HttpResponse] = self.admin_site.admin_view(methods(mounted))
+        return view
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show all queues."""
+        return answer(overview.overview, Page(self, request))
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show one queue."""
+        return answer(queue.queue, Page(self, request), name=unquote(object_id))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
+        # There is no table; whatever of the admin asks for rows gets none.
+        return Queue.objects.none()
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
+        """Return the queue of that name when it is configured: the admin's history page asks."""
+        try:
+            return Queue(name=get_config().queue(object_id).name)
+        except (UnknownQueue, ConfigurationError):
+            return None
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
+        return Page(self, request).can(VIEW, OPERATE)

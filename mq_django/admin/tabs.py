@@ -1,0 +1,32 @@
+"""The tabs that join the pages of one queue."""
+
+from typing import Any
+
+from django.contrib.admin.utils import quote
+from django.utils.translation import gettext as _
+
+from mq_django import inspector
+from mq_django.admin.page import Page
+from mq_django.admin.text import number
+from mq_django.inspector.queues import QueueView
+
+
+def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
+    """Return the tabs of a queue's pages with what is behind each."""
+    view = view or inspector.queue(name)
+    found = [
+        ("queue", _("Queue"), page.queue_url(name), None),
+        ("delayed", _("Delayed"), page.url("waiting", name, "delayed"), view.delayed),
+        ("unhandled", _("Unhandled"), page.url("waiting", name, "unhandled"), view.unhandled),
+        ("dead", _("Dead letters"), page.url("dead", name), view.dead),
+        ("history", _("History"), page.url("history", quote(name)), None),
+    ]
+    return [
+        {
+            "label": label,
+            "url": url,
+            "count": None if count is None else number(count),
+            "is_current": key == current,
+        }
+        for key, label, url, count in found
+    ]

@@ -1,0 +1,135 @@
+"""Values to words and HTML: what comes from messages is escaped, and shows what it would hide."""
+
+import json
+import re
+import time
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+
+from django.utils import timezone
+from django.utils.formats import number_format
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from mq_django.core.visible import cut, runs
+
+#: Characters of data, traceback or bytes that one page shows.
+LONGEST = 64 * 1024
+
+_ERROR_NAME = re.compile(r"([A-Za-z_][\w.]{0,200})(?=:|\Z)", re.ASCII)
+_PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-~")
+
+# Milliseconds of each unit, and from how many of it on the next one reads better.
+_UNITS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 72), ("d", 86_400_000, inf))
+
+
+def visible(text: str, *, limit: int = LONGEST, lines: bool = False) -> SafeString:
+    """Return text of unknown origin as HTML: escaped, isolated in its direction, nothing hidden in it."""
+    parts = (
+        format_html('<span class="mq-odd">{}</span>', part) if odd else format_html("{}", part)
+        for part, odd in runs(cut(text, limit), lines=lines)
+    )
+    return format_html("<bdi>{}</bdi>", format_html_join("", "{}", ((part,) for part in parts)))
+
+
+def visible_bytes(value: bytes) -> SafeString:
+    """Return bytes as HTML, with those that are not UTF-8 in hexadecimal."""
+    return visible(value[:LONGEST].decode(errors="backslashreplace"), lines=True)
+
+
+def pretty(data: Any) -> SafeString:
+    """Return JSON data as HTML, indented."""
+    return visible(json.dumps(data, indent=2, ensure_ascii=False), lines=True)
+
+
+def compact(data: Any, *, limit: int = 120) -> SafeString:
+    """Return the beginning of JSON data as HTML, on one line."""
+    return visible(json.dumps(data, ensure_ascii=False), limit=limit)
+
+
+def number(value: float) -> str:
+    """Return a number with separators, rounded."""
+    # Django cuts decimals off; 9.9 a minute would be 9.
+    return str(number_format(round(value), use_l10n=True, force_grouping=True))
+
+
+def rate(per_minute: float) -> str:
+    """Return a rate in the unit that reads best; nothing when it is nothing."""
+    if per_minute < 0.5:
+        return ""
+    if per_minute < 600:
+        return _("%(count)s/min") % {"count": number(per_minute)}
+    return _("%(count)s/s") % {"count": number(per_minute / 60)}
+
+
+def size(count: int) -> str:
+    """Return a number of bytes."""
+    if count < 1024:
+        return _("%(count)s bytes") % {"count": number(count)}
+    return _("%(count)s KiB") % {"count": number(count / 1024)}
+
+
+def seconds(value: float | None) -> str:
+    """Return a handling time."""
+    if value is None:
+        return ""
+    if value == inf:
+        return _("over 1.6 s")
+    if value < 0.0095:
+        return _("%(count)s ms") % {"count": number_format(value * 1000, decimal_pos=1)}
+    if value < 0.95:
+        return _("%(count)s ms") % {"count": number(value * 1000)}
+    return _("%(count)s s") % {"count": number_format(value, decimal_pos=1)}
+
+
+def duration(ms: int) -> str:
+    """Return a length of time in one unit."""
+    words = {"s": _("%(count)s s"), "min": _("%(count)s min"), "h": _("%(count)s h"), "d": _("%(count)s d")}
+    unit, count = next((unit, ms // part) for unit, part, enough in _UNITS if ms // part < enough)
+    return words[unit] % {"count": number(count)}
+
+
+def now_ms() -> int:
+    """Return this machine's time in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
+    """Return a moment as HTML, relative to now, with its date as the title."""
+    if ms is None:
+        return ""
+    try:
+        when = datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(ms)
+    ahead = ms - (now_ms() if now is None else now)
+    said = _("in %(time)s") if ahead > 0 else _("%(time)s ago")
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        when.isoformat(timespec="milliseconds"),
+        timezone.localtime(when).isoformat(sep=" ", timespec="seconds"),
+        said % {"time": duration(abs(ahead))},
+    )
+
+
+def error_name(error: str) -> str:
+    """Return the name of an error without its text, which may quote data; empty when there is none."""
+    found = _ERROR_NAME.match(error)
+    return found[1] if found else ""
+
+
+def to_url(member: bytes) -> str:
+    """Return any bytes as text that is safe as a part of a URL and in a form."""
+    return "".join(chr(byte) if byte in _PLAIN_BYTES else f"_{byte:02X}" for byte in member)
+
+
+def from_url(text: str) -> bytes:
+    """Return the bytes that `to_url` made into `text`."""
+    parts = re.split(r"_([0-9A-F]{2})", text)
+    plain, quoted = parts[::2], parts[1::2]
+    made = [*(part.encode() for part in plain)]
+    for place, code in enumerate(quoted):
+        made[place] += bytes.fromhex(code)
+    return b"".join(made)

@@ -1,0 +1,50 @@
+"""What the inspector's words mean to an operator."""
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django.admin.text import duration, number
+from mq_django.inspector.queues import Problem, QueueView
+
+
+def problem(view: QueueView, what: Problem) -> str:
+    """Return a sentence about what is wrong with a queue, to stand behind its name."""
+    match what:
+        case "unreadable":
+            return _("cannot be read: %(error)s") % {"error": view.error}
+        case "unconsumed":
+            return ngettext(
+                "has %(count)s message and no living consumer. Is runconsumer running?",
+                "has %(count)s messages and no living consumer. Is runconsumer running?",
+                view.depth,
+            ) % {"count": number(view.depth)}
+        case "paused":
+            return _("is paused.")
+        case "unhandled":
+            return ngettext(
+                "has %(count)s message that no consumer has a handler for.",
+                "has %(count)s messages that no consumer has a handler for.",
+                view.unhandled,
+            ) % {"count": number(view.unhandled)}
+        case "buried":
+            return ngettext(
+                "has %(count)s new dead letter in the last half hour.",
+                "has %(count)s new dead letters in the last half hour.",
+                view.recently_buried,
+            ) % {"count": number(view.recently_buried)}
+        case "late":
+            return _("lags: its oldest ready message has waited for %(time)s.") % {
+                "time": duration(view.oldest_ms or 0)
+            }
+
+
+def reason(word: str) -> str:
+    """Return why a message is dead."""
+    known = {
+        "attempts": _("failed too often"),
+        "error": _("given up by its handler"),
+        "undecodable": _("no message"),
+        "crashed": _("its process died"),
+        "expired": _("too old"),
+    }
+    return known.get(word, word)

@@ -1,0 +1,111 @@
+"""What `manage.py check` says about the settings, without a look at Redis."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from django.conf import settings
+from django.core import checks
+from django.core.cache import DEFAULT_CACHE_ALIAS
+from django.core.checks import CheckMessage, Error
+
+from mq_django.conf import EMBEDDED, URL_SCHEMES, read
+
+TAG = "mq_django"
+
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+#: The cache backends whose clear() flushes a Redis database.
+_FLUSHING = ("django_redis", "django.core.cache.backends.redis")
+
+#: A server and one of its databases.
+Database = tuple[str, str]
+
+
+def check_settings(**_: Any) -> list[CheckMessage]:
+    """Name everything that is wrong in `MQ_DJANGO`."""
+    _config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+    return [Error(problem.message, hint=problem.hint, id="mq_django.E001") for problem in problems]
+
+
+def check_connection(**_: Any) -> list[CheckMessage]:
+    """Look at where the queues live, and at who else lives there."""
+    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+    connection = config.connection
+    if connection == EMBEDDED or any(problem.setting == "MQ_DJANGO['CONNECTION']" for problem in problems):
+        return []
+    if connection.startswith(URL_SCHEMES):
+        return list(_neighbours(None, _database(connection)))
+    return _check_alias(connection)
+
+
+def _check_alias(alias: str) -> list[CheckMessage]:
+    named = f"MQ_DJANGO['CONNECTION'] names {alias!r}"
+    cache = settings.CACHES.get(alias)
+    if cache is None:
+        hint = f'Name one of CACHES ({", ".join(sorted(settings.CACHES))}), a redis:// URL, or "embedded".'
+        return [Error(f"{named}, which is not in CACHES.", hint=hint, id="mq_django.E002")]
+    if "django_redis" not in str(cache.get("BACKEND")):
+        hint = f"Give CACHES[{alias!r}] the BACKEND django_redis.cache.RedisCache, or name a redis:// URL."
+        return [Error(f"{named}, a cache that is not of django-redis.", hint=hint, id="mq_django.E003")]
+    locations = _locations(cache)
+    if not locations or not locations[0].startswith(URL_SCHEMES):
+        hint = f"Give CACHES[{alias!r}] a LOCATION that starts with one of {', '.join(URL_SCHEMES)}"
+        return [Error(f"{named}, a cache without a LOCATION for Redis.", hint=hint, id="mq_django.E004")]
+    return list(_neighbours(alias, _database(locations[0], cache)))
+
+
+def check_deployment(**_: Any) -> list[CheckMessage]:
+    """Warn of what is fine while developing only."""
+    config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
+    if config.connection != EMBEDDED:
+        return []
+    message = "The queues live in an embedded Redis, which serves the processes of this machine alone."
+    hint = "Set MQ_DJANGO['CONNECTION'] to a django-redis alias or a redis:// URL."
+    return [checks.Warning(message, hint=hint, id="mq_django.W002")]
+
+
+def _neighbours(alias: str | None, database: Database) -> Iterator[CheckMessage]:
+    """Yield a warning for each cache whose clear() would flush the queues."""
+    for name, cache in settings.CACHES.items():
+        if name == alias:
+            # What everybody uses without naming it is never kept for queues alone.
+            shared = name == DEFAULT_CACHE_ALIAS
+        else:
+            backend = str(cache.get("BACKEND"))
+            shared = any(kind in backend for kind in _FLUSHING) and database in _databases(cache)
+        if shared:
+            yield checks.Warning(
+                f"The queues share a Redis database with the cache {name!r}: cache.clear() flushes it, "
+                "with every message in it.",
+                hint="Keep an alias for queues alone, on a database of its own, as redis://localhost:6379/1.",
+                id="mq_django.W001",
+            )
+
+
+def _databases(cache: Mapping[str, Any]) -> list[Database]:
+    return [_database(location, cache) for location in _locations(cache)]
+
+
+def _locations(cache: Mapping[str, Any]) -> list[str]:
+    location = cache.get("LOCATION") or ""
+    parts = location.replace(";", ",").split(",") if isinstance(location, str) else list(location)
+    return [str(part).strip() for part in parts if part]
+
+
+def _database(location: str, cache: Mapping[str, Any] | None = None) -> Database:
+    """Return the server and the database that a location stands for, the same for each way to write it."""
+    parts = urlsplit(location)
+    options = (cache or {}).get("OPTIONS") or {}
+    asked = parse_qs(parts.query).get("db", [""])[0] or str(options.get("db", ""))
+    if parts.scheme == "unix":
+        return (parts.path, asked or "0")
+    host = (parts.hostname or "localhost").lower()
+    server = "localhost" if host in _LOCAL else host
+    return (f"{server}:{_port(location)}", asked or parts.path.strip("/") or "0")
+
+
+def _port(location: str) -> int:
+    try:
+        return urlsplit(location).port or 6379
+    except ValueError:  # no number: the server will not be found, which is not for a static check to say
+        return 0

@@ -1,0 +1,126 @@
+"""What people do to messages: redrive, delete, cancel. Each can be done again without harm."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mq_django.conf import get_config
+from mq_django.errors import StoreError
+from mq_django.stores.dead import BATCH, DeadLetters, is_entry
+from mq_django.stores.waiting import WaitingRoom
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+
+#: Seconds that one call may take for all dead letters: what asks for a page waits no longer.
+SECONDS = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What an action did, as far as it is known."""
+
+    done: int = 0
+    #: Were gone before: somebody else was quicker, or they are no longer there.
+    missing: int = 0
+    #: Cannot be redriven, because they are no messages.
+    refused: int = 0
+    #: There is more to do from after this entry on; None when all is done.
+    resume_after: str | None = None
+    #: What ended it early; one more batch may have been done than is counted.
+    error: StoreError | None = None
+    #: Some of what it was done to, for the log.
+    examples: list[str] = field(default_factory=list)
+
+
+def redrive(name: str, entries: Sequence[str]) -> Outcome:
+    """Put dead letters back into their queue, each at its first attempt.
+
+    Raises:
+        UnknownQueue: it is not configured.
+    """
+    return _each(_dead(name).redrive, entries)
+
+
+def delete(name: str, entries: Sequence[str]) -> Outcome:
+    """Delete dead letters for good."""
+    return _each(_dead(name).delete, entries)
+
+
+def redrive_all(name: str, *, until: str, after: str = "", seconds: float = SECONDS) -> Outcome:
+    """Put the dead letters up to the entry `until` back into their queue, as many as some seconds allow.
+
+    What is buried meanwhile is newer than `until`, so that a message which fails again is redriven only once.
+    """
+    letters = _dead(name)
+    return _all(letters, letters.redrive, until=until, after=after, seconds=seconds)
+
+
+def delete_all(name: str, *, until: str, after: str = "", seconds: float = SECONDS) -> Outcome:
+    """Delete the dead letters up to the entry `until` for good, as many as some seconds allow."""
+    letters = _dead(name)
+    return _all(letters, letters.delete, until=until, after=after, seconds=seconds)
+
+
+def cancel(name: str, members: Sequence[bytes]) -> Outcome:
+    """Remove messages that wait, by id or by `u:` and their unique key."""
+    room = WaitingRoom(get_config().queue(name), Pooled(get_client("inspect")))
+    outcome = Outcome()
+    for member in members:
+        try:
+            cancelled = room.cancel(member)
+        except StoreError as error:
+            outcome.error = error
+            break
+        outcome.done += cancelled
+        outcome.missing += not cancelled
+    return outcome
+
+
+def _dead(name: str) -> DeadLetters:
+    return DeadLetters(get_config().queue(name), Pooled(get_client("inspect")))
+
+
+def _each(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str]) -> Outcome:
+    wanted = list(dict.fromkeys(entries))
+    outcome = Outcome(missing=sum(not is_entry(entry) for entry in wanted))
+    known = [entry for entry in wanted if is_entry(entry)]
+    for at in range(0, len(known), BATCH):
+        if not _step(act, known[at : at + BATCH], outcome):
+            break
+    return outcome
+
+
+def _all(
+    letters: DeadLetters, act: Callable[[Sequence[str]], list[str]], *, until: str, after: str, seconds: float
+) -> Outcome:
+    outcome, deadline = Outcome(), time.monotonic() + seconds
+    if not is_entry(until):
+        return outcome
+    after = after if is_entry(after) else ""
+    try:
+        for entries in letters.entries(after=after, until=until):
+            outcome.resume_after = after
+            # The clock is looked at after a step, so that every call gets on, however little time it has.
+            if not _step(act, entries, outcome):
+                return outcome
+            outcome.resume_after = after = entries[-1]
+            if time.monotonic() >= deadline:
+                return outcome
+    except StoreError as error:
+        outcome.error, outcome.resume_after = error, after
+        return outcome
+    outcome.resume_after = None
+    return outcome
+
+
+def _step(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str], outcome: Outcome) -> bool:
+    try:
+        words = Counter(act(entries))
+    except StoreError as error:
+        outcome.error = error
+        return False
+    outcome.missing += words.pop("MISSING", 0)
+    outcome.refused += words.pop("UNDECODABLE", 0)
+    outcome.done += words.total()
+    return True

@@ -1,0 +1,161 @@
+"""Dead letters as people see them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mq_django.conf import get_config
+from mq_django.core.jsontext import dumps
+from mq_django.core.redaction import redact_text
+from mq_django.inspector.messages import MessageView, view_of
+from mq_django.stores.dead import DeadLetters, Fields, is_entry, letter_of, number_of, text_of
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+
+#: Newer dead letters that are counted to tell how many there are up to one of them.
+MAX_COUNTED = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterView:
+    """A dead letter, with the secrets in its data, error and traceback replaced."""
+
+    #: Its name among the queue's dead letters.
+    entry: str
+    message: MessageView
+    #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
+    reason: str
+    error: str
+    #: Empty on a page of many.
+    traceback: str
+    attempts: int
+    first_ms: int | None
+    buried_ms: int
+    #: What could not be decoded, as it came.
+    raw: bytes = b""
+
+    @property
+    def can_go_back(self) -> bool:
+        """Tell whether it is a message, which can be redriven."""
+        return not self.message.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadPage:
+    """A page of dead letters, newest first."""
+
+    #: How many there are in all.
+    total: int
+    letters: Sequence[DeadLetterView]
+    has_newer: bool
+    has_older: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadCount:
+    """How many dead letters there are up to one of them."""
+
+    #: The newest of them: what is buried later does not belong to the count. Empty when there is none.
+    until: str
+    count: int
+    #: There are so many newer ones that `count` is an upper bound.
+    at_most: bool
+
+
+def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPage:
+    """Return up to `limit` dead letters: the newest, or those next to an entry.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    letters = _dead(name)
+    # One more than asked for tells whether there are more.
+    if after and is_entry(after):
+        found = letters.oldest(limit=limit + 1, after=after)
+        some = [_listed(name, fields) for fields in reversed(found.letters[:limit])]
+        return DeadPage(total=found.total, letters=some, has_newer=len(found.letters) > limit, has_older=bool(some))
+    before = before if is_entry(before) else ""
+    found = letters.newest(limit=limit + 1, before=before)
+    some = [_listed(name, fields) for fields in found.letters[:limit]]
+    return DeadPage(total=found.total, letters=some, has_newer=bool(before), has_older=len(found.letters) > limit)
+
+
+def get(name: str, entry: str) -> DeadLetterView | None:
+    """Return a dead letter whole, or None when it is no longer there."""
+    letter = _dead(name).get(entry)
+    if letter is None:
+        return None
+    if letter.message is not None:
+        message = view_of(letter.message, size=len(dumps(letter.message.data)))
+    else:
+        message = MessageView(id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message")
+    return DeadLetterView(
+        entry=entry,
+        message=message,
+        reason=letter.reason,
+        error=redact_text(letter.error),
+        traceback=redact_text(letter.traceback),
+        attempts=letter.attempts,
+        first_ms=letter.first_ms,
+        buried_ms=letter.buried_ms,
+        raw=letter.raw,
+    )
+
+
+def find(name: str, message_id: str) -> str | None:
+    """Return the entry under which the message with an id is buried, or None."""
+    return _dead(name).find(message_id.encode())
+
+
+def labels(name: str, entries: Sequence[str]) -> list[str]:
+    """Return the ids of the messages in some dead letters, those of them that are still there."""
+    found = _dead(name).some([entry for entry in entries if is_entry(entry)])
+    return [text_of(fields.values.get(b"id")) or fields.entry for fields in found]
+
+
+def count(name: str, *, until: str = "") -> DeadCount:
+    """Count the dead letters up to the entry `until`, or up to the newest of now."""
+    letters = _dead(name)
+    if is_entry(until):
+        newer = letters.oldest(limit=MAX_COUNTED, after=until, max_bytes=0)
+        return DeadCount(
+            until=until,
+            count=max(0, newer.total - len(newer.letters)),
+            at_most=len(newer.letters) == MAX_COUNTED,
+        )
+    newest = letters.newest(limit=1, max_bytes=0)
+    return DeadCount(until=newest.letters[0].entry if newest.letters else "", count=newest.total, at_most=False)
+
+
+def _dead(name: str) -> DeadLetters:
+    return DeadLetters(get_config().queue(name), Pooled(get_client("inspect")))
+
+
+def _listed(name: str, fields: Fields) -> DeadLetterView:
+    values = fields.values
+    body = values.get(b"data", values.get(b"message", values.get(b"deadraw", 0)))
+    size = body if isinstance(body, int) else len(body)
+    return DeadLetterView(
+        entry=fields.entry,
+        message=_listed_message(name, fields, size),
+        reason=text_of(values.get(b"deadreason")),
+        error=redact_text(text_of(values.get(b"deaderror"))),
+        traceback="",
+        attempts=number_of(values.get(b"deadattempts")) or 0,
+        first_ms=number_of(values.get(b"deadfirst")),
+        buried_ms=int(fields.entry.partition("-")[0]),
+    )
+
+
+def _listed_message(name: str, fields: Fields, size: int) -> MessageView:
+    values = fields.values
+    message_id = text_of(values.get(b"id")) or fields.entry
+    whole: Mapping[bytes, bytes] = {key: value for key, value in values.items() if isinstance(value, bytes)}
+    if b"deadraw" in values:
+        return MessageView(id=message_id, size=size, error="no message")
+    if len(whole) == len(values):
+        letter = letter_of(name, fields.entry, whole)
+        if letter.message is not None:
+            return view_of(letter.message, size=size)
+        return MessageView(id=message_id, name=text_of(values.get(b"type")), size=size, error="no message")
+    return MessageView(id=message_id, name=text_of(values.get(b"type")), size=size)

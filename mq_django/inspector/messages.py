@@ -1,0 +1,170 @@
+"""Messages as people see them: those that wait, and the ids of all."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mq_django.conf import get_config
+from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.redaction import redact, redact_text
+from mq_django.core.wire import decode_body, message_of
+from mq_django.errors import DecodeError
+from mq_django.stores.dead import DeadLetters, text_of
+from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+
+#: Where a message that waits is.
+Room = Literal["delayed", "unhandled"]
+
+#: Where a message is.
+Place = Literal["delayed", "unhandled", "ready", "pending", "dead"]
+
+#: Messages asked for at a time where all are read.
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageView:
+    """A message, with the secrets in its data and headers replaced."""
+
+    id: str
+    #: Empty when it is not known.
+    name: str = ""
+    data: Any = None
+    #: What `data` has no meaning without: it is left out when it is too long for a page, or no message.
+    has_data: bool = False
+    #: Bytes it takes in Redis.
+    size: int = 0
+    attempt: int = 1
+    key: str | None = None
+    priority: int = 0
+    unique: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    published_ms: int | None = None
+    expires_ms: int | None = None
+    #: Why it is no message; empty when it is one.
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingView:
+    """A message in the waiting room."""
+
+    #: What it waits under: its id, or `u:` and its unique key.
+    member: bytes
+    room: Room
+    message: MessageView
+    #: When a delayed message is due, in ms since 1970.
+    due_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingList:
+    """A page of messages in the waiting room, and how many there are in all."""
+
+    now_ms: int
+    total: int
+    waiting: Sequence[WaitingView]
+
+
+def view_of(message: Message, *, size: int) -> MessageView:
+    """Return a message as people may see it."""
+    return MessageView(
+        id=message.id,
+        name=message.name,
+        data=redact(message.data),
+        has_data=True,
+        size=size,
+        attempt=message.attempt,
+        key=message.key,
+        priority=message.priority,
+        unique=message.unique,
+        headers=redact(message.headers),
+        published_ms=message.published_ms,
+        expires_ms=message.expires_ms,
+    )
+
+
+def waiting(name: str, room: Room, *, start: int, limit: int) -> WaitingList:
+    """Return a page of a queue's delayed messages, those due first coming first, or of its unhandled ones.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    pages = _pages(name)
+    read = pages.delayed if room == "delayed" else pages.unhandled
+    found = read(start=start, limit=limit, max_bytes=MAX_LISTED)
+    views = [_waiting(name, room, waiter) for waiter in found.waiters]
+    return WaitingList(now_ms=found.now_ms, total=found.total, waiting=views)
+
+
+def find_waiting(name: str, member: bytes) -> WaitingView | None:
+    """Return the message that waits under its id, or under `u:` and its unique key, or None."""
+    found = _pages(name).waiter(member)
+    if found is None:
+        return None
+    waiter, is_delayed = found
+    return _waiting(name, "delayed" if is_delayed else "unhandled", waiter)
+
+
+def search_waiting(name: str, text: str) -> WaitingView | None:
+    """Return the message that waits with an id or a unique key, or None."""
+    return find_waiting(name, text.encode()) or find_waiting(name, (UNIQUE_PREFIX + text).encode())
+
+
+def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
+    """Yield the ids of all messages in a queue, in pages of at most 500 with the place they are in.
+
+    While the queue is at work, a message that moves meanwhile may be there twice, or not at all.
+    """
+    pages = _pages(name)
+    yield from _waiting_ids(name, "delayed")
+    yield from _waiting_ids(name, "unhandled")
+    for urgent in (False, True):
+        held = {entry for batch in pages.pending(urgent=urgent) for entry in batch}
+        for batch in pages.entries(urgent=urgent):
+            pending = [_id(found) for found in batch if found.entry in held]
+            ready = [_id(found) for found in batch if found.entry not in held]
+            if pending:
+                yield "pending", pending
+            if ready:
+                yield "ready", ready
+    for letters in DeadLetters(get_config().queue(name), Pooled(get_client("inspect"))).all(batch=BATCH):
+        yield "dead", [text_of(letter.values.get(b"id")) or letter.entry for letter in letters]
+
+
+def _waiting_ids(name: str, room: Room) -> Iterator[tuple[Place, list[str]]]:
+    start = 0
+    while found := waiting(name, room, start=start, limit=BATCH).waiting:
+        yield room, [view.message.id for view in found]
+        start += len(found)
+
+
+def _id(found: Delivery | Undecodable) -> str:
+    return found.message.id if isinstance(found, Delivery) else found.entry.decode()
+
+
+def _pages(name: str) -> Pages:
+    return Pages(get_config().queue(name), Pooled(get_client("inspect")))
+
+
+def _waiting(name: str, room: Room, waiter: Waiter) -> WaitingView:
+    due_ms = int(waiter.score) if room == "delayed" and abs(waiter.score) < 2**53 else None
+    message = _message(name, waiter)
+    return WaitingView(member=waiter.member, room=room, message=message, due_ms=due_ms)
+
+
+def _message(name: str, waiter: Waiter) -> MessageView:
+    member, body = waiter.member.decode(errors="backslashreplace"), waiter.body
+    if body is None:
+        return MessageView(id=member, error="There is no body under this id: it will be dropped when it is due.")
+    if isinstance(body, int):
+        return MessageView(id=member, size=body)
+    try:
+        found = message_of(decode_body(body), queue=name, entry=waiter.member)
+    except (DecodeError, UnicodeDecodeError) as error:
+        return MessageView(id=member, size=len(body), error=redact_text(str(error)))
+    return view_of(found, size=len(body))

@@ -1,0 +1,213 @@
+"""Queues as people see them: numbers, consumers, and what is wrong."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mq_django.conf import QueueConfig, get_config
+from mq_django.errors import StoreError
+from mq_django.inspector.activity import NONE, WHAT, Activity, activity_of, counts
+from mq_django.stores.pages import Look, hours_of, look
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+
+#: A supervisor that was not heard of for this long is shown as gone: three of its heartbeats.
+ALIVE_MS = 7500
+
+#: From this age of its oldest ready message a queue is shown as late.
+LATE_MS = 60_000
+
+#: Minutes of which dead letters are news.
+RECENT = 30
+
+#: What may be wrong with a queue, the worst first.
+Problem = Literal["unreadable", "unconsumed", "paused", "unhandled", "buried", "late"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerView:
+    """A consumer of a queue."""
+
+    id: str
+    supervisor: str
+    host: str
+    pid: int | None
+    version: str
+    threads: int | None
+    #: Milliseconds since 1970; None when it did not say.
+    since_ms: int | None
+    #: Milliseconds since its supervisor's last heartbeat; None when there was none.
+    seen_ms_ago: int | None
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether its supervisor was heard of lately."""
+        return self.seen_ms_ago is not None and self.seen_ms_ago <= ALIVE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """A queue: how many messages are where, who consumes it, what happened in the last hour."""
+
+    name: str
+    now_ms: int = 0
+    ready: int = 0
+    pending: int = 0
+    delayed: int = 0
+    unhandled: int = 0
+    dead: int = 0
+    #: How long the oldest ready message has been so, in ms; None when none is ready.
+    oldest_ms: int | None = None
+    #: Milliseconds until the first delayed message is due; None when none is delayed.
+    next_due_ms: int | None = None
+    paused: bool = False
+    #: The living first.
+    consumers: tuple[ConsumerView, ...] = ()
+    activity: Activity = NONE
+    #: Why it cannot be read; empty when it can.
+    error: str = ""
+
+    @property
+    def depth(self) -> int:
+        """Return ready + waiting + pending."""
+        return self.ready + self.pending + self.delayed + self.unhandled
+
+    @property
+    def alive(self) -> int:
+        """Return how many consumers live."""
+        return sum(consumer.alive for consumer in self.consumers)
+
+    @property
+    def recently_buried(self) -> int:
+        """Return how many messages became dead letters in the last half hour."""
+        return sum(self.activity.buried[-RECENT:])
+
+    def problems(self) -> list[Problem]:
+        """Return what is wrong, the worst first."""
+        wrong: dict[Problem, bool] = {
+            "unreadable": bool(self.error),
+            "unconsumed": not self.alive and self.depth > 0,
+            "paused": self.paused,
+            "unhandled": self.unhandled > 0,
+            "buried": self.dead > 0 and self.recently_buried > 0,
+            "late": self.alive > 0 and not self.paused and (self.oldest_ms or 0) >= LATE_MS,
+        }
+        return [problem for problem, there in wrong.items() if there]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """All queues together: what happened today and yesterday, and what is there now."""
+
+    published: int
+    handled: int
+    retried: int
+    buried: int
+    #: Were too old to be handled, and are gone.
+    expired: int
+    ready: int
+    pending: int
+    delayed: int
+    unhandled: int
+    dead: int
+
+
+def overview() -> list[QueueView]:
+    """Return all configured queues, by name.
+
+    Raises:
+        ConfigurationError: a setting is wrong.
+        StoreError: Redis is away.
+    """
+    configs = get_config().queues
+    return _views([configs[name] for name in sorted(configs)])
+
+
+def queue(name: str) -> QueueView:
+    """Return a queue.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    return _views([get_config().queue(name)])[0]
+
+
+def totals() -> Totals:
+    """Return the sums over all queues.
+
+    Raises:
+        StoreError: Redis is away, or a queue cannot be read.
+    """
+    configs, today = list(get_config().queues.values()), int(time.time()) // 86400
+    wire = Pooled(get_client("inspect"))
+    happened = dict.fromkeys(WHAT, 0)
+    for fields in hours_of((today - 1, today), configs, wire):
+        for _, what, _, count in counts(fields):
+            if what in happened:
+                happened[what] += count
+    looks = [_or_raise(found) for found in look(configs, wire)]
+    return Totals(
+        **happened,
+        ready=sum(found.ready for found in looks),
+        pending=sum(found.pending for found in looks),
+        delayed=sum(found.delayed for found in looks),
+        unhandled=sum(found.unhandled for found in looks),
+        dead=sum(found.dead for found in looks),
+    )
+
+
+def _or_raise(found: Look | StoreError) -> Look:
+    if isinstance(found, StoreError):
+        raise found
+    return found
+
+
+def _views(configs: list[QueueConfig]) -> list[QueueView]:
+    looks = look(configs, Pooled(get_client("inspect")))
+    return [
+        QueueView(name=config.name, error=str(found)) if isinstance(found, StoreError) else _view(config, found)
+        for config, found in zip(configs, looks, strict=True)
+    ]
+
+
+def _view(config: QueueConfig, found: Look) -> QueueView:
+    now = found.now_ms
+    return QueueView(
+        name=config.name,
+        now_ms=now,
+        ready=found.ready,
+        pending=found.pending,
+        delayed=found.delayed,
+        unhandled=found.unhandled,
+        dead=found.dead,
+        oldest_ms=None if found.oldest_ms is None else max(0, now - found.oldest_ms),
+        next_due_ms=None if found.next_due_ms is None else max(0, found.next_due_ms - now),
+        paused=found.paused,
+        consumers=tuple(sorted(_consumers(found), key=lambda consumer: (not consumer.alive, consumer.id))),
+        activity=activity_of(found),
+    )
+
+
+def _consumers(found: Look) -> Iterable[ConsumerView]:
+    roll = found.roll
+    for name, told in roll.consumers.items():
+        supervisor = str(told.get("supervisor", ""))
+        seen = roll.seen_ms.get(supervisor)
+        says = {**roll.supervisors.get(supervisor, {}), **told}
+        yield ConsumerView(
+            id=name,
+            supervisor=supervisor,
+            host=str(says.get("host", "")),
+            pid=_number(says, "pid"),
+            version=str(says.get("version", "")),
+            threads=_number(says, "threads"),
+            since_ms=_number(says, "since_ms"),
+            seen_ms_ago=None if seen is None else max(0, found.now_ms - seen),
+        )
+
+
+def _number(says: Mapping[str, Any], name: str) -> int | None:
+    value = says.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

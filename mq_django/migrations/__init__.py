@@ -1,0 +1,1 @@
+"""Migrations: they make permissions, and no table."""

@@ -1,0 +1,120 @@
+"use strict";
+// Live numbers, and the checkboxes of a list. Without it every page works, and shows the numbers of when it was made.
+{
+    const FIRST = 3000;
+    const LONGEST = 60000;
+
+    /** Put new HTML into a part of the page; leave it while its text is selected, and keep the focus inside. */
+    const show = (part, html) => {
+        const selection = document.getSelection();
+        if (part.dataset.mqShown === html || (!selection.isCollapsed && selection.containsNode(part, true))) {
+            return;
+        }
+        const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+        part.innerHTML = html;
+        part.dataset.mqShown = html;
+        if (focused !== null) {
+            part.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus({preventScroll: true});
+        }
+    };
+
+    const watch = root => {
+        const words = root.dataset;
+        const controls = root.querySelector(".mq-controls");
+        const note = root.querySelector("[data-mq-note]");
+        const toggle = root.querySelector("[data-mq-toggle]");
+        const summary = root.querySelector("[data-mq-summary]");
+        let wait = FIRST;
+        let timer = null;
+        let paused = false;
+
+        const plan = () => {
+            clearTimeout(timer);
+            timer = paused || document.hidden ? null : setTimeout(look, wait);
+        };
+
+        const look = async () => {
+            try {
+                const response = await fetch(words.mqLive, {
+                    credentials: "same-origin",
+                    redirect: "manual",
+                    signal: AbortSignal.timeout(10000),
+                });
+                if (response.type === "opaqueredirect" || response.status === 403) {
+                    note.textContent = words.mqOut;
+                    return;
+                }
+                const answer = await response.json();
+                for (const [name, html] of Object.entries(answer.parts ?? {})) {
+                    const part = root.querySelector(`[data-mq-part="${name}"]`);
+                    if (part) {
+                        show(part, html);
+                    }
+                }
+                // A live region speaks when it changes, so it only does when there is something new to say.
+                if (answer.summary && summary.textContent !== answer.summary) {
+                    summary.textContent = answer.summary;
+                }
+                note.textContent = answer.error ?? new Date().toLocaleTimeString();
+                wait = response.ok ? FIRST : Math.min(wait * 2, LONGEST);
+            } catch {
+                note.textContent = words.mqLost;
+                wait = Math.min(wait * 2, LONGEST);
+            }
+            plan();
+        };
+
+        toggle.addEventListener("click", () => {
+            paused = !paused;
+            toggle.textContent = paused ? words.mqResume : words.mqPause;
+            note.textContent = paused ? words.mqPaused : "";
+            wait = FIRST;
+            if (paused) {
+                plan();
+            } else {
+                look();
+            }
+        });
+        document.addEventListener("visibilitychange", () => {
+            if (!document.hidden && !paused) {
+                wait = FIRST;
+                look();
+            } else {
+                plan();
+            }
+        });
+        controls.hidden = false;
+        note.textContent = new Date().toLocaleTimeString();
+        plan();
+    };
+
+    const choose = form => {
+        const all = form.querySelector("[data-mq-all]");
+        const counter = form.querySelector("[data-mq-chosen]");
+        const boxes = [...form.querySelectorAll(".action-select")];
+        if (!all || !counter) {
+            return;
+        }
+        const count = () => {
+            const chosen = boxes.filter(box => box.checked).length;
+            all.checked = chosen === boxes.length;
+            all.indeterminate = chosen > 0 && chosen < boxes.length;
+            counter.textContent = `${chosen} / ${boxes.length}`;
+        };
+        all.addEventListener("change", () => {
+            for (const box of boxes) {
+                box.checked = all.checked;
+            }
+            count();
+        });
+        form.addEventListener("change", count);
+        count();
+    };
+
+    for (const root of document.querySelectorAll("[data-mq-live]")) {
+        watch(root);
+    }
+    for (const form of document.querySelectorAll("#changelist-form")) {
+        choose(form);
+    }
+}

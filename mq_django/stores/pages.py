@@ -1,0 +1,169 @@
+"""What people look at: counts, and pages of messages. Nothing here changes anything."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mq_django.conf import QueueConfig
+from mq_django.core.keys import QueueKeys
+from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.wire import decode_entry, entry_ms
+from mq_django.errors import StoreError
+from mq_django.stores.members import Roll, read_roll
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Command, translate
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Bytes of a body that a page of messages still carries.
+MAX_LISTED = 32 * 1024
+
+
+class Look(NamedTuple):
+    """What one look at a queue sees."""
+
+    #: By the server's clock.
+    now_ms: int
+    ready: int
+    pending: int
+    delayed: int
+    unhandled: int
+    dead: int
+    #: When the oldest ready message became so; None when none is ready.
+    oldest_ms: int | None
+    #: When the first delayed message is due; None when none is delayed.
+    next_due_ms: int | None
+    paused: bool
+    roll: Roll
+    #: Fields of the counters of this hour and of the one before.
+    this_hour: Mapping[bytes, bytes]
+    last_hour: Mapping[bytes, bytes]
+    #: The hour of `this_hour`, since 1970.
+    hour: int
+
+
+class Waiter(NamedTuple):
+    """A message in the waiting room."""
+
+    member: bytes
+    #: Of a delayed message, when it is due in ms since 1970.
+    score: float
+    #: Its length, when it is too long for a page; None when there is none.
+    body: bytes | int | None
+
+
+class WaitingPage(NamedTuple):
+    """A page of messages that wait."""
+
+    now_ms: int
+    total: int
+    waiters: Sequence[Waiter]
+
+
+def look(configs: Sequence[QueueConfig], wire: Wire) -> list[Look | StoreError]:
+    """Look at queues: one round trip, one command a queue; what cannot be read is an error in its place."""
+    hour = int(time.time()) // 3600
+    replies = wire.trip([_look_command(config.keys, hour) for config in configs])
+    return [translate(reply) if isinstance(reply, Exception) else _look(reply, hour) for reply in replies]
+
+
+def _look_command(keys: QueueKeys, hour: int) -> Command:
+    places = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
+    counters = [keys.minutes(hour), keys.minutes(hour - 1)]
+    return scripts.command("pages_look", keys=[*places, keys.consumers, *counters], args=[keys.group])
+
+
+def _look(reply: list[Any], hour: int) -> Look:
+    now_ms, deliverable, pending, delayed, unhandled, dead, oldest, next_due, state, *hashes = reply
+    consumers, this_hour, last_hour = (_pairs(flat) for flat in hashes)
+    return Look(
+        now_ms=now_ms,
+        # A server of 6.2 may count as pending what was deleted.
+        ready=max(0, deliverable - pending),
+        pending=pending,
+        delayed=delayed,
+        unhandled=unhandled,
+        dead=dead,
+        oldest_ms=entry_ms(oldest) if oldest else None,
+        next_due_ms=int(float(next_due)) if next_due else None,
+        paused=state == b"PAUSED",
+        roll=read_roll(consumers),
+        this_hour=this_hour,
+        last_hour=last_hour,
+        hour=hour,
+    )
+
+
+def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def hours_of(days: Sequence[int], configs: Sequence[QueueConfig], wire: Wire) -> list[Mapping[bytes, bytes]]:
+    """Return the counters an hour of some days since 1970, for each queue and day."""
+    commands: list[Command] = [("HGETALL", config.keys.hours(day)) for config in configs for day in days]
+    return [_pairs(reply_or_raise(reply)) for reply in wire.trip(commands)]
+
+
+class Pages:
+    """Pages of the messages of one queue."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._queue = config.name
+        self._keys = config.keys
+        self._wire = wire
+
+    def delayed(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
+        """Return delayed messages by rank: those due first come first."""
+        return self._waiting(self._keys.due, start, limit, max_bytes)
+
+    def unhandled(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
+        """Return unhandled messages by rank: those of one name lie together."""
+        return self._waiting(self._keys.unhandled, start, limit, max_bytes)
+
+    def _waiting(self, key: str, start: int, limit: int, max_bytes: int) -> WaitingPage:
+        args = [start, start + limit - 1, max_bytes]
+        command = scripts.command("pages_waiting", keys=[key, self._keys.waiting], args=args)
+        now_ms, total, *flat = reply_or_raise(self._wire.trip([command])[0])
+        waiters = [
+            Waiter(member, float(score), None if body == -1 else body)
+            for member, score, body in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        ]
+        return WaitingPage(now_ms, total, waiters)
+
+    def waiter(self, member: bytes) -> tuple[Waiter, bool] | None:
+        """Return a message that waits and whether it is delayed (else unhandled), or None."""
+        keys = self._keys
+        replies = self._wire.trip(
+            [
+                ("ZSCORE", keys.due, member),
+                ("ZSCORE", keys.unhandled, member),
+                ("HGET", keys.waiting, member),
+            ]
+        )
+        due, unhandled, body = (reply_or_raise(reply) for reply in replies)
+        score = due if due is not None else unhandled
+        return None if score is None else (Waiter(member, float(score), body), due is not None)
+
+    def entries(self, *, urgent: bool = False, batch: int = 500) -> Iterator[list[Delivery | Undecodable]]:
+        """Yield all that is ready or pending in one of the queue's streams, in batches, oldest first."""
+        home = int(urgent)
+        key, after = self._keys.homes()[home], "-"
+        while True:
+            (reply,) = self._wire.trip([("XRANGE", key, after, "+", "COUNT", batch)])
+            found = reply_or_raise(reply)
+            if not found:
+                return
+            yield [decode_entry(fields, queue=self._queue, home=home, entry=entry) for entry, fields in found]
+            after = f"({found[-1][0].decode()}"
+
+    def pending(self, *, urgent: bool = False, batch: int = 500) -> Iterator[list[bytes]]:
+        """Yield the entries of all that is pending in one of the queue's streams, in batches."""
+        key, after = self._keys.homes()[int(urgent)], "-"
+        while True:
+            (reply,) = self._wire.trip([("XPENDING", key, self._keys.group, after, "+", batch)])
+            if str(reply).startswith("NOGROUP"):
+                return
+            found = reply_or_raise(reply)
+            if not found:
+                return
+            yield [entry for entry, *_ in found]
+            after = f"({found[-1][0].decode()}"

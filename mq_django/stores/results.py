@@ -1,0 +1,244 @@
+"""The results of tasks: a STRING each with a time to live, one JSON line for the task and one for each attempt.
+
+Lines are appended without reading what is there, so that keeping a result costs no round trip. A consumer that no
+longer held its delivery writes its line too, because its attempt did happen; which attempt decides follows from the
+ids of the stream entries, which only rise, and not from the order in which the lines came.
+"""
+
+import builtins
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from mq_django.conf import QueueConfig
+from mq_django.core.jsontext import dumps, loads
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import Ack, Bury, Expire, Retry
+from mq_django.errors import DecodeError
+from mq_django.stores.base import Outgoing, Settlement
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: What has not ended is kept at least so long: people ask about a backlog of days.
+UNFINISHED_TTL_MS = 7 * 24 * 3600 * 1000
+#: Results of one script call. Redis serves nobody else meanwhile: about 1 ms at this size.
+BATCH = 500
+MAX_TRACEBACK = 4 * 1024
+#: Attempts whose traceback is kept, besides the last: what fails a thousand times fails in one way.
+TRACEBACKS = 5
+#: Bytes of a result that are read.
+MAX_RESULT = 4 * 1024 * 1024
+
+READY, FAILED, SUCCESSFUL = "READY", "FAILED", "SUCCESSFUL"
+
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=: |:?$)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What one run of a task came to."""
+
+    #: READY: it is tried again; FAILED; SUCCESSFUL.
+    status: str
+    number: int
+    consumer: str
+    #: Milliseconds since 1970; None when it never ran.
+    started_ms: int | None
+    finished_ms: int
+    #: The path of the exception's class, when there was one.
+    error: str | None = None
+    traceback: str = ""
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What is known of an enqueued task."""
+
+    queue: str
+    #: Its message's name: the task's path.
+    name: str
+    #: Its message's data.
+    data: Any
+    #: Milliseconds since 1970.
+    enqueued_ms: int | None
+    due_ms: int | None
+    priority: int
+    #: In the order of their deliveries.
+    attempts: Sequence[Attempt]
+
+    @property
+    def status(self) -> str:
+        """Return what the last attempt left."""
+        return self.attempts[-1].status if self.attempts else READY
+
+
+def keeps(config: QueueConfig) -> bool:
+    """Tell whether a queue keeps results."""
+    return bool(config.result_ttl)
+
+
+def ready_command(config: QueueConfig, outgoing: Outgoing) -> Command:
+    """Return the command that begins a task's result, for the round trip that enqueues it."""
+    message, data_text, delay_ms, due_ms = outgoing
+    ttl_ms = _unfinished_ms(config)
+    if delay_ms is not None or due_ms is not None:
+        now_ms = int(time.time() * 1000)
+        due_ms = now_ms + (delay_ms or 0) if due_ms is None else due_ms
+        ttl_ms += max(0, due_ms - now_ms)
+    return ("SET", config.keys.result(message.id), _task_line(message, data_text, due_ms), "PX", ttl_ms)
+
+
+def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
+    """Return the commands that note what became of tasks, for the round trip that settles them."""
+    told = [s for s in settlements if s.keeps_result and type(s.outcome) in _STATUS and keeps(config)]
+    return [_append_command(config, consumer, told[at : at + BATCH]) for at in range(0, len(told), BATCH)]
+
+
+def find_result(wire: Wire, configs: Sequence[QueueConfig], message_id: str) -> Result | None:
+    """Look for a task's result in several queues, in one round trip.
+
+    Raises:
+        StoreError: Redis is away, or holds something else there.
+    """
+    replies = wire.trip([("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1) for config in configs])
+    for reply in replies:
+        text = reply_or_raise(reply)
+        if text:
+            return read_result(text)
+    return None
+
+
+def read_result(text: bytes) -> Result | None:
+    """Return the result in the lines of a key, or None when they are not ours."""
+    head, *lines = [_line(line) for line in text.split(b"\n")]
+    if not isinstance(head.get("name"), str) or not isinstance(head.get("queue"), str):
+        return None
+    lines = [line for line in lines if line.get("status") in (READY, FAILED, SUCCESSFUL)]
+    lines.sort(key=lambda line: (_place(line.get("entry")), _number(line)))
+    return Result(
+        queue=head["queue"],
+        name=head["name"],
+        data=head.get("data"),
+        enqueued_ms=head.get("enqueued"),
+        due_ms=head.get("due"),
+        priority=head.get("priority") or 0,
+        attempts=[
+            Attempt(
+                status=line["status"],
+                number=_number(line),
+                consumer=str(line.get("consumer")),
+                started_ms=line.get("started"),
+                finished_ms=line.get("finished") or 0,
+                error=line.get("error"),
+                traceback=line.get("traceback") or "",
+                value=line.get("value"),
+            )
+            for line in lines
+        ],
+    )
+
+
+def _line(text: bytes) -> dict[str, Any]:
+    try:
+        found = loads(text)
+    except DecodeError:  # the last one of a key that is longer than what is read
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(line: Mapping[str, Any]) -> int:
+    number = line.get("attempt")
+    return number if isinstance(number, int) else 1
+
+
+def _place(entry: object) -> tuple[int, int]:
+    """Return where a stream entry stands among all entries of its queue."""
+    milliseconds, _, sequence = str(entry).partition("-")
+    return (int(milliseconds), int(sequence)) if (milliseconds + sequence).isdecimal() else (0, 0)
+
+
+def _unfinished_ms(config: QueueConfig) -> int:
+    return max(_ttl_ms(config), UNFINISHED_TTL_MS)
+
+
+def _ttl_ms(config: QueueConfig) -> int:
+    return round(config.result_ttl.total_seconds() * 1000)
+
+
+#: Names are those of a project's tasks: few, and asked for with every message.
+_name_text = lru_cache(maxsize=1000)(dumps)
+
+
+def _task_line(message: Message, data_text: bytes, due_ms: int | None = None) -> bytes:
+    if b"\n" in data_text:  # published by somebody else, as JSON over several lines
+        data_text = dumps(loads(data_text))
+    return b'{"queue":%s,"name":%s,"enqueued":%s,"due":%s,"priority":%d,"data":%s}' % (
+        _name_text(message.queue),
+        _name_text(message.name),
+        _number_text(message.published_ms),
+        _number_text(due_ms),
+        message.priority,
+        data_text,
+    )
+
+
+def _number_text(number: int | None) -> bytes:
+    return b"null" if number is None else b"%d" % number
+
+
+_STATUS: dict[type, str] = {Ack: SUCCESSFUL, Retry: READY, Bury: FAILED, Expire: FAILED}
+
+
+def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> Command:
+    finished_ms = int(time.time() * 1000)
+    ended_ttl, unfinished_ttl = _ttl_ms(config), _unfinished_ms(config)
+    who = dumps(consumer)
+    keys: list[str] = []
+    args: list[Argument] = []
+    for delivery, outcome, delay_ms, micros, _ in settlements:
+        assert isinstance(delivery, Delivery)
+        message = delivery.message
+        keys.append(config.keys.result(message.id))
+        attempt = b'\n{"status":"%s","attempt":%d,"entry":"%s","consumer":%s,"started":%s,"finished":%d%s}' % (
+            _STATUS[type(outcome)].encode(),
+            message.attempt,
+            delivery.entry,
+            who,
+            _number_text(None if micros is None else finished_ms - micros // 1000),
+            finished_ms,
+            _came_to(outcome, message.attempt),
+        )
+        ttl = unfinished_ttl + delay_ms if isinstance(outcome, Retry) else ended_ttl
+        args += (_task_line(message, delivery.data_text), attempt, ttl)
+    return scripts.command("results_append", keys=keys, args=args)
+
+
+def _came_to(outcome: object, number: int) -> bytes:
+    """Return further attributes of an attempt's line: what a task returned, or why it failed."""
+    if isinstance(outcome, Ack):
+        return b"" if outcome.result is None else b',"value":' + outcome.result
+    if isinstance(outcome, Retry | Bury) and (outcome.error or outcome.traceback):
+        shows = isinstance(outcome, Bury) or number <= TRACEBACKS
+        trace = (outcome.traceback or outcome.error) if shows else outcome.error
+        error = {"error": error_path(outcome.error), "traceback": trace[-MAX_TRACEBACK:]}
+        return b"," + dumps(error)[1:-1]
+    return b""
+
+
+def error_path(told: str) -> str:
+    """Return the path of the exception's class in an outcome's error, such as "shop.errors.GatewayDown: no answer".
+
+    A handler may also return an outcome with any text, which is no exception's; that counts as a plain `Exception`.
+    """
+    found = _EXCEPTION.match(told)
+    if found is not None and "." in found[0]:
+        return found[0]
+    kind = getattr(builtins, found[0], None) if found else None
+    if isinstance(kind, type) and issubclass(kind, BaseException):
+        return f"builtins.{kind.__name__}"
+    return "builtins.Exception"

@@ -1,0 +1,53 @@
+"""Django's signals about tasks, sent when somebody hears them."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.dispatch import Signal
+
+from mq_django.task_backend.compat import (
+    LOGGER,
+    AnyResult,
+    log_task_enqueued,
+    log_task_finished,
+    log_task_started,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
+
+_logger = logging.getLogger(LOGGER)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """One of Django's signals about tasks, to which Django itself listens in order to log."""
+
+    signal: Signal
+    logs: Callable[..., Any]
+
+    def heard(self, level: int) -> bool:
+        """Tell whether anybody would notice: to build a result for nobody takes longer than a short task."""
+        return _logger.isEnabledFor(level) or self._others_listen()
+
+    def _others_listen(self) -> bool:
+        receivers = self.signal.receivers
+        return len(receivers) != 1 or receivers[0][0][0] != id(self.logs)
+
+    def send(self, sender: type, result: AnyResult) -> None:
+        """Send the signal."""
+        self.signal.send(sender, task_result=result)
+
+    async def asend(self, sender: type, result: AnyResult) -> None:
+        """Send the signal from an event loop, where receivers that use the database need a thread."""
+        if self._others_listen():
+            await self.signal.asend(sender, task_result=result)
+        else:
+            self.send(sender, result)
+
+
+ENQUEUED = Announcement(task_enqueued, log_task_enqueued)
+STARTED = Announcement(task_started, log_task_started)
+FINISHED = Announcement(task_finished, log_task_finished)

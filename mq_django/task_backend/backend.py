@@ -1,0 +1,283 @@
+"""Django's tasks on our queues: the backend, and `mq_django.task`."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, overload
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error
+from django.utils import timezone
+
+from mq_django.conf import get_config, read
+from mq_django.core.ids import new_id
+from mq_django.core.retries import RetryPolicy
+from mq_django.errors import ConfigurationError
+from mq_django.producers.queues import queues
+from mq_django.producers.transactions import after_commit
+from mq_django.registry import register, seconds
+from mq_django.stores.results import find_result
+from mq_django.task_backend.announcing import ENQUEUED
+from mq_django.task_backend.compat import (
+    AnyResult,
+    AnyTask,
+    BaseTaskBackend,
+    InvalidTask,
+    Task,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+)
+from mq_django.task_backend.kept import task_result
+from mq_django.task_backend.publishing import AS_USUAL, Publishing
+from mq_django.task_backend.running import handler_of, has_arguments, moment
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+
+#: The backend alias of `mq_django.task`: it stands in no setting, and is ours whatever TASKS says.
+OWN_ALIAS = "mq_django"
+OPTIONS = frozenset({"ON_COMMIT"})
+
+#: Every task of this process by its path, as it was first made. Messages name tasks; nothing is imported for them.
+_tasks: dict[str, AnyTask] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
+    """Django's task, with a retry policy, a timeout and the options of publishing."""
+
+    #: None: the queue's.
+    retry: RetryPolicy | None = None
+    #: None: the queue's. Seconds are taken, too.
+    timeout: timedelta | None = None
+    publishing: Publishing = AS_USUAL
+
+    def __post_init__(self) -> None:
+        # Django's decorator passes what it was given.
+        object.__setattr__(self, "timeout", seconds(self.timeout))
+        Task.__post_init__(self)
+
+    def using(
+        self,
+        *,
+        priority: int | None = None,
+        queue_name: str | None = None,
+        run_after: datetime | None = None,
+        backend: str | None = None,
+        **publishing: Any,
+    ) -> "MQTask":
+        """Return a task with other options; None keeps what is there.
+
+        Besides Django's there are those of `Queue.publish`: delay, unique, on_conflict, expires, key, on_commit,
+        robust, and using (the database whose commit to wait for). `delay` and `run_after` replace each other.
+
+        Raises:
+            InvalidTask: they cannot be used.
+        """
+        if run_after is not None and publishing.get("delay") is not None:
+            raise InvalidTask("Give delay or run_after, not both.")
+        changes = {"priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend}
+        changed: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        published = {name: value for name, value in publishing.items() if value is not None}
+        if "delay" in published:
+            changed["run_after"] = None
+        elif run_after is not None and self.publishing.delay is not None:
+            published["delay"] = None
+        if published:
+            changed["publishing"] = replace(self.publishing, **published)
+        return replace(self, **changed)
+
+    def get_backend(self) -> BaseTaskBackend:
+        """Return the backend, which is ours for `mq_django.task`."""
+        return _own if self.backend == OWN_ALIAS else Task.get_backend(self)
+
+
+class MQBackend(BaseTaskBackend):
+    """Runs tasks with `manage.py runconsumer`.
+
+    `OPTIONS`: `ON_COMMIT` (True): inside `atomic()` a task is enqueued when that commits.
+
+    RUNNING is a status for signals and contexts only: until an attempt has ended its kept result says READY, because
+    to note each start would cost a write a task.
+    """
+
+    task_class = MQTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+        super().__init__(alias, dict(params))
+        self.on_commit = self.options.get("ON_COMMIT", True)
+
+    def validate_task(self, task: AnyTask) -> None:
+        """Refuse a task that could not run, and make the others known to the consumers of this project."""
+        super().validate_task(task)
+        self._check_queue(task.queue_name)
+        if not _is_known(task):
+            register(handler_of(task))
+            _tasks[task.module_path] = task
+
+    def _check_queue(self, name: str) -> None:
+        if self.queues and name not in self.queues:
+            raise InvalidTask(f"Queue '{name}' is not valid for backend.")
+        try:
+            configured = get_config().queues
+        except ConfigurationError:
+            return  # `manage.py check` names what is wrong; an error at import would keep it from running
+        if name not in configured:
+            raise InvalidTask(f"Queue '{name}' is not valid for backend: it is not in MQ_DJANGO[\"QUEUES\"].")
+
+    def enqueue(  # type: ignore[override]  # typed by the function's parameters there
+        self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> AnyResult:
+        """Publish a message that runs the task.
+
+        Raises:
+            TypeError, ValueError: an argument has no form in JSON.
+            PublishError, StoreError: as `Queue.publish`.
+        """
+        if _is_known(task):
+            self._check_queue(task.queue_name)
+        else:  # it was made for another backend, before TASKS was changed
+            self.validate_task(task)
+        enqueued_ms = int(time.time() * 1000)
+        result = TaskResult(
+            task=task,
+            id=new_id(),
+            status=TaskResultStatus.READY,
+            enqueued_at=moment(enqueued_ms),
+            started_at=None,
+            last_attempted_at=None,
+            finished_at=None,
+            args=args,  # type: ignore[arg-type]  # made a list by the result
+            kwargs=kwargs,  # type: ignore[arg-type]
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+        publishing: Publishing = getattr(task, "publishing", AS_USUAL)
+        on_commit = self.on_commit if publishing.on_commit is None else publishing.on_commit
+        message_id = queues[task.queue_name].publish(
+            task.module_path,
+            {"args": result.args, "kwargs": result.kwargs},
+            deliver_at=_aware(task.run_after),
+            priority=task.priority,
+            message_id=result.id,
+            enqueued_ms=enqueued_ms,
+            on_commit=on_commit,
+            **publishing.options(),
+        )
+        if message_id != result.id:
+            # Another message waits under the unique key, and stays.
+            object.__setattr__(result, "id", message_id)
+        if ENQUEUED.heard(logging.DEBUG):
+            announce = partial(ENQUEUED.send, type(self), result)
+            after_commit(announce, using=publishing.using, on_commit=on_commit, robust=True)
+        return result
+
+    def get_result(self, result_id: str) -> AnyResult:
+        """Return what is known of an enqueued task.
+
+        Raises:
+            TaskResultDoesNotExist: nothing is, or no longer, or no task of that path is known here.
+            StoreError: Redis is away.
+        """
+        config = get_config()
+        configs = [queue for name, queue in config.queues.items() if not self.queues or name in self.queues]
+        found = find_result(Pooled(get_client("produce")), configs, str(result_id))
+        task = _tasks.get(found.name) if found else None
+        if found is None or task is None or not has_arguments(found.data):
+            raise TaskResultDoesNotExist(result_id)
+        return task_result(found, task, str(result_id))
+
+    def check(self, **_: Any) -> list[CheckMessage]:
+        """Name what is wrong in the backend's settings."""
+        return list(self._problems())
+
+    def _problems(self) -> Iterator[CheckMessage]:
+        where = f"TASKS[{self.alias!r}]"
+        for name in sorted(self.options.keys() - OPTIONS):
+            hint = f"Use {', '.join(OPTIONS)}."
+            yield Error(f"{where}['OPTIONS'] has {name!r}, which is no option.", hint=hint, id="mq_django.E006")
+        if not isinstance(self.on_commit, bool):
+            hint = "True: inside atomic() a task waits for the commit. False: it is enqueued at once."
+            yield Error(f"{where}['OPTIONS']['ON_COMMIT'] must be a bool.", hint=hint, id="mq_django.E006")
+        config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
+        for name in sorted(self.queues - set(config.queues)):
+            hint = f"Add {name!r} to MQ_DJANGO[\"QUEUES\"], or take it out of {where}['QUEUES']."
+            yield Error(f"{where} has the queue {name!r}, which is not configured.", hint=hint, id="mq_django.E007")
+
+
+def _is_known(task: AnyTask) -> bool:
+    known = _tasks.get(task.module_path)
+    return known is not None and known.func is task.func
+
+
+_own = MQBackend(OWN_ALIAS, {"QUEUES": []})
+
+
+def _aware(run_after: datetime | None) -> datetime | None:
+    # Without USE_TZ a time means the server's own zone, as everywhere in Django.
+    return timezone.make_aware(run_after) if run_after is not None and timezone.is_naive(run_after) else run_after
+
+
+Function = Callable[..., Any]
+
+
+@overload
+def task(function: Function, /) -> MQTask: ...
+
+
+@overload
+def task(
+    *,
+    priority: int = ...,
+    queue_name: str = ...,
+    takes_context: bool = ...,
+    retry: RetryPolicy | None = ...,
+    timeout: timedelta | float | None = ...,
+) -> Callable[[Function], MQTask]: ...
+
+
+def task(
+    function: Function | None = None,
+    /,
+    *,
+    priority: int = 0,
+    queue_name: str = "default",
+    takes_context: bool = False,
+    retry: RetryPolicy | None = None,
+    timeout: timedelta | float | None = None,
+) -> MQTask | Callable[[Function], MQTask]:
+    """Make a function a task of ours, whatever TASKS says.
+
+    Args:
+        priority: -100 to 100; higher runs sooner.
+        queue_name: one of MQ_DJANGO["QUEUES"].
+        takes_context: the function takes a `TaskContext` as its first argument, `context`.
+        retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
+        timeout: seconds or a timedelta; None: the queue's TIMEOUT.
+
+    Raises:
+        InvalidTask: it could not run.
+        ConfigurationError: the timeout is not above zero.
+    """
+
+    def decorate(function: Function) -> MQTask:
+        return MQTask(
+            func=function,
+            priority=priority,
+            backend=OWN_ALIAS,
+            queue_name=queue_name,
+            run_after=None,
+            takes_context=takes_context,
+            retry=retry,
+            timeout=seconds(timeout),
+        )
+
+    return decorate if function is None else decorate(function)

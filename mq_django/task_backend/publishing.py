@@ -1,0 +1,49 @@
+"""How a task's messages are published, beyond what Django's tasks know."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from mq_django.producers.queues import MAX_DELAY
+from mq_django.task_backend.compat import InvalidTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publishing:
+    """The options of `Queue.publish` that a task can be given with `using()`."""
+
+    delay: timedelta | float | None = None
+    unique: str | None = None
+    on_conflict: str = "replace"
+    expires: timedelta | datetime | None = None
+    key: str | None = None
+    using: str | None = None
+    #: None: as the backend's OPTIONS say.
+    on_commit: bool | None = None
+    robust: bool = False
+
+    def __post_init__(self) -> None:
+        delay = self.delay
+        if delay is None:
+            return
+        if isinstance(delay, bool) or not isinstance(delay, timedelta | int | float):
+            raise InvalidTask(f"delay must be a timedelta or seconds, not {delay!r:.100}")
+        in_seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        if not 0 <= in_seconds <= MAX_DELAY.total_seconds():
+            raise InvalidTask(f"delay must be 0 to {MAX_DELAY.days} days, not {delay!r}")
+
+    def options(self) -> dict[str, Any]:
+        """Return the options as `Queue.publish` takes them, but for on_commit."""
+        return {
+            "delay": self.delay,
+            "unique": self.unique,
+            "on_conflict": self.on_conflict,
+            "expires": self.expires,
+            "key": self.key,
+            "using": self.using,
+            "robust": self.robust,
+        }
+
+
+#: The one that nearly every task has.
+AS_USUAL = Publishing()

@@ -1,0 +1,59 @@
+-- Count and date what a queue holds, and read who consumes it, in one look.
+--
+-- KEYS[1]  ready      {queue}:ready       STREAM
+-- KEYS[2]  urgent     {queue}:urgent      STREAM
+-- KEYS[3]  priority   {queue}:priority    ZSET
+-- KEYS[4]  due        {queue}:due         ZSET    score: due time, ms
+-- KEYS[5]  unhandled  {queue}:unhandled   ZSET
+-- KEYS[6]  dead       {queue}:dead        STREAM
+-- KEYS[7]  control    {queue}:control     HASH
+-- KEYS[8]  consumers  {queue}:consumers   HASH
+-- then keys of counters                   HASH
+-- ARGV[1]  group
+--
+-- Returns {now in ms, deliverable, pending, delayed, unhandled, dead, id of the oldest ready entry or '',
+-- first due time or '', 'PAUSED' or 'OPEN', consumers, counters ...}; the last ones as flat fields and values.
+
+local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
+
+local function milliseconds(entry)
+  return tonumber(string.match(entry, '^%d+'))
+end
+
+for i = 1, 2 do
+  deliverable = deliverable + redis.call('xlen', KEYS[i])
+  local after = '-'
+  -- A stream that is not there is an error to XINFO, and nothing wrong.
+  local groups = redis.pcall('xinfo', 'groups', KEYS[i])
+  for _, found in ipairs(groups.err and {} or groups) do
+    local group = {}
+    for at = 1, #found, 2 do
+      group[found[at]] = found[at + 1]
+    end
+    if group.name == ARGV[1] then
+      pending = pending + group.pending
+      after = '(' .. group['last-delivered-id']
+    end
+  end
+  local first = redis.call('xrange', KEYS[i], after, '+', 'count', 1)[1]
+  if first and (oldest == '' or milliseconds(first[1]) < milliseconds(oldest)) then
+    oldest = first[1]
+  end
+end
+
+local time = redis.call('time')
+local reply = {
+  time[1] * 1000 + math.floor(time[2] / 1000),
+  deliverable,
+  pending,
+  redis.call('zcard', KEYS[4]),
+  redis.call('zcard', KEYS[5]),
+  redis.call('xlen', KEYS[6]),
+  oldest,
+  redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2] or '',
+  redis.call('hget', KEYS[7], 'paused') == '1' and 'PAUSED' or 'OPEN',
+}
+for i = 8, #KEYS do
+  reply[#reply + 1] = redis.call('hgetall', KEYS[i])
+end
+return reply

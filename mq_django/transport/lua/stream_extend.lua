@@ -1,0 +1,22 @@
+-- Keep deliveries with their consumer, as if they had just been handed out, uncounted.
+--
+-- KEYS[1]  home       {queue}:ready or :urgent   STREAM
+-- ARGV[1]  group
+-- ARGV[2]  consumer   must still hold each delivery
+-- then the ids of the entries
+--
+-- Returns the ids of those that the consumer no longer holds; these are left as they are.
+
+local held, stale = {}, {}
+for i = 3, #ARGV do
+  if #redis.call('xpending', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2]) == 1 then
+    held[#held + 1] = ARGV[i]
+  else
+    stale[#stale + 1] = ARGV[i]
+  end
+end
+if #held > 0 then
+  held[#held + 1] = 'justid'
+  redis.call('xclaim', KEYS[1], ARGV[1], ARGV[2], 0, unpack(held))
+end
+return stale

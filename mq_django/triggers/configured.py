@@ -1,0 +1,152 @@
+"""`MQ_DJANGO["SIGNALS"]`: triggers without code."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.core.checks import CheckMessage, Error
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from mq_django.conf import Config, get_config, read
+from mq_django.core.templates import Arguments
+from mq_django.core.wire import check_name
+from mq_django.errors import ConfigurationError, MQError
+from mq_django.triggers.declarations import build, connect_waiting
+from mq_django.triggers.links import Trigger
+from mq_django.triggers.targets import (
+    Enqueues,
+    MessageTarget,
+    Sending,
+    Target,
+    TaskTarget,
+    mapping,
+    primary_key,
+    task_arguments,
+)
+
+logger = logging.getLogger("mq_django.triggers")
+
+KEYS = frozenset(
+    [
+        "signal",
+        "sender",
+        "task",
+        "queue",
+        "name",
+        "delay",
+        "unique",
+        "on_conflict",
+        "cancel_on",
+        "when",
+        "args",
+        "data",
+        "strict",
+    ]
+)
+
+_connected: list[Trigger] = []
+
+
+def connect_all() -> None:
+    """Connect the triggers that waited for the models, and those of the settings."""
+    connect_waiting()
+    _connect_configured()
+
+
+def _connect_configured() -> None:
+    try:
+        config = get_config()
+    except ConfigurationError:
+        return  # `manage.py check` names what is wrong; an error here would keep it from running
+    for number, entry in enumerate(config.signals):
+        try:
+            trigger = read_entry(config, number, entry)
+            trigger.connect()
+        except MQError as error:
+            logger.error('MQ_DJANGO["SIGNALS"][%d] is not connected: %s', number, error)  # noqa: TRY400
+        else:
+            _connected.append(trigger)
+
+
+def _reconnect(*, setting: str, **_: Any) -> None:
+    if setting == "MQ_DJANGO" and apps.ready:
+        while _connected:
+            _connected.pop().disconnect()
+        _connect_configured()
+
+
+setting_changed.connect(_reconnect, dispatch_uid="mq_django.triggers")
+
+
+def check_triggers(**_: Any) -> list[CheckMessage]:
+    """Name each entry of the setting that cannot work."""
+    config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
+    found: list[CheckMessage] = []
+    for number, entry in enumerate(config.signals):
+        try:
+            read_entry(config, number, entry).resolve()
+        except MQError as error:
+            message = f'MQ_DJANGO["SIGNALS"][{number}] cannot work: {error}.'
+            found.append(Error(message, hint=f'Change MQ_DJANGO["SIGNALS"][{number}].', id="mq_django.E005"))
+    return found
+
+
+def read_entry(config: Config, number: int, entry: Mapping[str, Any]) -> Trigger:
+    """Return the trigger that an entry describes.
+
+    Raises:
+        ConfigurationError, InvalidMessage, UnknownQueue: it cannot work.
+    """
+    unknown = [key for key in entry if key not in KEYS]
+    if unknown:
+        raise ConfigurationError(f"{unknown[0]!r} is not one of {', '.join(sorted(KEYS))}")
+    if "signal" not in entry:
+        raise ConfigurationError('it has no "signal"')
+    target = _target(entry)
+    config.queue(target.queue)
+    signal = entry["signal"]
+    return build(
+        [_loaded(each) for each in signal] if isinstance(signal, list | tuple) else _loaded(signal),
+        sender=entry.get("sender"),
+        target=target,
+        sending=Sending(entry.get("delay"), entry.get("on_conflict", "replace"), robust=not entry.get("strict")),
+        unique=entry.get("unique"),
+        cancel_on=[_cancellation(each) for each in entry.get("cancel_on", ())],
+        when=_loaded(entry.get("when")),
+        uid=f"SIGNALS[{number}]",
+    )
+
+
+def _target(entry: Mapping[str, Any]) -> Target:
+    if "task" in entry and not {"queue", "name", "data"} & entry.keys():
+        task = _loaded(entry["task"])
+        if not isinstance(task, Enqueues):
+            raise ConfigurationError(f"{entry['task']!r:.100} is not a task of mq_django")
+        return TaskTarget(task, task_arguments(_loaded(entry.get("args"))))
+    if "queue" in entry and "name" in entry and not {"task", "args"} & entry.keys():
+        return MessageTarget(entry["queue"], check_name(entry["name"]), _data(entry.get("data")))
+    raise ConfigurationError('it needs "task" (and "args"), or "queue" and "name" (and "data")')
+
+
+def _data(data: Any) -> Callable[[Arguments], Any]:
+    if data is None:
+        return primary_key
+    return mapping(data if isinstance(data, str) and "{" in data else _loaded(data))
+
+
+def _cancellation(entry: Any) -> Any:
+    """Return an entry of `cancel_on` with its signal loaded; what is none is refused when it is built."""
+    return [_loaded(entry[0]), *entry[1:]] if isinstance(entry, list | tuple) and entry else entry
+
+
+def _loaded(value: Any) -> Any:
+    """Return what a dotted path names, or a value that is no text as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return import_string(value)
+    except ImportError as error:
+        raise ConfigurationError(f"{value!r} cannot be imported: {error}") from error

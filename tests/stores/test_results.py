@@ -1,0 +1,200 @@
+import pytest
+
+from mq_django.conf import QueueConfig
+from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.errors import WrongKeyType
+from mq_django.stores.base import Outgoing, Settlement
+from mq_django.stores.results import (
+    MAX_TRACEBACK,
+    error_path,
+    find_result,
+    read_result,
+    ready_command,
+    settled_commands,
+)
+from mq_django.transport.sessions import Pooled
+
+DATA_TEXT = b'{"args":[7],"kwargs":{}}'
+
+
+@pytest.fixture
+def config(namespace):
+    return QueueConfig(name="emails", namespace=namespace)
+
+
+@pytest.fixture
+def wire(redis_client):
+    return Pooled(redis_client)
+
+
+def settlement(outcome, *, attempt=1, entry=b"1-0", delay_ms=0, micros=1500, text=DATA_TEXT, keeps_result=True):
+    message = Message("m1", "shop.tasks.send", {}, "emails", attempt=attempt, published_ms=1000)
+    return Settlement(Delivery(message, 0, entry, text), outcome, delay_ms, micros, keeps_result)
+
+
+def note(config, wire, *settlements, consumer="c1"):
+    replies = wire.trip(settled_commands(config, consumer, settlements))
+    assert not [reply for reply in replies if isinstance(reply, Exception)]
+
+
+def begin(config, wire, *, priority=0, **options):
+    message = Message("m1", "shop.tasks.send", {}, "emails", published_ms=1000, priority=priority)
+    wire.trip([ready_command(config, Outgoing(message, DATA_TEXT, **options))])
+
+
+def found(config, wire):
+    return find_result(wire, [config], "m1")
+
+
+def test_what_was_enqueued_is_ready(config, wire):
+    begin(config, wire, due_ms=5000, priority=-3)
+    result = found(config, wire)
+    assert result.status == "READY"
+    assert (result.queue, result.name, result.data) == ("emails", "shop.tasks.send", {"args": [7], "kwargs": {}})
+    assert (result.enqueued_ms, result.due_ms, result.priority, result.attempts) == (1000, 5000, -3, [])
+
+
+def test_a_result_is_found_in_whichever_queue_it_is(config, wire, namespace):
+    begin(config, wire)
+    others = [QueueConfig(name=name, namespace=namespace) for name in ("default", "sms")]
+    assert find_result(wire, [*others, config], "m1").queue == "emails"
+    assert find_result(wire, others, "m1") is None
+    assert find_result(wire, [], "m1") is None
+
+
+def test_an_attempt_adds_a_line(config, wire):
+    begin(config, wire)
+    note(config, wire, settlement(Ack(b'{"sent":true}')))
+    (attempt,) = found(config, wire).attempts
+    assert (attempt.status, attempt.number, attempt.consumer) == ("SUCCESSFUL", 1, "c1")
+    assert attempt.value == {"sent": True}
+    assert attempt.finished_ms - attempt.started_ms == 1
+
+
+def test_the_attempts_of_a_result_are_all_kept(config, wire):
+    begin(config, wire)
+    note(config, wire, settlement(Retry(error="ValueError: no", traceback="trace"), entry=b"1-0"))
+    note(config, wire, settlement(Bury("shop.Down: gone", "trace"), attempt=2, entry=b"2-0"), consumer="c2")
+    result = found(config, wire)
+    assert result.status == "FAILED"
+    assert [(a.status, a.error, a.consumer) for a in result.attempts] == [
+        ("READY", "builtins.ValueError", "c1"),
+        ("FAILED", "shop.Down", "c2"),
+    ]
+
+
+def test_a_late_line_of_a_consumer_that_lost_its_delivery_decides_nothing(config, wire):
+    begin(config, wire)
+    note(config, wire, settlement(Ack(b'"second"'), attempt=2, entry=b"20-0"), consumer="c2")
+    note(config, wire, settlement(Retry(error="ValueError: late"), attempt=1, entry=b"9-5"), consumer="c1")
+    result = found(config, wire)
+    assert result.status == "SUCCESSFUL"
+    assert [a.consumer for a in result.attempts] == ["c1", "c2"]
+
+
+def test_a_redriven_message_begins_to_count_anew(config, wire):
+    begin(config, wire)
+    note(config, wire, settlement(Bury("ValueError: no"), attempt=3, entry=b"5-0"))
+    note(config, wire, settlement(Ack(), attempt=1, entry=b"6-0"))
+    assert found(config, wire).status == "SUCCESSFUL"
+
+
+def test_a_result_that_was_never_begun_begins_with_its_first_attempt(config, wire):
+    note(config, wire, settlement(Retry(error="ValueError: no")), settlement(Ack(), attempt=2, entry=b"2-0"))
+    result = found(config, wire)
+    assert (result.name, result.data, result.enqueued_ms) == ("shop.tasks.send", {"args": [7], "kwargs": {}}, 1000)
+    assert [a.number for a in result.attempts] == [1, 2]
+
+
+def test_data_over_several_lines_stay_one_line(config, wire):
+    note(config, wire, settlement(Ack(), text=b'{\n "args": [7],\n "kwargs": {}\n}'))
+    result = found(config, wire)
+    assert result.data == {"args": [7], "kwargs": {}}
+    assert result.status == "SUCCESSFUL"
+
+
+def test_what_runs_no_task_and_what_settles_nothing_leaves_no_line(config, wire):
+    undecodable = Settlement(Undecodable(0, b"1-0", [], "x"), Bury("x", reason="undecodable"))
+    others = [settlement(HandBack()), settlement(SetAside()), settlement(Ack(), keeps_result=False)]
+    assert settled_commands(config, "c1", [undecodable, *others]) == []
+
+
+def test_a_queue_that_keeps_nothing_leaves_no_line(namespace):
+    config = QueueConfig(name="emails", namespace=namespace, result_ttl=QueueConfig(name="x").result_ttl * 0)
+    assert settled_commands(config, "c1", [settlement(Ack())]) == []
+
+
+def test_what_expired_has_failed_without_an_error(config, wire):
+    note(config, wire, settlement(Expire(), micros=None))
+    (attempt,) = found(config, wire).attempts
+    assert (attempt.status, attempt.error, attempt.started_ms) == ("FAILED", None, None)
+
+
+def test_a_result_lives_for_the_ttl_after_its_end_and_longer_before(config, wire, redis_client):
+    key = config.keys.result("m1")
+    begin(config, wire, delay_ms=3_600_000)
+    week, day, hour = 7 * 86_400_000, 86_400_000, 3_600_000
+    assert week < redis_client.pttl(key) <= week + hour
+    note(config, wire, settlement(Retry(), delay_ms=2 * hour))
+    assert week + hour < redis_client.pttl(key) <= week + 2 * hour
+    note(config, wire, settlement(Ack(), attempt=2))
+    assert day - hour < redis_client.pttl(key) <= day
+
+
+def test_a_key_of_another_type_is_left_alone(config, wire, redis_client):
+    redis_client.lpush(config.keys.result("m1"), "x")
+    replies = wire.trip(settled_commands(config, "c1", [settlement(Ack())]))
+    assert "WRONGTYPE" in str(replies[0])
+    with pytest.raises(WrongKeyType):
+        found(config, wire)
+
+
+def test_a_batch_of_any_size_is_noted(config, wire, redis_client):
+    settlements = [
+        settlement(Ack())._replace(delivery=Delivery(Message(f"m{n}", "t", {}, "emails"), 0, b"1-0", DATA_TEXT))
+        for n in range(1001)
+    ]
+    assert len(settled_commands(config, "c1", settlements)) == 3
+    note(config, wire, *settlements)
+    assert redis_client.exists(config.keys.result("m0"), config.keys.result("m1000")) == 2
+
+
+def test_long_tracebacks_keep_their_end_and_many_keep_the_first_and_the_last(config, wire):
+    trace = "x" * 10_000 + "the reason"
+    note(config, wire, *[settlement(Retry(error="E: short", traceback=trace), attempt=n) for n in range(1, 8)])
+    note(config, wire, settlement(Bury("E: short", trace), attempt=8))
+    kept = [attempt.traceback for attempt in found(config, wire).attempts]
+    assert [len(text) for text in kept] == [MAX_TRACEBACK] * 5 + [len("E: short")] * 2 + [MAX_TRACEBACK]
+    assert kept[0].endswith("the reason")
+
+
+@pytest.mark.parametrize(
+    ("told", "path"),
+    [
+        ("ValueError: no", "builtins.ValueError"),
+        ("ValueError: ", "builtins.ValueError"),
+        ("KeyError", "builtins.KeyError"),
+        ("shop.errors.Down: a: b", "shop.errors.Down"),
+        ("running when its process died", "builtins.Exception"),
+        ("gateway: slow", "builtins.Exception"),
+        ("", "builtins.Exception"),
+        ("\n", "builtins.Exception"),
+    ],
+)
+def test_the_class_of_an_error_is_read_from_what_is_told_of_it(told, path):
+    assert error_path(told) == path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"x", b"[]", b"{}", b'{"name":"a"}', b'{"name":1,"queue":"q"}', b"\xff", b"[" * 100_000],
+)
+def test_what_is_no_result_reads_as_none(text):
+    assert read_result(text) is None
+
+
+def test_a_line_that_is_no_attempt_is_left_out():
+    text = b'{"name":"a","queue":"q"}\n{"status":"EVIL"}\n[]\n{"status":"FAILED","attempt":"x"}\n{"status":"SUCC'
+    (attempt,) = read_result(text).attempts
+    assert (attempt.status, attempt.number) == ("FAILED", 1)

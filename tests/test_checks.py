@@ -1,0 +1,167 @@
+import pytest
+from django.core.checks import run_checks
+
+from mq_django.checks import TAG
+
+MQ = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://localhost:6379/1"}
+LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+
+
+@pytest.fixture
+def found(settings):
+    """Run our checks with these settings, and return the ids of what they say."""
+
+    def run(connection="mq", *, deploy=False, caches=None, **others):
+        settings.MQ_DJANGO = {"CONNECTION": connection, **others}
+        settings.CACHES = {"default": LOCMEM, "mq": MQ, **(caches or {})}
+        return run_checks(tags=[TAG], include_deployment_checks=deploy)
+
+    return run
+
+
+def ids(messages):
+    return [message.id.removeprefix("mq_django.") for message in messages]
+
+
+@pytest.mark.parametrize("connection", ["mq", "embedded", "redis://localhost:6379/2", "unix:///run/redis.sock"])
+def test_good_settings_pass(found, connection):
+    assert found(connection) == []
+
+
+def test_everything_wrong_is_named_with_a_hint(found):
+    messages = found(NAMESPACE="", QUEUES={"emails": {"MAX_ATTEMPTS": 0, "OUTBOX": True}, "a b": {}})
+    assert ids(messages) == ["E001"] * 4
+    assert all(message.hint for message in messages)
+    assert any("NAMESPACE" in message.msg and "NAMESPACE" in message.hint for message in messages)
+
+
+def test_a_connection_that_is_no_connection_is_named_once(found):
+    assert ids(found("http://localhost")) == ["E001"]
+
+
+def test_an_alias_must_be_in_caches(found):
+    (message,) = found("queues")
+    assert ids([message]) == ["E002"]
+    assert "mq" in message.hint
+
+
+@pytest.mark.parametrize("backend", [LOCMEM["BACKEND"], "django.core.cache.backends.redis.RedisCache"])
+def test_an_alias_must_be_of_django_redis(found, backend):
+    cache = {"BACKEND": backend, "LOCATION": "redis://localhost:6379/1"}
+    assert ids(found(caches={"mq": cache})) == ["E003"]
+
+
+@pytest.mark.parametrize("location", [None, "", [], "localhost:6379", "127.0.0.1:6379:1"])
+def test_an_alias_must_have_a_location(found, location):
+    assert ids(found(caches={"mq": {**MQ, "LOCATION": location}})) == ["E004"]
+
+
+@pytest.mark.parametrize(
+    "neighbour",
+    [
+        {**MQ},
+        {**MQ, "LOCATION": "redis://127.0.0.1:6379/1"},
+        {**MQ, "LOCATION": "redis://localhost/1"},
+        {**MQ, "LOCATION": "redis://user:secret@LOCALHOST:6379/1"},
+        {**MQ, "LOCATION": "redis://localhost:6379?db=1"},
+        {**MQ, "LOCATION": ["redis://localhost:6379/1", "redis://replica:6379/1"]},
+        {**MQ, "LOCATION": "redis://localhost:6379", "OPTIONS": {"db": 1}},
+        {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://localhost:6379/1"},
+    ],
+)
+@pytest.mark.parametrize("connection", ["mq", "redis://localhost:6379/1"])
+def test_a_cache_on_the_same_database_is_a_warning(found, neighbour, connection):
+    caches = {"mq": MQ if connection == "mq" else LOCMEM, "pages": neighbour}
+    (message,) = found(connection, caches=caches)
+    assert ids([message]) == ["W001"]
+    assert "'pages'" in message.msg
+    assert "cache.clear()" in message.msg
+
+
+@pytest.mark.parametrize(
+    "neighbour",
+    [
+        {**MQ, "LOCATION": "redis://localhost:6379/2"},
+        {**MQ, "LOCATION": "redis://localhost:6379"},
+        {**MQ, "LOCATION": "redis://localhost:6380/1"},
+        {**MQ, "LOCATION": "redis://elsewhere:6379/1"},
+        {**MQ, "LOCATION": "redis://localhost:port/1"},
+        {**MQ, "LOCATION": "unix:///run/redis.sock?db=1"},
+        {"BACKEND": "django.core.cache.backends.memcached.PyMemcacheCache", "LOCATION": "redis://localhost:6379/1"},
+        {"BACKEND": "django_redis.cache.RedisCache"},
+    ],
+)
+def test_a_cache_elsewhere_is_none(found, neighbour):
+    assert found(caches={"pages": neighbour}) == []
+
+
+def test_a_unix_socket_can_be_shared_too(found):
+    shared = {**MQ, "LOCATION": "unix:///run/redis.sock?db=1"}
+    assert ids(found("unix:///run/redis.sock?db=1", caches={"pages": shared})) == ["W001"]
+    assert found("unix:///run/redis.sock?db=2", caches={"pages": shared}) == []
+
+
+def test_the_default_cache_is_never_kept_for_queues(found):
+    assert ids(found("default", caches={"default": MQ, "mq": LOCMEM})) == ["W001"]
+
+
+def test_an_embedded_server_is_for_development(found):
+    assert ids(found("embedded", deploy=True)) == ["W002"]
+    assert found("mq", deploy=True) == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {},
+        {"signal": "django.db.models.signals.post_save"},
+        {"signal": "django.db.models.signals.nothing", "queue": "default", "name": "x"},
+        {"signal": "django.db.models.Model", "queue": "default", "name": "x"},
+        {"signal": "django.db.models.signals.post_save", "queue": "sms", "name": "x"},
+        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": ""},
+        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "sender": "shop.Nothing"},
+        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "sender": "testapp.No.Such"},
+        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "uniq": "a"},
+        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "unique": "a"},
+        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "delay": "1h"},
+        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "data": "no.such.function"},
+        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "data": "{instance[0]}"},
+        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "when": "no.such.function"},
+        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "args": []},
+        {"signal": "django.db.models.signals.post_save", "task": "no.such.task"},
+        {"signal": "django.db.models.signals.post_save", "task": "tests.testapp.models.Cart"},
+        {"signal": "django.db.models.signals.post_save", "task": "tests.testapp.tasks.noop", "args": "{instance.pk}"},
+        {"signal": "django.db.models.signals.post_save", "task": "tests.testapp.tasks.noop", "queue": "default"},
+        {
+            "signal": "django.db.models.signals.post_save",
+            "task": "tests.testapp.tasks.noop",
+            "cancel_on": [("django.db.models.signals.post_save", "testapp.Order")],
+        },
+        {
+            "signal": "django.db.models.signals.post_save",
+            "task": "tests.testapp.tasks.noop",
+            "delay": 5,
+            "unique": "a",
+            "cancel_on": ["django.db.models.signals.post_save"],
+        },
+    ],
+)
+def test_a_trigger_that_cannot_work_is_named(found, entry):
+    (message,) = found(SIGNALS=[entry])
+    assert ids([message]) == ["E005"]
+    assert 'MQ_DJANGO["SIGNALS"][0]' in message.msg
+    assert message.hint
+
+
+def test_triggers_that_can_work_pass(found):
+    entry = {
+        "signal": ["django.db.models.signals.post_save", "django.db.models.signals.post_delete"],
+        "sender": ["testapp.Cart", "tests.testapp.models.Order", "auth.User"],
+        "task": "tests.testapp.tasks.noop",
+        "delay": 5,
+        "unique": "{instance.pk}",
+        "when": "tests.testapp.triggers.is_owned",
+        "args": ["{instance.pk}"],
+        "cancel_on": [("django.db.models.signals.post_delete", "testapp.Cart")],
+    }
+    assert found(SIGNALS=[entry]) == []

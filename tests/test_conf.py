@@ -1,0 +1,313 @@
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mq_django import conf
+from mq_django.conf import EMBEDDED, get_config, read
+from mq_django.core.retries import RetryPolicy
+from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
+
+
+def one_problem(raw):
+    _, problems = read(raw)
+    assert len(problems) == 1, problems
+    return problems[0]
+
+
+def queue(**options):
+    config, problems = read({"QUEUES": {"emails": options}})
+    assert problems == []
+    return config.queue("emails")
+
+
+def test_an_empty_setting_gives_one_queue_on_a_server_of_its_own():
+    config, problems = read({})
+    assert problems == []
+    assert list(config.queues) == ["default"]
+    assert config.connection == EMBEDDED
+    assert config.namespace == "mq"
+    assert config.signals == ()
+
+
+def test_the_embedded_server_lives_beside_the_project(settings):
+    settings.BASE_DIR = "/srv/shop"
+    assert read({})[0].directory == Path("/srv/shop/.mq_django")
+    assert read({"DIRECTORY": "/var/lib/mq"})[0].directory == Path("/var/lib/mq")
+
+
+def test_without_a_base_dir_it_lives_where_the_process_started(settings):
+    del settings.BASE_DIR
+    assert read({})[0].directory == Path.cwd() / ".mq_django"
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        "mq",
+        "embedded",
+        "redis://localhost/1",
+        "rediss://:secret@redis.example:6380/2",
+        "unix:///run/redis.sock",
+    ],
+)
+def test_a_connection_is_an_alias_a_url_or_embedded(connection):
+    config, problems = read({"CONNECTION": connection})
+    assert problems == []
+    assert config.connection == connection
+
+
+def test_a_queue_has_the_namespace_of_the_setting():
+    config, problems = read({"NAMESPACE": "shop:prod", "QUEUES": {"emails": {}}})
+    assert problems == []
+    assert config.queue("emails").keys.ready == "shop:prod:{emails}:ready"
+
+
+def test_signals_are_frozen():
+    entry = {"signal": "django.db.models.signals.post_save"}
+    config, _ = read({"SIGNALS": [entry]})
+    assert config.signals == (entry,)
+    with pytest.raises(TypeError):
+        config.signals[0]["signal"] = "other"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "read_as"),
+    [
+        ("STORE", "stream", "stream"),
+        ("VISIBILITY_TIMEOUT", 30, timedelta(seconds=30)),
+        ("VISIBILITY_TIMEOUT", 0.5, timedelta(milliseconds=500)),
+        ("VISIBILITY_TIMEOUT", timedelta(minutes=1), timedelta(minutes=1)),
+        ("MAX_ATTEMPTS", 1, 1),
+        ("RETRY", RetryPolicy(factor=3), RetryPolicy(factor=3)),
+        ("TIMEOUT", 5, timedelta(seconds=5)),
+        ("TIMEOUT", None, None),
+        ("MAX_SIZE", 1024, 1024),
+        ("MAX_DEPTH", 10, 10),
+        ("MAX_DEPTH", None, None),
+        ("RESULT_TTL", 0, timedelta(0)),
+        ("RESULT_TTL", timedelta(days=2), timedelta(days=2)),
+    ],
+)
+def test_an_option_of_a_queue_is_read(option, value, read_as):
+    assert getattr(queue(**{option: value}), option.lower()) == read_as
+
+
+def test_every_option_of_a_queue_is_tried_above():
+    marks = test_an_option_of_a_queue_is_read.pytestmark
+    assert {case[0] for case in marks[0].args[1]} == set(conf.QUEUE_OPTIONS)
+
+
+def test_a_retry_policy_can_be_given_as_a_dict():
+    given = {
+        "max_attempts": 3,
+        "delay": 2,
+        "factor": 1,
+        "max_delay": timedelta(minutes=5),
+        "jitter": 0,
+        "bury_on": [ValueError],
+    }
+    assert queue(RETRY=given).retry == RetryPolicy(
+        max_attempts=3,
+        delay=timedelta(seconds=2),
+        factor=1,
+        max_delay=timedelta(minutes=5),
+        jitter=0,
+        bury_on=(ValueError,),
+    )
+
+
+WRONG_OPTIONS = [
+    ("STORE", "kafka"),
+    ("STORE", None),
+    ("VISIBILITY_TIMEOUT", 0),
+    ("VISIBILITY_TIMEOUT", -1),
+    ("VISIBILITY_TIMEOUT", "30"),
+    ("VISIBILITY_TIMEOUT", None),
+    ("VISIBILITY_TIMEOUT", float("nan")),
+    ("VISIBILITY_TIMEOUT", float("inf")),
+    ("MAX_ATTEMPTS", 0),
+    ("MAX_ATTEMPTS", 2.5),
+    ("MAX_ATTEMPTS", True),
+    ("MAX_ATTEMPTS", None),
+    ("RETRY", 3),
+    ("RETRY", {"tries": 3}),
+    ("RETRY", {3: 3}),
+    ("RETRY", {"max_attempts": 0}),
+    ("RETRY", {"delay": -1}),
+    ("RETRY", {"delay": "soon"}),
+    ("RETRY", {"factor": 0.5}),
+    ("RETRY", {"factor": "2"}),
+    ("RETRY", {"jitter": 2}),
+    ("RETRY", {"jitter": float("nan")}),
+    ("RETRY", {"bury_on": ["ValueError"]}),
+    ("RETRY", {"bury_on": ValueError}),
+    ("TIMEOUT", 0),
+    ("TIMEOUT", "30"),
+    ("MAX_SIZE", 0),
+    ("MAX_SIZE", 10**9),
+    ("MAX_SIZE", "256K"),
+    ("MAX_DEPTH", 0),
+    ("MAX_DEPTH", "many"),
+    ("RESULT_TTL", -1),
+    ("RESULT_TTL", None),
+]
+
+
+@pytest.mark.parametrize(("option", "value"), WRONG_OPTIONS)
+def test_a_wrong_option_of_a_queue_is_named(option, value):
+    problem = one_problem({"QUEUES": {"emails": {option: value}}})
+    assert problem.setting == f"MQ_DJANGO[\"QUEUES\"]['emails']['{option}']"
+    assert problem.setting in problem.message
+    assert " must be " in problem.message
+    assert option in problem.hint
+
+
+def test_every_option_of_a_queue_can_be_wrong():
+    assert {option for option, _ in WRONG_OPTIONS} == set(conf.QUEUE_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("CONNECTION", ""),
+        ("CONNECTION", None),
+        ("CONNECTION", 6379),
+        ("CONNECTION", "http://localhost"),
+        ("CONNECTION", "redis+sentinel://localhost"),
+        ("NAMESPACE", ""),
+        ("NAMESPACE", "a b"),
+        ("NAMESPACE", "a{b}"),
+        ("NAMESPACE", "x" * 81),
+        ("NAMESPACE", 7),
+        ("DIRECTORY", 7),
+        ("DIRECTORY", None),
+        ("SIGNALS", {"signal": "x"}),
+        ("SIGNALS", ["x"]),
+    ],
+)
+def test_a_wrong_setting_is_named(option, value):
+    problem = one_problem({option: value})
+    assert problem.setting == f"MQ_DJANGO['{option}']"
+    assert option in problem.message
+    assert option in problem.hint
+
+
+@pytest.mark.parametrize("raw", [None, [], "redis://localhost", 7])
+def test_a_setting_that_is_no_dict_is_named(raw):
+    assert one_problem(raw).setting == "MQ_DJANGO"
+
+
+@pytest.mark.parametrize("queues", [None, ["emails"], "emails"])
+def test_queues_that_are_no_dict_are_named(queues):
+    assert "QUEUES" in one_problem({"QUEUES": queues}).message
+
+
+@pytest.mark.parametrize("options", [None, [], "fast"])
+def test_a_queue_whose_options_are_no_dict_is_named(options):
+    assert "emails" in one_problem({"QUEUES": {"emails": options}}).message
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a b", "a{b}", "ä", "a\n", "x" * 161, 7, None])
+def test_what_cannot_name_a_queue_is_named(name):
+    problem = one_problem({"QUEUES": {name: {}}})
+    assert repr(name) in problem.message
+    assert "letters" in problem.hint
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"SCHEDULES": []},
+        {"QUEUES": {"emails": {"PARTITIONS": 64}}},
+        {"QUEUES": {"emails": {"OUTBOX": True}}},
+        {"QUEUES": {"emails": {"RATE_LIMIT": "10/s"}}},
+        {"QUEUES": {"emails": {"CONCURRENCY": 5}}},
+    ],
+)
+def test_a_setting_that_will_come_is_told_from_an_unknown_one(raw):
+    assert "not available in this version" in one_problem(raw).message
+
+
+@pytest.mark.parametrize("raw", [{"QUEUE": {}}, {"connection": "x"}, {7: 7}, {"QUEUES": {"a": {"TTL": 1}}}])
+def test_an_unknown_setting_is_answered_with_the_known_ones(raw):
+    problem = one_problem(raw)
+    assert "is not a setting" in problem.message
+    assert "Use one of: " in problem.hint
+
+
+def test_all_problems_are_found_at_once():
+    _, problems = read({"NAMESPACE": "", "X": 1, "QUEUES": {"a b": {}, "emails": {"MAX_ATTEMPTS": 0, "TIMEOUT": 0}}})
+    assert len(problems) == 5
+
+
+def test_a_password_is_not_shown():
+    problem = one_problem({"CONNECTION": "http://user:secret@localhost"})
+    assert "secret" not in problem.message
+
+
+def test_a_long_value_is_cut():
+    assert len(one_problem({"CONNECTION": ["x" * 10000]}).message) < 300
+
+
+def test_the_config_is_read_once_until_the_setting_changes(settings):
+    settings.MQ_DJANGO = {"NAMESPACE": "one"}
+    first = get_config()
+    assert get_config() is first
+    settings.MQ_DJANGO = {"NAMESPACE": "two"}
+    assert get_config().namespace == "two"
+
+
+def test_a_missing_setting_is_an_empty_one(settings):
+    del settings.MQ_DJANGO
+    assert get_config().queue("default").max_attempts == 25
+
+
+def test_a_wrong_setting_is_an_error_when_it_is_used(settings):
+    settings.MQ_DJANGO = {"NAMESPACE": "", "X": 1}
+    with pytest.raises(ConfigurationError, match=r"'NAMESPACE'.*'X'"):
+        get_config()
+
+
+def test_a_queue_that_is_not_configured_is_an_error_that_names_the_others():
+    config, _ = read({"QUEUES": {"emails": {}, "default": {}}})
+    with pytest.raises(UnknownQueue, match="configured: default, emails"):
+        config.queue("sms")
+    with pytest.raises(UnknownQueue, match="none"):
+        read({"QUEUES": {}})[0].queue(None)
+
+
+def test_problems_are_plain_text():
+    _, problems = read({"NAMESPACE": "", "QUEUES": 7})
+    assert json.dumps([[p.setting, p.message, p.hint] for p in problems])
+
+
+def test_a_topic_has_its_options_and_its_groups_have_those_of_handling():
+    config, problems = read({"TOPICS": {"orders": {"RETENTION": 60, "MAX_ATTEMPTS": 3}}})
+    assert problems == []
+    orders = config.topic("orders")
+    assert (orders.retention, orders.retention_count) == (timedelta(minutes=1), None)
+    billing = config.queue("orders/billing")
+    assert (billing.name, billing.store, billing.max_attempts) == ("orders/billing", "topic", 3)
+    assert billing.keys.dead == "mq:{orders}:g:billing:dead"
+    with pytest.raises(UnknownTopic):
+        config.queue("other/billing")
+    with pytest.raises(ConfigurationError):
+        config.queue("orders/no group")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"TOPICS": []},
+        {"TOPICS": {"a b": {}}},
+        {"TOPICS": {"orders": {"RETENTION": 0}}},
+        {"TOPICS": {"orders": {"RETENTION_COUNT": 0}}},
+        {"TOPICS": {"orders": {"RETENTION_ALARM": 1.5}}},
+        {"TOPICS": {"orders": {"MAX_DEPTH": 5}}},
+        {"QUEUES": {"orders": {}}, "TOPICS": {"orders": {}}},
+    ],
+)
+def test_what_cannot_be_a_topic_is_a_problem(raw):
+    assert one_problem(raw).setting.startswith('MQ_DJANGO["TOPICS"]')

@@ -1,0 +1,676 @@
+import logging
+import pickle
+from datetime import UTC, datetime, timedelta
+
+import django
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.core.checks import run_checks
+from django.db import transaction
+from django.utils import timezone
+
+from mq_django import RetryPolicy, queues, task
+from mq_django.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    InvalidMessage,
+    MessageTooLarge,
+)
+from mq_django.registry import find
+from mq_django.task_backend import MQBackend, MQTask
+from mq_django.task_backend.compat import (
+    LOGGER,
+    InvalidTask,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_backends,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
+from tests.testapp import tasks
+from tests.working import work
+
+if django.VERSION >= (6, 0):
+    from django.tasks import task as plain_task
+    from django.tasks.exceptions import TaskResultMismatch
+else:
+    from django_tasks import task as plain_task
+    from django_tasks.exceptions import TaskResultMismatch
+
+OURS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "QUEUES": ["default", "emails"]}}
+READY, FAILED, SUCCESSFUL = TaskResultStatus.READY, TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
+
+
+@pytest.fixture(autouse=True)
+def ran(mq_settings):
+    tasks.ran.clear()
+    return tasks.ran
+
+
+@pytest.fixture
+def plain(settings):
+    """Plain tasks go to our backend."""
+    settings.TASKS = OURS
+    return settings
+
+
+def module_level(a=None, *, b=None):
+    return [a, b]
+
+
+async def module_level_async(a=None):
+    return a
+
+
+def wants_context(context, a):
+    return a
+
+
+def no_context(a):
+    return a
+
+
+# enqueue
+
+
+def test_a_task_runs_with_its_arguments(ran):
+    tasks.send_receipt.enqueue(7, copies=2)
+    (message,) = work("emails")
+    assert message.name == "tests.testapp.tasks.send_receipt"
+    assert message.data == {"args": [7], "kwargs": {"copies": 2}}
+    assert message.priority == 5
+    assert ran == [(7, 2)]
+
+
+def test_an_enqueued_task_is_ready():
+    before = timezone.now()
+    result = tasks.send_receipt.enqueue(7)
+    assert result.status == READY
+    assert before <= result.enqueued_at <= timezone.now()
+    assert (result.args, result.kwargs, result.attempts, result.errors) == ([7], {}, 0, [])
+    assert not result.is_finished
+    with pytest.raises(ValueError, match="not finished"):
+        _ = result.return_value
+
+
+def test_an_async_task_runs(ran):
+    result = tasks.shout.enqueue("hello")
+    work("default")
+    assert ran == ["HELLO"]
+    assert tasks.shout.get_result(result.id).return_value == "HELLO"
+
+
+def test_a_task_is_enqueued_and_looked_up_from_async_code():
+    async def there_and_back():
+        result = await tasks.send_receipt.aenqueue(7)
+        found = await tasks.send_receipt.aget_result(result.id)
+        work_off = sync_to_async(work)
+        await work_off("emails")
+        await found.arefresh()
+        return found
+
+    assert async_to_sync(there_and_back)().return_value == {"order": 7, "copies": 1}
+
+
+def test_a_called_task_runs_here_and_now(ran):
+    assert tasks.send_receipt.call(7) == {"order": 7, "copies": 1}
+
+
+def test_tuples_and_bytes_become_what_json_has():
+    result = tasks.noop.using(queue_name="emails").enqueue((1, (2,)), text=b"abc")
+    assert result.args == [[1, [2]]]
+    assert result.kwargs == {"text": "abc"}
+
+
+@pytest.mark.parametrize(
+    ("argument", "error"),
+    [
+        ({1, 2}, TypeError),
+        (datetime.now(UTC), TypeError),
+        (object(), TypeError),
+        (b"\xff", ValueError),
+        (float("nan"), InvalidMessage),
+        ("x" * 300_000, MessageTooLarge),
+    ],
+)
+def test_what_json_has_not_is_refused_and_nothing_is_written(argument, error, redis_client, namespace):
+    with pytest.raises(error):
+        tasks.noop.enqueue(argument)
+    with pytest.raises(error):
+        tasks.noop.enqueue(key=argument)
+    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+
+
+def test_a_result_is_written_in_the_round_trip_that_enqueues(redis_client, namespace):
+    result = tasks.noop.enqueue()
+    key = f"{namespace}:{{default}}:result:{result.id}"
+    assert redis_client.type(key) == b"string"
+    assert timedelta(days=6) < timedelta(milliseconds=redis_client.pttl(key)) <= timedelta(days=7)
+
+
+def test_redis_away_is_an_error_of_ours(mq_settings):
+    mq_settings(CONNECTION="redis://127.0.0.1:1/0")
+    with pytest.raises(ConnectionLost):
+        tasks.noop.enqueue()
+
+
+# transactions
+
+
+@pytest.mark.django_db(transaction=True)
+def test_inside_a_transaction_a_task_waits_for_the_commit(ran):
+    with transaction.atomic():
+        result = tasks.noop.enqueue()
+        assert work("default") == []
+        with pytest.raises(TaskResultDoesNotExist):
+            tasks.noop.get_result(result.id)
+    assert [message.id for message in work("default")] == [result.id]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_rollback_leaves_nothing(redis_client, namespace):
+    with transaction.atomic():
+        tasks.noop.enqueue()
+        tasks.noop.using(delay=3600, unique="x").enqueue()
+        transaction.set_rollback(True)
+    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_may_be_enqueued_at_once():
+    with transaction.atomic():
+        tasks.noop.using(on_commit=False).enqueue()
+        assert len(work("default")) == 1
+        transaction.set_rollback(True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_backend_may_enqueue_at_once(plain):
+    plain.TASKS = {"default": {**OURS["default"], "OPTIONS": {"ON_COMMIT": False}}}
+    with transaction.atomic():
+        plain_task(module_level).enqueue(1)
+        assert len(work("default")) == 1
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_task_waits_for_the_database_it_is_told():
+    with transaction.atomic(using="other"):
+        tasks.noop.enqueue()
+        tasks.noop.using(using="other").enqueue()
+        assert len(work("default")) == 1
+    assert len(work("default")) == 1
+
+
+# using
+
+
+def test_using_makes_another_task():
+    changed = tasks.noop.using(priority=3, queue_name="emails")
+    assert (changed.priority, changed.queue_name) == (3, "emails")
+    assert (tasks.noop.priority, tasks.noop.queue_name) == (0, "default")
+    assert changed.using(priority=4).queue_name == "emails"
+    assert changed.func is tasks.noop.func
+
+
+def test_using_keeps_what_is_not_named():
+    changed = tasks.send_receipt.using(delay=5, unique="a").using(key="order:7")
+    assert (changed.publishing.delay, changed.publishing.unique, changed.publishing.key) == (5, "a", "order:7")
+    assert changed.retry == RetryPolicy(max_attempts=2)
+    assert changed.timeout == timedelta(seconds=30)
+
+
+def test_a_delayed_task_waits(ran):
+    tasks.noop.using(delay=timedelta(hours=1)).enqueue()
+    assert work("default") == []
+    tasks.noop.using(delay=0).enqueue()
+    assert len(work("default")) == 1
+
+
+def test_run_after_waits(ran):
+    tasks.noop.using(run_after=timezone.now() + timedelta(hours=1)).enqueue()
+    assert work("default") == []
+    tasks.noop.using(run_after=timezone.now() - timedelta(hours=1)).enqueue()
+    assert len(work("default")) == 1
+
+
+def test_delay_and_run_after_replace_each_other():
+    moment = timezone.now() + timedelta(hours=1)
+    delayed = tasks.noop.using(run_after=moment).using(delay=5)
+    assert (delayed.run_after, delayed.publishing.delay) == (None, 5)
+    deferred = delayed.using(run_after=moment)
+    assert (deferred.run_after, deferred.publishing.delay) == (moment, None)
+    with pytest.raises(InvalidTask, match="not both"):
+        tasks.noop.using(run_after=moment, delay=5)
+
+
+def test_a_time_without_a_zone_is_the_projects(settings, redis_client, namespace):
+    settings.USE_TZ = False
+    settings.TIME_ZONE = "Asia/Tokyo"
+    result = tasks.noop.using(run_after=datetime(2100, 1, 1, 9)).enqueue()  # noqa: DTZ001 - what is tried
+    due = redis_client.zscore(f"{namespace}:{{default}}:due", result.id)
+    assert due == datetime(2100, 1, 1, tzinfo=UTC).timestamp() * 1000
+
+
+def test_a_unique_task_waits_once_and_keeps_the_last_arguments(ran):
+    reminder = tasks.send_receipt.using(delay=3600, unique="receipt:7")
+    first = reminder.enqueue(1)
+    second = reminder.using(delay=0).enqueue(2)
+    assert first.id != second.id
+    assert [message.data["args"] for message in work("emails")] == [[2]]
+
+
+def test_a_unique_task_may_keep_the_first_and_answers_with_its_id():
+    reminder = tasks.send_receipt.using(delay=3600, unique="receipt:7", on_conflict="keep")
+    assert reminder.enqueue(1).id == reminder.enqueue(2).id
+
+
+def test_a_delayed_task_can_be_cancelled():
+    result = tasks.noop.using(delay=3600).enqueue()
+    assert queues["default"].cancel(result.id) is True
+
+
+def test_what_is_too_old_does_not_run(ran):
+    result = tasks.noop.using(expires=timedelta(seconds=-1)).enqueue()
+    work("default")
+    assert ran == []
+    assert tasks.noop.get_result(result.id).status == FAILED
+
+
+def test_a_key_travels_with_the_message():
+    tasks.noop.using(key="order:7").enqueue()
+    assert [message.key for message in work("default")] == ["order:7"]
+
+
+@pytest.mark.parametrize("delay", ["soon", True, -1, timedelta(days=-1), float("nan"), timedelta(days=10_000)])
+def test_a_delay_that_makes_no_sense_is_refused(delay):
+    with pytest.raises(InvalidTask, match="delay"):
+        tasks.noop.using(delay=delay)
+
+
+def test_an_option_that_is_not_there_is_refused():
+    with pytest.raises(TypeError, match="countdown"):
+        tasks.noop.using(countdown=5)
+
+
+# what makes no task
+
+
+@pytest.mark.parametrize("priority", [-101, 101, 3.1])
+def test_a_priority_is_a_whole_number_from_minus_100_to_100(priority):
+    with pytest.raises(InvalidTask, match="priority must be"):
+        tasks.noop.using(priority=priority)
+
+
+def test_the_queue_must_be_configured(plain):
+    with pytest.raises(InvalidTask, match="not in MQ_DJANGO"):
+        tasks.noop.using(queue_name="sms")
+    with pytest.raises(InvalidTask, match="not valid for backend"):
+        plain_task(queue_name="sms")(module_level)
+
+
+def test_the_queue_must_be_one_of_the_backends(plain):
+    plain.TASKS = {"default": {**OURS["default"], "QUEUES": ["emails"]}}
+    with pytest.raises(InvalidTask, match="Queue 'default' is not valid for backend"):
+        plain_task(module_level)
+
+
+def test_a_queue_that_has_gone_is_noticed_when_enqueuing(mq_settings):
+    to_emails = tasks.noop.using(queue_name="emails")
+    mq_settings(QUEUES={"default": {}})
+    with pytest.raises(InvalidTask):
+        to_emails.enqueue()
+
+
+def test_wrong_settings_do_not_keep_a_module_from_being_imported(mq_settings):
+    mq_settings(NAMESPACE="")
+    made = task(module_level)
+    with pytest.raises(ConfigurationError):
+        made.enqueue()
+
+
+def test_run_after_must_have_a_zone():
+    with pytest.raises(InvalidTask, match="aware"):
+        tasks.noop.using(run_after=datetime(2100, 1, 1))  # noqa: DTZ001 - what is tried
+
+
+@pytest.mark.parametrize("function", ["text", any, MQTask, tasks.noop.enqueue])
+def test_only_a_function_of_a_module_is_a_task(function):
+    with pytest.raises((InvalidTask, TypeError)):
+        task(function)
+
+
+def test_a_function_in_a_function_is_no_task():
+    def inner():
+        raise AssertionError
+
+    with pytest.raises(InvalidTask, match="module level"):
+        task(inner)
+
+
+def test_a_task_that_takes_a_context_has_an_argument_of_that_name():
+    assert task(takes_context=True)(wants_context).takes_context
+    with pytest.raises(InvalidTask, match="context"):
+        task(takes_context=True)(no_context)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, timedelta(0)])
+def test_a_timeout_is_above_zero(timeout):
+    with pytest.raises(ConfigurationError, match="timeout"):
+        task(timeout=timeout)(module_level)
+
+
+def test_ours_is_ours_whatever_tasks_says(settings):
+    settings.TASKS = {"default": {"BACKEND": "nowhere.Backend"}}
+    assert isinstance(task(module_level).get_backend(), MQBackend)
+    assert tasks.noop.enqueue().backend == "mq_django"
+
+
+@pytest.mark.skipif(django.VERSION < (6, 1), reason="tasks of Django 6.1 can be pickled")
+def test_a_task_can_be_pickled():
+    delayed = tasks.send_receipt.using(delay=5, unique="x")
+    again = pickle.loads(pickle.dumps(delayed))
+    assert again == delayed
+    assert again.publishing == delayed.publishing
+
+
+# the consumers' side
+
+
+def test_a_task_is_registered_when_it_is_made():
+    handler = find("emails", "tests.testapp.tasks.send_receipt")
+    assert handler.retry == RetryPolicy(max_attempts=2)
+    assert handler.timeout == timedelta(seconds=30)
+    assert handler.keeps_result
+    assert not handler.is_async
+    assert find("default", "tests.testapp.tasks.shout").is_async
+
+
+def test_using_changes_no_registration():
+    handler = find("default", "tests.testapp.tasks.noop")
+    tasks.noop.using(queue_name="emails")
+    assert find("default", "tests.testapp.tasks.noop") is handler
+
+
+@pytest.mark.parametrize("data", [None, [], {"args": 1, "kwargs": {}}, {"args": []}, {"args": [], "kwargs": []}])
+def test_data_that_are_no_arguments_are_buried(data, ran, redis_client, namespace):
+    queues["default"].publish("tests.testapp.tasks.noop", data)
+    work("default")
+    assert ran == []
+    assert redis_client.xlen(f"{namespace}:{{default}}:dead") == 1
+
+
+def test_a_context_tells_the_attempt(ran):
+    result = tasks.context_of.enqueue("hi")
+    work("default")
+    assert ran == [(1, "hi", TaskResultStatus.RUNNING)]
+    assert tasks.context_of.get_result(result.id).return_value == [1, "hi"]
+
+
+# results
+
+
+def finish(queue, *, rounds):
+    """Work off a queue so many times, each time making the next retry due at once."""
+    for _ in range(rounds):
+        work(queue)
+
+
+def test_the_result_of_a_task_that_ran():
+    enqueued = tasks.send_receipt.enqueue(7)
+    work("emails")
+    result = tasks.send_receipt.get_result(enqueued.id)
+    assert result.status == SUCCESSFUL
+    assert result.is_finished
+    assert result.return_value == {"order": 7, "copies": 1}
+    assert result.task == tasks.send_receipt
+    assert (result.args, result.kwargs, result.errors) == ([7], {}, [])
+    assert (result.attempts, result.worker_ids) == (1, ["the-test"])
+    assert abs(result.enqueued_at - enqueued.enqueued_at) < timedelta(milliseconds=1)
+    assert result.enqueued_at - timedelta(milliseconds=5) <= result.started_at <= result.finished_at
+    assert result.last_attempted_at == result.started_at
+    enqueued.refresh()
+    assert enqueued.status == SUCCESSFUL
+    assert enqueued.return_value == {"order": 7, "copies": 1}
+
+
+def test_a_result_tells_how_it_was_enqueued():
+    moment = timezone.now().replace(microsecond=0) + timedelta(hours=1)
+    enqueued = tasks.noop.using(queue_name="emails", priority=-3, run_after=moment).enqueue()
+    found = tasks.noop.get_result(enqueued.id).task
+    assert (found.queue_name, found.priority, found.run_after) == ("emails", -3, moment)
+
+
+def test_a_result_of_nothing_does_not_exist():
+    for wrong in ("", "none", "x" * 1000, "a b\nc", None, 7):
+        with pytest.raises(TaskResultDoesNotExist):
+            tasks.noop.get_result(wrong)
+
+
+def test_a_result_of_another_task_does_not_match():
+    result = tasks.noop.enqueue()
+    with pytest.raises(TaskResultMismatch):
+        tasks.send_receipt.get_result(result.id)
+
+
+@pytest.mark.parametrize("kept", [b"", b"x", b"[]", b'{"name":1}', b'{"name":"os.system","queue":"default"}'])
+def test_a_key_that_holds_something_else_is_no_result(kept, redis_client, namespace):
+    redis_client.set(f"{namespace}:{{default}}:result:abc", kept)
+    with pytest.raises(TaskResultDoesNotExist):
+        tasks.noop.get_result("abc")
+
+
+def test_a_task_that_fails_is_ready_again_and_then_failed(redis_client, namespace):
+    enqueued = tasks.fail.enqueue("broken pipe")
+    work("default")
+    result = tasks.fail.get_result(enqueued.id)
+    assert (result.status, result.attempts) == (READY, 1)
+    assert result.errors[0].exception_class is tasks.Refused
+    assert "broken pipe" in result.errors[0].traceback
+    assert result.finished_at is None
+
+    redis_client.zadd(f"{namespace}:{{default}}:due", {enqueued.id: 0})
+    work("default")
+    result = tasks.fail.get_result(enqueued.id)
+    assert (result.status, result.attempts, len(result.errors)) == (FAILED, 2, 2)
+    assert result.started_at <= result.last_attempted_at <= result.finished_at
+    with pytest.raises(ValueError, match="failed"):
+        _ = result.return_value
+
+
+def test_a_task_that_recovers_is_successful_with_its_errors(redis_client, namespace):
+    enqueued = tasks.third_time_lucky.enqueue()
+    for _ in range(3):
+        work("default")
+        redis_client.zadd(f"{namespace}:{{default}}:due", {enqueued.id: 0}, xx=True)
+    result = tasks.third_time_lucky.get_result(enqueued.id)
+    assert (result.status, result.attempts, result.return_value) == (SUCCESSFUL, 3, "lucky")
+    assert [error.exception_class for error in result.errors] == [ValueError, ValueError]
+
+
+def test_an_error_that_no_retry_mends_fails_at_once():
+    enqueued = tasks.refuse.enqueue()
+    work("default")
+    result = tasks.refuse.get_result(enqueued.id)
+    assert (result.status, result.attempts) == (FAILED, 1)
+    assert result.errors[0].exception_class is tasks.Refused
+
+
+@pytest.mark.parametrize(("kind", "error"), [("set", TypeError), ("nan", InvalidMessage), ("long", MessageTooLarge)])
+def test_a_value_that_cannot_be_kept_fails_without_running_again(kind, error):
+    enqueued = tasks.give_back.enqueue(kind)
+    work("default")
+    result = tasks.give_back.get_result(enqueued.id)
+    assert (result.status, result.attempts) == (FAILED, 1)
+    assert result.errors[0].exception_class is error
+
+
+def test_a_value_is_kept_as_json_has_it():
+    enqueued = tasks.give_back.enqueue("tuple")
+    nothing = tasks.give_back.enqueue("none")
+    work("default")
+    assert tasks.give_back.get_result(enqueued.id).return_value == [1, [2, 3]]
+    assert tasks.give_back.get_result(nothing.id).return_value is None
+
+
+def test_a_task_may_return_an_outcome():
+    again = tasks.give_back.enqueue("retry")
+    enough = tasks.give_back.enqueue("bury")
+    work("default")
+    assert tasks.give_back.get_result(again.id).status == READY
+    result = tasks.give_back.get_result(enough.id)
+    assert result.status == FAILED
+    assert result.errors[0].traceback == "no use"
+
+
+def test_a_result_is_kept_for_the_queues_result_ttl(mq_settings, redis_client, namespace):
+    mq_settings(QUEUES={"default": {"RESULT_TTL": 60}})
+    result = tasks.noop.enqueue()
+    work("default")
+    assert 0 < redis_client.pttl(f"{namespace}:{{default}}:result:{result.id}") <= 60_000
+
+
+def test_a_queue_without_results_keeps_none(mq_settings, redis_client, namespace):
+    mq_settings(QUEUES={"default": {"RESULT_TTL": 0}})
+    result = tasks.give_back.enqueue("set")
+    work("default")
+    assert list(redis_client.scan_iter(f"{namespace}:*:result:*")) == []
+    assert redis_client.xlen(f"{namespace}:{{default}}:dead") == 0
+    with pytest.raises(TaskResultDoesNotExist):
+        tasks.noop.get_result(result.id)
+
+
+def test_a_task_published_by_another_program_has_a_result(redis_client, namespace):
+    message_id = queues["default"].publish("tests.testapp.tasks.noop", {"args": [], "kwargs": {}})
+    with pytest.raises(TaskResultDoesNotExist):
+        tasks.noop.get_result(message_id)
+    work("default")
+    assert tasks.noop.get_result(message_id).status == SUCCESSFUL
+
+
+# Django's own tasks, on our backend
+
+
+def test_a_plain_task_runs(plain):
+    plain_task(module_level)
+    result = plain_task(module_level).enqueue(1, b=2)
+    work("default")
+    result.refresh()
+    assert result.return_value == [1, 2]
+    assert result.backend == "default"
+
+
+def test_a_plain_async_task_runs(plain):
+    result = plain_task(module_level_async).enqueue("a")
+    work("default")
+    result.refresh()
+    assert result.return_value == "a"
+
+
+def test_a_plain_task_takes_our_options(plain):
+    made = plain_task(module_level)
+    assert isinstance(made, MQTask)
+    made.using(delay=3600, unique="x").enqueue()
+    assert work("default") == []
+
+
+def test_a_backend_says_what_it_can(plain):
+    backend = task_backends["default"]
+    assert backend.supports_defer
+    assert backend.supports_async_task
+    assert backend.supports_get_result
+    assert backend.supports_priority
+    assert backend.get_result(plain_task(module_level).enqueue().id).status == READY
+
+
+def test_signals_and_logs_are_as_with_djangos_own_backends(plain, caplog):
+    caplog.set_level(logging.DEBUG, logger=LOGGER)
+    seen = []
+
+    def note(sender, signal, task_result, **kwargs):
+        seen.append((sender, task_result.status, task_result.id))
+
+    signals = (task_enqueued, task_started, task_finished)
+    for signal in signals:
+        signal.connect(note)
+    try:
+        result = plain_task(module_level).enqueue()
+        work("default")
+    finally:
+        for signal in signals:
+            signal.disconnect(note)
+    statuses = [TaskResultStatus.READY, TaskResultStatus.RUNNING, TaskResultStatus.SUCCESSFUL]
+    assert seen == [(MQBackend, status, result.id) for status in statuses]
+    lines = [(r.levelno, r.getMessage()) for r in caplog.records if r.name == LOGGER]
+    path = f"id={result.id} path={__name__}.module_level"
+    assert lines == [
+        (logging.DEBUG, f"Task {path} enqueued backend=default"),
+        (logging.INFO, f"Task {path} state=RUNNING"),
+        (logging.INFO, f"Task {path} state=SUCCESSFUL"),
+    ]
+
+
+def test_a_failure_is_logged_with_its_traceback_once_it_is_final(caplog, redis_client, namespace):
+    caplog.set_level(logging.ERROR, logger=LOGGER)
+
+    def lines():
+        return [record for record in caplog.records if record.name == LOGGER]
+
+    enqueued = tasks.fail.enqueue("broken pipe")
+    work("default")
+    assert lines() == []
+    redis_client.zadd(f"{namespace}:{{default}}:due", {enqueued.id: 0})
+    work("default")
+    (line,) = lines()
+    assert line.levelno == logging.ERROR
+    assert line.exc_info[0] is tasks.Refused
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_rollback_takes_back_is_not_announced():
+    seen = []
+
+    def note(task_result, **kwargs):
+        seen.append(task_result.id)
+
+    task_enqueued.connect(note)
+    try:
+        with transaction.atomic():
+            tasks.noop.enqueue()
+            transaction.set_rollback(True)
+        with transaction.atomic():
+            result = tasks.noop.enqueue()
+            assert seen == []
+        assert seen == [result.id]
+    finally:
+        task_enqueued.disconnect(note)
+
+
+# checks
+
+
+def messages(settings, **backend):
+    settings.TASKS = {"default": {**OURS["default"], **backend}}
+    return list(task_backends["default"].check())
+
+
+def test_a_backend_as_it_should_be_passes_its_check(settings):
+    assert messages(settings, OPTIONS={"ON_COMMIT": False}) == []
+
+
+def test_wrong_options_of_the_backend_are_named(settings):
+    found = messages(settings, OPTIONS={"ON_COMIT": 1, "ON_COMMIT": "yes"})
+    assert [problem.id for problem in found] == ["mq_django.E006", "mq_django.E006"]
+    assert "ON_COMIT" in found[0].msg
+
+
+def test_a_queue_of_the_backend_that_is_not_configured_is_named(settings):
+    (found,) = messages(settings, QUEUES=["default", "sms"])
+    assert found.id == "mq_django.E007"
+    assert "sms" in found.msg
+
+
+@pytest.mark.skipif(django.VERSION < (6, 0), reason="the check belongs to Django 6.0")
+def test_djangos_check_asks_the_backend(settings):
+    settings.TASKS = {"default": {**OURS["default"], "QUEUES": ["sms"]}}
+    assert "mq_django.E007" in [problem.id for problem in run_checks()]

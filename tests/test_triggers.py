@@ -1,0 +1,540 @@
+import logging
+import uuid
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth import get_user_model, user_logged_in
+from django.core import serializers
+from django.db import transaction
+from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
+from django.dispatch import Signal
+from django.utils import timezone
+
+from mq_django import on_signal
+from mq_django.core.keys import QueueKeys
+from mq_django.errors import ConfigurationError, ConnectionLost, InvalidMessage
+from mq_django.triggers import declarations
+from mq_django.triggers.links import expand
+from tests.testapp import tasks
+from tests.testapp.models import Cart, Dated, GiftCart, Order, Tag, Ticket
+from tests.working import take, work
+
+HOUR = timedelta(hours=1)
+POST_SAVE = "django.db.models.signals.post_save"
+
+paid = Signal()
+
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+
+
+@pytest.fixture(autouse=True)
+def mq(mq_settings):
+    tasks.ran.clear()
+    return mq_settings
+
+
+@pytest.fixture
+def trigger(monkeypatch):
+    """Make triggers with on_signal that are gone after the test."""
+    made = []
+    add = declarations._add
+
+    def remember(one):
+        add(one)
+        made.append(one)
+
+    monkeypatch.setattr(declarations, "_add", remember)
+    yield lambda *args, task=tasks.note, **options: on_signal(*args, **options)(task)
+    for one in made:
+        one.disconnect()
+
+
+@pytest.fixture
+def waiting(redis_client, namespace):
+    """Return the unique keys that wait in the queue default."""
+    due = QueueKeys(namespace, "default").due
+    return lambda: sorted(member.decode().removeprefix("u:") for member in redis_client.zrange(due, 0, -1))
+
+
+def ran():
+    """Return the arguments of the tasks that were enqueued and are due."""
+    work("default")
+    found, tasks.ran[:] = list(tasks.ran), []
+    return found
+
+
+# what is enqueued
+
+
+def test_a_save_enqueues_a_task_with_the_pk(trigger):
+    trigger(post_save, sender=Cart)
+    cart = Cart.objects.create()
+    assert ran() == [(cart.pk,)]
+    cart.save()
+    assert ran() == [(cart.pk,)]
+
+
+def test_the_decorator_gives_the_task_back(trigger):
+    assert trigger(post_save, sender=Cart) is tasks.note
+
+
+def test_a_pk_that_is_no_integer_is_text(trigger):
+    trigger(post_save, sender=Ticket)
+    ticket = Ticket.objects.create(id=uuid.UUID(int=7))
+    assert ran() == [(str(ticket.pk),)]
+
+
+def test_a_deleted_instance_still_has_its_pk(trigger):
+    trigger(post_delete, sender=Cart)
+    cart = Cart.objects.create()
+    pk = cart.pk
+    with transaction.atomic():
+        cart.delete()
+    assert ran() == [(pk,)]
+
+
+def test_args_can_be_made_by_a_function_of_what_it_names(trigger):
+    trigger(post_save, sender=Cart, args=lambda instance, created: [instance.owner, created])
+    Cart.objects.create(owner="ada")
+    assert ran() == [("ada", True)]
+
+
+def test_args_can_be_made_by_a_function_of_everything(trigger):
+    trigger(post_save, sender=Cart, args=lambda **given: sorted(given))
+    Cart.objects.create()
+    assert ran() == [("created", "instance", "raw", "sender", "signal", "update_fields", "using")]
+
+
+def test_args_can_hold_templates(trigger):
+    trigger(post_save, sender=Cart, args=["{instance.pk}", "cart of {instance.owner}", 3, {"new": "{created}"}])
+    cart = Cart.objects.create(owner="ada")
+    assert ran() == [(cart.pk, "cart of ada", 3, {"new": True})]
+
+
+def test_args_can_be_keywords(trigger):
+    trigger(post_save, sender=Cart, args={"cart_id": "{instance.pk}"})
+    cart = Cart.objects.create()
+    assert ran() == [((), {"cart_id": cart.pk})]
+
+
+def test_when_decides(trigger):
+    trigger(post_save, sender=Cart, when=lambda instance: instance.owner == "ada")
+    Cart.objects.create(owner="bob")
+    assert ran() == []
+    Cart.objects.create(owner="ada")
+    assert len(ran()) == 1
+
+
+def test_a_fixture_enqueues_nothing(trigger):
+    trigger(post_save, sender=Cart)
+    text = serializers.serialize("json", [Cart(pk=5, owner="ada", changed_at=timezone.now())])
+    for loaded in serializers.deserialize("json", text):
+        loaded.save()
+    assert Cart.objects.filter(pk=5).exists()
+    assert ran() == []
+
+
+# when
+
+
+def test_a_trigger_waits_for_the_commit(trigger):
+    trigger(post_save, sender=Cart)
+    with transaction.atomic():
+        Cart.objects.create()
+        assert ran() == []
+    assert len(ran()) == 1
+
+
+def test_a_rollback_takes_it_back(trigger, redis_client, namespace):
+    trigger(post_save, sender=Cart)
+    trigger(post_save, sender=Cart, delay=HOUR, unique="cart:{instance.pk}")
+    with transaction.atomic():
+        with transaction.atomic():
+            Cart.objects.create()
+            transaction.set_rollback(True)
+        assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+
+
+def test_the_commit_is_that_of_the_instances_database(trigger):
+    trigger(post_save, sender=Cart)
+    with transaction.atomic(using="default"):
+        Cart.objects.using("other").create()
+        assert len(ran()) == 1
+    with transaction.atomic(using="other"):
+        Cart.objects.using("other").create()
+        assert ran() == []
+    assert len(ran()) == 1
+
+
+def test_a_signal_without_a_database_is_about_its_instances(trigger):
+    trigger(paid, args=[])
+    cart = Cart.objects.using("other").create()
+    with transaction.atomic(using="other"):
+        paid.send("shop", instance=cart)
+        assert ran() == []
+    assert len(ran()) == 1
+
+
+def test_a_signal_that_says_no_database_is_about_the_default(trigger):
+    trigger(paid, args=[])
+    with transaction.atomic():
+        paid.send("shop", using="telephone")
+        assert ran() == []
+    assert len(ran()) == 1
+
+
+def test_delayed_jobs_wait(trigger, waiting):
+    trigger(post_save, sender=Cart, delay=HOUR)
+    Cart.objects.create()
+    assert ran() == []
+    assert len(waiting()) == 1
+
+
+def test_the_options_of_the_task_stay(trigger):
+    trigger(post_save, sender=Cart, task=tasks.note.using(queue_name="emails", priority=7, key="carts"))
+    Cart.objects.create()
+    (message,) = work("emails")
+    assert (message.priority, message.key) == (7, "carts")
+
+
+# unique, cancel_on
+
+
+def test_a_debounce_keeps_the_last(trigger, waiting):
+    trigger(post_save, sender=Cart, delay=HOUR, unique="cart:{instance.pk}", args=["{instance.owner}"])
+    cart = Cart.objects.create(owner="ada")
+    cart.owner = "bob"
+    cart.save()
+    assert waiting() == [f"cart:{cart.pk}"]
+
+
+def test_a_conflict_may_keep_the_first(trigger, redis_client, namespace):
+    trigger(
+        post_save,
+        sender=Cart,
+        delay=HOUR,
+        unique="cart:{instance.pk}",
+        on_conflict="keep",
+        args=["{instance.owner}"],
+    )
+    cart = Cart.objects.create(owner="ada")
+    cart.owner = "bob"
+    cart.save()
+    ((_, body),) = redis_client.hgetall(QueueKeys(namespace, "default").waiting).items()
+    assert b'"ada"' in body
+
+
+def test_a_key_is_made_when_the_signal_fires(trigger, waiting):
+    trigger(post_delete, sender=Cart, delay=HOUR, unique="gone:{instance.pk}")
+    cart = Cart.objects.create()
+    pk = cart.pk
+    with transaction.atomic():
+        cart.delete()
+        assert cart.pk is None
+    assert waiting() == [f"gone:{pk}"]
+
+
+def test_a_dead_mans_switch(trigger, waiting):
+    trigger(
+        post_save,
+        sender=Cart,
+        delay=HOUR,
+        unique="cart:{instance.pk}",
+        cancel_on=[(post_save, Order, "cart:{instance.cart_id}"), (post_delete, "testapp.Cart")],
+    )
+    ordered, deleted, left = (Cart.objects.create() for _ in range(3))
+    assert waiting() == [f"cart:{cart.pk}" for cart in (ordered, deleted, left)]
+    with transaction.atomic():
+        Order.objects.create(cart=ordered)
+        assert f"cart:{ordered.pk}" in waiting()
+    assert f"cart:{ordered.pk}" not in waiting()
+    deleted.delete()
+    assert waiting() == [f"cart:{left.pk}"]
+
+
+def test_a_cancellation_that_is_rolled_back_cancels_nothing(trigger, waiting):
+    trigger(post_save, sender=Cart, delay=HOUR, unique="{instance.pk}", cancel_on=[(post_delete, Cart)])
+    cart = Cart.objects.create()
+    with transaction.atomic():
+        Cart.objects.get(pk=cart.pk).delete()
+        transaction.set_rollback(True)
+    assert waiting() == [str(cart.pk)]
+
+
+def test_a_save_and_its_cancellation_in_one_transaction_leave_nothing(trigger, waiting):
+    trigger(post_save, sender=Cart, delay=HOUR, unique="{instance.pk}", cancel_on=[(post_delete, Cart)])
+    with transaction.atomic():
+        Cart.objects.create().delete()
+    assert waiting() == []
+
+
+# what fails
+
+
+def test_a_none_in_a_key_is_logged_and_the_save_goes_on(trigger, waiting, caplog):
+    trigger(post_save, sender=Order, delay=HOUR, unique="cart:{instance.cart_id}")
+    Order.objects.create()
+    assert Order.objects.count() == 1
+    assert waiting() == []
+    assert "'instance.cart_id' in 'cart:{instance.cart_id}' is None" in caplog.text
+    assert "tests.testapp.tasks.note" in caplog.text
+
+
+def broken(**given):
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("options", [{"when": broken}, {"args": broken}, {"args": lambda: 7}, {"args": lambda: [{1}]}])
+def test_an_error_in_a_users_function_is_logged(trigger, caplog, options):
+    trigger(post_save, sender=Cart, **options)
+    Cart.objects.create()
+    assert Cart.objects.count() == 1
+    assert [record.levelno for record in caplog.records if record.name == "mq_django.triggers"] == [logging.ERROR]
+
+
+def test_redis_away_is_logged_and_the_save_goes_on(trigger, mq, caplog):
+    trigger(post_save, sender=Cart)
+    mq(CONNECTION="redis://127.0.0.1:1/0")
+    Cart.objects.create()
+    with transaction.atomic():
+        Cart.objects.create()
+    assert Cart.objects.count() == 2
+    assert "Redis is away" in caplog.text
+
+
+def test_strict_breaks_the_save(trigger):
+    trigger(post_save, sender=Cart, when=broken, strict=True)
+    with pytest.raises(ZeroDivisionError):
+        Cart.objects.create()
+
+
+def test_strict_raises_from_the_commit(trigger, mq):
+    trigger(post_save, sender=Cart, strict=True)
+    mq(CONNECTION="redis://127.0.0.1:1/0")
+    with pytest.raises(ConnectionLost), transaction.atomic():
+        Cart.objects.create()
+    assert Cart.objects.count() == 1
+
+
+def test_a_signal_without_an_instance_needs_args(trigger):
+    trigger(paid, strict=True)
+    with pytest.raises(InvalidMessage, match="args="):
+        paid.send("shop", amount=5)
+
+
+def test_a_pk_that_is_not_there_yet_is_an_error(trigger):
+    trigger(pre_save, sender=Cart, strict=True)
+    with pytest.raises(InvalidMessage, match="pk"):
+        Cart().save()
+
+
+# signals
+
+
+def test_a_signal_of_the_user(trigger):
+    trigger(paid, args=["{amount}", "{sender}"])
+    paid.send("shop", amount=5)
+    assert ran() == [(5, "shop")]
+
+
+def test_a_sender_that_is_no_model(trigger):
+    trigger(paid, sender=tasks, args=["{amount}"])
+    paid.send("other", amount=1)
+    paid.send(tasks, amount=2)
+    assert ran() == [(2,)]
+
+
+def test_a_log_in(trigger, client):
+    user = get_user_model().objects.create_superuser("ada", password="x")
+    trigger(user_logged_in, args=["{user.pk}", "{request.method}"])
+    trigger(user_logged_in, sender="auth.User", args=["{user.username}"])
+    client.post("/admin/login/", {"username": "ada", "password": "x"})
+    assert ran() == [(user.pk, "POST"), ("ada",)]
+
+
+def test_a_change_of_many_to_many_counts_once(trigger):
+    trigger(m2m_changed, sender=Cart.tags.through, args=["{action}", "{instance.pk}"])
+    cart, tag = Cart.objects.create(), Tag.objects.create(name="x")
+    cart.tags.add(tag)
+    assert ran() == [("post_add", cart.pk)]
+    cart.tags.clear()
+    assert ran() == [("post_clear", cart.pk)]
+
+
+def test_several_signals(trigger):
+    trigger([post_save, post_delete], sender=Cart)
+    cart = Cart.objects.create()
+    cart.delete()
+    assert len(ran()) == 2
+
+
+# senders
+
+
+def test_several_senders(trigger):
+    trigger(post_save, sender=[Cart, "testapp.Tag"], args=["{instance.pk}"])
+    Cart.objects.create()
+    Tag.objects.create(name="x")
+    Ticket.objects.create()
+    assert len(ran()) == 2
+
+
+def test_an_abstract_sender_is_all_that_inherit_from_it(trigger):
+    trigger(post_save, sender=Dated)
+    Cart.objects.create()
+    GiftCart.objects.create()
+    Order.objects.create()
+    Tag.objects.create(name="x")
+    assert len(ran()) == 3
+
+
+def test_a_model_is_its_proxies_too(trigger):
+    trigger(post_save, sender=Cart)
+    GiftCart.objects.create()
+    assert len(ran()) == 1
+
+
+def test_a_proxy_is_only_itself(trigger):
+    trigger(post_save, sender=GiftCart)
+    Cart.objects.create()
+    assert ran() == []
+    GiftCart.objects.create()
+    assert len(ran()) == 1
+
+
+def test_everybody_is_a_sender_of_none():
+    assert expand(None) == [None]
+    assert expand("testapp.Tag") == [Tag]
+    assert expand("testapp.Cart_tags") == [Cart.tags.through]
+    assert expand("tests.testapp.models.Tag") == [Tag]
+    with pytest.raises(ConfigurationError, match="names no model"):
+        expand("testapp.Nothing")
+
+
+# connecting
+
+
+def test_a_module_that_is_imported_again_enqueues_once(trigger):
+    for _ in range(2):
+        trigger(post_save, sender=Cart, when=lambda created: created)
+    Cart.objects.create()
+    assert len(ran()) == 1
+
+
+def test_two_triggers_of_one_task_are_two(trigger):
+    trigger(post_save, sender=Cart, when=lambda created: created)
+    trigger(post_save, sender=Cart, when=lambda created: not created)
+    trigger(post_save, sender=Cart, delay=0)
+    Cart.objects.create()
+    assert len(ran()) == 2
+
+
+def test_a_trigger_made_before_the_models_waits_for_them(trigger, monkeypatch):
+    monkeypatch.setattr(declarations.apps, "models_ready", False)
+    trigger(post_save, sender="testapp.Cart")
+    monkeypatch.undo()
+    Cart.objects.create()
+    assert ran() == []
+    declarations.connect_waiting()
+    Cart.objects.create()
+    assert len(ran()) == 1
+
+
+@pytest.mark.parametrize(
+    ("signal", "options", "reason"),
+    [
+        (POST_SAVE, {}, "is not a signal"),
+        (post_save, {"delay": "1h"}, "delay="),
+        (post_save, {"delay": True}, "delay="),
+        (post_save, {"unique": "x"}, "needs delay="),
+        (post_save, {"delay": 5, "unique": "{instance.__class__}"}, "not a template"),
+        (post_save, {"delay": 5, "unique": "x", "on_conflict": "first"}, "on_conflict="),
+        (post_save, {"delay": 5, "cancel_on": [(post_delete, Cart, "x")]}, "needs unique="),
+        (post_save, {"delay": 5, "unique": "x", "cancel_on": [post_delete]}, "cancel_on="),
+        (post_save, {"delay": 5, "unique": "x", "cancel_on": [(POST_SAVE, Cart)]}, "is not a signal"),
+        (post_save, {"delay": 5, "unique": "x", "cancel_on": [(post_delete, Cart, "{0}")]}, "not a template"),
+        (post_save, {"args": "{instance.pk}"}, "args="),
+        (post_save, {"args": 7}, "args="),
+        (post_save, {"sender": "testapp.Nothing"}, "names no model"),
+        (post_save, {"when": 7}, "called"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_written(trigger, signal, options, reason):
+    with pytest.raises(ConfigurationError, match=reason):
+        trigger(signal, **options)
+
+
+def test_only_a_task_of_ours_can_be_triggered(trigger):
+    with pytest.raises(ConfigurationError, match="@task"):
+        trigger(post_save, sender=Cart, task=lambda pk: None)
+
+
+# settings
+
+
+@pytest.fixture
+def signals(mq):
+    """Put triggers into the settings."""
+    yield lambda *entries: mq(SIGNALS=list(entries))
+    mq()
+
+
+def test_a_trigger_of_the_settings_publishes_a_message(signals):
+    signals({"signal": POST_SAVE, "sender": "testapp.Cart", "queue": "emails", "name": "cart.saved"})
+    cart = Cart.objects.create()
+    assert [(message.name, message.data) for message in take("emails")] == [("cart.saved", cart.pk)]
+
+
+@pytest.mark.parametrize(
+    ("data", "published"),
+    [
+        ({"owner": "{instance.owner}", "kind": "cart"}, {"owner": "ada", "kind": "cart"}),
+        ("{instance.owner}", "ada"),
+        ("tests.testapp.triggers.cart_data", {"cart": 1, "created": True}),
+        (lambda instance: instance.owner.upper(), "ADA"),
+    ],
+)
+def test_the_data_of_a_message_can_be_said(signals, data, published):
+    signals({"signal": POST_SAVE, "sender": "testapp.Cart", "queue": "emails", "name": "cart.saved", "data": data})
+    Cart.objects.create(pk=1, owner="ada")
+    assert [message.data for message in take("emails")] == [published]
+
+
+def test_a_trigger_of_the_settings_enqueues_a_task(signals, waiting):
+    signals(
+        {
+            "signal": POST_SAVE,
+            "sender": "testapp.Cart",
+            "task": "tests.testapp.tasks.note",
+            "args": ["{instance.owner}"],
+            "delay": timedelta(hours=1),
+            "unique": "cart:{instance.pk}",
+            "when": "tests.testapp.triggers.is_owned",
+            "cancel_on": [("django.db.models.signals.post_delete", "testapp.Cart")],
+        }
+    )
+    Cart.objects.create()
+    cart = Cart.objects.create(owner="ada")
+    assert waiting() == [f"cart:{cart.pk}"]
+    cart.delete()
+    assert waiting() == []
+
+
+def test_triggers_follow_the_settings(signals):
+    entry = {"signal": POST_SAVE, "sender": "testapp.Cart", "queue": "emails", "name": "cart.saved"}
+    signals(entry)
+    signals(entry, {**entry, "name": "also"})
+    Cart.objects.create()
+    assert sorted(message.name for message in take("emails")) == ["also", "cart.saved"]
+    signals()
+    Cart.objects.create()
+    assert len(take("emails")) == 0
+
+
+def test_a_trigger_that_cannot_work_is_logged_and_the_others_do(signals, caplog):
+    entry = {"signal": POST_SAVE, "sender": "testapp.Cart", "queue": "emails", "name": "cart.saved"}
+    signals({**entry, "sender": "testapp.Nothing"}, entry)
+    assert 'MQ_DJANGO["SIGNALS"][0] is not connected' in caplog.text
+    Cart.objects.create()
+    assert len(take("emails")) == 1
