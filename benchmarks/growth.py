@@ -27,8 +27,8 @@ def messages(contender: Contender) -> Figures:
     for size in contender.sizes:
         with Trial(contender) as trial:
             figures[f"publish {size:,} /s"] = size / workloads.fill(trial, size)
-            with trial.consumer():
-                figures[f"handle {size:,} /s"] = trial.drain(seconds=WINDOW).rate
+            with trial.consumer() as tree:
+                figures[f"handle {size:,} /s"] = trial.drain(tree, seconds=WINDOW).rate
     return figures
 
 
@@ -42,8 +42,8 @@ def queues(contender: Contender) -> Figures:
     every = total(*(f"XLEN mq:{{bench{number}}}:ready" for number in range(QUEUES)))
     with Trial(replace(contender, remaining=every), queues=QUEUES) as trial:
         workloads.fill(trial, contender.handled)
-        with trial.consumer():
-            rate = trial.drain(seconds=30.0).rate
+        with trial.consumer() as tree:
+            rate = trial.drain(tree, seconds=30.0).rate
     rested = workloads.idle(contender, queues=QUEUES)
     return {f"{QUEUES} queues /s": rate, **{f"{QUEUES} queues {name}": value for name, value in rested.items()}}
 

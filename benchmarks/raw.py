@@ -37,7 +37,7 @@ def publish_many(kind: str, many: list[dict[str, Any]], delay: float) -> None:
     pipeline.execute()
 
 
-def consumer(processes: int, threads: int) -> list[str]:
+def consumer(processes: int, _threads: int) -> list[str]:
     """Return the command of the consumers; they have no threads."""
     return [sys.executable, "-m", "benchmarks.raw", str(processes)]
 

@@ -1,5 +1,6 @@
 """A consumer's whole tree of processes: start, watch and end it."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -74,10 +75,8 @@ class Tree:
             return
         if self._process.poll() is None:
             self._process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                pass
         self.kill()
 
     def cpu_seconds(self) -> float:
@@ -116,10 +115,8 @@ def _resident(pid: int) -> float:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def wait_until(condition: object, *, timeout: float, step: float = 0.01) -> bool:

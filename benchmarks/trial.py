@@ -136,14 +136,15 @@ class Trial:
             time.sleep(0.05)
         return self.notes()
 
-    def drain(self, *, seconds: float = 120.0) -> "Drained":
+    def drain(self, tree: Tree, *, seconds: float = 120.0) -> "Drained":
         """Watch the consumer empty the queue, or try for some seconds; return how fast it was after the first fifth."""
         count = self.remaining()
-        looks = [Look(time.monotonic(), count, 0.0)]
+        looks = [Look(time.monotonic(), count, 0.0, 0.0)]
         give_up = 0.0
         while looks[-1].left:
             time.sleep(LOOK)
-            looks.append(Look(time.monotonic(), self.remaining(), cpu_seconds(self.server_pid)))
+            left, server = self.remaining(), cpu_seconds(self.server_pid)
+            looks.append(Look(time.monotonic(), left, server, tree.cpu_seconds()))
             if not give_up and looks[-1].left < count:
                 give_up = looks[-1].at + seconds
             elif looks[-1].at > (give_up or looks[0].at + START):
@@ -153,8 +154,9 @@ class Trial:
             raise Failed(f"{self.contender.name}: {handled} of {count} messages were handled in time")
         first = next(look for look in looks if look.left <= count - handled // 5)
         last = next(look for look in looks if look.left <= looks[-1].left)
-        seconds = last.at - first.at
-        return Drained((first.left - last.left) / seconds, (last.server_cpu - first.server_cpu) / seconds)
+        took, count = last.at - first.at, first.left - last.left
+        server_cpu, cpu = last.server_cpu - first.server_cpu, last.cpu - first.cpu
+        return Drained(count / took, cpu / count * 1e6, server_cpu / count * 1e6, server_cpu / took)
 
 
 class Look(NamedTuple):
@@ -163,6 +165,7 @@ class Look(NamedTuple):
     at: float
     left: int
     server_cpu: float
+    cpu: float
 
 
 class Drained(NamedTuple):
@@ -170,6 +173,9 @@ class Drained(NamedTuple):
 
     #: Messages a second.
     rate: float
+    #: Microseconds of processor a message: of the consumer's tree, and of Redis.
+    micros: float
+    server_micros: float
     #: How much of a core Redis used.
     server_share: float
 

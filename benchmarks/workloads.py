@@ -1,5 +1,6 @@
 """What is measured. A workload takes a trial's contender and returns figures by name."""
 
+import itertools
 import random
 import threading
 import time
@@ -38,13 +39,14 @@ def handle(contender: Contender, *, processes: int = 1, threads: int = 8) -> Dra
     """Let a consumer empty a queue of no-op messages."""
     with Trial(contender) as trial:
         fill(trial, contender.handled)
-        with trial.consumer(processes=processes, threads=threads):
-            return trial.drain(seconds=30.0)
+        with trial.consumer(processes=processes, threads=threads) as tree:
+            return trial.drain(tree, seconds=30.0)
 
 
 def one_process(contender: Contender) -> Figures:
     """Handle with one process."""
-    return {"handle /s": handle(contender).rate}
+    drained = handle(contender)
+    return {"handle /s": drained.rate, "handle cpu us": drained.micros, "handle Redis's cpu us": drained.server_micros}
 
 
 def two_processes(contender: Contender) -> Figures:
@@ -160,7 +162,7 @@ def kill(contender: Contender, *, count: int = 2000, patience: float = 120.0) ->
 
 def _longest_pause(moments: list[float]) -> float:
     """Return the longest time between two handled messages: when only the lost sheep are left."""
-    return max((later - earlier for earlier, later in zip(moments, moments[1:], strict=False)), default=0.0)
+    return max((later - earlier for earlier, later in itertools.pairwise(moments)), default=0.0)
 
 
 def share(contender: Contender, *, consumers: int = 4, threads: int = 8, count: int = 3200) -> Figures:

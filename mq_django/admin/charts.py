@@ -16,8 +16,8 @@ _HEIGHT = 100
 
 
 def sparkline(values: Sequence[int], *, label: str) -> SafeString:
-    """Return a small line of counts a minute."""
-    some = values[-SHORT:]
+    """Return a small line of counts a minute, without the running minute: it would always fall at the end."""
+    some = values[-SHORT - 1 : -1]
     top = max(*some, 1)
     points = " ".join(f"{place * 4},{22 - 20 * value / top:.1f}" for place, value in enumerate(some))
     return format_html(

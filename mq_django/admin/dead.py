@@ -67,7 +67,6 @@ def letter(page: Page, name: str, entry: str) -> HttpResponse:
         first=[
             (_("Reason"), text.visible(reason(view.reason))),
             (_("Attempts"), text.number(view.attempts)),
-            (_("First tried"), text.moment(view.first_ms)),
             (_("Buried"), text.moment(view.buried_ms)),
         ],
     )

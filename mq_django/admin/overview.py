@@ -74,6 +74,6 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "chart": charts.sparkline(
             view.activity.handled,
             label=_("Handled in the last %(minutes)s minutes: %(count)s")
-            % {"minutes": charts.SHORT, "count": text.number(sum(view.activity.handled[-charts.SHORT :]))},
+            % {"minutes": charts.SHORT, "count": text.number(sum(view.activity.handled[-charts.SHORT - 1 : -1]))},
         ),
     }

@@ -143,7 +143,7 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
 def sentence_of(error: MQError) -> str:
     """Return what an error means to an operator."""
     if isinstance(error, ConnectionLost):
-        return _("Redis is away or did not answer in time. Nothing is lost: try again in a moment.")
+        return _("Redis is away or did not answer in time. Try again in a moment.")
     if isinstance(error, ConfigurationError):
         return _("The setting MQ_DJANGO cannot be used; manage.py check says what is wrong with it.")
     return _("Redis could not do what was asked.")

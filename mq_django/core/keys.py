@@ -26,8 +26,11 @@ KINDS = (
     "priority",
     "due",
     "unhandled",
+    "parked",
     "waiting",
     "unique",
+    "replaced",
+    "claims",
     "dead",
     "dead_ids",
     "consumers",
@@ -35,8 +38,9 @@ KINDS = (
     "wake",
 )
 
-#: Members of `due` that stand for a unique key, not for an id. Ids never start so.
+#: Members of `due` that stand for a unique key, and of `parked` that stand for a place in line. Ids never start so.
 UNIQUE_PREFIX = "u:"
+PARKED_PREFIX = "p:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +53,22 @@ class QueueKeys:
     ready: str = field(init=False)
     #: STREAM, group `mq`: what goes first: handed back, reclaimed, or taken from `priority`.
     urgent: str = field(init=False)
-    #: ZSET, score -priority: ids of prioritised messages while others stand before them.
+    #: ZSET, score by priority and arrival: ids of prioritised messages while others stand before them.
     priority: str = field(init=False)
     #: ZSET, score due time in ms: delayed messages, by id or `u:` + unique key.
     due: str = field(init=False)
     #: ZSET, score the hash of the name: messages that no consumer knows the name of.
     unhandled: str = field(init=False)
+    #: ZSET, score the hash of the message's key: messages over the limit of their key, in the order they came.
+    parked: str = field(init=False)
     #: HASH: bodies of what is in `priority`, `due`, `unhandled` and `parked`, by member.
     waiting: str = field(init=False)
-    #: HASH: unique key -> id.
+    #: HASH: `u:` + unique key -> id, and id -> member where these differ.
     unique: str = field(init=False)
+    #: ZSET, score when, in ms: ids of waiting messages that another one replaced, for a day.
+    replaced: str = field(init=False)
+    #: HASH: unique keys that are taken until a message is handled: `k:` + key -> until and id, `i:` + id -> key.
+    claims: str = field(init=False)
     #: STREAM: dead letters.
     dead: str = field(init=False)
     #: HASH: message id -> entry of `dead`, so that a dead letter is found at once.
@@ -97,10 +107,6 @@ class QueueKeys:
     def result(self, message_id: str) -> str:
         """Return the STRING with a TTL that holds a task's result."""
         return self._key(f"result:{message_id}")
-
-    def parked(self, key: str) -> str:
-        """Return the LIST of ids that wait for the limit of one message key."""
-        return self._key(f"parked:{key}")
 
 
 @dataclass(frozen=True, slots=True)

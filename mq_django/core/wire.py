@@ -23,6 +23,7 @@ MAX_NAME_LENGTH = 255
 MAX_PARTS = 1000
 #: The last moment that has an RFC 3339 timestamp, in milliseconds since 1970.
 LAST_MS = 253402300799999
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Attributes with a meaning of their own; all others are headers. `alone` and `lost` are recovery's own notes.
 RESERVED = frozenset(
@@ -37,6 +38,7 @@ RESERVED = frozenset(
         "priority",
         "unique",
         "specversion",
+        "claim",
         "alone",
         "lost",
         "message",
@@ -58,6 +60,8 @@ def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
             raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {name!r:.300}")
         if not isinstance(value, str):
             raise InvalidMessage(f"Header {name!r} must be text, not {type(value).__name__}")
+        if not value.isprintable() and _SURROGATE.search(value):
+            raise InvalidMessage(f"Header {name!r} has half a surrogate pair, which is not text")
     return headers
 
 
@@ -97,6 +101,8 @@ def attributes(message: Message) -> list[tuple[str, str]]:
         found.append(("priority", str(message.priority)))
     if message.unique is not None:
         found.append(("unique", message.unique))
+    if message.claims:
+        found.append(("claim", "1"))
     if message.headers:
         found.extend(message.headers.items())
     return found
@@ -247,6 +253,7 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
         priority=max(-100, min(100, _integer(found, "priority", 0))),
         unique=None if found.get("unique") is None else str(found["unique"]),
         headers=headers or NO_HEADERS,
+        claims=found.get("claim") is not None,
     )
 
 

@@ -72,7 +72,7 @@ def cancel(name: str, members: Sequence[bytes]) -> Outcome:
         except StoreError as error:
             outcome.error = error
             break
-        outcome.done += cancelled
+        outcome.done += bool(cancelled)
         outcome.missing += not cancelled
     return outcome
 

@@ -5,13 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from mq_django.stores.counters import BUCKETS
+from mq_django.stores.counters import BUCKETS, WHAT
 from mq_django.stores.pages import Look
 
 #: Minutes that an `Activity` covers.
 WINDOW = 60
-
-WHAT = ("published", "handled", "retried", "buried", "expired")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +59,12 @@ def activity_of(look: Look) -> Activity:
     for hour, fields in ((look.hour, look.this_hour), (look.hour - 1, look.last_hour)):
         for minute, what, name, count in counts(fields):
             place = hour * 60 + minute - first
-            if 0 <= place < WINDOW:
+            if not 0 <= place < WINDOW:
+                continue
+            if name:
                 names[name][what] += count
-                if what in minutes:
-                    minutes[what][place] += count
+            elif what in minutes:
+                minutes[what][place] += count
     return Activity(
         published=tuple(minutes["published"]),
         handled=tuple(minutes["handled"]),
@@ -76,7 +76,10 @@ def activity_of(look: Look) -> Activity:
 
 
 def counts(fields: Mapping[bytes, bytes]) -> Iterator[tuple[int, str, str, int]]:
-    """Yield (slot, what, name, count) for the fields of a counters hash; what makes no sense is left out."""
+    """Yield (slot, what, name, count) for the fields of a counters hash; what makes no sense is left out.
+
+    The name is empty where all are counted together.
+    """
     for field, value in fields.items():
         slot, _, rest = field.partition(b"|")
         what, _, name = rest.partition(b"|")

@@ -28,7 +28,6 @@ class DeadLetterView:
     #: Empty on a page of many.
     traceback: str
     attempts: int
-    first_ms: int | None
     buried_ms: int
     #: What could not be decoded, as it came.
     raw: bytes = b""
@@ -96,7 +95,6 @@ def get(name: str, entry: str) -> DeadLetterView | None:
         error=redact_text(letter.error),
         traceback=redact_text(letter.traceback),
         attempts=letter.attempts,
-        first_ms=letter.first_ms,
         buried_ms=letter.buried_ms,
         raw=letter.raw,
     )
@@ -142,7 +140,6 @@ def _listed(name: str, fields: Fields) -> DeadLetterView:
         error=redact_text(text_of(values.get(b"deaderror"))),
         traceback="",
         attempts=number_of(values.get(b"deadattempts")) or 0,
-        first_ms=number_of(values.get(b"deadfirst")),
         buried_ms=int(fields.entry.partition("-")[0]),
     )
 

@@ -115,6 +115,17 @@ def search_waiting(name: str, text: str) -> WaitingView | None:
     return find_waiting(name, text.encode()) or find_waiting(name, (UNIQUE_PREFIX + text).encode())
 
 
+def first_ready(name: str, *, limit: int) -> list[MessageView]:
+    """Return up to `limit` messages that were published and not handled yet: what is pending may be among them."""
+    batch = next(_pages(name).entries(batch=limit), [])
+    return [
+        view_of(found.message, size=len(found.data_text))
+        if isinstance(found, Delivery)
+        else MessageView(id=found.entry.decode(), error=redact_text(found.reason))
+        for found in batch
+    ]
+
+
 def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
     """Yield the ids of all messages in a queue, in pages of at most 500 with the place they are in.
 

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.errors import StoreError
-from mq_django.inspector.activity import NONE, WHAT, Activity, activity_of, counts
-from mq_django.stores.pages import Look, hours_of, look
+from mq_django.inspector.activity import NONE, Activity, activity_of, counts
+from mq_django.stores.counters import WHAT
+from mq_django.stores.pages import Look, hours_of, look, look_closely
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -114,24 +115,39 @@ class Totals:
 
 
 def overview() -> list[QueueView]:
-    """Return all configured queues, by name.
+    """Return all configured queues, by name, with what happened in the last half hour in all.
 
     Raises:
         ConfigurationError: a setting is wrong.
         StoreError: Redis is away.
     """
     configs = get_config().queues
-    return _views([configs[name] for name in sorted(configs)])
+    chosen = [configs[name] for name in sorted(configs)]
+    looks = look(chosen, Pooled(get_client("inspect")), minutes=RECENT + 1)
+    return [_view_or_error(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
 def queue(name: str) -> QueueView:
-    """Return a queue.
+    """Return a queue, with what happened in the last hour in all and by name.
 
     Raises:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
-    return _views([get_config().queue(name)])[0]
+    config = get_config().queue(name)
+    return _view_or_error(config, look_closely(config, Pooled(get_client("inspect"))))
+
+
+def glance(name: str) -> QueueView:
+    """Return a queue as it is now, without what happened before.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    config = get_config().queue(name)
+    (found,) = look([config], Pooled(get_client("inspect")), minutes=0)
+    return _view_or_error(config, found)
 
 
 def totals() -> Totals:
@@ -147,7 +163,7 @@ def totals() -> Totals:
         for _, what, _, count in counts(fields):
             if what in happened:
                 happened[what] += count
-    looks = [_or_raise(found) for found in look(configs, wire)]
+    looks = [_or_raise(found) for found in look(configs, wire, minutes=0)]
     return Totals(
         **happened,
         ready=sum(found.ready for found in looks),
@@ -164,12 +180,10 @@ def _or_raise(found: Look | StoreError) -> Look:
     return found
 
 
-def _views(configs: list[QueueConfig]) -> list[QueueView]:
-    looks = look(configs, Pooled(get_client("inspect")))
-    return [
-        QueueView(name=config.name, error=str(found)) if isinstance(found, StoreError) else _view(config, found)
-        for config, found in zip(configs, looks, strict=True)
-    ]
+def _view_or_error(config: QueueConfig, found: Look | StoreError) -> QueueView:
+    if isinstance(found, StoreError):
+        return QueueView(name=config.name, error=str(found))
+    return _view(config, found)
 
 
 def _view(config: QueueConfig, found: Look) -> QueueView:

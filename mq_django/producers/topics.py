@@ -16,7 +16,8 @@ from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.wire import check_headers, check_name
 from mq_django.errors import UnknownGroup, UnknownHandler
-from mq_django.producers.queues import BATCH, check_text, data_text, expiry_ms
+from mq_django.producers.options import check_text, data_text, expiry
+from mq_django.producers.queues import batches
 from mq_django.producers.transactions import after_commit
 from mq_django.registry import find, start_of
 from mq_django.signals import message_published
@@ -82,7 +83,7 @@ class Topic:
                 queue=self.name,
                 key=None if key is None else check_text("key", key),
                 published_ms=int(time.time() * 1000),
-                expires_ms=expiry_ms(expires),
+                expires_ms=expiry(expires),
                 headers=check_headers(headers),
             ),
             data_text(data, self.config),
@@ -102,7 +103,7 @@ class Topic:
         on_commit: bool = True,
         robust: bool = False,
     ) -> list[str]:
-        """Publish many `(name, data)` in one script call a thousand, and return their ids.
+        """Publish many `(name, data)` in one script call a thousand, or two megabytes, and return their ids.
 
         All are checked before the first is sent. See publish() for the rest.
         """
@@ -112,8 +113,8 @@ class Topic:
         ]
 
         def send() -> None:
-            for at in range(0, len(outgoing), BATCH):
-                self._send(outgoing[at : at + BATCH])
+            for some in batches(outgoing):
+                self._send(some)
 
         if outgoing:
             after_commit(send, using=using, on_commit=on_commit, robust=robust)

@@ -8,6 +8,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core.keys import READY
 from mq_django.core.messages import DeadLetter, Delivery
 from mq_django.core.wire import decode_entry, entry_ms
+from mq_django.stores.settling import DEAD_FIELDS
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -19,8 +20,7 @@ BATCH = 500
 MAX_LISTED = 16 * 1024
 
 _ENTRY = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
-#: What burying adds to a message's own fields.
-_ADDED = frozenset((b"deadreason", b"deaderror", b"deadtraceback", b"deadattempts", b"deadfirst"))
+_ADDED = frozenset(name.encode() for name in DEAD_FIELDS)
 
 
 class Fields(NamedTuple):

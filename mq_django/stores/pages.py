@@ -9,6 +9,7 @@ from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.wire import decode_entry, entry_ms
 from mq_django.errors import StoreError
+from mq_django.stores.counters import WHAT
 from mq_django.stores.members import Roll, read_roll
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command, translate
@@ -59,22 +60,65 @@ class WaitingPage(NamedTuple):
     waiters: Sequence[Waiter]
 
 
-def look(configs: Sequence[QueueConfig], wire: Wire) -> list[Look | StoreError]:
-    """Look at queues: one round trip, one command a queue; what cannot be read is an error in its place."""
-    hour = int(time.time()) // 3600
-    replies = wire.trip([_look_command(config.keys, hour) for config in configs])
-    return [translate(reply) if isinstance(reply, Exception) else _look(reply, hour) for reply in replies]
+def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[Look | StoreError]:
+    """Look at queues, with what was counted in all in the last minutes.
+
+    One round trip and one command a queue; what cannot be read is an error in its place.
+    """
+    now = int(time.time()) // 60
+    replies = wire.trip([_look_command(config.keys, now, minutes) for config in configs])
+    return [_look(reply, now, minutes) for reply in replies]
 
 
-def _look_command(keys: QueueKeys, hour: int) -> Command:
+def look_closely(config: QueueConfig, wire: Wire) -> Look | StoreError:
+    """Look at one queue, with all that was counted in this hour and the one before, also by name."""
+    now = int(time.time()) // 60
+    keys, hour = config.keys, now // 60
+    reply, *hours = wire.trip(
+        [
+            _look_command(keys, now, 0),
+            ("HGETALL", keys.minutes(hour)),
+            ("HGETALL", keys.minutes(hour - 1)),
+        ]
+    )
+    found = _look(reply, now, 0)
+    if isinstance(found, StoreError):
+        return found
+    this_hour, last_hour = ({} if isinstance(reply, Exception) else _pairs(reply) for reply in hours)
+    return found._replace(this_hour=this_hour, last_hour=last_hour)
+
+
+def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
     places = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
-    counters = [keys.minutes(hour), keys.minutes(hour - 1)]
-    return scripts.command("pages_look", keys=[*places, keys.consumers, *counters], args=[keys.group])
+    hour = now // 60
+    this_hour, last_hour = _fields(now, minutes)
+    return scripts.command(
+        "pages_look",
+        keys=[*places, keys.consumers, keys.minutes(hour), keys.minutes(hour - 1)],
+        args=[keys.group, len(this_hour), *this_hour, *last_hour],
+    )
 
 
-def _look(reply: list[Any], hour: int) -> Look:
-    now_ms, deliverable, pending, delayed, unhandled, dead, oldest, next_due, state, *hashes = reply
-    consumers, this_hour, last_hour = (_pairs(flat) for flat in hashes)
+def _fields(now: int, minutes: int) -> tuple[list[bytes], list[bytes]]:
+    """Return the fields of what was counted in all, of this hour and of the one before."""
+    past = [now - ago for ago in range(min(minutes, now % 60 + 61))]
+    this_hour = [minute % 60 for minute in past if minute // 60 == now // 60]
+    last_hour = [minute % 60 for minute in past if minute // 60 != now // 60]
+    return counter_fields(this_hour), counter_fields(last_hour)
+
+
+def counter_fields(slots: Sequence[int]) -> list[bytes]:
+    """Return the fields of what was counted in all in some minutes of an hour, or hours of a day."""
+    return [f"{slot}|{what}|".encode() for slot in slots for what in WHAT]
+
+
+def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
+    if isinstance(reply, Exception):
+        return translate(reply)
+    now_ms, deliverable, pending, delayed, unhandled, dead, oldest, next_due, state, roll, *counted = reply
+    this_hour, last_hour = (
+        _there(fields, values) for fields, values in zip(_fields(now, minutes), counted, strict=True)
+    )
     return Look(
         now_ms=now_ms,
         # A server of 6.2 may count as pending what was deleted.
@@ -86,11 +130,15 @@ def _look(reply: list[Any], hour: int) -> Look:
         oldest_ms=entry_ms(oldest) if oldest else None,
         next_due_ms=int(float(next_due)) if next_due else None,
         paused=state == b"PAUSED",
-        roll=read_roll(consumers),
+        roll=read_roll(_pairs(roll)),
         this_hour=this_hour,
         last_hour=last_hour,
-        hour=hour,
+        hour=now // 60,
     )
+
+
+def _there(fields: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    return {field: value for field, value in zip(fields, values, strict=True) if value is not None}
 
 
 def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
@@ -98,9 +146,10 @@ def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
 
 
 def hours_of(days: Sequence[int], configs: Sequence[QueueConfig], wire: Wire) -> list[Mapping[bytes, bytes]]:
-    """Return the counters an hour of some days since 1970, for each queue and day."""
-    commands: list[Command] = [("HGETALL", config.keys.hours(day)) for config in configs for day in days]
-    return [_pairs(reply_or_raise(reply)) for reply in wire.trip(commands)]
+    """Return what was counted in all in the hours of some days since 1970, for each queue and day."""
+    fields = counter_fields(range(24))
+    commands: list[Command] = [("HMGET", config.keys.hours(day), *fields) for config in configs for day in days]
+    return [_there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
 
 
 class Pages:

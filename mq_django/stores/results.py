@@ -35,6 +35,12 @@ MAX_RESULT = 4 * 1024 * 1024
 
 READY, FAILED, SUCCESSFUL = "READY", "FAILED", "SUCCESSFUL"
 
+#: The last moment that a datetime can tell.
+MAX_MS = 253_402_300_799_999
+#: Attempts that are told one by one.
+MAX_ATTEMPT = 10_000
+
+_ENTRY = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=: |:?$)", re.ASCII)
 
 
@@ -124,22 +130,24 @@ def read_result(text: bytes) -> Result | None:
         queue=head["queue"],
         name=head["name"],
         data=head.get("data"),
-        enqueued_ms=head.get("enqueued"),
-        due_ms=head.get("due"),
-        priority=head.get("priority") or 0,
-        attempts=[
-            Attempt(
-                status=line["status"],
-                number=_number(line),
-                consumer=str(line.get("consumer")),
-                started_ms=line.get("started"),
-                finished_ms=line.get("finished") or 0,
-                error=line.get("error"),
-                traceback=line.get("traceback") or "",
-                value=line.get("value"),
-            )
-            for line in lines
-        ],
+        enqueued_ms=_whole(head.get("enqueued"), MAX_MS),
+        due_ms=_whole(head.get("due"), MAX_MS),
+        priority=max(-100, _whole(head.get("priority"), 100) or 0),
+        attempts=[_attempt(line) for line in lines],
+    )
+
+
+def _attempt(line: Mapping[str, Any]) -> Attempt:
+    error = line.get("error")
+    return Attempt(
+        status=line["status"],
+        number=_number(line),
+        consumer=str(line.get("consumer")),
+        started_ms=_whole(line.get("started"), MAX_MS),
+        finished_ms=_whole(line.get("finished"), MAX_MS) or 0,
+        error=None if error is None else str(error),
+        traceback=str(line.get("traceback") or ""),
+        value=line.get("value"),
     )
 
 
@@ -152,14 +160,18 @@ def _line(text: bytes) -> dict[str, Any]:
 
 
 def _number(line: Mapping[str, Any]) -> int:
-    number = line.get("attempt")
-    return number if isinstance(number, int) else 1
+    return max(1, _whole(line.get("attempt"), MAX_ATTEMPT) or 1)
+
+
+def _whole(value: object, largest: int) -> int | None:
+    """Return a number as far as it makes sense: anybody may have written it."""
+    return value if isinstance(value, int) and -largest <= value <= largest else None
 
 
 def _place(entry: object) -> tuple[int, int]:
     """Return where a stream entry stands among all entries of its queue."""
-    milliseconds, _, sequence = str(entry).partition("-")
-    return (int(milliseconds), int(sequence)) if (milliseconds + sequence).isdecimal() else (0, 0)
+    found = _ENTRY.fullmatch(str(entry)[:44])
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _unfinished_ms(config: QueueConfig) -> int:

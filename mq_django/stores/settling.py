@@ -9,7 +9,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.wire import encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
-from mq_django.stores.waiting import name_score
+from mq_django.stores.waiting import member_of_id, name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
@@ -19,6 +19,10 @@ BATCH = 500
 #: Bytes kept of what could not be decoded, and of a traceback.
 MAX_RAW = 64 * 1024
 MAX_TRACEBACK = 4 * 1024
+
+
+#: What a dead letter has beside the message's own fields.
+DEAD_FIELDS = frozenset(("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw"))
 
 
 class SettleCall(NamedTuple):
@@ -34,12 +38,26 @@ def settle_calls(keys: QueueKeys, consumer: str, settlements: Sequence[Settlemen
     for settlement in settlements:
         groups[type(settlement.outcome), settlement.delivery.home].append(settlement)
     calls = []
-    for (kind, home), group in groups.items():
-        build = _BUILDERS[kind]
+    for (kind, number), group in groups.items():
+        build, home = _BUILDERS[kind], keys.homes()[number]
         for at in range(0, len(group), BATCH):
             some = group[at : at + BATCH]
-            calls.append(SettleCall(build(keys, keys.homes()[home], consumer, some), some))
+            # First, because a key that outlived its message would be taken for ever.
+            if kind in _FINAL and (unclaim := _unclaim(keys, home, consumer, some)):
+                calls.append(SettleCall(unclaim, ()))
+            calls.append(SettleCall(build(keys, home, consumer, some), some))
     return calls
+
+
+def _unclaim(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command | None:
+    """Return the command that lets go of unique keys, if any of the messages has one."""
+    claimed = [s for s in some if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
+    if not claimed:
+        return None
+    args: list[Argument] = [keys.group, consumer]
+    for delivery, *_ in claimed:
+        args += (delivery.entry, message_id(delivery))
+    return scripts.command("waiting_unclaim", keys=[home, keys.claims], args=args)
 
 
 def _ack(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
@@ -70,15 +88,16 @@ def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]
 
 
 def retry_args(some: Sequence[Settlement]) -> list[Argument]:
-    """Return for each delivery: its receipt, the message's id, ms from now, the body."""
+    """Return for each delivery: its receipt, what it waits under, ms from now, the body."""
     args: list[Argument] = []
     for delivery, outcome, delay_ms, *_ in some:
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
-        body = encode_body(again, delivery.data_text, member=again.id, alone=outcome.alone)
-        args += (delivery.entry, again.id, delay_ms, body)
+        member = member_of_id(again.id)
+        body = encode_body(again, delivery.data_text, member=member, alone=outcome.alone)
+        args += (delivery.entry, member, delay_ms, body)
     return args
 
 
@@ -88,13 +107,13 @@ def _set_aside(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlem
 
 
 def set_aside_args(some: Sequence[Settlement]) -> list[Argument]:
-    """Return for each delivery: its receipt, the message's id, the score of its name, the body."""
+    """Return for each delivery: its receipt, what it waits under, the score of its name, the body."""
     args: list[Argument] = []
     for delivery, *_ in some:
         assert isinstance(delivery, Delivery)
-        message = delivery.message
-        body = encode_body(message, delivery.data_text, member=message.id, alone=delivery.alone)
-        args += (delivery.entry, message.id, name_score(message.name), body)
+        message, member = delivery.message, member_of_id(delivery.message.id)
+        body = encode_body(message, delivery.data_text, member=member, alone=delivery.alone)
+        args += (delivery.entry, member, name_score(message.name), body)
     return args
 
 
@@ -118,9 +137,9 @@ def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
         # With an id, as every dead letter has: the one it is found by in `dead_ids`.
         return ["id", delivery.entry, "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
     headers = delivery.message.headers
-    if any(name.startswith("dead") for name in headers):
+    if not DEAD_FIELDS.isdisjoint(headers):
         # A stranger's header must not speak for us.
-        kept = {name: value for name, value in headers.items() if not name.startswith("dead")}
+        kept = {name: value for name, value in headers.items() if name not in DEAD_FIELDS}
         delivery = delivery._replace(message=delivery.message._replace(headers=kept))
     fields = encode_entry(delivery.message, delivery.data_text)
     if delivery.message.published_ms is not None:
@@ -139,6 +158,9 @@ def _why(delivery: Delivery | Undecodable, outcome: Bury) -> list[str | bytes]:
         *("deadfirst", str(first or "")),
     ]
 
+
+#: What ends a message's life.
+_FINAL = frozenset({Ack, Expire, Bury})
 
 _Builder = Callable[[QueueKeys, str, str, Sequence[Settlement]], Command]
 _BUILDERS: dict[type, _Builder] = {

@@ -6,6 +6,7 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.waiting import Answer, Found
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
@@ -28,6 +29,8 @@ class StreamStore:
         self.keys = config.keys
         self.waiting = WaitingRoom(config, wire)
         self._wire = wire
+        #: Whether the queue ever had a message with a priority, as far as this store has seen.
+        self._ranked = False
 
     def publish(
         self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
@@ -35,12 +38,15 @@ class StreamStore:
         """See Store.publish()."""
         if outgoing[0].delay_ms is not None or outgoing[0].due_ms is not None:
             return self.waiting.add(outgoing, on_conflict=on_conflict, also=also)
+        if any(item.message.priority for item in outgoing):
+            return self.waiting.rank(outgoing, also=also)
         where = slot(self.keys)
         args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour, len(outgoing)]
         for message, data_text, _, _ in outgoing:
             fields = encode_entry(message, data_text)
             args += (message.name, len(fields), *fields)
-        command = scripts.command("stream_publish", keys=[self.keys.ready, self.keys.due, *where.keys], args=args)
+        rooms = [self.keys.ready, self.keys.urgent, self.keys.waiting]
+        command = scripts.command("stream_publish", keys=[*rooms, *where.keys], args=args)
         if reply_or_raise(self._wire.trip([*also, command])[-1]) == b"FULL":
             raise QueueFull(f"Queue {self.config.name!r} is at its MAX_DEPTH of {self.config.max_depth}")
         return [message.id for message, *_ in outgoing]
@@ -60,7 +66,11 @@ class StreamStore:
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> list[Delivery | Undecodable]:
         """See Store.fetch()."""
-        return self._read(self._wire.trip([self._read_command(consumer, count, block_ms)])[0])
+        commands = [self._read_command(consumer, count, block_ms)]
+        if self._ranked:
+            # Whoever was woken wakes the next, while there is something with a priority.
+            commands.append(self._take_command(consumer, 0))
+        return self._read(self._wire.trip(commands)[0])
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
@@ -81,9 +91,29 @@ class StreamStore:
         """See Store.promote()."""
         return self.waiting.promote(limit=limit)
 
-    def cancel(self, message_id: str) -> bool:
+    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str, also: Sequence[Command] = ()) -> str:
+        """See Store.claim()."""
+        return self.waiting.claim(item, for_ms=for_ms, on_conflict=on_conflict, also=also)
+
+    def cancel(self, named: str) -> Answer:
         """See Store.cancel()."""
-        return self.waiting.cancel(message_id)
+        return self.waiting.cancel(named)
+
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+        """See Store.reschedule()."""
+        return self.waiting.reschedule(named, delay_ms=delay_ms, due_ms=due_ms)
+
+    def find(self, named: str) -> Found:
+        """See Store.find()."""
+        return self.waiting.find(named)
+
+    def purge(self, *, limit: int) -> int:
+        """See Store.purge()."""
+        keys = self.keys
+        places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
+        index = [keys.waiting, keys.unique, keys.claims]
+        command = scripts.command("stream_purge", keys=[*places, *index], args=[self.keys.group, limit])
+        return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
         """See Store.release_unhandled()."""
@@ -151,20 +181,23 @@ class StreamStore:
                 ("ZCARD", keys.due),
                 ("ZCARD", keys.unhandled),
                 ("XLEN", keys.dead),
+                ("ZCARD", keys.priority),
+                ("ZCARD", keys.parked),
                 ("XPENDING", keys.ready, self.keys.group),
                 ("XPENDING", keys.urgent, self.keys.group),
             ]
         )
-        ready, urgent, due, unhandled, dead = (reply_or_raise(reply) for reply in replies[:5])
-        pending = sum(0 if self._is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[5:])
-        return Depths(ready + urgent - pending, due, unhandled, pending, dead)
+        ready, urgent, due, unhandled, dead, ranked, parked = (reply_or_raise(reply) for reply in replies[:7])
+        pending = sum(0 if self._is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[7:])
+        return Depths(ready + urgent + ranked - pending, due, unhandled, pending, dead, parked)
 
     def _calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
         return settle_calls(self.keys, consumer, settlements)
 
     def _take_command(self, consumer: str, count: int) -> Command:
-        keys = [self.keys.ready, self.keys.urgent, self.keys.control]
-        return scripts.command("stream_fetch", keys=keys, args=[self.keys.group, consumer, count])
+        keys = self.keys
+        rooms = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting]
+        return scripts.command("stream_fetch", keys=rooms, args=[self.keys.group, consumer, count])
 
     def _taken(self, reply: Any) -> list[Delivery | Undecodable]:
         if self._is_gone(reply):
@@ -172,7 +205,8 @@ class StreamStore:
             return []
         if reply_or_raise(reply) == b"PAUSED":
             return []
-        ready, urgent = reply
+        ready, urgent, ranked = reply
+        self._ranked = bool(ranked)
         return [*self._decoded(urgent, URGENT), *self._decoded(ready, READY)]
 
     def _read_command(self, consumer: str, count: int, block_ms: int) -> Command:

@@ -12,7 +12,8 @@ from mq_django.conf import GroupConfig
 from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
-from mq_django.stores.base import Depths, HomeEntry, Settlement
+from mq_django.errors import NotSupported
+from mq_django.stores.base import Depths, HomeEntry, Outgoing, Settlement
 from mq_django.stores.lag import places
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls
 from mq_django.stores.stream import StreamStore
@@ -38,6 +39,14 @@ class TopicStore(StreamStore):
         self._start = start
         #: When the log that this store knows was begun.
         self._born = ""
+
+    def publish(
+        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
+    ) -> list[str]:
+        """See Store.publish(); for this group alone."""
+        if any(item.message.priority for item in outgoing):
+            raise NotSupported(f"Topic {self._topic!r} is read in one order: there are no priorities")
+        return super().publish(outgoing, on_conflict=on_conflict, also=also)
 
     def create_groups(self) -> None:
         """Make the group, at the place where its subscriber starts, where there is none."""
@@ -121,6 +130,15 @@ class TopicStore(StreamStore):
     def _read_command(self, consumer: str, count: int, block_ms: int) -> Command:
         who = ("XREADGROUP", "GROUP", self.keys.group, consumer)
         return (*who, "COUNT", count, "BLOCK", block_ms, "STREAMS", self.keys.ready, self._log, ">", ">")
+
+    def _decoded(self, entries: Sequence[Any], home: int) -> list[Delivery | Undecodable]:
+        # Strangers may give one; it must not come between a retry and its place.
+        return [
+            item._replace(message=item.message._replace(priority=0))
+            if isinstance(item, Delivery) and item.message.priority
+            else item
+            for item in super()._decoded(entries, home)
+        ]
 
     def _own_of(self, streams: Iterable[Any]) -> list[Delivery | Undecodable]:
         return [item for key, entries in streams if key.decode() != self._log for item in self._decoded(entries, READY)]

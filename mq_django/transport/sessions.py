@@ -22,6 +22,24 @@ class Wire(Protocol):
         """
 
 
+def _introduced(connection: Any, commands: Sequence[Command]) -> Sequence[Command]:
+    """Return the commands, with each script in full the first time that a connection sends it.
+
+    A script that turned out to be unknown would run after the commands behind it: a message would be settled before
+    what belongs before that.
+    """
+    # Kept with the connection, which one thread holds at a time; a new socket may lead to a server that knows nothing.
+    socket_now = getattr(connection, "_sock", None)
+    socket_then, known = getattr(connection, "mq_django_scripts", (None, frozenset()))
+    if socket_then is not socket_now:
+        known = frozenset()
+    new = {command[1] for command in commands if command[0] == "EVALSHA"} - known
+    if not new:
+        return commands
+    connection.mq_django_scripts = (socket_now, known | new)
+    return [in_full(command) if command[0] == "EVALSHA" and command[1] in new else command for command in commands]
+
+
 def interrupt(connection: Any) -> None:
     """End another thread's wait on a connection of redis-py, without taking its socket from under it."""
     sock = getattr(connection, "_sock", None)
@@ -42,7 +60,8 @@ class Session:
         try:
             if self._connection is None:
                 self._connection = self._pool.get_connection()
-            self._connection.send_packed_command(self._connection.pack_commands(commands))
+            introduced = _introduced(self._connection, commands)
+            self._connection.send_packed_command(self._connection.pack_commands(introduced))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error

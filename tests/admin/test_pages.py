@@ -23,7 +23,9 @@ from tests.seeding import beat, bury, dead_entry, publish, set_aside, settle, ta
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
-HOSTILE = "\"'><script>alert(1)</script>\u202e\u0007\u2028{{ 7 }}"
+#: Printable, so it may be a name; and with what hides or reorders, so it may only be text.
+NASTY = "\"'><script>alert(1)</script>{{ 7 }}"
+HOSTILE = f"{NASTY}\u202e\u0007\u2028"
 
 
 class Stalled:
@@ -56,13 +58,15 @@ def hostile(mq_settings, redis_client) -> None:
     """Fill a queue with messages that foreign producers made to break pages."""
     keys = get_config().queue("emails").keys
     data = json.dumps({HOSTILE: [HOSTILE, {"x": HOSTILE}], "deep": json.loads("[" * 200 + "]" * 200)})
-    fields = {"id": HOSTILE, "type": HOSTILE, "data": data, "partitionkey": HOSTILE, HOSTILE: HOSTILE}
+    fields = {"id": NASTY, "type": NASTY, "data": data, "partitionkey": HOSTILE, HOSTILE: HOSTILE}
     body = json.dumps({**fields, "data": json.loads(data), "unique": HOSTILE})
-    redis_client.zadd(keys.due, {HOSTILE: time.time() * 1000 + 60_000, f"u:{HOSTILE}": 1})
-    redis_client.hset(keys.waiting, mapping={HOSTILE: body, f"u:{HOSTILE}": body})
+    redis_client.zadd(
+        keys.due, {NASTY: time.time() * 1000 + 90_000, HOSTILE: time.time() * 1000 + 60_000, f"u:{HOSTILE}": 1}
+    )
+    redis_client.hset(keys.waiting, mapping={NASTY: body, HOSTILE: "{", f"u:{HOSTILE}": body})
     redis_client.zadd(keys.unhandled, {f"x{HOSTILE}": 1})
     redis_client.hset(keys.waiting, f"x{HOSTILE}", body)
-    redis_client.xadd(keys.ready, {"nonsense": b"\xff" + HOSTILE.encode()})
+    redis_client.xadd(keys.ready, {**fields, "type": HOSTILE, "nonsense": b"\xff" + HOSTILE.encode()})
     settle("emails", take("emails", 1), Bury(error=HOSTILE, reason=HOSTILE))
     redis_client.xadd(keys.ready, fields)
     settle("emails", take("emails", 1), Bury(error=HOSTILE, traceback=HOSTILE, reason=HOSTILE))
@@ -117,7 +121,7 @@ def test_hostile_messages_can_be_cancelled_redriven_and_deleted(operator, redis_
     assert redis_client.zcard(keys.due) == 0
     assert redis_client.xlen(keys.dead) == 0
     ((_, fields),) = redis_client.xrange(keys.ready)
-    assert fields[b"id"] == HOSTILE.encode()
+    assert fields[b"id"] == NASTY.encode()
     history = operator.get(f"{BASE}emails/history/").content.decode()
     assert "\u202e" not in history
     assert "<script>alert" not in history

@@ -34,8 +34,8 @@ def test_minutes_of_two_hours_make_one_window():
     found = activity_of(
         look(
             minute=10,
-            this_hour={b"10|handled|a": b"3", b"0|handled|a": b"5", b"10|handled|b": b"1"},
-            last_hour={b"59|handled|a": b"7", b"11|handled|a": b"9", b"10|handled|a": b"100"},
+            this_hour={b"10|handled|": b"4", b"0|handled|": b"5", b"10|handled|a": b"3"},
+            last_hour={b"59|handled|": b"7", b"11|handled|": b"9", b"10|handled|": b"100"},
         )
     )
 
@@ -65,7 +65,7 @@ def test_fields_that_make_no_sense_break_nothing(field):
 
 @pytest.mark.parametrize(("second", "running", "rate"), [(0, b"0", 60), (30, b"10", 40), (54, b"20", 26)])
 def test_a_rate_is_of_the_last_sixty_seconds(second, running, rate):
-    fields = {b"5|handled|a": running, b"4|handled|a": b"60"}
+    fields = {b"5|handled|": running, b"4|handled|": b"60"}
 
     found = activity_of(look(minute=5, second=second, this_hour=fields))
 

@@ -87,14 +87,14 @@ TOPIC = TopicCase(
     name="topic",
     settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
     queue="orders/billing",
-    refuses=frozenset({"max_depth"}),
+    refuses=frozenset({"max_depth", "priority"}),
 )
 #: What a group keeps itself, published to for it alone.
 GROUP = Case(
     name="group",
     settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
     queue="orders/billing",
-    refuses=frozenset({"max_depth"}),
+    refuses=frozenset({"max_depth", "priority"}),
 )
 
 CASES = [STREAM, TOPIC, GROUP]

@@ -194,6 +194,18 @@ def test_what_is_no_result_reads_as_none(text):
     assert read_result(text) is None
 
 
+def test_numbers_that_make_no_sense_are_none():
+    text = (
+        b'{"name":"a","queue":"q","enqueued":"x","due":99999999999999999,"priority":-101}\n'
+        b'{"status":"READY","attempt":1000000000000,"entry":"' + b"9" * 5000 + b'-1","started":[],"finished":-1e400}\n'
+        b'{"status":"FAILED","attempt":-5,"entry":"1-x","started":1.5,"error":7,"traceback":[1]}'
+    )
+    result = read_result(text)
+    assert (result.enqueued_ms, result.due_ms, result.priority) == (None, None, 0)
+    (attempt,) = [attempt for attempt in result.attempts if attempt.status == "FAILED"]
+    assert (attempt.number, attempt.started_ms, attempt.error, attempt.traceback) == (1, None, "7", "[1]")
+
+
 def test_a_line_that_is_no_attempt_is_left_out():
     text = b'{"name":"a","queue":"q"}\n{"status":"EVIL"}\n[]\n{"status":"FAILED","attempt":"x"}\n{"status":"SUCC'
     (attempt,) = read_result(text).attempts

@@ -482,3 +482,15 @@ def test_a_topic_waits_for_the_commit(log):
         topics["orders"].publish_many([("order.paid", 2)])
         assert store.take(ME, count=10) == []
     assert numbers(store.take(ME, count=10)) == [1, 2]
+
+
+def test_a_priority_that_a_stranger_gave_holds_nothing_up(log, redis_client):
+    store = group()
+    for number in range(3):
+        redis_client.xadd(log.keys.log, {"type": "t", "data": str(number), "priority": "50"})
+    for delivery in store.take(ME, count=3):
+        settle(store, delivery, outcome=Retry())
+    found = []
+    wait_until(lambda: store.promote(limit=10).moved or store.depths().delayed == 0)
+    wait_until(lambda: found.extend(numbers(store.take(ME, count=10))) or len(found) == 3)
+    assert sorted(found) == [0, 1, 2]

@@ -9,16 +9,7 @@
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
 local log, control = unpack(KEYS)
-local generation = redis.call('hget', control, 'log-generation') or ''
-
--- A receipt is the entry and the generation it was delivered in: after a seek the same consumer may hold the same entry
--- again, and what the first pass has to say must not settle the second.
-local function held(receipt)
-  local entry, of = string.match(receipt, '^(.*)@(.*)$')
-  if of == generation and #redis.call('xpending', log, ARGV[1], entry, entry, 1, ARGV[2]) == 1 then
-    return entry
-  end
-end
+-- with receipts
 
 local done, stale = {}, {}
 for i = 3, #ARGV do

@@ -11,23 +11,13 @@
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
 local log, control, dead, ids = unpack(KEYS)
-for key, kind in pairs({ [dead] = 'stream', [ids] = 'hash' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+-- with types
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash' })
+if wrong then
+  return wrong
 end
 
-local generation = redis.call('hget', control, 'log-generation') or ''
-
--- A receipt is the entry and the generation it was delivered in: after a seek the same consumer may hold the same entry
--- again, and what the first pass has to say must not settle the second.
-local function held(receipt)
-  local entry, of = string.match(receipt, '^(.*)@(.*)$')
-  if of == generation and #redis.call('xpending', log, ARGV[1], entry, entry, 1, ARGV[2]) == 1 then
-    return entry
-  end
-end
+-- with receipts
 
 local stale, at = {}, 3
 while at <= #ARGV do

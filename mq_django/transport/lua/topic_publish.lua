@@ -13,15 +13,14 @@
 -- Returns the entries' ids; in place of one whose id was published within the window, 'DUPLICATE'.
 
 local log, published, minutes, hours = unpack(KEYS)
-for key, kind in pairs({ [published] = 'zset', [minutes] = 'hash', [hours] = 'hash' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+-- with types
+local wrong = wrong_type({ [published] = 'zset', [minutes] = 'hash', [hours] = 'hash' })
+if wrong then
+  return wrong
 end
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- with clock
+local now = now_ms()
 local n, oldest = tonumber(ARGV[4]), now - ARGV[3]
 local ids, counts, at, remembers = {}, {}, 5, false
 for i = 1, n do
@@ -47,12 +46,6 @@ if remembers then
   end
   redis.call('pexpire', published, ARGV[3])
 end
-for name, count in pairs(counts) do
-  if redis.call('hincrby', minutes, ARGV[1] .. '|published|' .. name, count) == count then
-    redis.call('expire', minutes, 93600)
-  end
-  if redis.call('hincrby', hours, ARGV[2] .. '|published|' .. name, count) == count then
-    redis.call('expire', hours, 3024000)
-  end
-end
+-- with counts
+count_published(minutes, ARGV[1], hours, ARGV[2], counts)
 return ids

@@ -12,26 +12,16 @@
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
 local log, control, due, waiting = unpack(KEYS)
-for key, kind in pairs({ [due] = 'zset', [waiting] = 'hash' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+-- with types
+local wrong = wrong_type({ [due] = 'zset', [waiting] = 'hash' })
+if wrong then
+  return wrong
 end
 
-local generation = redis.call('hget', control, 'log-generation') or ''
+-- with receipts
 
--- A receipt is the entry and the generation it was delivered in: after a seek the same consumer may hold the same entry
--- again, and what the first pass has to say must not settle the second.
-local function held(receipt)
-  local entry, of = string.match(receipt, '^(.*)@(.*)$')
-  if of == generation and #redis.call('xpending', log, ARGV[1], entry, entry, 1, ARGV[2]) == 1 then
-    return entry
-  end
-end
-
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- with clock
+local now = now_ms()
 local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
 local stale = {}
 for at = 4, #ARGV, 4 do

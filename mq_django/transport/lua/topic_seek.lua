@@ -34,8 +34,8 @@ end
 -- at the readers that wait, which it does not do for a group whose id was set.
 redis.call('xgroup', 'destroy', log, ARGV[1])
 redis.call('xgroup', 'create', log, ARGV[1], after)
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- with clock
+local now = now_ms()
 local generation = math.max(tonumber(redis.call('hget', control, 'log-generation') or 0) + 1, now)
 redis.call('hset', control, 'log-generation', string.format('%.0f', generation))
 return { 'MOVED', after }

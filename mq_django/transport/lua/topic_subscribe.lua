@@ -12,15 +12,14 @@
 -- was published since must not be skipped, so the group then starts at the beginning.
 
 local log, ready, control, topic = unpack(KEYS)
-for key, kind in pairs({ [ready] = 'stream', [control] = 'hash', [topic] = 'hash' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+-- with types
+local wrong = wrong_type({ [ready] = 'stream', [control] = 'hash', [topic] = 'hash' })
+if wrong then
+  return wrong
 end
 
-local time = redis.call('time')
-local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+-- with clock
+local now = string.format('%.0f', now_ms())
 redis.call('hsetnx', topic, 'born', now)
 local born, start, word = redis.call('hget', topic, 'born'), ARGV[2], 'CREATED'
 if ARGV[3] ~= '' and ARGV[3] ~= born then

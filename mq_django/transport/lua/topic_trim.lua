@@ -27,8 +27,8 @@ if ARGV[3] ~= '0' and length > 0 then
   local share = 1 - ARGV[3] / redis.call('memory', 'usage', log)
   surplus = math.max(surplus, math.ceil(length * share))
 end
-local time = redis.call('time')
-local too_old = ARGV[1] ~= '0' and time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[1] or 0
+-- with clock
+local too_old = ARGV[1] ~= '0' and now_ms() - ARGV[1] or 0
 
 local read, pending = {}, { math.huge, 0 }
 for _, group in ipairs(length > 0 and redis.call('xinfo', 'groups', log) or {}) do

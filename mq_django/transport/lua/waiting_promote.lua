@@ -2,40 +2,44 @@
 --
 -- KEYS[1]  due        {queue}:due         ZSET    score: due time, ms
 -- KEYS[2]  waiting    {queue}:waiting     HASH    member -> body
--- KEYS[3]  unique     {queue}:unique      HASH    unique member -> id
+-- KEYS[3]  unique     {queue}:unique      HASH    unique member -> id, and id -> member
 -- KEYS[4]  ready      {queue}:ready       STREAM
--- KEYS[5]  unhandled  {queue}:unhandled   ZSET
--- KEYS[6]  control    {queue}:control     HASH
+-- KEYS[5]  priority   {queue}:priority    ZSET    score: see parts/ranks
+-- KEYS[6]  unhandled  {queue}:unhandled   ZSET
+-- KEYS[7]  control    {queue}:control     HASH
 -- ARGV[1]  limit      messages, at most 500
+-- ARGV[2]  group
 --
 -- Returns {moved, ms until the next is due or -1, 1 if the queue is paused, unhandled messages}.
 
-local due, waiting, unique, ready, unhandled, control = unpack(KEYS)
+-- with types
+-- with clock
+-- with ready
+local due, waiting, unique, ready, priority, unhandled, control = unpack(KEYS)
 
-for key, kind in pairs({ [waiting] = 'hash', [unique] = 'hash', [ready] = 'stream', [control] = 'hash' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+local wrong = wrong_type({ [waiting] = 'hash', [unique] = 'hash', [ready] = 'stream', [control] = 'hash' })
+  or wrong_type({ [priority] = 'zset', [unhandled] = 'zset' })
+if wrong then
+  return wrong
 end
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 local members = redis.call('zrangebyscore', due, '-inf', now, 'limit', 0, ARGV[1])
 if #members > 0 then
   local bodies = redis.call('hmget', waiting, unpack(members))
   redis.call('zrem', due, unpack(members))
   redis.call('hdel', waiting, unpack(members))
-  redis.call('hdel', unique, unpack(members))
-  for i = 1, #members do
+  local make_ready = readier(ready, priority, waiting, control, ARGV[2])
+  for i, member in ipairs(members) do
     -- The member is the message's id, but for a unique message, whose body holds it.
+    local id = member
+    if string.sub(member, 1, 2) == 'u:' then
+      id = redis.call('hget', unique, member)
+      redis.call('hdel', unique, member, id or member)
+    end
     -- A due time without a body is what is left of a message somebody took apart by hand: there is nothing to deliver.
     if bodies[i] then
-      if string.sub(members[i], 1, 2) == 'u:' then
-        redis.call('xadd', ready, '*', 'message', bodies[i])
-      else
-        redis.call('xadd', ready, '*', 'id', members[i], 'message', bodies[i])
-      end
+      make_ready(id, bodies[i])
     end
   end
 end
