@@ -9,18 +9,20 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.children import Child, spawn
 from mq_django.consumers.heartbeat import Heartbeat
 from mq_django.consumers.listener import Listener
 from mq_django.consumers.promoter import Promoter
 from mq_django.consumers.reclaimer import reclaim_child, reclaim_supervisor
 from mq_django.consumers.service import Service
+from mq_django.consumers.trimmer import Trimmer
 from mq_django.core.ids import token
 from mq_django.core.version import VERSION
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.base import Promoted, Store
+from mq_django.stores.log import Log
 from mq_django.stores.members import Members, Roll
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -65,6 +67,7 @@ class Supervisor:
         self._stores, self._members = self._open(Session(get_client("consume")))
         self._heartbeat = self._make_heartbeat()
         self._listener = Listener(get_client("consume"), self._numbers, self._heard)
+        self._trimmer = Trimmer([Log(topic, Session(get_client("consume"))) for topic in get_config().topics.values()])
         self._promoter = Promoter(
             self._open(Session(get_client("consume")))[0], hears=lambda: self._listener.hears, seen=self._seen
         )
@@ -86,7 +89,7 @@ class Supervisor:
     def run(self) -> int:
         """Run until asked to stop, or until all is drained; return the exit code."""
         self._listen_to_signals()
-        services: tuple[Service, ...] = (self._heartbeat, self._listener, self._promoter)
+        services: tuple[Service, ...] = (self._heartbeat, self._listener, self._promoter, self._trimmer)
         for service in services:
             service.start()
         try:

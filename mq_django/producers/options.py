@@ -3,9 +3,12 @@
 import math
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from mq_django.conf import Handling
+from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
-from mq_django.errors import InvalidMessage
+from mq_django.errors import InvalidMessage, MessageTooLarge
 
 #: The longest delay in seconds or as a timedelta: longer than that is a mistake in the unit.
 MAX_DELAY = timedelta(days=3660)
@@ -22,6 +25,16 @@ def check_text(what: str, value: object) -> str:
     if what == "message_id" and value.startswith((UNIQUE_PREFIX, PARKED_PREFIX)):
         raise InvalidMessage(f"A message's id cannot start with {value[:2]!r}")
     return value
+
+
+def data_text(data: Any, config: Handling) -> bytes:
+    """Return data as JSON text, or raise InvalidMessage when a queue or topic does not take it."""
+    text = dumps(data)
+    if len(text) > config.max_size:
+        raise MessageTooLarge(
+            f"{len(text)} bytes of data are more than the {config.max_size} that {config.name!r} takes"
+        )
+    return text
 
 
 def check_priority(priority: object) -> int:
