@@ -427,3 +427,15 @@ def test_a_queue_that_flows_notices_a_pause(store, redis_client):
     redis_client.hset(store.keys.control, "paused", "1")
     take(store, "a", count=FULL)
     assert take(store, "a", count=FULL) == []
+
+
+def test_a_large_batch_is_fenced_message_by_message(store):
+    publish(store, *range(60))
+    mine, theirs = take(store, "a", count=50), take(store, "b", count=5)
+    # The newest of what is held, backwards, and what is not held among them.
+    batch = [*mine[:9:-1], *theirs]
+    assert settle(store, "a", batch, Ack()) == [item.message.id for item in theirs]
+    assert [item.message.data for item in store.held_by("a", limit=100)] == list(range(10))
+    assert [item.message.data for item in store.held_by("b", limit=100)] == list(range(50, 55))
+    assert where(store) == {"ready": 5, "pending": 15}
+    assert settle(store, "a", [*mine, *theirs], Ack()) == [item.message.id for item in (*mine[10:], *theirs)]
