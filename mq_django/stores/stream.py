@@ -1,6 +1,8 @@
 """The default store: a Redis stream with one consumer group, and a waiting room beside it."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 from mq_django.conf import QueueConfig
@@ -16,6 +18,9 @@ from mq_django.stores.waiting import WaitingRoom
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Of the flat fields of an entry.
+_names, _values = itemgetter(slice(0, None, 2)), itemgetter(slice(1, None, 2))
 
 #: So many messages at once are a batch of a queue that flows.
 FULL = 50
@@ -45,10 +50,12 @@ class StreamStore:
         if any(item.message.priority for item in outgoing):
             return self.waiting.rank(outgoing, also=also)
         where = slot(self.keys)
-        args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour, len(outgoing)]
-        for message, data_text, _, _ in outgoing:
-            fields = encode_entry(message, data_text)
-            args += (message.name, len(fields), *fields)
+        args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour]
+        entries = [encode_entry(message, data_text) for message, data_text, _, _ in outgoing]
+        for names, run in groupby(entries, _names):
+            like = list(run)
+            args += (len(like), len(names), *names)
+            args.extend(chain.from_iterable(map(_values, like)))
         rooms = [self.keys.ready, self.keys.urgent, self.keys.waiting]
         command = scripts.command("stream_publish", keys=[*rooms, *where.keys], args=args)
         if reply_or_raise(self._wire.trip([*also, command])[-1]) == b"FULL":
