@@ -44,6 +44,8 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "hour": charts.hour(activity),
         "hour_summary": charts.summary(activity),
         "hour_top": text.number(charts.chart_top(activity)),
+        "paused": view.paused,
+        "switch_url": page.url("resume" if view.paused else "pause", name),
         "names": [_name(found) for found in activity.names],
         "consumers": [_consumer(view, found) for found in view.consumers],
     }
@@ -66,8 +68,18 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         due = in_time if view.next_due_ms else _("next: now")
     rates = {what: text.rate(view.activity.per_minute(what)) for what in ("published", "handled")}
     return [
-        tile(_("Ready"), view.ready, oldest or (rates["published"] and _("in: %s") % rates["published"])),
-        tile(_("Pending"), view.pending, rates["handled"] and _("handled: %s") % rates["handled"]),
+        tile(
+            _("Ready"),
+            view.ready,
+            oldest or (rates["published"] and _("in: %s") % rates["published"]),
+            page.url("ready", view.name),
+        ),
+        tile(
+            _("Pending"),
+            view.pending,
+            rates["handled"] and _("handled: %s") % rates["handled"],
+            page.url("pending", view.name),
+        ),
         tile(_("Delayed"), view.delayed, due, page.url("waiting", view.name, "delayed")),
         tile(
             _("Unhandled"),

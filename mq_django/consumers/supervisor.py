@@ -127,6 +127,9 @@ class Supervisor:
         while len(self._children) < self._processes:
             self._children.append(self._spawn())
             self._heartbeat.wake()
+            # It knows of no pause before somebody looks.
+            for number in range(len(self._queues)):
+                self._promoter.expect(number)
 
     def _spawn(self) -> Child:
         return spawn(

@@ -168,6 +168,17 @@ class Pages:
         """Return unhandled messages by rank: those of one name lie together."""
         return self._waiting(self._keys.unhandled, start, limit, max_bytes)
 
+    def ranked(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
+        """Return by rank the ready messages with a priority that do not stand in a stream."""
+        return self._waiting(self._keys.priority, start, limit, max_bytes)
+
+    def ranked_one(self, member: bytes) -> Waiter | None:
+        """Return a ready message with a priority by its id, or None."""
+        keys = self._keys
+        replies = self._wire.trip([("ZSCORE", keys.priority, member), ("HGET", keys.waiting, member)])
+        score, body = (reply_or_raise(reply) for reply in replies)
+        return None if score is None else Waiter(member, float(score), body)
+
     def _waiting(self, key: str, start: int, limit: int, max_bytes: int) -> WaitingPage:
         args = [start, start + limit - 1, max_bytes]
         command = scripts.command("pages_waiting", keys=[key, self._keys.waiting], args=args)

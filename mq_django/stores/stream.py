@@ -1,7 +1,7 @@
 """The default store: a Redis stream with one consumer group, and a waiting room beside it."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import GROUP, READY, URGENT
@@ -107,12 +107,12 @@ class StreamStore:
         """See Store.find()."""
         return self.waiting.find(named)
 
-    def purge(self, *, limit: int) -> int:
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge()."""
         keys = self.keys
         places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims]
-        command = scripts.command("stream_purge", keys=[*places, *index], args=[GROUP, limit])
+        command = scripts.command("stream_purge", keys=[*places, *index], args=[GROUP, limit, place])
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:

@@ -43,8 +43,13 @@ def addresses() -> list[str]:
     return [
         "",
         "emails/change/",
+        "emails/ready/",
+        "emails/ready/?name=a",
+        "emails/pending/",
         "emails/waiting/delayed/",
+        "emails/waiting/delayed/?name=a",
         "emails/waiting/unhandled/",
+        "emails/dead/?error=a&key=b",
         "emails/dead/",
         f"emails/dead/{dead_entry('emails')}/",
         "emails/dead/all/redrive/",
