@@ -114,7 +114,7 @@ class Store(Protocol):
         """Look a message up that waits."""
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
-        """Delete about `limit` messages that are ready or wait, in one place or in all; return how many, 0 at the end."""
+        """Delete about `limit` messages that are ready or wait, in one place or all; return how many, 0 at the end."""
 
     def held_by(self, consumer: str, *, limit: int) -> Sequence[Delivery | Undecodable]:
         """Return up to `limit` of the deliveries that a consumer holds, without counting or touching them."""

@@ -50,7 +50,8 @@ class Entries:
     def ready(self, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED) -> list[Entry]:
         """Return up to `limit` ready messages: what goes first, by priority, and then as they came.
 
-        Those with a negative priority are among the second, though they are handed out last. `after` is the cursor of the last that was seen.
+        Those with a negative priority are among the second, though they are handed out last. `after` is the cursor of
+        the last that was seen.
         """
         begin, place = _cursor(after)
         found: list[Entry] = []

@@ -152,6 +152,15 @@ def hours_of(days: Sequence[int], configs: Sequence[QueueConfig], wire: Wire) ->
     return [_there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
 
 
+def days_of(days: Sequence[int], config: QueueConfig, wire: Wire, *, longest: int) -> list[Mapping[bytes, bytes]]:
+    """Return what was counted in the hours of some days since 1970, also by name while these are at most `longest`."""
+    keys = [config.keys.hours(day) for day in days]
+    lengths = [reply_or_raise(reply) for reply in wire.trip([("HLEN", key) for key in keys])]
+    if sum(lengths) > longest:
+        return hours_of(days, [config], wire)
+    return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
+
+
 class Pages:
     """Pages of the messages of one queue."""
 
