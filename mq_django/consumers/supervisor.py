@@ -103,6 +103,9 @@ class Supervisor:
         if self._family.look(time.monotonic()):
             # A consumer fetches nothing before it is announced.
             self._heartbeat.wake()
+            # It knows of no pause before somebody looks.
+            for number in range(len(self._queues)):
+                self._promoter.expect(number)
         if self._family.is_drained and not self._stop_asked:
             self._stop_asked = 1
             self._family.stop()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import READY, URGENT
@@ -121,12 +121,12 @@ class StreamStore:
         """See Store.find()."""
         return self.waiting.find(named)
 
-    def purge(self, *, limit: int) -> int:
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge()."""
         keys = self.keys
         places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims]
-        command = scripts.command("stream_purge", keys=[*places, *index], args=[self.keys.group, limit])
+        command = scripts.command("stream_purge", keys=[*places, *index], args=[self.keys.group, limit, place])
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
