@@ -1,6 +1,6 @@
 """`python -m tests.chaos`: keep the promise under faults, and show it.
 
-    python -m tests.chaos [--tier ci|nightly] [--minutes N] [--seed TEXT] [--server PROGRAM]... [SCENARIO]...
+python -m tests.chaos [--tier ci|nightly] [--minutes N] [--seed TEXT] [--server PROGRAM]... [SCENARIO]...
 """
 
 import os
@@ -13,6 +13,6 @@ if __name__ == "__main__":
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.chaos.settings"
     django.setup()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    from tests.chaos import report  # noqa: PLC0415 - the apps must be ready first
+    from tests.chaos import report
 
     sys.exit(report.main(sys.argv[1:]))

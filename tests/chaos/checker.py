@@ -77,7 +77,16 @@ class Verdict:
 
     def add(self, other: "Verdict") -> None:
         """Take in the verdict on another run."""
-        for name in ("messages", "faults", "lost", "duplicates", "duplicates_without_fault", "early", "leaked", "stale"):
+        for name in (
+            "messages",
+            "faults",
+            "lost",
+            "duplicates",
+            "duplicates_without_fault",
+            "early",
+            "leaked",
+            "stale",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.duplicates_per_fault_max = max(self.duplicates_per_fault_max, other.duplicates_per_fault_max)
         self.recoveries += other.recoveries
@@ -211,7 +220,9 @@ def _progress(told: Told, ending: Ending, terms: Terms, verdict: Verdict) -> Ite
         if seconds is not None:
             verdict.recoveries.append(seconds)
             if seconds > terms.recovery:
-                yield Violation("I11", f"{fault.kind} {fault.name}: the last of what it hit went on after {seconds:.1f} s")
+                yield Violation(
+                    "I11", f"{fault.kind} {fault.name}: the last of what it hit went on after {seconds:.1f} s"
+                )
     if not ending.drained:
         yield Violation("I11", f"{len(ending.rest.queued)} messages were not worked off: {_some(ending.rest.queued)}")
     for sentence in ending.given_up:

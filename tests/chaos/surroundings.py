@@ -74,7 +74,10 @@ def small_disk(_: ServerBinary) -> Iterator[Surroundings]:
         raise Unavailable("a small disk takes root, to mount it")
     folder = Path(tempfile.mkdtemp(prefix="mq-disk-"))
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)], check=False, capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     try:
         if mounted.returncode:

@@ -119,7 +119,10 @@ def test_i3_a_second_effect_needs_a_fault():
 def twice(*, pids, spares=False, settled_first=False):
     first = handled("a") if settled_first else handled("a")[:-1]
     return told(
-        *published("a"), *first, fault("f", pids=pids, began=0.0 if not settled_first else 8.0, spares=spares), *handled("a", by=B)
+        *published("a"),
+        *first,
+        fault("f", pids=pids, began=0.0 if not settled_first else 8.0, spares=spares),
+        *handled("a", by=B),
     )
 
 
