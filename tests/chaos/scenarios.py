@@ -70,7 +70,7 @@ def kills(stage: Stage, rounds: int) -> None:
     """1: kill -9 of consumers, and now and then of a whole tree."""
     for number in range(rounds):
         stage.pause(0.1, 0.5)
-        if number % 6 == 5:
+        if number % 8 == 7:
             tree = _tree(stage)
             name = stage.strike("kill-tree", tree.kill)
             stage.renew(tree)
@@ -165,11 +165,11 @@ def poison(stage: Stage, rounds: int) -> None:
 
 
 SCENARIOS = [
-    Scenario(name="kills", play=kills, rounds=24),
+    Scenario(name="kills", play=kills, rounds=16),
     Scenario(name="stops", play=stops, rounds=12),
-    Scenario(name="redis-kills", play=server_kills, rounds=4),
+    Scenario(name="redis-kills", play=server_kills, rounds=3),
     Scenario(name="redis-stops", play=server_stops, rounds=3),
-    Scenario(name="bad-roads", play=bad_roads, rounds=24, road=True),
+    Scenario(name="bad-roads", play=bad_roads, rounds=32, road=True),
     Scenario(name="clock", play=clock_steps, rounds=4, around=stepping_clock),
     Scenario(name="memory", play=memory_runs_out, rounds=2),
     Scenario(name="disk", play=disk_fills_up, rounds=2, around=small_disk),
