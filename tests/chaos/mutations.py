@@ -85,7 +85,9 @@ def violations(root: Path, scenario: str, seed: str) -> int:
     """Play a scenario in a copy, and return the violations that the checker found."""
     command = [sys.executable, "-m", "tests.chaos", "--seed", seed, "--server", str(servers()[-1]), scenario]
     played = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=LIMIT, check=False)
-    sys.stdout.write("".join(f"    {line.strip()}\n" for line in played.stdout.splitlines() if " I" in line or "BROKEN" in line))
+    sys.stdout.write(
+        "".join(f"    {line.strip()}\n" for line in played.stdout.splitlines() if " I" in line or "BROKEN" in line)
+    )
     return int(json.loads(played.stdout.splitlines()[-1])["violations"])
 
 

@@ -18,6 +18,7 @@ from tests.chaos.surroundings import Surroundings, plain, small_disk, stepping_c
 from tests.chaos.trees import Tree, kill, send
 from tests.waiting import wait_until
 
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """One kind of faults, done to a run again and again."""
@@ -45,7 +46,8 @@ def _tree(stage: Stage) -> Tree:
     """Return a tree whose consumers all work."""
 
     def found() -> Tree | None:
-        return next((tree for tree in stage.rng.sample(stage.trees, len(stage.trees)) if len(_at_work(stage, tree)) > 1), None)
+        trees = stage.rng.sample(stage.trees, len(stage.trees))
+        return next((tree for tree in trees if len(_at_work(stage, tree)) > 1), None)
 
     tree = wait_until(found, timeout=60, message="a tree works")
     assert tree is not None
