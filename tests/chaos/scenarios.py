@@ -86,7 +86,7 @@ def stops(stage: Stage, rounds: int) -> None:
     """2: SIGSTOP of consumers, which must cost nothing, and of whole trees for longer than the visibility timeout."""
     for number in range(rounds):
         stage.pause(0.1, 0.4)
-        if number % 5 == 4:
+        if number % 4 == 3:
             pids, seconds, kind = _tree(stage).pids(), VISIBILITY_SECONDS * stage.rng.uniform(1.3, 2), "stop-tree"
         else:
             pids, seconds, kind = [_child(stage)], stage.rng.uniform(0.2, 1.2), "stop"
@@ -168,7 +168,7 @@ def poison(stage: Stage, rounds: int) -> None:
 
 SCENARIOS = [
     Scenario(name="kills", play=kills, rounds=12),
-    Scenario(name="stops", play=stops, rounds=9),
+    Scenario(name="stops", play=stops, rounds=9, rate=250.0, ms=70.0),
     Scenario(name="redis-kills", play=server_kills, rounds=3),
     Scenario(name="redis-stops", play=server_stops, rounds=3),
     Scenario(name="bad-roads", play=bad_roads, rounds=32, road=True),
