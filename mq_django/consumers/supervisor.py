@@ -20,7 +20,7 @@ from mq_django.consumers.trimmer import Trimmer
 from mq_django.core.ids import token
 from mq_django.core.version import VERSION
 from mq_django.errors import StoreError
-from mq_django.stores import open_store
+from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Promoted, Store
 from mq_django.stores.log import Log
 from mq_django.stores.members import Members, Roll
@@ -75,7 +75,7 @@ class Supervisor:
     def _open(self, session: Session) -> tuple[list[Store], list[Members]]:
         return (
             [open_store(config, session) for config in self._queues],
-            [Members(config, session) for config in self._queues],
+            [open_members(config, session) for config in self._queues],
         )
 
     def _make_heartbeat(self) -> Heartbeat:
