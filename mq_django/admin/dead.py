@@ -67,8 +67,8 @@ def letter(page: Page, name: str, entry: str) -> HttpResponse:
         first=[
             (_("Reason"), text.visible(reason(view.reason))),
             (_("Attempts"), text.number(view.attempts)),
-            (_("Buried"), text.moment(view.buried_ms)),
         ],
+        last=[(_("Buried"), text.moment(view.buried_ms))],
     )
     return page.render(
         "dead_letter",

@@ -74,10 +74,13 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
         room=view.room,
         tabs=tabs(page, name, view.room),
         member=text.to_url(view.member),
-        due=text.moment(view.due_ms),
         act_url=page.url("cancel", name),
         chosen_field=CHOSEN,
-        **facts(view.message, can_see_data=page.can(SEE_DATA)),
+        **facts(
+            view.message,
+            can_see_data=page.can(SEE_DATA),
+            first=[(_("Due"), text.moment(view.due_ms)), (_("Attempt"), str(view.message.attempt))],
+        ),
     )
 
 

@@ -81,8 +81,8 @@ class QueueView:
 
     @property
     def recently_buried(self) -> int:
-        """Return how many messages became dead letters in the last half hour."""
-        return sum(self.activity.buried[-RECENT:])
+        """Return how many messages became dead letters in the last half hour, of those that still are."""
+        return min(self.dead, sum(self.activity.buried[-RECENT:]))
 
     def problems(self) -> list[Problem]:
         """Return what is wrong, the worst first."""
@@ -91,7 +91,7 @@ class QueueView:
             "unconsumed": not self.alive and self.depth > 0,
             "paused": self.paused,
             "unhandled": self.unhandled > 0,
-            "buried": self.dead > 0 and self.recently_buried > 0,
+            "buried": self.recently_buried > 0,
             "late": self.alive > 0 and not self.paused and (self.oldest_ms or 0) >= LATE_MS,
         }
         return [problem for problem, there in wrong.items() if there]

@@ -12,7 +12,7 @@ from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.errors import InvalidMessage, MessageTooLarge
 
-#: What one message may wait: longer than that is a mistake in the unit.
+#: The longest delay in seconds or as a timedelta: longer than that is a mistake in the unit.
 MAX_DELAY = timedelta(days=3660)
 #: What to do about a message that waits under the same unique key.
 CONFLICTS = ("replace", "keep", "earliest", "error")
@@ -78,10 +78,7 @@ def due(delay: timedelta | float | None, deliver_at: datetime | None) -> tuple[i
     if delay is not None and deliver_at is not None:
         raise InvalidMessage("Give delay= or deliver_at=, not both")
     if deliver_at is not None:
-        moment_ms = _moment_ms(deliver_at)
-        if moment_ms > time.time() * 1000 + MAX_DELAY.total_seconds() * 1000:
-            raise InvalidMessage(f"A message is delayed by up to {MAX_DELAY.days} days, not until {deliver_at}")
-        return None, moment_ms
+        return None, _moment_ms(deliver_at)
     return (None if delay is None else _milliseconds(delay)), None
 
 

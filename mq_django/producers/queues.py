@@ -109,7 +109,7 @@ class Queue:
             data=data,
             queue=self.name,
             key=None if key is None else check_text("key", key),
-            published_ms=int(time.time() * 1000),
+            published_ms=int(time.time() * 1000) if enqueued_ms is None else enqueued_ms,
             expires_ms=expiry(expires),
             priority=check_priority(priority),
             unique=None if unique is None else check_text("unique", unique),
@@ -117,8 +117,6 @@ class Queue:
             claims=for_ms is not None,
         )
         check_supported(self.config, message)
-        if enqueued_ms is not None:
-            message = message._replace(published_ms=enqueued_ms)
         outgoing = Outgoing(message, data_text(data, self.config), delay_ms, due_ms)
 
         def send() -> str:

@@ -1,7 +1,7 @@
 """Outcomes to script calls: a batch of any mix is one round trip."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from mq_django.core.keys import QueueKeys
@@ -9,7 +9,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.wire import encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
-from mq_django.stores.waiting import member_of_id, name_score
+from mq_django.stores.waiting import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
@@ -37,27 +37,29 @@ def settle_calls(keys: QueueKeys, consumer: str, settlements: Sequence[Settlemen
     groups: dict[tuple[type, int], list[Settlement]] = defaultdict(list)
     for settlement in settlements:
         groups[type(settlement.outcome), settlement.delivery.home].append(settlement)
-    calls = []
+    calls: list[SettleCall] = []
     for (kind, number), group in groups.items():
         build, home = _BUILDERS[kind], keys.homes()[number]
         for at in range(0, len(group), BATCH):
             some = group[at : at + BATCH]
             # First, because a key that outlived its message would be taken for ever.
-            if kind in _FINAL and (unclaim := _unclaim(keys, home, consumer, some)):
-                calls.append(SettleCall(unclaim, ()))
+            if kind in _FINAL:
+                calls += _unclaim(keys, home, consumer, some)
             calls.append(SettleCall(build(keys, home, consumer, some), some))
     return calls
 
 
-def _unclaim(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command | None:
-    """Return the command that lets go of unique keys, if any of the messages has one."""
-    claimed = [s for s in some if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
-    if not claimed:
-        return None
-    args: list[Argument] = [keys.group, consumer]
-    for delivery, *_ in claimed:
-        args += (delivery.entry, message_id(delivery))
-    return scripts.command("waiting_unclaim", keys=[home, keys.claims], args=args)
+def _unclaim(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Iterator[SettleCall]:
+    """Yield the call that lets go of unique keys, if any of the messages has one."""
+    try:
+        claimed = [s.delivery for s in some if s.delivery.message.claims]  # type: ignore[union-attr]
+    except AttributeError:  # one could not be decoded; to ask each would cost all others
+        claimed = [s.delivery for s in some if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
+    if claimed:
+        args: list[Argument] = [keys.group, consumer]
+        for delivery in claimed:
+            args += (delivery.entry, message_id(delivery))
+        yield SettleCall(scripts.command("waiting_unclaim", keys=[home, keys.claims], args=args), ())
 
 
 def _ack(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
@@ -95,9 +97,8 @@ def retry_args(some: Sequence[Settlement]) -> list[Argument]:
         assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
-        member = member_of_id(again.id)
-        body = encode_body(again, delivery.data_text, member=member, alone=outcome.alone)
-        args += (delivery.entry, member, delay_ms, body)
+        body = encode_body(again, delivery.data_text, member=again.id, alone=outcome.alone)
+        args += (delivery.entry, again.id, delay_ms, body)
     return args
 
 
@@ -111,9 +112,9 @@ def set_aside_args(some: Sequence[Settlement]) -> list[Argument]:
     args: list[Argument] = []
     for delivery, *_ in some:
         assert isinstance(delivery, Delivery)
-        message, member = delivery.message, member_of_id(delivery.message.id)
-        body = encode_body(message, delivery.data_text, member=member, alone=delivery.alone)
-        args += (delivery.entry, member, name_score(message.name), body)
+        message = delivery.message
+        body = encode_body(message, delivery.data_text, member=message.id, alone=delivery.alone)
+        args += (delivery.entry, message.id, name_score(message.name), body)
     return args
 
 

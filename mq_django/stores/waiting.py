@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
+from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import Message
 from mq_django.core.waiting import Answer, Found, Place
 from mq_django.core.wire import decode_body, encode_body, message_of
@@ -29,13 +29,8 @@ _PLACES = (Place.DELAYED, Place.UNHANDLED, Place.PRIORITY, Place.PARKED)
 def member_of(message: Message) -> str:
     """Return what a delayed message waits under: its unique key when others may replace it, else its id."""
     if message.unique is None or message.claims:
-        return member_of_id(message.id)
+        return message.id
     return UNIQUE_PREFIX + message.unique
-
-
-def member_of_id(message_id: str) -> str:
-    """Return what a message waits under by its id: a foreign id must not be taken for a unique key."""
-    return f"_{message_id}" if message_id.startswith((UNIQUE_PREFIX, PARKED_PREFIX)) else message_id
 
 
 def name_score(name: str) -> int:

@@ -26,8 +26,7 @@ if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.
   return 'FULL'
 end
 
--- Counted by name, and under no name in all: pages of many queues read nothing else.
-local ids, counts, at = {}, { [''] = n }, 5
+local ids, counts, at = {}, {}, 5
 for i = 1, n do
   local name, fields = ARGV[at], tonumber(ARGV[at + 1])
   ids[i] = redis.call('xadd', ready, '*', unpack(ARGV, at + 2, at + 1 + fields))
