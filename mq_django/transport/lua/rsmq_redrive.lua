@@ -7,7 +7,7 @@
 -- ARGV[1]  channel   told that something is visible earlier than was known
 -- then entries of `dead`, at most 500
 --
--- Returns for each: 'REDRIVEN', or 'MISSING' when it is no longer there.
+-- Returns for each: 'REDRIVEN', 'MISSING' when it is no longer there, or 'UNDECODABLE' when it is no message.
 
 -- with types
 -- with clock
@@ -24,7 +24,9 @@ for i = 2, #ARGV do
   for at = 1, found and #found[2] or 0, 2 do
     values[found[2][at]] = found[2][at + 1]
   end
-  if values.id and values.deadbody then
+  if values.deadraw then
+    reply[#reply + 1] = 'UNDECODABLE'
+  elseif values.id and values.deadbody then
     redis.call('zadd', zset, string.format('%.0f', now), values.id)
     redis.call('hset', hash, values.id, values.deadbody)
     redis.call('xdel', dead, ARGV[i])
