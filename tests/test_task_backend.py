@@ -258,9 +258,9 @@ def test_delay_and_run_after_replace_each_other():
 def test_a_time_without_a_zone_is_the_projects(settings, redis_client, namespace):
     settings.USE_TZ = False
     settings.TIME_ZONE = "Asia/Tokyo"
-    result = tasks.noop.using(run_after=datetime(2100, 1, 1, 9)).enqueue()  # noqa: DTZ001 - what is tried
+    result = tasks.noop.using(run_after=datetime(2030, 1, 1, 9)).enqueue()  # noqa: DTZ001 - what is tried
     due = redis_client.zscore(f"{namespace}:{{default}}:due", result.id)
-    assert due == datetime(2100, 1, 1, tzinfo=UTC).timestamp() * 1000
+    assert due == datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000
 
 
 def test_a_unique_task_waits_once_and_keeps_the_last_arguments(ran):
@@ -278,7 +278,7 @@ def test_a_unique_task_may_keep_the_first_and_answers_with_its_id():
 
 def test_a_delayed_task_can_be_cancelled():
     result = tasks.noop.using(delay=3600).enqueue()
-    assert queues["default"].cancel(result.id) is True
+    assert queues["default"].cancel(result.id)
 
 
 def test_what_is_too_old_does_not_run(ran):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mq_django.core.jsontext import dumps, loads
-from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.errors import DecodeError, InvalidMessage
 
@@ -37,8 +37,8 @@ RESERVED = frozenset(
         "expires",
         "priority",
         "unique",
-        "specversion",
         "claim",
+        "specversion",
         "alone",
         "lost",
         "message",
@@ -167,7 +167,8 @@ def _name(value: object) -> str:
 
 def _id(value: str) -> str:
     """Return a message's id as it came. One that looks like a unique key could replace another's message."""
-    if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable() or value.startswith(UNIQUE_PREFIX):
+    taken = value.startswith((UNIQUE_PREFIX, PARKED_PREFIX))
+    if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable() or taken:
         raise DecodeError(f"not an id: {value[:80]!r}")
     return value
 

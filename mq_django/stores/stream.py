@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import GROUP, READY, URGENT
+from mq_django.core.keys import READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.waiting import Answer, Found
 from mq_django.core.wire import decode_entry, encode_entry
@@ -65,8 +65,8 @@ class StreamStore:
     def create_groups(self) -> None:
         """Make the consumer group, from the stream's beginning, where there is none."""
         # Only `ready` is made with it: `urgent` is mostly not there, and may have been made by a stranger.
-        commands: list[Command] = [("XGROUP", "CREATE", self.keys.ready, GROUP, "0", "MKSTREAM")]
-        commands.append(("XGROUP", "CREATE", self.keys.urgent, GROUP, "0"))
+        commands: list[Command] = [("XGROUP", "CREATE", self.keys.ready, self.keys.group, "0", "MKSTREAM")]
+        commands.append(("XGROUP", "CREATE", self.keys.urgent, self.keys.group, "0"))
         reply, _ = self._wire.trip(commands)
         if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
             reply_or_raise(reply)
@@ -86,7 +86,7 @@ class StreamStore:
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
-        calls = settle_calls(self.keys, consumer, settlements)
+        calls = self._calls(consumer, settlements)
         replies = self._wire.trip([*also, *(call.command for call in calls)])[len(also) :]
         return self._stale(calls, replies)
 
@@ -94,7 +94,7 @@ class StreamStore:
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
         """Settle a batch and take the next messages in one round trip, without waiting."""
-        calls = settle_calls(self.keys, consumer, settlements)
+        calls = self._calls(consumer, settlements)
         take = self._take_commands(consumer, count)
         replies = self._wire.trip([*also, *(call.command for call in calls), *take])
         settled = len(also) + len(calls)
@@ -121,12 +121,12 @@ class StreamStore:
         """See Store.find()."""
         return self.waiting.find(named)
 
-    def purge(self, *, limit: int) -> int:
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge()."""
         keys = self.keys
         places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims]
-        command = scripts.command("stream_purge", keys=[*places, *index], args=[GROUP, limit])
+        command = scripts.command("stream_purge", keys=[*places, *index], args=[self.keys.group, limit, place])
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
@@ -136,14 +136,19 @@ class StreamStore:
     def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
         """See Store.held_by()."""
         held: list[Delivery | Undecodable] = []
-        for home, key in enumerate(self.keys.homes()):
-            if len(held) >= limit:
-                break
-            pending = self._wire.trip([("XPENDING", key, GROUP, "-", "+", limit - len(held), consumer)])[0]
-            entries = [] if self._is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
-            # A few at a time: bodies may be large.
-            for at in range(0, len(entries), READ):
-                held += self._bodies(home, key, entries[at : at + READ])
+        for home in range(len(self.keys.homes())):
+            if len(held) < limit:
+                held += self._held(home, consumer, limit - len(held))
+        return held
+
+    def _held(self, home: int, consumer: str, limit: int) -> list[Delivery | Undecodable]:
+        key = self.keys.homes()[home]
+        (pending,) = self._wire.trip([("XPENDING", key, self.keys.group, "-", "+", limit, consumer)])
+        entries = [] if self._is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
+        held: list[Delivery | Undecodable] = []
+        # A few at a time: bodies may be large.
+        for at in range(0, len(entries), READ):
+            held += self._bodies(home, key, entries[at : at + READ])
         return held
 
     def _bodies(self, home: int, key: str, entries: Sequence[bytes]) -> list[Delivery | Undecodable]:
@@ -171,7 +176,7 @@ class StreamStore:
             entries = [entry for where, entry in receipts if where == home]
             calls += [(home, entries[at : at + BATCH]) for at in range(0, len(entries), BATCH)]
         commands = [
-            scripts.command(script, keys=[self.keys.homes()[home]], args=[GROUP, *consumers, *entries])
+            scripts.command(script, keys=[self.keys.homes()[home]], args=[self.keys.group, *consumers, *entries])
             for home, entries in calls
         ]
         lost: list[HomeEntry] = []
@@ -192,13 +197,16 @@ class StreamStore:
                 ("XLEN", keys.dead),
                 ("ZCARD", keys.priority),
                 ("ZCARD", keys.parked),
-                ("XPENDING", keys.ready, GROUP),
-                ("XPENDING", keys.urgent, GROUP),
+                ("XPENDING", keys.ready, self.keys.group),
+                ("XPENDING", keys.urgent, self.keys.group),
             ]
         )
         ready, urgent, due, unhandled, dead, ranked, parked = (reply_or_raise(reply) for reply in replies[:7])
         pending = sum(0 if self._is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[7:])
         return Depths(ready + urgent + ranked - pending, due, unhandled, pending, dead, parked)
+
+    def _calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
+        return settle_calls(self.keys, consumer, settlements)
 
     def _take_commands(self, consumer: str, count: int) -> list[Command]:
         """Return what takes messages: a script that keeps their order, or while a full queue flows, a plain read.
@@ -209,7 +217,7 @@ class StreamStore:
         if not self._flows or count < FULL:
             return [self._ordered_command(consumer, count)]
         keys = self.keys
-        read = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "STREAMS", keys.ready, ">")
+        read = ("XREADGROUP", "GROUP", keys.group, consumer, "COUNT", count, "STREAMS", keys.ready, ">")
         return [("XLEN", keys.urgent), ("HMGET", keys.control, "paused", "ranked"), read]
 
     def _taken(self, replies: Sequence[Any], consumer: str, count: int) -> list[Delivery | Undecodable]:
@@ -225,7 +233,7 @@ class StreamStore:
     def _ordered_command(self, consumer: str, count: int) -> Command:
         keys = self.keys
         rooms = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting]
-        return scripts.command("stream_fetch", keys=rooms, args=[GROUP, consumer, count])
+        return scripts.command("stream_fetch", keys=rooms, args=[self.keys.group, consumer, count])
 
     def _taken_in_order(self, reply: Any, count: int) -> list[Delivery | Undecodable]:
         if self._is_gone(reply):
@@ -239,7 +247,7 @@ class StreamStore:
         return [*self._decoded(urgent, URGENT), *self._decoded(ready, READY)]
 
     def _read_command(self, consumer: str, count: int, block_ms: int) -> Command:
-        who = ("XREADGROUP", "GROUP", GROUP, consumer)
+        who = ("XREADGROUP", "GROUP", self.keys.group, consumer)
         return (*who, "COUNT", count, "BLOCK", block_ms, "STREAMS", self.keys.ready, ">")
 
     def _read(self, reply: Any) -> list[Delivery | Undecodable]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import redis
 from redis import exceptions
 
+from mq_django.errors import ConnectionLost, ReadOnly
 from mq_django.transport.scripts import Command, in_full, translate
 
 _pack_command: Callable[[Command], bytes] | None = (
@@ -26,6 +27,24 @@ class Wire(Protocol):
         Raises:
             ConnectionLost: the connection broke; which commands ran is not known.
         """
+
+
+def _introduced(connection: Any, commands: Sequence[Command]) -> Sequence[Command]:
+    """Return the commands, with each script in full the first time that a connection sends it.
+
+    A script that turned out to be unknown would run after the commands behind it: a message would be settled before
+    what belongs before that.
+    """
+    # Kept with the connection, which one thread holds at a time; a new socket may lead to a server that knows nothing.
+    socket_now = getattr(connection, "_sock", None)
+    socket_then, known = getattr(connection, "mq_django_scripts", (None, frozenset()))
+    if socket_then is not socket_now:
+        known = frozenset()
+    new = {command[1] for command in commands if command[0] == "EVALSHA"} - known
+    if not new:
+        return commands
+    connection.mq_django_scripts = (socket_now, known | new)
+    return [in_full(command) if command[0] == "EVALSHA" and command[1] in new else command for command in commands]
 
 
 def interrupt(connection: Any) -> None:
@@ -48,7 +67,7 @@ class Session:
         try:
             if self._connection is None:
                 self._connection = self._pool.get_connection()
-            self._connection.send_packed_command(self._packed(commands))
+            self._connection.send_packed_command(self._packed(_introduced(self._connection, commands)))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error
@@ -72,8 +91,11 @@ class Session:
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
         self.send(commands)
-        replies = [self.receive() for _ in commands]
-        return self.again_in_full(commands, replies)
+        replies = self.again_in_full(commands, [self.receive() for _ in commands])
+        if any(isinstance(reply, exceptions.ResponseError) and _is_elsewhere(reply) for reply in replies):
+            # A master that was demoted answers for ever. The next connection is made to whoever is master then.
+            self.close()
+        return replies
 
     def again_in_full(self, commands: Sequence[Command], replies: list[Any]) -> list[Any]:
         """Run again, by their text, the scripts that the server did not know, and return all replies."""
@@ -114,6 +136,10 @@ class Pooled:
         replies = session.trip(commands)
         session.release()
         return replies
+
+
+def _is_elsewhere(reply: exceptions.ResponseError) -> bool:
+    return isinstance(translate(reply), ReadOnly | ConnectionLost) or "UNBLOCKED" in str(reply)
 
 
 def reply_or_raise(reply: Any) -> Any:
