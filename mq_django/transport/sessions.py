@@ -1,8 +1,10 @@
 """Several commands in one round trip, on a connection of one's own or one from the pool."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import redis
@@ -10,6 +12,10 @@ from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ReadOnly
 from mq_django.transport.scripts import Command, in_full, translate
+
+_pack_command: Callable[[Command], bytes] | None = (
+    import_module("hiredis").pack_command if find_spec("hiredis") else None
+)
 
 
 class Wire(Protocol):
@@ -62,11 +68,16 @@ class Session:
         try:
             if self._connection is None:
                 self._connection = self._pool.get_connection()
-            introduced = _introduced(self._connection, commands)
-            self._connection.send_packed_command(self._connection.pack_commands(introduced))
+            self._connection.send_packed_command(self._packed(_introduced(self._connection, commands)))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error
+
+    def _packed(self, commands: Sequence[Command]) -> list[bytes]:
+        # In one piece: redis-py's own way looks at each argument, and sends what is long in several.
+        if _pack_command is None:
+            return [b"".join(self._connection.pack_commands(commands))]
+        return [b"".join(map(_pack_command, commands))]
 
     def receive(self) -> Any:
         """Return the next reply; an error reply is returned, not raised."""
