@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks import growth, workloads
+from benchmarks import growth, waiting, workloads
 from benchmarks.contenders import Contender
 from benchmarks.trial import Failed, median
 from benchmarks.workloads import Workload
@@ -36,6 +36,8 @@ STEPS = (
     Step("slow", workloads.slow, 2, ours_only=True),
     Step("delays among 100,000", growth.delays_among(100_000), ours_only=True),
     Step("delays among 1,000,000", growth.delays_among(1_000_000), ours_only=True),
+    Step("1,000 due a second", waiting.steady, ours_only=True),
+    Step("burst", waiting.burst, ours_only=True),
     Step("growth", growth.messages),
     Step("threads", growth.threads, ours_only=True),
     Step("queues", growth.queues, ours_only=True),

@@ -55,7 +55,7 @@ def two_processes(contender: Contender) -> Figures:
     return {"2 processes /s": drained.rate, "2 processes: Redis's core %": drained.server_share * 100}
 
 
-def _warm(trial: Trial) -> None:
+def warm(trial: Trial) -> None:
     """Have a consumer handle its first messages."""
     trial.do("pace", kind=NOTE, count=20, rate=50)
     if len(trial.wait_for_notes(20, timeout=START)) < 20:
@@ -74,7 +74,7 @@ def _paced(trial: Trial, count: int, **options: object) -> list[Note]:
 def at_rest(contender: Contender) -> Figures:
     """Time from the publish call to the handler, for single messages."""
     with Trial(contender) as trial, trial.consumer():
-        _warm(trial)
+        warm(trial)
         late = [note.late * 1000 for note in _paced(trial, 300, rate=50)]
     return {"at rest p50 ms": percentile(late, 50), "at rest p99 ms": percentile(late, 99)}
 
@@ -85,7 +85,7 @@ def delays(contender: Contender, *, waiting: int = 0) -> Figures:
         if waiting:
             trial.do("publish", count=waiting, bulk=True, delay=3600.0)
         with trial.consumer():
-            _warm(trial)
+            warm(trial)
             late = [note.late * 1000 for note in _paced(trial, 200, rate=50, delay=2.0)]
     figures = {"p50": percentile(late, 50), "p99": percentile(late, 99), "early": sum(ms < 0 for ms in late)}
     return {f"delay {name}{f' of {waiting:,}' if waiting else ''}": value for name, value in figures.items()}
@@ -110,7 +110,7 @@ def memory(contender: Contender, *, count: int = 20_000) -> Figures:
 def idle(contender: Contender, *, queues: int = 5, seconds: float = 20.0) -> Figures:
     """What a consumer without work costs: commands on the wire, processor, memory of its largest process."""
     with Trial(contender, queues=queues) as trial, trial.consumer() as tree:
-        _warm(trial)
+        warm(trial)
         time.sleep(6.0)
         before, began = tree.cpu_seconds(), time.monotonic()
         sent = _commands(trial.client, seconds)
@@ -169,7 +169,7 @@ def share(contender: Contender, *, consumers: int = 4, threads: int = 8, count: 
     """Spread handlers of 50 ms over four consumers."""
     with Trial(contender) as trial, trial.consumer(processes=consumers, threads=threads):
         for _ in range(consumers):
-            _warm(trial)
+            warm(trial)
         trial.do("publish", kind=WORK, count=count)
         notes = trial.wait_for_notes(count, timeout=120)
     by_process = Counter(note.pid for note in notes)
@@ -184,7 +184,7 @@ def slow(contender: Contender) -> Figures:
     found = {}
     for name, every in {"alone": 0, "among slow": 100}.items():
         with Trial(contender) as trial, trial.consumer():
-            _warm(trial)
+            warm(trial)
             notes = _paced(trial, 2000, rate=200, slow_every=every)
         fast = [note.late * 1000 for note in notes if not every or note.number % every != 50]
         found[f"200/s p99 ms {name}"] = percentile(fast, 99)

@@ -18,7 +18,9 @@ _PUBLIC = {
     "handler": "mq_django.registry",
     "on_signal": "mq_django.triggers",
     "queues": "mq_django.producers",
+    "subscriber": "mq_django.registry",
     "task": "mq_django.task_backend",
+    "topics": "mq_django.producers",
 }
 
 __all__ = [
@@ -31,7 +33,9 @@ __all__ = [
     "handler",
     "on_signal",
     "queues",
+    "subscriber",
     "task",
+    "topics",
 ]
 
 

@@ -8,6 +8,7 @@ MQError
 │   ├── InvalidMessage        data, name, key or header that cannot be sent (also ValueError)
 │   │   └── MessageTooLarge   more bytes than the queue takes
 │   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
+│   ├── UnknownTopic          no such topic in MQ_DJANGO["TOPICS"] (also LookupError)
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
 │   ├── QueueFull             the queue is at its MAX_DEPTH
 │   └── AlreadyPublished      a message with this unique key is there already
@@ -17,6 +18,8 @@ MQError
 │   ├── WrongKeyType          a key of ours holds something else
 │   ├── ReadOnly              Redis takes no writes: a replica, or its disk is full
 │   └── NotSupported          this store cannot do that
+├── InvalidOffset             not a place in a topic's log (also ValueError)
+├── UnknownGroup              the topic has no such group (also LookupError)
 ├── DecodeError               an entry in Redis that is not a message
 └── HandlerTimeout            a handler ran longer than its timeout
 """
@@ -54,6 +57,18 @@ class MessageTooLarge(InvalidMessage):
 
 class UnknownQueue(PublishError, LookupError):
     """No such queue is configured."""
+
+
+class InvalidOffset(MQError, ValueError):
+    """Not a place in a topic's log."""
+
+
+class UnknownGroup(MQError, LookupError):
+    """The topic has no such group."""
+
+
+class UnknownTopic(PublishError, LookupError):
+    """No such topic is configured."""
 
 
 class UnknownHandler(PublishError, LookupError):

@@ -22,8 +22,10 @@ const about = { host: hostname(), pid: process.pid, since_ms: Date.now(), versio
 const redis = new Redis(url.replace(/^unix:\/\//, ''), { maxRetriesPerRequest: null })
 const reader = redis.duplicate() // a blocked read holds its connection
 const lua = join(__dirname, '..', '..', 'mq_django', 'transport', 'lua')
-for (const name of ['stream_fetch', 'stream_ack', 'stream_retry', 'stream_bury', 'members_beat', 'members_leave']) {
-  redis.defineCommand(name, { lua: readFileSync(join(lua, `${name}.lua`), 'utf8') })
+// A line `-- with <name>` stands for the file parts/<name>.lua.
+const script = name => readFileSync(join(lua, `${name}.lua`), 'utf8').replace(/^-- with (\w+)$/gm, (_, part) => script(`parts/${part}`))
+for (const name of ['stream_fetch', 'stream_ack', 'stream_retry', 'stream_bury', 'members_leave']) {
+  redis.defineCommand(name, { lua: script(name) })
 }
 
 async function handle (message) {
@@ -61,11 +63,14 @@ async function run (home, [entry, flat]) {
 
 // First what goes first, unless the queue is paused; then wait for what comes.
 async function fetch () {
-  const taken = await redis.stream_fetch(3, key('ready'), key('urgent'), key('control'), 'mq', me, 10)
+  const rooms = ['ready', 'urgent', 'control', 'priority', 'waiting'].map(key)
+  const taken = await redis.stream_fetch(5, ...rooms, 'mq', me, 10)
   if (taken === 'PAUSED') return new Promise(resolve => setTimeout(resolve, 200, []))
   const found = [...taken[1].map(item => [key('urgent'), item]), ...taken[0].map(item => [key('ready'), item])]
   if (found.length) return found
   const read = await reader.xreadgroup('GROUP', 'mq', me, 'COUNT', 10, 'BLOCK', 5000, 'STREAMS', key('ready'), '>')
+  // Whoever was woken wakes the next, while there is something with a priority.
+  if (taken[2]) await redis.stream_fetch(5, ...rooms, 'mq', me, 0)
   return read ? read[0][1].map(item => [key('ready'), item]) : []
 }
 
@@ -74,7 +79,8 @@ async function main () {
   for (const signal of ['SIGTERM', 'SIGINT']) process.once(signal, () => { stopping = true; reader.disconnect() })
   await redis.xgroup('CREATE', key('ready'), 'mq', '0', 'MKSTREAM').catch(error => { if (!/BUSYGROUP/.test(error)) throw error })
   // Whoever does not say that it lives is never missed, and what it held when it died stays with it.
-  const beat = () => redis.members_beat(1, key('consumers'), me, `supervisor:${me}`, JSON.stringify(about), `consumer:${me}`, JSON.stringify({ ...about, supervisor: me }))
+  const roll = { [`supervisor:${me}`]: JSON.stringify(about), [`consumer:${me}`]: JSON.stringify({ ...about, supervisor: me }) }
+  const beat = () => redis.multi().hincrby(key('consumers'), `beat:${me}`, 1).hset(key('consumers'), { ...roll, [`seen:${me}`]: Date.now() }).exec()
   await beat()
   const beating = setInterval(() => beat().catch(console.error), 2000)
   while (!stopping) {

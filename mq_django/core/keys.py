@@ -13,8 +13,30 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,160}", re.ASCII)
 #: The consumer group of every stream of a queue.
 GROUP = "mq"
 
-#: The two streams that deliveries are read from, as `Delivery.home`.
-READY, URGENT = 0, 1
+#: The streams that deliveries are read from, as `Delivery.home`. Only a topic's groups have the last.
+READY, URGENT, LOG = 0, 1, 2
+
+#: Between a topic and one of its groups, where they are named together: `orders/billing`.
+GROUP_SEPARATOR = "/"
+
+#: The kinds of keys that a queue always may have, as attributes of `QueueKeys`.
+KINDS = (
+    "ready",
+    "urgent",
+    "priority",
+    "due",
+    "unhandled",
+    "parked",
+    "waiting",
+    "unique",
+    "replaced",
+    "claims",
+    "dead",
+    "dead_ids",
+    "consumers",
+    "control",
+    "wake",
+)
 
 #: Members of `due` that stand for a unique key, and of `parked` that stand for a place in line. Ids never start so.
 UNIQUE_PREFIX = "u:"
@@ -59,29 +81,18 @@ class QueueKeys:
     wake: str = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in [
-            "ready",
-            "urgent",
-            "priority",
-            "due",
-            "unhandled",
-            "parked",
-            "waiting",
-            "unique",
-            "replaced",
-            "claims",
-            "dead",
-            "dead_ids",
-            "consumers",
-            "control",
-            "wake",
-        ]:
+        for name in KINDS:
             object.__setattr__(self, name, self._key(name.replace("_", "-")))
 
     def _key(self, kind: str) -> str:
         return f"{self.namespace}:{{{self.queue}}}:{kind}"
 
-    def homes(self) -> tuple[str, str]:
+    @property
+    def group(self) -> str:
+        """The consumer group of its streams."""
+        return GROUP
+
+    def homes(self) -> tuple[str, ...]:
         """Return the streams by `Delivery.home`."""
         return (self.ready, self.urgent)
 
@@ -96,3 +107,79 @@ class QueueKeys:
     def result(self, message_id: str) -> str:
         """Return the STRING with a TTL that holds a task's result."""
         return self._key(f"result:{message_id}")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKeys:
+    """The keys of one topic."""
+
+    namespace: str
+    topic: str
+
+    def _key(self, kind: str) -> str:
+        return f"{self.namespace}:{{{self.topic}}}:{kind}"
+
+    @property
+    def log(self) -> str:
+        """STREAM, a group a subscriber group: every message, for its retention."""
+        return self._key("log")
+
+    @property
+    def control(self) -> str:
+        """HASH: when the log was begun."""
+        return self._key("control")
+
+    @property
+    def published(self) -> str:
+        """ZSET, score the time of publishing in ms: ids that are not to be published again."""
+        return self._key("published")
+
+    def minutes(self, hour: int) -> str:
+        """Return the HASH of counters a minute of one hour since 1970."""
+        return self._key(f"counters:m:{hour}")
+
+    def hours(self, day: int) -> str:
+        """Return the HASH of counters an hour of one day since 1970."""
+        return self._key(f"counters:h:{day}")
+
+    def group(self, name: str) -> "GroupKeys":
+        """Return the keys of one of the topic's groups."""
+        return GroupKeys(self.namespace, self.topic, subscriber=name)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKeys(QueueKeys):
+    """The keys of one group of a topic: those of a queue, under the group, and the topic's log.
+
+    All its streams have the group's name, so that one read takes from the log and from what the group keeps itself.
+    """
+
+    subscriber: str = ""
+
+    def _key(self, kind: str) -> str:
+        return f"{self.namespace}:{{{self.queue}}}:g:{self.subscriber}:{kind}"
+
+    @property
+    def topic(self) -> TopicKeys:
+        """The keys of the topic."""
+        return TopicKeys(self.namespace, self.queue)
+
+    @property
+    def group(self) -> str:
+        """The consumer group of its streams."""
+        return self.subscriber
+
+    def homes(self) -> tuple[str, ...]:
+        """Return the streams by `Delivery.home`."""
+        return (self.ready, self.urgent, self.topic.log)
+
+    def all(self, now: float) -> list[str]:
+        """Return every key that the group can have at a moment (seconds since 1970)."""
+        hour = int(now) // 3600
+        day = hour // 24
+        return [
+            *(getattr(self, name) for name in KINDS if name != "wake"),
+            # As long as counters live: a day and two hours, and 35 days.
+            *(self.minutes(hour - ago) for ago in range(28)),
+            *(self.hours(day - ago) for ago in range(37)),
+        ]

@@ -103,7 +103,7 @@ def cancel(name: str, members: Sequence[bytes]) -> Outcome:
     outcome = Outcome()
     for member in members:
         try:
-            cancelled = room.cancel(member)
+            cancelled = bool(room.cancel(member))
         except StoreError as error:
             outcome.error = error
             break

@@ -3,11 +3,14 @@
 import math
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from mq_django.conf import Handling
+from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
-from mq_django.errors import InvalidMessage
+from mq_django.errors import InvalidMessage, MessageTooLarge
 
-#: What one message may wait: longer than that is a mistake in the unit.
+#: The longest delay in seconds or as a timedelta: longer than that is a mistake in the unit.
 MAX_DELAY = timedelta(days=3660)
 #: What to do about a message that waits under the same unique key.
 CONFLICTS = ("replace", "keep", "earliest", "error")
@@ -22,6 +25,16 @@ def check_text(what: str, value: object) -> str:
     if what == "message_id" and value.startswith((UNIQUE_PREFIX, PARKED_PREFIX)):
         raise InvalidMessage(f"A message's id cannot start with {value[:2]!r}")
     return value
+
+
+def data_text(data: Any, config: Handling) -> bytes:
+    """Return data as JSON text, or raise InvalidMessage when a queue or topic does not take it."""
+    text = dumps(data)
+    if len(text) > config.max_size:
+        raise MessageTooLarge(
+            f"{len(text)} bytes of data are more than the {config.max_size} that {config.name!r} takes"
+        )
+    return text
 
 
 def check_priority(priority: object) -> int:
@@ -58,10 +71,7 @@ def due(delay: timedelta | float | None, deliver_at: datetime | None) -> tuple[i
     if delay is not None and deliver_at is not None:
         raise InvalidMessage("Give delay= or deliver_at=, not both")
     if deliver_at is not None:
-        moment_ms = _moment_ms(deliver_at)
-        if moment_ms > time.time() * 1000 + MAX_DELAY.total_seconds() * 1000:
-            raise InvalidMessage(f"A message is delayed by up to {MAX_DELAY.days} days, not until {deliver_at}")
-        return None, moment_ms
+        return None, _moment_ms(deliver_at)
     return (None if delay is None else _milliseconds(delay)), None
 
 

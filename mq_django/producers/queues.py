@@ -9,13 +9,12 @@ from asgiref.sync import sync_to_async
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.ids import new_id
-from mq_django.core.jsontext import dumps
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.waiting import Answer, Found
 from mq_django.core.wire import check_headers, check_name
-from mq_django.errors import InvalidMessage, MessageTooLarge
-from mq_django.producers.options import check_conflict, check_priority, check_text, claim_ms, due, expiry
+from mq_django.errors import InvalidMessage
+from mq_django.producers.options import check_conflict, check_priority, check_text, claim_ms, data_text, due, expiry
 from mq_django.producers.transactions import after_commit
 from mq_django.signals import message_published
 from mq_django.stores import open_store
@@ -101,16 +100,14 @@ class Queue:
             data=data,
             queue=self.name,
             key=None if key is None else check_text("key", key),
-            published_ms=int(time.time() * 1000),
+            published_ms=int(time.time() * 1000) if enqueued_ms is None else enqueued_ms,
             expires_ms=expiry(expires),
             priority=check_priority(priority),
             unique=None if unique is None else check_text("unique", unique),
             headers=check_headers(headers),
             claims=for_ms is not None,
         )
-        if enqueued_ms is not None:
-            message = message._replace(published_ms=enqueued_ms)
-        outgoing = Outgoing(message, self._data_text(data), delay_ms, due_ms)
+        outgoing = Outgoing(message, data_text(data, self.config), delay_ms, due_ms)
 
         def send() -> str:
             also = [ready_command(self.config, outgoing)] if enqueued_ms is not None and keeps(self.config) else ()
@@ -150,12 +147,12 @@ class Queue:
             priority=check_priority(priority),
         )[3:]
         outgoing = [
-            Outgoing(Message(new_id(), check_name(name), data, *like), self._data_text(data), delay_ms, due_ms)
+            Outgoing(Message(new_id(), check_name(name), data, *like), data_text(data, self.config), delay_ms, due_ms)
             for name, data in messages
         ]
 
         def send() -> None:
-            for batch in _batches(outgoing):
+            for batch in batches(outgoing):
                 self._send(batch)
 
         if outgoing:
@@ -228,14 +225,6 @@ class Queue:
         """See find()."""
         return await sync_to_async(self.find, thread_sensitive=True)(message_id, **options)
 
-    def _data_text(self, data: Any) -> bytes:
-        text = dumps(data)
-        if len(text) > self.config.max_size:
-            raise MessageTooLarge(
-                f"{len(text)} bytes of data are more than the {self.config.max_size} that queue {self.name!r} takes"
-            )
-        return text
-
     def _store(self) -> Store:
         return open_store(self.config, Pooled(get_client("produce")))
 
@@ -270,7 +259,7 @@ def _named(message_id: str | None, unique: str | None) -> str:
     return check_text("message_id", message_id) if unique is None else UNIQUE_PREFIX + check_text("unique", unique)
 
 
-def _batches(outgoing: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
+def batches(outgoing: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
     """Yield what goes into one script call."""
     start = size = 0
     for end, item in enumerate(outgoing):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mq_django.core.keys import QueueKeys
+from mq_django.core.keys import QueueKeys, TopicKeys
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
@@ -25,7 +25,7 @@ class Slot(NamedTuple):
     hour: int
 
 
-def slot(keys: QueueKeys, now: float | None = None) -> Slot:
+def slot(keys: QueueKeys | TopicKeys, now: float | None = None) -> Slot:
     """Return where to count what happens now (seconds since 1970)."""
     minutes = int(time.time() if now is None else now) // 60
     hours = minutes // 60

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import GROUP, QueueKeys
+from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.wire import decode_entry, entry_ms
 from mq_django.errors import StoreError
@@ -95,7 +95,7 @@ def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
     return scripts.command(
         "pages_look",
         keys=[*places, keys.consumers, keys.minutes(hour), keys.minutes(hour - 1)],
-        args=[GROUP, len(this_hour), *this_hour, *last_hour],
+        args=[keys.group, len(this_hour), *this_hour, *last_hour],
     )
 
 
@@ -228,7 +228,7 @@ class Pages:
         """Yield the entries of all that is pending in one of the queue's streams, in batches."""
         key, after = self._keys.homes()[int(urgent)], "-"
         while True:
-            (reply,) = self._wire.trip([("XPENDING", key, GROUP, after, "+", batch)])
+            (reply,) = self._wire.trip([("XPENDING", key, self._keys.group, after, "+", batch)])
             if str(reply).startswith("NOGROUP"):
                 return
             found = reply_or_raise(reply)

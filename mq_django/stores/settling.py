@@ -1,15 +1,15 @@
 """Outcomes to script calls: a batch of any mix is one round trip."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from mq_django.core.keys import GROUP, QueueKeys
+from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.wire import encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
-from mq_django.stores.waiting import member_of_id, name_score
+from mq_django.stores.waiting import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
@@ -37,76 +37,100 @@ def settle_calls(keys: QueueKeys, consumer: str, settlements: Sequence[Settlemen
     groups: dict[tuple[type, int], list[Settlement]] = defaultdict(list)
     for settlement in settlements:
         groups[type(settlement.outcome), settlement.delivery.home].append(settlement)
-    calls = []
+    calls: list[SettleCall] = []
     for (kind, number), group in groups.items():
         build, home = _BUILDERS[kind], keys.homes()[number]
         for at in range(0, len(group), BATCH):
             some = group[at : at + BATCH]
             # First, because a key that outlived its message would be taken for ever.
-            if kind in _FINAL and (unclaim := _unclaim(keys, home, consumer, some)):
-                calls.append(SettleCall(unclaim, ()))
+            if kind in _FINAL:
+                calls += _unclaim(keys, home, consumer, some)
             calls.append(SettleCall(build(keys, home, consumer, some), some))
     return calls
 
 
-def _unclaim(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command | None:
-    """Return the command that lets go of unique keys, if any of the messages has one."""
-    claimed = [s for s in some if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
-    if not claimed:
-        return None
-    args: list[Argument] = [GROUP, consumer]
-    for delivery, *_ in claimed:
-        args += (delivery.entry, message_id(delivery))
-    return scripts.command("waiting_unclaim", keys=[home, keys.claims], args=args)
+def _unclaim(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Iterator[SettleCall]:
+    """Yield the call that lets go of unique keys, if any of the messages has one."""
+    try:
+        claimed = [s.delivery for s in some if s.delivery.message.claims]  # type: ignore[union-attr]
+    except AttributeError:  # one could not be decoded; to ask each would cost all others
+        claimed = [s.delivery for s in some if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
+    if claimed:
+        args: list[Argument] = [keys.group, consumer]
+        for delivery in claimed:
+            args += (delivery.entry, message_id(delivery))
+        yield SettleCall(scripts.command("waiting_unclaim", keys=[home, keys.claims], args=args), ())
 
 
-def _ack(_: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
+def _ack(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
     entries = [settlement.delivery.entry for settlement in some]
-    return scripts.command("stream_ack", keys=[home], args=[GROUP, consumer, *entries])
+    return scripts.command("stream_ack", keys=[home], args=[keys.group, consumer, *entries])
 
 
 def _hand_back(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer]
+    args = [keys.group, consumer, *hand_back_args(some)]
+    return scripts.command("stream_hand_back", keys=[home, keys.ready, keys.urgent], args=args)
+
+
+def hand_back_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id and time, and whether its consumer is lost."""
+    args: list[Argument] = []
     for delivery, outcome, *_ in some:
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, HandBack)
         message = delivery.message
         time = "" if message.published_ms is None else message.published_ms
         args += (delivery.entry, message.id, time, "lost" if outcome.lost else "")
-    return scripts.command("stream_hand_back", keys=[home, keys.ready, keys.urgent], args=args)
+    return args
 
 
 def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer, keys.wake]
+    args = [keys.group, consumer, keys.wake, *retry_args(some)]
+    return scripts.command("stream_retry", keys=[home, keys.due, keys.waiting], args=args)
+
+
+def retry_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, what it waits under, ms from now, the body."""
+    args: list[Argument] = []
     for delivery, outcome, delay_ms, *_ in some:
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
-        member = member_of_id(again.id)
-        body = encode_body(again, delivery.data_text, member=member, alone=outcome.alone)
-        args += (delivery.entry, member, delay_ms, body)
-    return scripts.command("stream_retry", keys=[home, keys.due, keys.waiting], args=args)
+        body = encode_body(again, delivery.data_text, member=again.id, alone=outcome.alone)
+        args += (delivery.entry, again.id, delay_ms, body)
+    return args
 
 
 def _set_aside(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer]
-    for delivery, *_ in some:
-        assert isinstance(delivery, Delivery)
-        message, member = delivery.message, member_of_id(delivery.message.id)
-        body = encode_body(message, delivery.data_text, member=member, alone=delivery.alone)
-        args += (delivery.entry, member, name_score(message.name), body)
+    args = [keys.group, consumer, *set_aside_args(some)]
     return scripts.command("stream_set_aside", keys=[home, keys.unhandled, keys.waiting], args=args)
 
 
+def set_aside_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, what it waits under, the score of its name, the body."""
+    args: list[Argument] = []
+    for delivery, *_ in some:
+        assert isinstance(delivery, Delivery)
+        message = delivery.message
+        body = encode_body(message, delivery.data_text, member=message.id, alone=delivery.alone)
+        args += (delivery.entry, message.id, name_score(message.name), body)
+    return args
+
+
 def _bury(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer]
+    args = [keys.group, consumer, *bury_args(some)]
+    return scripts.command("stream_bury", keys=[home, keys.dead, keys.dead_ids], args=args)
+
+
+def bury_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id, the number of the dead letter's fields, and these."""
+    args: list[Argument] = []
     for delivery, outcome, *_ in some:
         assert isinstance(outcome, Bury)
         fields = [*_told(delivery), *_why(delivery, outcome)]
-        member = delivery.message.id if isinstance(delivery, Delivery) else delivery.entry
-        args += (delivery.entry, member, len(fields), *fields)
-    return scripts.command("stream_bury", keys=[home, keys.dead, keys.dead_ids], args=args)
+        args += (delivery.entry, message_id(delivery), len(fields), *fields)
+    return args
 
 
 def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:

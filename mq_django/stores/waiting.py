@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import GROUP, PARKED_PREFIX, UNIQUE_PREFIX
+from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import Message
 from mq_django.core.waiting import Answer, Found, Place
 from mq_django.core.wire import decode_body, encode_body, message_of
@@ -29,13 +29,8 @@ _PLACES = (Place.DELAYED, Place.UNHANDLED, Place.PRIORITY, Place.PARKED)
 def member_of(message: Message) -> str:
     """Return what a delayed message waits under: its unique key when others may replace it, else its id."""
     if message.unique is None or message.claims:
-        return member_of_id(message.id)
+        return message.id
     return UNIQUE_PREFIX + message.unique
-
-
-def member_of_id(message_id: str) -> str:
-    """Return what a message waits under by its id: a foreign id must not be taken for a unique key."""
-    return f"_{message_id}" if message_id.startswith((UNIQUE_PREFIX, PARKED_PREFIX)) else message_id
 
 
 def name_score(name: str) -> int:
@@ -73,7 +68,7 @@ class WaitingRoom:
     def rank(self, outgoing: Sequence[Outgoing], *, also: Sequence[Command] = ()) -> list[str]:
         """Make messages ready, each where its priority puts it, and return their ids."""
         keys = self._keys
-        args: list[Argument] = [GROUP]
+        args: list[Argument] = [keys.group]
         for message, data_text, *_ in outgoing:
             args += (message.name, message.id, encode_body(message, data_text, member=message.id))
         self._publish("waiting_rank", [keys.ready, keys.urgent, keys.priority, keys.waiting, keys.control], args, also)
@@ -88,7 +83,7 @@ class WaitingRoom:
         mode, ms = ("!", 0) if item.delay_ms is None and item.due_ms is None else _due(item)
         body = encode_body(message, item.data_text, member=message.id)
         rooms = [keys.claims, keys.ready, keys.urgent, keys.priority, keys.due, keys.waiting, keys.control]
-        args: list[Argument] = [GROUP, keys.wake, str(message.unique), for_ms, mode, ms]
+        args: list[Argument] = [keys.group, keys.wake, str(message.unique), for_ms, mode, ms]
         args += (message.id, message.name, body)
         word, holder = self._publish("waiting_claim", rooms, args, also)
         if word == b"TAKEN" and on_conflict == "error":
@@ -109,7 +104,7 @@ class WaitingRoom:
         """Make up to `limit` due messages ready, by the server's clock."""
         keys = self._keys
         rooms = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
-        moved, next_ms, paused, unhandled = self._run("waiting_promote", rooms, [limit, GROUP])
+        moved, next_ms, paused, unhandled = self._run("waiting_promote", rooms, [limit, keys.group])
         return Promoted(moved, None if next_ms < 0 else next_ms, bool(paused), unhandled)
 
     def cancel(self, named: str | bytes) -> Answer:
@@ -147,7 +142,7 @@ class WaitingRoom:
         keys = self._keys
         rooms = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control]
         commands = [
-            scripts.command("waiting_release", keys=rooms, args=[name_score(name), limit, GROUP]) for name in names
+            scripts.command("waiting_release", keys=rooms, args=[name_score(name), limit, keys.group]) for name in names
         ]
         return sum(reply_or_raise(reply) for reply in self._wire.trip(commands)) if commands else 0
 

@@ -71,8 +71,9 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
     ) -> "MQTask":
         """Return a task with other options; None keeps what is there.
 
-        Besides Django's there are those of `Queue.publish`: delay, unique, on_conflict, expires, key, on_commit,
-        robust, and using (the database whose commit to wait for). `delay` and `run_after` replace each other.
+        Besides Django's there are those of `Queue.publish`: delay, unique, unique_for, on_conflict, expires, key,
+        on_commit, robust, and using (the database whose commit to wait for). `delay` and `run_after` replace each
+        other.
 
         Raises:
             InvalidTask: they cannot be used.

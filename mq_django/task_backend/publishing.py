@@ -14,7 +14,8 @@ class Publishing:
 
     delay: timedelta | float | None = None
     unique: str | None = None
-    on_conflict: str = "replace"
+    unique_for: timedelta | float | str | None = None
+    on_conflict: str | None = None
     expires: timedelta | datetime | None = None
     key: str | None = None
     using: str | None = None
@@ -37,6 +38,7 @@ class Publishing:
         return {
             "delay": self.delay,
             "unique": self.unique,
+            "unique_for": self.unique_for,
             "on_conflict": self.on_conflict,
             "expires": self.expires,
             "key": self.key,

@@ -5,9 +5,10 @@ import os
 import time
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 
-from mq_django import Message, handler
+from mq_django import Message, handler, subscriber
 from mq_django.transport.connections import get_client
 
 NAMESPACE = settings.MQ_DJANGO["NAMESPACE"]
@@ -23,3 +24,15 @@ def note(message: Message, **more: Any) -> None:
 @handler("emails", "welcome")
 def welcome(message: Message) -> None:
     note(message)
+
+
+@subscriber("orders", group="billing")
+def bill(message: Message) -> None:
+    if message.data == "fails once" and message.attempt == 1:
+        raise ValueError("not yet")
+    note(message, group="billing")
+
+
+@subscriber("orders", group="stock", name="order.paid", start="end")
+async def take_from_stock(message: Message) -> None:
+    await sync_to_async(note)(message, group="stock")

@@ -120,8 +120,9 @@ class Project:
 
     def wait_handled(self, count: int, *, timeout: float = 20.0) -> list[dict[str, Any]]:
         """Wait until so many messages were handled, and return them."""
-        return wait_until(
-            lambda: found if len(found := self.handled()) >= count else None,
+        wait_until(
+            lambda: self._client.llen(f"{self.namespace}:handled") >= count,
             timeout=timeout,
             message=f"{count} messages handled",
         )
+        return self.handled()

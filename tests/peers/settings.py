@@ -1,10 +1,11 @@
-"""The test project as a consumer process of its own sees it: MQ_DJANGO comes as JSON in the environment."""
+"""The project of the tests' own processes: MQ_DJANGO comes as JSON in the environment."""
 
 import json
 import os
 
 from tests.settings import *  # noqa: F403
-from tests.settings import INSTALLED_APPS as TEST_APPS
 
-INSTALLED_APPS = [*TEST_APPS, "tests.peers"]
+# Only our handlers: those of the other apps name queues that these tests do not have.
+INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "mq_django", "tests.peers"]
+ROOT_URLCONF = ""
 MQ_DJANGO = json.loads(os.environ["MQ_DJANGO_TEST"])

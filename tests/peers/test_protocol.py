@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mq_django import queues
+from mq_django import queues, topics
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -51,11 +51,12 @@ def test_hset_and_zadd_run_the_handler_when_due(project):
 def test_the_node_producer_publishes_now_and_later(project):
     shop = project()
     shop.runconsumer("emails")
+    before = time.time() * 1000
     later = shop.node_publish("emails", "welcome", '{"n":2}', "1500")
     now = shop.node_publish("emails", "welcome", '{"n":1,"text":"héllo ☃"}')
-    first, second = shop.wait_handled(2)
-    assert (first["id"], first["data"]) == (now, {"n": 1, "text": "héllo ☃"})
-    assert (second["id"], second["data"]) == (later, {"n": 2})
+    told = {each["id"]: each for each in shop.wait_handled(2)}
+    assert {key: each["data"] for key, each in told.items()} == {now: {"n": 1, "text": "héllo ☃"}, later: {"n": 2}}
+    assert told[later]["at_ms"] >= before + 1500
 
 
 def test_the_node_consumer_handles_what_django_publishes(project, redis_client):
@@ -114,6 +115,20 @@ def test_what_node_held_when_it_was_killed_goes_to_others(project, redis_client)
     (told,) = shop.wait_handled(1)
     assert told["data"] == {"n": 1}
     node.stop(kill=True)
+
+
+def test_one_xadd_reaches_every_group_of_a_topic(project, redis_client):
+    shop = project(TOPICS={"orders": {}})
+    shop.runconsumer("orders/billing")
+    log = topics["orders"].config.keys.log
+    cli(shop, "XGROUP", "CREATE", log, "shipping", "0", "MKSTREAM")
+    entry = cli(shop, "XADD", log, "*", "type", "order.paid", "data", '{"order_id":7}')
+    (told,) = shop.wait_handled(1)
+    assert (told["group"], told["name"], told["data"]) == ("billing", "order.paid", {"order_id": 7})
+    read = cli(shop, "XREADGROUP", "GROUP", "shipping", "node-1", "COUNT", 10, "STREAMS", log, ">")
+    assert entry in read
+    assert cli(shop, "XACK", log, "shipping", entry) == "1"
+    wait_until(lambda: {(s.place.lag, s.place.pending) for s in topics["orders"].groups()} == {(0, 0)})
 
 
 def promote(queue):

@@ -9,9 +9,11 @@ import redis
 from mq_django.conf import get_config
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps
+from mq_django.core.keys import LOG
 from mq_django.core.messages import Message
 from mq_django.stores import open_store
 from mq_django.stores.base import Outgoing, Store
+from mq_django.stores.log import Log
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -26,7 +28,7 @@ class Case:
     settings: Mapping[str, Any]
     #: What the runtime calls the queue.
     queue: str
-    #: What it cannot do, which it says with `NotSupported`.
+    #: What it cannot do: a setting is a problem of the settings, a message is refused with `NotSupported`.
     refuses: frozenset[str] = field(default=frozenset())
 
     def open(self) -> Store:
@@ -67,6 +69,32 @@ def outgoing(
     return Outgoing(message(name, data, **attributes), dumps(data), delay_ms, due_ms)
 
 
-STREAM = Case(name="stream", settings={"QUEUES": {"emails": {}}}, queue="emails")
+class TopicCase(Case):
+    """A group that reads what is published to its topic."""
 
-CASES = [STREAM]
+    def publish(self, store: Store, *outgoing: Outgoing) -> list[str]:
+        """See Case.publish()."""
+        Log(get_config().topic("orders"), Session(get_client("produce"))).publish(outgoing)
+        return [item.message.id for item in outgoing]
+
+    def publish_garbage(self, store: Store, client: redis.Redis, garbage: bytes) -> None:
+        """See Case.publish_garbage()."""
+        client.xadd(store.keys.homes()[LOG], {"type": "welcome", "data": garbage})
+
+
+STREAM = Case(name="stream", settings={"QUEUES": {"emails": {}}}, queue="emails")
+TOPIC = TopicCase(
+    name="topic",
+    settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
+    queue="orders/billing",
+    refuses=frozenset({"max_depth", "priority"}),
+)
+#: What a group keeps itself, published to for it alone.
+GROUP = Case(
+    name="group",
+    settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
+    queue="orders/billing",
+    refuses=frozenset({"max_depth", "priority"}),
+)
+
+CASES = [STREAM, TOPIC, GROUP]

@@ -1,6 +1,7 @@
 """Run consumers."""
 
 import argparse
+from itertools import chain
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -9,9 +10,11 @@ from django.utils.autoreload import run_with_reloader
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers import child
 from mq_django.consumers.child import Orders
+from mq_django.consumers.children import Terms
 from mq_django.consumers.logs import configure_logs
 from mq_django.consumers.supervisor import Supervisor
 from mq_django.errors import MQError
+from mq_django.registry import groups
 
 
 def whole(text: str) -> int:
@@ -39,11 +42,17 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """See BaseCommand.add_arguments()."""
-        parser.add_argument("queues", nargs="*", help="Queues to handle; all when none is named.")
+        parser.add_argument("queues", nargs="*", help="Queues, topics and topic/groups; all when none is named.")
         parser.add_argument("--processes", type=whole, default=1, help="Consumers to run, a process each.")
         parser.add_argument("--threads", type=whole, default=8, help="Handlers a process runs at once.")
         parser.add_argument(
             "--grace", type=duration, default=30.0, help="Seconds that handlers get to finish when stopping."
+        )
+        parser.add_argument(
+            "--max-messages", type=whole, default=0, help="Replace a process after so many messages, gracefully."
+        )
+        parser.add_argument(
+            "--max-memory", type=whole, default=0, help="Replace a process that has grown to so many MiB, gracefully."
         )
         parser.add_argument("--drain", action="store_true", help="Stop when nothing is ready or pending.")
         parser.add_argument("--autoreload", action="store_true", help="Start anew when code changes: for development.")
@@ -66,18 +75,25 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _queues(self, names: list[str]) -> list[QueueConfig]:
+        """Return the queues and groups of these names, where a topic stands for all its groups here; else all."""
         config = get_config()
-        return [config.queue(name) for name in dict.fromkeys(names)] or list(config.queues.values())
+        named = [groups(name) if name in config.topics else [name] for name in names]
+        found = list(dict.fromkeys(chain.from_iterable(named))) if names else [*config.queues, *groups()]
+        if not found:
+            raise CommandError("There is nothing to handle: no queue, and no topic that has a subscriber.")
+        return [config.queue(name) for name in found]
 
     def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:
-        supervisor = Supervisor(
-            queues,
-            processes=options["processes"],
+        terms = Terms(
+            queues=[config.name for config in queues],
             threads=options["threads"],
             grace=options["grace"],
             drain=options["drain"],
+            max_messages=options["max_messages"],
+            max_memory=options["max_memory"],
             arguments=["--log-format", options["log_format"], "--verbosity", str(options["verbosity"])],
         )
+        supervisor = Supervisor(queues, processes=options["processes"], terms=terms)
         if options["verbosity"]:
             names = ", ".join(config.name for config in queues)
             self.stdout.write(f"Handling {names}. Stop with Ctrl-C.")

@@ -47,15 +47,15 @@ end
 local now, ids, counts = now_ms(), {}, {}
 for at = 6, #ARGV, 6 do
   local id, member, name = ARGV[at], ARGV[at + 1], ARGV[at + 4]
-  local score = tonumber(ARGV[at + 3]) + (ARGV[at + 2] == '+' and now or 0)
+  local score = due_at(ARGV[at + 2], ARGV[at + 3], now)
   local is_unique = member ~= id
   local old = (is_unique or conflict ~= 'replace') and redis.call('zscore', due, member)
   local old_id = old and is_unique and redis.call('hget', unique, member) or id
-  if old and (conflict == 'keep' or (conflict == 'earliest' and tonumber(old) <= score)) then
+  if old and (conflict == 'keep' or (conflict == 'earliest' and tonumber(old) <= tonumber(score))) then
     id = old_id
   else
     redis.call('hset', waiting, member, ARGV[at + 5])
-    redis.call('zadd', due, string.format('%.0f', score), member)
+    redis.call('zadd', due, score, member)
     if old_id ~= id then
       redis.call('hdel', unique, old_id)
       redis.call('zadd', replaced, now, old_id)
@@ -67,7 +67,6 @@ for at = 6, #ARGV, 6 do
       redis.call('hset', unique, member, id, id, member)
     end
     counts[name] = (counts[name] or 0) + 1
-    counts[''] = (counts[''] or 0) + 1
   end
   ids[#ids + 1] = id
 end

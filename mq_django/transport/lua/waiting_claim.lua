@@ -51,7 +51,7 @@ if mode == '!' then
 else
   local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
   redis.call('hset', waiting, id, ARGV[12])
-  redis.call('zadd', due, string.format('%.0f', tonumber(ARGV[9]) + (mode == '+' and now or 0)), id)
+  redis.call('zadd', due, due_at(mode, ARGV[9], now), id)
   local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
   if head ~= first then
     redis.call('publish', ARGV[5], 'due ' .. head)

@@ -20,8 +20,7 @@ if not redis.call('zscore', due, member) then
   return was_replaced(replaced, ARGV[1]) and 'REPLACED' or 'MISSING'
 end
 local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
-local score = tonumber(ARGV[3]) + (ARGV[2] == '+' and now_ms() or 0)
-redis.call('zadd', due, string.format('%.0f', score), member)
+redis.call('zadd', due, due_at(ARGV[2], ARGV[3], now_ms()), member)
 local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
 if head ~= first then
   redis.call('publish', ARGV[4], 'due ' .. head)

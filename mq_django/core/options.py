@@ -1,0 +1,176 @@
+"""What reads the value of each setting: a reader raises TypeError with the words for "must be ..."."""
+
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mq_django.core.retries import RetryPolicy
+
+URL_SCHEMES = ("redis://", "rediss://", "unix://")
+
+
+def _duration(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):  # not a number, or more than a timedelta holds
+            return timedelta(seconds=value)
+    raise TypeError("a timedelta or a number of seconds")
+
+
+def _positive_duration(value: Any) -> timedelta:
+    duration = _duration(value)
+    if duration <= timedelta(0):
+        raise TypeError("a timedelta or a number of seconds above zero")
+    return duration
+
+
+def _optional_timeout(value: Any) -> timedelta | None:
+    return None if value is None else _positive_duration(value)
+
+
+def _result_ttl(value: Any) -> timedelta:
+    duration = _duration(value)
+    if duration < timedelta(0):
+        raise TypeError("a timedelta or a number of seconds, not below zero")
+    return duration
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise TypeError("a whole number from 1")
+    return value
+
+
+def _optional_count(value: Any) -> int | None:
+    return None if value is None else _count(value)
+
+
+def _size(value: Any) -> int:
+    # Consumers refuse what is over a megabyte, so a larger limit would let messages in that nobody handles.
+    if _count(value) > 1024 * 1000:
+        raise TypeError("a number of bytes from 1 to 1,024,000")
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise TypeError("a number")
+    return value
+
+
+def _exceptions(value: Any) -> tuple[type[Exception], ...]:
+    if isinstance(value, list | tuple) and all(
+        isinstance(item, type) and issubclass(item, Exception) for item in value
+    ):
+        return tuple(value)
+    raise TypeError("a list of exception classes")
+
+
+RETRY_ARGUMENTS = {
+    "max_attempts": _optional_count,
+    "delay": _duration,
+    "factor": _number,
+    "max_delay": _duration,
+    "jitter": _number,
+    "bury_on": _exceptions,
+}
+
+
+def _retry_argument(name: str, value: Any) -> Any:
+    try:
+        return RETRY_ARGUMENTS[name](value)
+    except TypeError as error:
+        raise TypeError(f"a RetryPolicy whose {name} is {error}") from error
+
+
+def _retry(value: Any) -> RetryPolicy:
+    if isinstance(value, RetryPolicy):
+        return value
+    if not isinstance(value, Mapping):
+        raise TypeError("a RetryPolicy, or a dict of its arguments")
+    unknown = [key for key in value if key not in RETRY_ARGUMENTS]
+    if unknown:
+        raise TypeError(f"a dict of {', '.join(RETRY_ARGUMENTS)} (it has {unknown[0]!r})")
+    arguments = {name: _retry_argument(name, item) for name, item in value.items()}
+    try:
+        return RetryPolicy(**arguments)
+    except ValueError as error:
+        raise TypeError(f"a RetryPolicy that can work ({error})") from error
+
+
+def _store(value: Any) -> str:
+    if value != "stream":
+        raise TypeError('"stream"')
+    return str(value)
+
+
+#: Option -> what reads its value.
+QUEUE_OPTIONS = {
+    "STORE": _store,
+    "VISIBILITY_TIMEOUT": _positive_duration,
+    "MAX_ATTEMPTS": _count,
+    "RETRY": _retry,
+    "TIMEOUT": _optional_timeout,
+    "MAX_SIZE": _size,
+    "MAX_DEPTH": _optional_count,
+    "RESULT_TTL": _result_ttl,
+}
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise TypeError("a number above 0 and up to 1")
+    return float(value)
+
+
+TOPIC_OPTIONS = {
+    "RETENTION": _optional_timeout,
+    "RETENTION_COUNT": _optional_count,
+    "RETENTION_BYTES": _optional_count,
+    "RETENTION_ALARM": _share,
+    "DUPLICATE_WINDOW": _positive_duration,
+    "VISIBILITY_TIMEOUT": _positive_duration,
+    "MAX_ATTEMPTS": _count,
+    "RETRY": _retry,
+    "TIMEOUT": _optional_timeout,
+    "MAX_SIZE": _size,
+}
+
+
+def _connection(value: Any) -> str:
+    is_url = isinstance(value, str) and "://" in value
+    if not isinstance(value, str) or not value or (is_url and not value.startswith(URL_SCHEMES)):
+        raise TypeError('a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"')
+    return value
+
+
+def _namespace(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:-]{1,80}", value):
+        raise TypeError("1 to 80 letters, digits, and any of _ . : -")
+    return value
+
+
+def _directory(value: Any) -> Path:
+    if not isinstance(value, str | Path):
+        raise TypeError("a path")
+    return Path(value)
+
+
+def _signals(value: Any) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
+        raise TypeError("a list of dicts")
+    return tuple(MappingProxyType(dict(item)) for item in value)
+
+
+OPTIONS = {
+    "CONNECTION": _connection,
+    "NAMESPACE": _namespace,
+    "DIRECTORY": _directory,
+    "SIGNALS": _signals,
+}
