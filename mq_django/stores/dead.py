@@ -116,9 +116,18 @@ class DeadLetters:
         """Delete up to 500 dead letters for good, and return for each entry `DELETED` or `MISSING`."""
         return self._move("dead_delete", [self._keys.dead, self._keys.dead_ids], entries)
 
-    def _move(self, script: str, keys: list[str], entries: Sequence[str]) -> list[str]:
+    def resubmit(self, entry: str, *, message_id: str, data_text: bytes) -> str:
+        """Put a dead letter back into its queue with other data, as a new message.
+
+        Returns `RESUBMITTED`, `MISSING`, or `UNDECODABLE` for what is no message.
+        """
+        keys = self._keys
+        return self._move("dead_resubmit", [keys.dead, keys.dead_ids, keys.ready], [entry, message_id, data_text])[0]
+
+    def _move(self, script: str, keys: list[str], entries: Sequence[Argument]) -> list[str]:
         command = scripts.command(script, keys=keys, args=list(entries))
-        return [word.decode() for word in reply_or_raise(self._wire.trip([command])[0])]
+        reply = reply_or_raise(self._wire.trip([command])[0])
+        return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
 
 
 def _page(reply: Any) -> Page:

@@ -7,7 +7,7 @@ message that somebody else receives, once it can be seen again, has another coun
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import QueueKeys
@@ -161,8 +161,10 @@ class RsmqStore:
         message = found.message if isinstance(found, Delivery) else None
         return Found(place, message, int(float(score)) if place is Place.DELAYED else None)
 
-    def purge(self, *, limit: int) -> int:
-        """See Store.purge(); what other programs have received stays."""
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
+        """See Store.purge(); what other programs have received stays, and all places are one."""
+        if place:
+            raise NotSupported(f"Queue {self.config.name!r} is RSMQ's: what is ready and what waits lie together")
         keys = self._keys
         rooms, rank = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], 0
         while True:
