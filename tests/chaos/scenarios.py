@@ -1,4 +1,4 @@
-"""The faults that people meet, one scenario a kind. Numbers are those of the fault test plan in docs/reliability.md."""
+"""The faults that people meet, one scenario a kind."""
 
 import signal
 import time
