@@ -177,5 +177,5 @@ SCENARIOS = [
     Scenario(name="disk", play=disk_fills_up, rounds=2, around=small_disk),
     Scenario(name="busy", play=slow_scripts, rounds=3, settings={"lua-time-limit": "300"}),
     Scenario(name="poison", play=poison, rounds=1, rate=200.0),
-    Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.flush),
+    Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
 ]
