@@ -7,7 +7,7 @@ message that somebody else receives, once it can be seen again, has another coun
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import QueueKeys
@@ -161,12 +161,12 @@ class RsmqStore:
         message = found.message if isinstance(found, Delivery) else None
         return Found(place, message, int(float(score)) if place is Place.DELAYED else None)
 
-    def purge(self, *, limit: int) -> int:
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge(); what other programs have received stays."""
         keys = self._keys
         rooms, rank = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], 0
         while True:
-            deleted, kept, seen = self._run("rsmq_purge", rooms, [min(limit, BATCH), rank])
+            deleted, kept, seen = self._run("rsmq_purge", rooms, [min(limit, BATCH), rank, place])
             if deleted or not seen:
                 return int(deleted)
             rank += kept
