@@ -15,6 +15,7 @@ from mq_django.consumers.heartbeat import Heartbeat
 from mq_django.consumers.listener import Listener
 from mq_django.consumers.promoter import Promoter
 from mq_django.consumers.reclaimer import reclaim_child, reclaim_supervisor
+from mq_django.consumers.scheduler import Scheduler
 from mq_django.consumers.service import Service
 from mq_django.consumers.trimmer import Trimmer
 from mq_django.core.ids import token
@@ -24,6 +25,7 @@ from mq_django.stores import open_store
 from mq_django.stores.base import Promoted, Store
 from mq_django.stores.log import Log
 from mq_django.stores.members import Members, Roll
+from mq_django.stores.schedules import Schedules, scheduled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
@@ -68,6 +70,7 @@ class Supervisor:
         self._heartbeat = self._make_heartbeat()
         self._listener = Listener(get_client("consume"), self._numbers, self._heard)
         self._trimmer = Trimmer([Log(topic, Session(get_client("consume"))) for topic in get_config().topics.values()])
+        self._scheduler = self._make_scheduler()
         self._promoter = Promoter(
             self._open(Session(get_client("consume")))[0], hears=lambda: self._listener.hears, seen=self._seen
         )
@@ -77,6 +80,12 @@ class Supervisor:
             [open_store(config, session) for config in self._queues],
             [Members(config, session) for config in self._queues],
         )
+
+    def _make_scheduler(self) -> Scheduler:
+        session, queues = Session(get_client("consume")), {config.name: config for config in self._queues}
+        entries = [entry for entry in scheduled() if entry.queue in queues]
+        stores = {entry.queue: Schedules(queues[entry.queue], session) for entry in entries}
+        return Scheduler(entries, stores)
 
     def _make_heartbeat(self) -> Heartbeat:
         stores, members = self._open(Session(get_client("consume")))
@@ -89,7 +98,9 @@ class Supervisor:
     def run(self) -> int:
         """Run until asked to stop, or until all is drained; return the exit code."""
         self._listen_to_signals()
-        services: tuple[Service, ...] = (self._heartbeat, self._listener, self._promoter, self._trimmer)
+        services: tuple[Service, ...] = (
+            *(self._heartbeat, self._listener, self._promoter, self._trimmer, self._scheduler),
+        )
         for service in services:
             service.start()
         try:
