@@ -1,7 +1,7 @@
 """Who is measured, and how to see in Redis what of a queue's messages is still to be handled."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import redis
 
@@ -57,11 +57,18 @@ RAW = Contender(
     module="benchmarks.raw",
     remaining=total("XLEN raw"),
     environment=OURS,
-    one_by_one=30_000,
-    bulk=300_000,
-    handled=400_000,
+    one_by_one=20_000,
+    bulk=200_000,
+    handled=300_000,
     sizes=(10_000, 100_000, 1_000_000),
+    variables={"BENCH_MODE": "json"},
     skips=frozenset({"delays", "kill", "idle", "memory delayed"}),
+)
+BYTES = replace(
+    RAW,
+    name="bare redis-py, no JSON",
+    variables={"BENCH_MODE": "bytes"},
+    skips=RAW.skips | {"publish", "at rest", "memory", "growth"},
 )
 HANDLERS = Contender(
     name="mq_django",

@@ -9,14 +9,15 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin import text
+from mq_django.admin import filters, text
 from mq_django.admin.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
 from mq_django.admin.message import facts, listed, shown_error
 from mq_django.admin.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
 from mq_django.admin.wording import reason
-from mq_django.inspector import actions, dead_letters
+from mq_django.inspector import actions, dead_letters, search
 from mq_django.inspector.dead_letters import DeadLetterView
+from mq_django.inspector.queues import glance
 
 #: Dead letters a page.
 PER_PAGE = 50
@@ -34,6 +35,8 @@ def listing(page: Page, name: str) -> HttpResponse:
         if entry is not None:
             return HttpResponseRedirect(page.url("dead_letter", name, entry))
         page.say(messages.WARNING, _("No message “%(id)s” is among the dead letters.") % {"id": wanted[:200]})
+    if filters.wanted(page):
+        return _filtered(page, name)
     some = dead_letters.page(name, limit=PER_PAGE, before=asked.get("before", ""), after=asked.get("after", ""))
     letters = some.letters
     return page.render(
@@ -45,12 +48,32 @@ def listing(page: Page, name: str) -> HttpResponse:
         total=text.number(some.total),
         newer=letters[0].entry if letters and some.has_newer else "",
         older=letters[-1].entry if letters and some.has_older else "",
-        act_url=page.url("dead_act", name),
-        redrive_all_url=page.url("dead_all", name, REDRIVE),
-        delete_all_url=page.url("dead_all", name, DELETE),
-        wanted=wanted,
-        chosen_field=CHOSEN,
+        **_frame(page, name, wanted),
     )
+
+
+def _filtered(page: Page, name: str) -> HttpResponse:
+    some = search.dead(name, filters.wanted(page), after=page.request.GET.get("after", ""), limit=PER_PAGE)
+    return page.render(
+        "dead",
+        _("Dead letters"),
+        queue=name,
+        tabs=tabs(page, name, "dead"),
+        rows=[_row(page, name, letter) for letter in some.rows],
+        total=text.number(glance(name).dead),
+        **_frame(page, name, ""),
+        **filters.progress(page, some),
+    )
+
+
+def _frame(page: Page, name: str, wanted: str) -> dict[str, Any]:
+    return {
+        "act_url": page.url("dead_act", name),
+        "redrive_all_url": page.url("dead_all", name, REDRIVE),
+        "delete_all_url": page.url("dead_all", name, DELETE),
+        "chosen_field": CHOSEN,
+        **filters.shown(page, message_id=wanted, with_error=True),
+    }
 
 
 @needs(VIEW)

@@ -15,6 +15,8 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
     view = view or glance(name)
     found = [
         ("queue", _("Queue"), page.queue_url(name), None),
+        ("ready", _("Ready"), page.url("ready", name), view.ready),
+        ("pending", _("Pending"), page.url("pending", name), view.pending),
         ("delayed", _("Delayed"), page.url("waiting", name, "delayed"), view.delayed),
         ("unhandled", _("Unhandled"), page.url("waiting", name, "unhandled"), view.unhandled),
         ("dead", _("Dead letters"), page.url("dead", name), view.dead),

@@ -5,11 +5,12 @@ since when, and what it has handled but not yet settled. Only one side writes ea
 """
 
 import itertools
+import math
 import mmap
 import os
 import struct
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import NamedTuple
 
 #: Bytes of the longest receipt: the largest stream id there can be.
@@ -18,15 +19,22 @@ MAX_ENTRY = 44
 RING = 4096
 #: Queues of one supervisor.
 MAX_QUEUES = 256
+#: Bytes of a consumer's id.
+MAX_NAME = 128
 
 IDLE, RUNNING = 0, 1
 HANDLED, FAILED = 1, 2
 
-_LANE = struct.Struct(f"<BBHd{MAX_ENTRY}s")
+_LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
 _RESULT = struct.Struct(f"<BBH{MAX_ENTRY}s")
-_PAUSED = 64
+_TICKS = struct.Struct("<Q")
+# Ticks, leaving, wants a ward, hurry; then what each queue needs, then the ward's name, then lanes and results.
+_LEAVING, _WANTS_WARD, _HURRY = 8, 9, 10
+_HELD_UNTIL = 64
+_PAUSED = _HELD_UNTIL + 8 * MAX_QUEUES
 _UNHANDLED = _PAUSED + MAX_QUEUES
-_LANES = _UNHANDLED + MAX_QUEUES
+_WARD = _UNHANDLED + MAX_QUEUES
+_LANES = _WARD + MAX_NAME
 
 
 class Receipt(NamedTuple):
@@ -37,13 +45,13 @@ class Receipt(NamedTuple):
     entry: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A delivery that a lane runs."""
+class Running(NamedTuple):
+    """A delivery that a lane runs. Moments are seconds on the monotonic clock, which all processes here share."""
 
     receipt: Receipt
-    #: Seconds on the monotonic clock, which all processes of a machine share.
     since: float
+    #: When its handler should have ended; infinite when it may run without end.
+    deadline: float
 
 
 class Board:
@@ -54,24 +62,34 @@ class Board:
         self.lanes = lanes
         self._ring_at = _LANES + lanes * _LANE.size
         self._memory = mmap.mmap(fd, self._ring_at + RING * _RESULT.size)
+        # Whole doubles at their own places: read and written in one move.
+        self._until = memoryview(self._memory)[_HELD_UNTIL:_PAUSED].cast("d")
         self._turn = itertools.count()
+        self._ticks = 0
 
     @classmethod
-    def create(cls, lanes: int) -> "Board":
-        """Make an empty board whose `fd` a child process can inherit."""
+    def create(cls, lanes: int, *, held: bool = True) -> "Board":
+        """Make an empty board whose `fd` a child process can inherit.
+
+        With `held` its consumer holds what it has for ever; else until the moment that hold_until() tells.
+        """
         fd, path = tempfile.mkstemp(prefix="mq-board-")
         os.unlink(path)  # noqa: PTH108 - the memory lives as long as somebody has it open
         os.truncate(fd, _LANES + lanes * _LANE.size + RING * _RESULT.size)
-        return cls(fd, lanes)
+        board = cls(fd, lanes)
+        for queue in range(MAX_QUEUES if held else 0):
+            board.hold_until(queue, math.inf)
+        return board
 
     def close(self) -> None:
         """Let go of the memory."""
+        self._until.release()
         self._memory.close()
         os.close(self.fd)
 
-    def run(self, lane: int, queue: int, home: int, entry: bytes, since: float) -> None:
+    def run(self, lane: int, queue: int, home: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
         """Note that a lane runs a delivery since a moment of the monotonic clock."""
-        _LANE.pack_into(self._memory, _LANES + lane * _LANE.size, RUNNING, home, queue, since, entry)
+        _LANE.pack_into(self._memory, _LANES + lane * _LANE.size, RUNNING, home, queue, since, deadline, entry)
 
     def idle(self, lane: int) -> None:
         """Note that a lane runs nothing."""
@@ -82,13 +100,51 @@ class Board:
         at = self._ring_at + next(self._turn) % RING * _RESULT.size
         _RESULT.pack_into(self._memory, at, state, home, queue, entry)
 
+    def tick(self) -> None:
+        """Show that the consumer's main thread runs."""
+        self._ticks += 1
+        _TICKS.pack_into(self._memory, 0, self._ticks)
+
+    def leave(self) -> None:
+        """Tell that the consumer fetches no more and ends when its handlers have: another may take its place."""
+        self._memory[_LEAVING] = 1
+
+    def want_ward(self) -> None:
+        """Tell that the consumer holds something that must run alone."""
+        self._memory[_WANTS_WARD] = 1
+
+    def hold_until(self, queue: int, moment: float) -> None:
+        """Tell until when nobody takes the consumer for dead, by the latest heartbeat."""
+        self._until[queue] = moment
+
+    def set_paused(self, queue: int, paused: bool) -> None:
+        """Tell the consumer whether a queue is paused."""
+        self._memory[_PAUSED + queue] = paused
+
+    def set_unhandled(self, queue: int, there_are: bool) -> None:
+        """Tell the consumer whether a queue has messages whose name nobody knew."""
+        self._memory[_UNHANDLED + queue] = there_are
+
+    def hurry(self) -> None:
+        """Tell the consumer, which was asked to stop, to hand back at once what it runs."""
+        self._memory[_HURRY] = 1
+
+    def set_ward(self, consumer: str) -> None:
+        """Tell the consumer who takes what must run alone; "" when nobody does."""
+        self._memory[_WARD : _WARD + MAX_NAME] = consumer.encode().ljust(MAX_NAME, b"\0")
+
     def running(self) -> list[Running]:
         """Return what the lanes run; one that has just ended may still be among it."""
-        found = []
+        # A lane may write while it is read. What reads the same twice was whole.
+        first, second = self._lanes(), self._lanes()
+        return [one for one, other in zip(first, second, strict=True) if one is not None and one == other]
+
+    def _lanes(self) -> list[Running | None]:
+        found: list[Running | None] = []
         for lane in range(self.lanes):
-            state, home, queue, since, entry = _LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)
-            if state == RUNNING:
-                found.append(Running(Receipt(queue, home, entry.rstrip(b"\0")), since))
+            state, home, queue, since, deadline, entry = _LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)
+            runs = state == RUNNING
+            found.append(Running(Receipt(queue, home, entry.rstrip(b"\0")), since, deadline) if runs else None)
         return found
 
     def results(self) -> dict[Receipt, int]:
@@ -100,17 +156,45 @@ class Board:
                 found[Receipt(queue, home, entry.rstrip(b"\0"))] = state
         return found
 
-    def set_paused(self, queue: int, paused: bool) -> None:
-        """Tell the consumer whether a queue is paused."""
-        self._memory[_PAUSED + queue] = paused
+    def handled(self, queue: int) -> set[tuple[int, bytes]]:
+        """Return the deliveries of a queue that were handled lately, settled or not."""
+        results = self.results().items()
+        return {(receipt.home, receipt.entry) for receipt, state in results if state == HANDLED and receipt[0] == queue}
+
+    def late(self, now: float) -> Collection[Receipt]:
+        """Return what the lanes run past its deadline."""
+        return {item.receipt for item in self.running() if now > item.deadline}
+
+    def ticks(self) -> int:
+        """Return a number that changes while the consumer's main thread runs."""
+        return int(_TICKS.unpack_from(self._memory, 0)[0])
+
+    def hurried(self) -> bool:
+        """Tell whether the consumer is to hand back at once what it runs."""
+        return bool(self._memory[_HURRY])
+
+    def leaving(self) -> bool:
+        """Tell whether the consumer is about to end."""
+        return bool(self._memory[_LEAVING])
+
+    def wants_ward(self) -> bool:
+        """Tell, once, whether the consumer holds something that must run alone."""
+        wanted = bool(self._memory[_WANTS_WARD])
+        if wanted:
+            self._memory[_WANTS_WARD] = 0
+        return wanted
+
+    def ward(self) -> str:
+        """Return who takes what must run alone, or ""."""
+        return bytes(self._memory[_WARD : _WARD + MAX_NAME]).rstrip(b"\0").decode()
+
+    def held_until(self, queue: int) -> float:
+        """Return until when, on the monotonic clock, nobody takes the consumer for dead."""
+        return self._until[queue]
 
     def paused(self, queue: int) -> bool:
         """Tell whether a queue is paused."""
         return bool(self._memory[_PAUSED + queue])
-
-    def set_unhandled(self, queue: int, there_are: bool) -> None:
-        """Tell the consumer whether a queue has messages whose name nobody knew."""
-        self._memory[_UNHANDLED + queue] = there_are
 
     def unhandled(self, queue: int) -> bool:
         """Tell whether a queue has messages whose name nobody knew."""

@@ -1,33 +1,102 @@
 """The processes of a supervisor."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from django.conf import settings
 
 from mq_django.consumers.board import Board
 from mq_django.consumers.child import Orders
 from mq_django.consumers.consumer import lanes
+from mq_django.consumers.machine import started
+from mq_django.consumers.watchdog import Watchdog
+
+#: Seconds that a consumer may take beyond the grace to settle and end.
+LAST_STEPS = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What holds for every consumer of a supervisor."""
+
+    queues: Sequence[str]
+    threads: int
+    grace: float
+    drain: bool = False
+    #: After so many messages, or with so many MiB of memory, another takes a consumer's place; 0: never.
+    max_messages: int = 0
+    max_memory: float = 0.0
+    #: Given to the command as they are.
+    arguments: Sequence[str] = ()
 
 
 class Child:
     """A consumer process, seen from its supervisor."""
 
-    def __init__(self, consumer: str, board: Board, lifeline: int, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(
+        self,
+        consumer: str,
+        board: Board,
+        lifeline: int,
+        process: "subprocess.Popen[bytes]",
+        terms: Terms,
+        *,
+        ward: bool,
+    ) -> None:
         self.consumer = consumer
         self.board = board
         self.process = process
-        self.started = time.monotonic()
+        self.ward = ward
+        self.threads = 1 if ward else terms.threads
+        self.since = time.monotonic()
         self.since_ms = int(time.time() * 1000)
+        self.started = started(process.pid)
+        #: It was killed because a handler of it ran past its timeout.
+        self.was_late = False
+        #: Its supervisor speaks for it in every queue.
+        self.announced: set[int] = set()
+        #: It does not respond, and what it has not begun goes to others; since when, on the monotonic clock.
+        self.benched: float | None = None
+        #: Others took it for dead.
+        self.condemned = False
+        self.watchdog = Watchdog(board)
+        self._grace = terms.grace
+        self._kill_at: float | None = None
         self._lifeline = lifeline
+
+    @property
+    def leaving(self) -> bool:
+        """Tell whether it was asked to end, or told that it will: another may take its place."""
+        return self._kill_at is not None or self.board.leaving()
 
     def terminate(self) -> None:
         """Ask the process to stop; the second time, to stop at once."""
+        again = self._kill_at is not None
+        if again:
+            # By the board too, because two signals at once arrive as one.
+            self.board.hurry()
+        self._kill_at = time.monotonic() + (0.0 if again else self._grace) + LAST_STEPS
         if self.process.poll() is None:
             self.process.terminate()
+
+    def kill_if_overdue(self, now: float) -> bool:
+        """Kill the process when it was asked to stop and has not; tell whether it was so."""
+        overdue = self._kill_at is not None and now > self._kill_at
+        if overdue:
+            self.kill()
+        return overdue
+
+    def kill(self) -> None:
+        """End the process at once, also one that is stopped."""
+        if self.process.poll() is None:
+            self.process.kill()
 
     def close(self) -> None:
         """Let go of what was shared with the process."""
@@ -35,36 +104,48 @@ class Child:
         self.board.close()
 
 
-def spawn(
-    consumer: str,
-    *,
-    queues: Sequence[str],
-    threads: int,
-    grace: float,
-    drain: bool,
-    arguments: Sequence[str],
-) -> Child:
+def spawn(consumer: str, supervisor: str, terms: Terms, *, ward: bool = False) -> Child:
     """Start a consumer as a new interpreter, which loads the code as it is now.
 
-    A fork would share the supervisor's threads' locks and its old code. `arguments` go to the command as they are.
+    A fork would share the supervisor's threads' locks and its old code.
     """
-    board = Board.create(lanes(threads))
+    threads = 1 if ward else terms.threads
+    # Until a heartbeat speaks for it nobody would reclaim what it fetches.
+    board = Board.create(lanes(threads), held=False)
     their_end, our_end = os.pipe()
     orders = Orders(
         consumer=consumer,
-        queues=list(queues),
+        supervisor=supervisor,
+        queues=list(terms.queues),
         threads=threads,
-        grace=grace,
-        drain=drain,
+        grace=terms.grace,
+        drain=terms.drain,
         board=board.fd,
         lifeline=their_end,
+        ward=ward,
+        max_messages=terms.max_messages,
+        max_memory=terms.max_memory,
     )
-    command = [sys.executable, "-m", "django", "runconsumer", "--orders", orders.as_text(), *arguments]
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter and command
-        command, pass_fds=(board.fd, their_end), env=_environment(), stdin=subprocess.DEVNULL
-    )
+    command = [sys.executable, "-m", "django", "runconsumer", "--orders", orders.as_text(), *terms.arguments]
+    with _deaf_to_interrupts():
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and command
+            command, pass_fds=(board.fd, their_end), env=_environment(), stdin=subprocess.DEVNULL
+        )
     os.close(their_end)
-    return Child(consumer, board, our_end, process)
+    return Child(consumer, board, our_end, process, terms, ward=ward)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Have a process started inside ignore Ctrl-C from its first moment; its supervisor decides what that means."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _environment() -> dict[str, str]:

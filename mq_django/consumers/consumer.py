@@ -2,21 +2,24 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Board
+from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.fetcher import Fetcher
 from mq_django.consumers.grace import Grace
+from mq_django.consumers.isolation import Isolation, Receiver
 from mq_django.consumers.pools import MAX_COROUTINES, LoopPool, ThreadPool
 from mq_django.consumers.service import Service
 from mq_django.consumers.settler import Settler, SettleService
 from mq_django.consumers.timekeeper import Releaser, Timekeeper
-from mq_django.core.outcomes import HandBack
+from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
-from mq_django.stores.base import Settlement, Store
+from mq_django.stores.base import HomeEntry, Store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
@@ -24,8 +27,13 @@ logger = logging.getLogger(__name__)
 
 #: Held deliveries given back by one trip.
 BATCH = 500
-#: Seconds to settle the last outcomes while Redis is away; what then is unsettled, the supervisor's reclaiming finds.
+#: Seconds in which the fetchers end; a blocked read is cut short.
+STOP_FETCHING = 1.0
+#: Seconds to settle the last outcomes while Redis is away; what then is unsettled, the supervisor settles.
 LAST_SETTLE = 5.0
+#: Seconds without a turn after which a loop counts as stuck: the longest round, with a Redis that does not answer,
+#: takes some 20.
+STUCK = 60.0
 
 
 def lanes(threads: int) -> int:
@@ -34,52 +42,70 @@ def lanes(threads: int) -> int:
 
 
 class Consumer:
-    """Runs the handlers of some queues. Its life goes one way: running, quiet, stopped."""
+    """Runs the handlers of some queues. Its life goes one way: running, quiet, stopped.
 
-    def __init__(self, consumer_id: str, queues: Sequence[QueueConfig], *, threads: int, board: Board) -> None:
+    A ward runs what others pass on to it, one message at a time, and fetches nothing.
+    """
+
+    def __init__(
+        self, consumer_id: str, queues: Sequence[QueueConfig], *, threads: int, board: Board, ward: bool = False
+    ) -> None:
         self.id = consumer_id
         self._queues = queues
         self._board = board
         self._threads = ThreadPool(threads, board)
         self._loop = LoopPool(threads, board)
         self._settling = SettleService()
-        self._fetchers: list[Fetcher] = []
-        self._settlers: list[Settler] = []
-        client = get_client("consume")
-        self._session = Session(client)
-        self._stores: list[Store] = [open_store(config, self._session) for config in queues]
-        for number, config in enumerate(queues):
-            self._add_queue(number, config)
-        self._threads.wake_fetchers = self._wake_fetchers
-        releaser_session = Session(client)
-        self._services: list[Service] = [
-            Timekeeper(self._threads),
-            Releaser([open_store(config, releaser_session) for config in queues], board),
-            self._settling,
+        #: For the main thread only, as a session is for one.
+        self._stores = self._open()
+        self._settlers = [
+            Settler(store, config.name, self.id, self._settling.due, self._settling.full)
+            for config, store in zip(queues, self._stores, strict=True)
         ]
+        for settler, store in zip(self._settlers, self._open(), strict=True):
+            self._settling.add(settler, store)
+        self._isolation = Isolation(self.id, board, self._open(), self._settlers)
+        self._receiver = Receiver(self.id, self._open(), list(self._dispatchers(isolate=False))) if ward else None
+        self._fetchers: list[Service] = [self._receiver] if self._receiver else list(self._make_fetchers())
+        self._threads.wake_fetchers = self._wake_fetchers
+        self._services: list[Service] = [Timekeeper(self._threads), self._settling, self._isolation]
+        if not ward:
+            self._services.append(Releaser(self._open(), board))
 
-    def _add_queue(self, number: int, config: QueueConfig) -> None:
-        session = Session(get_client("consume"))
-        store = open_store(config, session)
-        settler = Settler(store, config.name, self.id, self._settling.due, self._settling.full)
-        self._settling.add(settler, self._stores[number])
-        self._settlers.append(settler)
-        self._fetchers.append(
-            Fetcher(
-                store,
-                session,
-                self.id,
+    def _open(self) -> list[Store]:
+        """Open the stores on a connection of their own, for one thread."""
+        session = Session(get_client("chores"))
+        return [open_store(config, session) for config in self._queues]
+
+    def _dispatchers(self, *, isolate: bool) -> Iterator[Dispatcher]:
+        for number, (config, settler) in enumerate(zip(self._queues, self._settlers, strict=True)):
+            yield Dispatcher(
+                config.name,
                 settler=settler,
                 executor=Executor(config, number, self._board, settler),
                 threads=self._threads,
                 loop=self._loop,
-                is_paused=self._paused_check(number),
+                isolate=self._isolation.taker(number) if isolate else None,
+            )
+
+    def _make_fetchers(self) -> Iterator[Fetcher]:
+        for number, dispatcher in enumerate(self._dispatchers(isolate=True)):
+            session = Session(get_client("consume"))
+            yield Fetcher(
+                open_store(self._queues[number], session),
+                session,
+                self.id,
+                dispatcher=dispatcher,
+                threads=self._threads,
+                loop=self._loop,
+                may_fetch=self._fetch_check(number),
+                handled=partial(self._board.handled, number),
                 share=len(self._queues),
             )
-        )
 
-    def _paused_check(self, number: int) -> Callable[[], bool]:
-        return lambda: self._board.paused(number)
+    def _fetch_check(self, number: int) -> Callable[[], bool]:
+        board = self._board
+        return lambda: not board.paused(number) and time.monotonic() < board.held_until(number)
 
     def _wake_fetchers(self) -> None:
         for fetcher in self._fetchers:
@@ -96,6 +122,8 @@ class Consumer:
         """Tell whether nothing is in hand here, and nothing ready, due or pending in the queues."""
         if any(settler.in_hand for settler in self._settlers):
             return False
+        if self._receiver:
+            return True
         for store in self._stores:
             promoted = store.promote(limit=BATCH)
             depths = store.depths()
@@ -103,18 +131,28 @@ class Consumer:
                 return False
         return True
 
-    def stop(self, grace: Grace) -> bool:
-        """Fetch no more, finish what runs while the grace lasts, and hand back the rest.
+    def idle_seconds(self) -> float:
+        """Return how long a ward has had nothing to run; 0 for any other consumer."""
+        return time.monotonic() - self._receiver.busy_at if self._receiver else 0.0
 
-        Returns whether every handler had ended by then.
+    def settled(self) -> int:
+        """Return how many deliveries this consumer has settled."""
+        return sum(settler.settled for settler in self._settlers)
+
+    def stuck(self) -> list[str]:
+        """Return the names of the loops that stopped turning."""
+        return [service.name for service in (*self._services, *self._fetchers) if service.is_stuck(STUCK)]
+
+    def stop(self, grace: Grace) -> bool:
+        """Fetch no more, give back what has not begun, and let finish what runs while the grace lasts.
+
+        Returns whether every handler had ended by then; what had not is given back as well.
         """
-        for fetcher in self._fetchers:
-            fetcher.stop()
-        for fetcher in self._fetchers:
-            fetcher.join(2.0)
+        self._stop_fetching()
         self._loop.stop()
         self._threads.hand_back_waiting()
         self._threads.stop()
+        self._isolation.hand_back()
         ended = all([self._threads.join(grace), self._loop.join(grace)])
         for service in self._services:
             service.stop()
@@ -123,13 +161,32 @@ class Consumer:
         self._settle_the_rest()
         return ended
 
+    def _stop_fetching(self) -> None:
+        for fetcher in self._fetchers:
+            fetcher.stop()
+        give_up = time.monotonic() + STOP_FETCHING
+        for fetcher in self._fetchers:
+            fetcher.join(max(0.0, give_up - time.monotonic()))
+        self._isolation.stop()
+        self._isolation.join(1.0)
+        # A read that was cut short may have brought something all the same; others should not wait until we end.
+        try:
+            for number in range(len(self._queues)):
+                self._settle_held(number, known=set(self._settlers[number].in_hand))
+        except StoreError as error:
+            logger.warning("What was handed out unseen waits for Redis: %s", error)
+
     def _settle_the_rest(self) -> None:
         give_up = time.monotonic() + LAST_SETTLE
+        if not self._settling.join(LAST_SETTLE):
+            logger.warning("What was unsettled stays pending until it is reclaimed")
+            return
         while True:
             try:
                 self._settling.settle_all()
-                for store in self._stores:
-                    self._hand_back_held(store)
+                self._settling.try_refused()
+                for number in range(len(self._queues)):
+                    self._settle_held(number)
             except StoreError as error:
                 if time.monotonic() > give_up:
                     logger.warning("What was unsettled stays pending until it is reclaimed: %s", error)
@@ -138,7 +195,14 @@ class Consumer:
             else:
                 return
 
-    def _hand_back_held(self, store: Store) -> None:
-        """Give back what still runs, and what a read brought after it was interrupted."""
-        while held := store.held_by(self.id, limit=BATCH):
-            store.settle(self.id, [Settlement(delivery, HandBack()) for delivery in held])
+    def _settle_held(self, number: int, *, known: Collection[HomeEntry] = ()) -> None:
+        """Give back what this consumer holds and does not know; at the end that is what still runs."""
+        store, config, board = self._stores[number], self._queues[number], self._board
+        while True:
+            held = store.held_by(self.id, limit=BATCH + len(known))
+            unknown = [item for item in held if (item.home, item.entry) not in known][:BATCH]
+            if not unknown:
+                return
+            # Read after the list: what was handled in between is acked and not given back.
+            evidence = Evidence(results=board.results(), late=board.late(time.monotonic()))
+            store.settle(self.id, [settlement(config, number, item, evidence) for item in unknown])

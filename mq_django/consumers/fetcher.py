@@ -1,17 +1,14 @@
 """Take messages of one queue, no more than can be run soon."""
 
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection
 
-from mq_django.consumers.executor import Executor
-from mq_django.consumers.pools import Job, LoopPool, ThreadPool
+from mq_django.consumers.dispatcher import Dispatcher
+from mq_django.consumers.pools import LoopPool, ThreadPool
 from mq_django.consumers.service import Service
-from mq_django.consumers.settler import Settler
-from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Bury, SetAside
-from mq_django.errors import ConnectionLost, StoreError
-from mq_django.registry import Handler, find
-from mq_django.stores.base import Settlement, Store
+from mq_django.core.outcomes import ACK
+from mq_django.stores.base import HomeEntry, Settlement, Store
 from mq_django.transport.connections import BLOCK_MS
 from mq_django.transport.sessions import Session
 
@@ -19,10 +16,13 @@ logger = logging.getLogger(__name__)
 
 #: Seconds until the next look when there is no room, if nobody wakes the fetcher before.
 NO_ROOM = 1.0
-#: Seconds between two looks at a paused queue; the board says at once when it goes on.
+#: Seconds between two looks at a queue that is paused, or while nobody vouches for this consumer.
 PAUSED = 0.05
 #: Held deliveries looked at after a broken connection.
 STRANDED = 5000
+#: Seconds after trouble at which to look for stranded deliveries. Redis may still get to a command that was sent over a
+#: connection which we have given up since.
+LOOKS = (0.0, 1.0, 5.0, 15.0, 60.0)
 
 
 class Fetcher(Service):
@@ -34,11 +34,11 @@ class Fetcher(Service):
         session: Session,
         consumer: str,
         *,
-        settler: Settler,
-        executor: Executor,
+        dispatcher: Dispatcher,
         threads: ThreadPool,
         loop: LoopPool,
-        is_paused: Callable[[], bool],
+        may_fetch: Callable[[], bool],
+        handled: Callable[[], Collection[HomeEntry]],
         share: int,
     ) -> None:
         super().__init__()
@@ -46,41 +46,44 @@ class Fetcher(Service):
         self._store = store
         self._session = session
         self._consumer = consumer
-        self._settler = settler
-        self._executor = executor
+        self._dispatcher = dispatcher
+        self._settler = dispatcher.settler
         self._threads = threads
         self._loop_pool = loop
-        self._is_paused = is_paused
+        self._may_fetch = may_fetch
+        #: The deliveries handled lately, settled or not.
+        self._handled = handled
         #: How many fetchers share the pools: while all of them block, each asks for its share of the room.
         self._share = share
         self._busy = True
-        self._reconcile = False
-        self._handlers: dict[str, Handler] = {}
-        self._unknown: set[str] = set()
+        #: Moments of the monotonic clock at which to look for stranded deliveries.
+        self._looks: list[float] = []
 
     def run_once(self) -> float:
         """Take what the pools have room for."""
-        if self._is_paused():
+        if not self._may_fetch():
             return PAUSED
         room = min(self._threads.room(self._settler.seconds), self._loop_pool.room())
         if room < 1:
             return NO_ROOM
-        if self._reconcile:
+        if self._looks and self._looks[0] <= time.monotonic():
             self._take_stranded()
+            self._looks.pop(0)
         elif self._busy:
             taken = self._settler.settle_and_take(self._store, count=room)
             self._busy = bool(taken)
-            self._dispatch(taken)
+            self._dispatcher.dispatch(taken)
         else:
-            taken = self._store.fetch(self._consumer, count=max(1, room // self._share), block_ms=BLOCK_MS)
+            taken = self._store.fetch(self._consumer, count=max(1, room // self._share), block_ms=self._block_ms())
             self._busy = True
-            self._dispatch(taken)
+            self._dispatcher.dispatch(taken)
         return 0.0
 
-    def recover(self, error: StoreError) -> None:
-        """Look for deliveries whose hand-out never reached us, once Redis answers again."""
+    def recover(self, error: Exception) -> None:
+        """Look for deliveries whose hand-out never reached us, once Redis answers again, and for a while after."""
         self._busy = True
-        self._reconcile = self._reconcile or isinstance(error, ConnectionLost)
+        now = time.monotonic()
+        self._looks = [now + seconds for seconds in LOOKS]
 
     def stop(self) -> None:
         """End the loop, and a blocked read at once."""
@@ -91,43 +94,24 @@ class Fetcher(Service):
         """Give the connection back."""
         self._session.close()
 
+    def _block_ms(self) -> int:
+        if not self._looks:
+            return BLOCK_MS
+        return max(1, min(BLOCK_MS, int((self._looks[0] - time.monotonic()) * 1000)))
+
     def _take_stranded(self) -> None:
         """Run what Redis handed out with a reply that was lost."""
+        # Copied first: what is settled while Redis is asked would look stranded.
+        known = set(self._settler.in_hand)
         held = self._store.held_by(self._consumer, limit=STRANDED)
-        stranded = [item for item in held if (item.home, item.entry) not in self._settler.in_hand]
-        self._reconcile = False
-        if stranded:
-            logger.warning("%d messages of queue %s were handed out unseen", len(stranded), self._store.config.name)
-        self._dispatch(stranded)
-
-    def _dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
-        self._settler.in_hand.update([(item.home, item.entry) for item in taken])
-        for item in taken:
-            if isinstance(item, Undecodable):
-                self._bury(item)
-                continue
-            handler = self._handler(item.message.name)
-            if handler is None:
-                self._executor.settle(Settlement(item, SetAside()))
-            elif handler.is_async:
-                self._loop_pool.put(Job(item, handler, self._executor))
-            else:
-                self._threads.put(Job(item, handler, self._executor))
-
-    def _handler(self, name: str) -> Handler | None:
-        handler = self._handlers.get(name)
-        if handler is None:
-            handler = find(self._store.config.name, name)
-            if handler is not None:
-                self._handlers[name] = handler
-            elif name not in self._unknown:
-                self._unknown.add(name[:200])
-                logger.warning(
-                    "No handler for %r in queue %s: its messages wait until there is one",
-                    *(name[:200], self._store.config.name),
-                )
-        return handler
-
-    def _bury(self, item: Undecodable) -> None:
-        logger.error("Entry %s of queue %s is buried: %s", item.entry.decode(), self._store.config.name, item.reason)
-        self._executor.settle(Settlement(item, Bury(item.reason, reason="undecodable")))
+        stranded = [item for item in held if (item.home, item.entry) not in known]
+        if not stranded:
+            return
+        logger.warning("%d messages of queue %s were handed out unseen", len(stranded), self._store.config.name)
+        # A Redis that lost its last second has forgotten acks as well.
+        done = self._handled()
+        for item in stranded:
+            if (item.home, item.entry) in done:
+                self._settler.in_hand.add((item.home, item.entry))
+                self._settler.add(Settlement(item, ACK))
+        self._dispatcher.dispatch([item for item in stranded if (item.home, item.entry) not in done])

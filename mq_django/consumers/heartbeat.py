@@ -3,84 +3,238 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from mq_django.consumers.service import Service
+from mq_django.conf import QueueConfig
+from mq_django.consumers.board import Board
+from mq_django.consumers.machine import here, started
+from mq_django.consumers.service import AWAY, Service
 from mq_django.errors import StoreError
-from mq_django.stores.base import Store
 from mq_django.stores.members import Members, Roll
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
 
 logger = logging.getLogger(__name__)
+
+#: Consumers that no supervisor speaks for are nobody's we know. They get this many visibility timeouts.
+STRAY_PATIENCE = 5
 
 
 def interval(visibility_seconds: float) -> float:
     """Return the seconds between heartbeats: a silence that means death holds several."""
-    return min(2.0, visibility_seconds / 5)
+    return min(3.0, visibility_seconds / 3.5)
+
+
+def silence_limit(visibility_seconds: float) -> float:
+    """Return the seconds without a heartbeat after which others take a supervisor for dead.
+
+    One interval less than the visibility timeout, because a beat may be seen one interval after it was made.
+    """
+    return visibility_seconds - interval(visibility_seconds)
+
+
+def held_for(visibility_seconds: float) -> float:
+    """Return the seconds, from when a heartbeat was sent, in which nobody takes its sender for dead."""
+    return silence_limit(visibility_seconds) - min(0.1, visibility_seconds / 20)
 
 
 class Silence:
-    """Judges supervisors by how long their counters have stood still, on this process's monotonic clock.
+    """Judges by how long signs of life have stood still, on this process's monotonic clock.
 
-    The clocks of other machines, and Redis's own, may step; a counter that moves is alive whatever they say.
+    The clocks of other machines, and Redis's own, may step; a sign that changes is alive whatever they say. Only the
+    time in which we could see counts: not while Redis did not answer, nor while we ourselves were stopped.
     """
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, glance: float) -> None:
         self._limit = limit
-        self._last: dict[str, tuple[int, float]] = {}
+        #: The longest time between two observations that counts as watching.
+        self._glance = glance
+        self._last: dict[str, tuple[object, float]] = {}
+        self._observed: float | None = None
 
     def forget(self) -> None:
         """Judge nobody before a full time has passed: we, or Redis, were away."""
         self._last.clear()
 
-    def observe(self, beats: Mapping[str, int], now: float) -> list[str]:
-        """Return the supervisors that have been silent for too long."""
-        self._last = {name: self._last.get(name, (-1, now)) for name in beats}
-        silent = []
-        for name, count in beats.items():
-            known, since = self._last[name]
-            if known != count:
-                self._last[name] = (count, now)
-            elif now - since >= self._limit:
-                silent.append(name)
-        return silent
+    def observe(self, signs: Mapping[str, object], now: float, *, blind: float = 0.0) -> list[str]:
+        """Return who has been silent for too long; for `blind` seconds since the last time nothing could be seen."""
+        gap = 0.0 if self._observed is None else now - self._observed
+        watched = max(0.0, min(gap - blind, self._glance))
+        self._observed = now
+        known, self._last = self._last, {}
+        for name, sign in signs.items():
+            last, silent = known.get(name, (None, 0.0))
+            self._last[name] = (sign, silent + watched if name in known and last == sign else 0.0)
+        return [name for name, (_, silent) in self._last.items() if silent >= self._limit]
+
+    def next_verdict(self) -> float:
+        """Return the seconds until somebody will be silent for too long who is not yet."""
+        left = (self._limit - silent for _, silent in self._last.values())
+        return min((seconds for seconds in left if seconds > 0), default=self._limit)
+
+
+class Announcement(NamedTuple):
+    """Who a heartbeat speaks for."""
+
+    supervisor: str
+    description: Mapping[str, Any]
+    consumers: Mapping[str, Mapping[str, Any]]
+
+
+class Kin(NamedTuple):
+    """What a heartbeat asks and tells its supervisor, from its own thread. Queues go by their numbers."""
+
+    announce: Callable[[], Announcement]
+    #: (queue, announcement, moment): until this moment nobody takes those for dead.
+    held: Callable[[int, Announcement, float], None]
+    #: (announcement): others took us for dead.
+    condemned: Callable[[Announcement], None]
+    #: (queue, supervisor, roll): it is dead.
+    dead: Callable[[int, str, Roll], None]
+    #: (queue, consumer): it holds something, or did, and nobody speaks for it.
+    stray: Callable[[int, str], None]
 
 
 class Heartbeat(Service):
-    """Beats in every queue, and has the deliveries of silent supervisors reclaimed."""
+    """Beats in every queue, strikes consumers off the roll that have ended, and tells who is silent."""
 
     name = "heartbeat"
 
-    def __init__(
-        self,
-        supervisor: str,
-        stores: Sequence[Store],
-        members: Sequence[Members],
-        *,
-        describe: Callable[[], tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]],
-        reclaim: Callable[[int, str, Roll], None],
-    ) -> None:
+    def __init__(self, queues: Sequence[QueueConfig], kin: Kin) -> None:
         super().__init__()
-        self._supervisor = supervisor
-        self._members = members
-        self._describe = describe
-        self._reclaim = reclaim
-        timeouts = [store.config.visibility_timeout.total_seconds() for store in stores]
-        self._interval = min(interval(timeout) for timeout in timeouts)
-        # One interval less, because a beat may be seen one interval after it was made.
-        self._silences = [Silence(timeout - self._interval) for timeout in timeouts]
+        session = Session(get_client("chores"))
+        self._queues = queues
+        self._members = [Members(config, session) for config in queues]
+        self._kin = kin
+        self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
+        self._interval = min(interval(timeout) for timeout in self._timeouts)
+        glance = self._interval * 1.5
+        self._silences = [Silence(silence_limit(timeout), glance) for timeout in self._timeouts]
+        self._strays = [Silence(timeout * STRAY_PATIENCE, glance) for timeout in self._timeouts]
+        #: The generation of each queue, and the name under which we are known in it.
+        self._known = [("", "")] * len(queues)
+        self._departed: list[set[str]] = [set() for _ in queues]
+        self._beaten = [0.0] * len(queues)
+
+    def depart(self, number: int, consumer: str) -> None:
+        """Strike a consumer off the roll of a queue: it has ended and holds nothing there."""
+        # Here and not by who asks: a heartbeat under way would write it down again.
+        self._departed[number].add(consumer)
+
+    def leave(self, supervisor: str) -> None:
+        """Strike everybody of ours off, as the last thing: when the loop has ended."""
+        try:
+            for number, members in enumerate(self._members):
+                members.leave(self._departed[number], supervisor=supervisor)
+        except StoreError as error:
+            logger.warning("Supervisor %s stays on the roll until it is found silent: %s", supervisor, error)
 
     def run_once(self) -> float:
         """Beat once in every queue."""
         began = time.monotonic()
-        description, consumers = self._describe()
-        for number, members in enumerate(self._members):
-            roll = members.beat(self._supervisor, description, consumers)
-            for silent in self._silences[number].observe(roll.beats, time.monotonic()):
-                if silent != self._supervisor:
-                    self._reclaim(number, silent, roll)
-        return max(0.0, self._interval - (time.monotonic() - began))
+        announcement = self._kin.announce()
+        for number in range(len(self._queues)):
+            try:
+                self._beat(number, announcement)
+                self._strike_off(number)
+            except AWAY:
+                raise
+            except StoreError as error:
+                self.complain(self._queues[number].name, error)
+        verdict = min(silence.next_verdict() for silence in self._silences)
+        return max(0.02, min(self._interval - (time.monotonic() - began), verdict))
 
-    def recover(self, error: StoreError) -> None:
+    def recover(self, error: Exception) -> None:
         """Wait a full timeout before judging anybody: while Redis was away nobody could beat."""
-        for silence in self._silences:
+        for silence in (*self._silences, *self._strays):
             silence.forget()
+
+    def _beat(self, number: int, announcement: Announcement) -> None:
+        generation, known_as = self._known[number]
+        first = known_as != announcement.supervisor
+        began = time.monotonic()
+        roll = self._members[number].beat(*announcement, generation="" if first else generation)
+        now = time.monotonic()
+        if roll is None:
+            logger.error("Others took supervisor %s for dead; it begins anew", announcement.supervisor)
+            self._kin.condemned(announcement)
+            return
+        self._kin.held(number, announcement, began + held_for(self._timeouts[number]))
+        if generation and roll.generation != generation:
+            logger.error(
+                "data_loss_suspected: queue %s was emptied behind our back, or its Redis lost data",
+                self._queues[number].name,
+            )
+        self._known[number] = (roll.generation, announcement.supervisor)
+        self._look_around(number, announcement.supervisor, roll, now, blind=now - began)
+
+    def _look_around(self, number: int, supervisor: str, roll: Roll, now: float, *, blind: float) -> None:
+        signs = roll.vital_signs()
+        signs.pop(supervisor, None)
+        silent = self._silences[number].observe(signs, now, blind=blind)
+        for name in {*silent, *(name for name in signs if _is_gone(roll, name))}:
+            self._kin.dead(number, name, roll)
+        for name in self._strays[number].observe(roll.strays, now, blind=blind):
+            self._kin.stray(number, name)
+
+    def _strike_off(self, number: int) -> None:
+        if ended := list(self._departed[number]):
+            stay = self._members[number].leave(ended)
+            self._departed[number].difference_update(ended)
+            for name in stay:
+                self._kin.stray(number, name)
+
+
+def _is_gone(roll: Roll, supervisor: str) -> bool:
+    """Tell whether a supervisor ran on this machine, and neither it nor any of its consumers does any more."""
+    machine, told = here(), roll.supervisors.get(supervisor, {})
+    if machine is None or (told.get("boot"), told.get("pids")) != machine:
+        return False
+    return not any(
+        _runs(process) for process in (told, *(roll.consumers[name] for name in roll.consumers_of(supervisor)))
+    )
+
+
+def _runs(told: Mapping[str, Any]) -> bool:
+    pid, moment = told.get("pid"), told.get("started")
+    # Without these nothing is known; the heartbeat then decides.
+    return not isinstance(pid, int) or not moment or started(pid) == moment
+
+
+class OrphanBeat(Service):
+    """Beats for a consumer whose supervisor is gone, while its last handlers finish."""
+
+    name = "orphan's heartbeat"
+
+    def __init__(self, supervisor: str, consumer: str, queues: Sequence[QueueConfig], board: Board) -> None:
+        super().__init__()
+        session = Session(get_client("chores"))
+        self._supervisor = supervisor
+        self._consumer = consumer
+        self._members = [Members(config, session) for config in queues]
+        self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
+        self._board = board
+
+    def run_once(self) -> float:
+        """Beat once in every queue, under the supervisor's name."""
+        for number, members in enumerate(self._members):
+            began = time.monotonic()
+            try:
+                if members.keep_alive(self._supervisor):
+                    self._board.hold_until(number, began + held_for(self._timeouts[number]))
+            except AWAY:
+                raise
+            except StoreError as error:
+                self.complain(str(number), error)
+        return min(interval(timeout) for timeout in self._timeouts)
+
+    def end(self) -> None:
+        """Stop, and strike the consumer off the roll: nobody else will for a while."""
+        self.stop()
+        if not self.join(1.0):
+            return
+        try:
+            for members in self._members:
+                members.leave([self._consumer])
+        except StoreError as error:
+            logger.warning("Consumer %s stays on the roll until it is found silent: %s", self._consumer, error)

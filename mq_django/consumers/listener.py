@@ -7,7 +7,6 @@ from typing import Any
 import redis
 
 from mq_django.consumers.service import Service
-from mq_django.errors import StoreError
 from mq_django.transport.scripts import translated
 from mq_django.transport.sessions import interrupt
 
@@ -44,7 +43,7 @@ class Listener(Service):
             self._heard(self._channels[told["channel"].decode()], told["data"].decode(errors="replace"))
         return 0.0
 
-    def recover(self, error: StoreError) -> None:
+    def recover(self, error: Exception) -> None:
         """Subscribe anew."""
         self.close()
 

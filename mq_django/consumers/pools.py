@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 HORIZON = 0.02
 #: Messages that may lie ready, however fast they are.
 MAX_PREFETCH = 500
+#: Seconds after which what waits behind handlers goes back, so that idle consumers get it.
+PATIENCE = 0.5
 #: Seconds between two looks at a thread's database connections. A failed handler is followed by one at once.
 CONNECTION_CHECK = 1.0
 #: Coroutines that run at once.
@@ -61,6 +64,7 @@ class Lane:
 
     def _loop(self) -> None:
         get = self._jobs.get_nowait
+        self.busy = True
         try:
             while True:
                 try:
@@ -69,9 +73,13 @@ class Lane:
                     job = self._wait()
                 if job is None:
                     return
-                self._run(job)
+                try:
+                    self._run(job)
+                except BaseException as error:  # noqa: BLE001 - a lane that ended would be missed for good
+                    job.executor.give_up(job.delivery, job.handler, error)
                 self._on_low()
         finally:
+            self._board.idle(self._number)
             connections.close_all()
 
     def _wait(self) -> Job | None:
@@ -89,12 +97,12 @@ class Lane:
 
     def _run(self, job: Job) -> None:
         delivery, handler, executor = job
-        if not executor.begin(self._number, delivery):
+        timeout = executor.timeout(handler)
+        started = executor.begin(self._number, delivery, timeout)
+        if not started:
             return
-        started = time.monotonic()
         if started - self._checked > CONNECTION_CHECK:
             self._check_connections()
-        timeout = executor.timeout(handler)
         try:
             returned = handler.call(delivery.message) if timeout is None else self._within(timeout, handler, delivery)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
@@ -109,6 +117,7 @@ class Lane:
             try:
                 return handler.call(delivery.message)
             finally:
+                # An interrupt that was sent before the lock was free arrives before this function returns.
                 with self._deadline_lock:
                     self._deadline = None
         except HandlerTimeout as error:
@@ -130,8 +139,12 @@ class ThreadPool:
 
     def __init__(self, threads: int, board: Board) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._board = board
+        self._ending = False
         self._wanted = False
         self._low = 0
+        #: Every thread has been busy with one handler for a while: nothing should wait behind them.
+        self._slow = False
         self.wake_fetchers: Callable[[], None] = lambda: None
         self.lanes = [Lane(number, self._jobs, board, self._ran) for number in range(threads)]
 
@@ -146,16 +159,17 @@ class ThreadPool:
 
     def room(self, seconds: float) -> int:
         """Return how many more messages to fetch, if one takes `seconds`; 0 means: you will be woken."""
-        idle = sum(not lane.busy for lane in self.lanes)
-        prefetch = min(MAX_PREFETCH, int(len(self.lanes) * HORIZON / max(seconds, 1e-6)))
-        waiting = self._jobs.qsize()
-        room = idle + prefetch - waiting
-        # Half a load at a time: a fetch for every message that ends would be a round trip a message.
-        if room * 2 > prefetch:
-            return room
+        prefetch = 0 if self._slow else min(MAX_PREFETCH, int(len(self.lanes) * HORIZON / max(seconds, 1e-6)))
+        # Wished for before it is looked at: a lane that runs dry in between either sees the wish or is seen.
         self._low = prefetch // 2
         self._wanted = True
-        return 0
+        idle = sum(not lane.busy for lane in self.lanes)
+        room = idle + prefetch - self._jobs.qsize()
+        # Half a load at a time: a fetch for every message that ends would be a round trip a message.
+        if room * 2 <= prefetch:
+            return 0
+        self._wanted = False
+        return room
 
     def _ran(self) -> None:
         if self._wanted and self._jobs.qsize() <= self._low:
@@ -167,6 +181,16 @@ class ThreadPool:
         now = time.monotonic()
         for lane in self.lanes:
             lane.interrupt_if_late(now)
+
+    def hand_back_stranded(self) -> None:
+        """Give back what waits behind handlers that take long: others may be idle."""
+        if self._ending or not all(lane.busy for lane in self.lanes):
+            self._slow = False
+            return
+        latest = max((item.since for item in self._board.running()), default=math.inf)
+        self._slow = time.monotonic() - latest > PATIENCE
+        if self._slow and self._jobs.qsize():
+            self.hand_back_waiting()
 
     def hand_back_waiting(self) -> None:
         """Give back what no thread has begun."""
@@ -180,12 +204,14 @@ class ThreadPool:
 
     def stop(self) -> None:
         """End each thread after the handler it runs."""
+        self._ending = True
         for _ in self.lanes:
             self._jobs.put(None)
 
     def join(self, grace: Grace) -> bool:
         """Wait for the threads while the grace lasts, and tell whether all have ended."""
         while any(lane.thread.is_alive() for lane in self.lanes) and not grace.over:
+            grace.each_look()
             time.sleep(JOIN_LOOK)
         return not any(lane.thread.is_alive() for lane in self.lanes)
 
@@ -199,9 +225,12 @@ class LoopPool:
         self._free = list(range(first_lane, first_lane + MAX_COROUTINES))
         self._slots = asyncio.Semaphore(MAX_COROUTINES)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._begun: set[asyncio.Task[None]] = set()
         self._quiet = False
         self._checked = 0.0
+        #: Jobs that were put and have not ended; fetchers and the loop count, in threads of their own.
         self.waiting = 0
+        self._counting = threading.Lock()
         self.thread = threading.Thread(target=self._run_loop, name="mq_django loop", daemon=True)
 
     def start(self) -> None:
@@ -210,7 +239,8 @@ class LoopPool:
 
     def put(self, job: Job) -> None:
         """Run a job as soon as there is a place."""
-        self.waiting += 1
+        with self._counting:
+            self.waiting += 1
         self._loop.call_soon_threadsafe(self._begin, job)
 
     def room(self) -> int:
@@ -232,22 +262,36 @@ class LoopPool:
             async with self._slots:
                 if self._quiet:
                     executor.settle(Settlement(delivery, HandBack()))
-                    return
-                lane = self._free.pop()
-                try:
-                    if executor.begin(lane, delivery):
-                        await self._call(delivery, handler, executor)
-                finally:
-                    self._board.idle(lane)
-                    self._free.append(lane)
+                else:
+                    await self._run_in_lane(job)
+        except asyncio.CancelledError:
+            # Only who waits for a place is cancelled.
+            executor.settle(Settlement(delivery, HandBack()))
+        except BaseException as error:  # noqa: BLE001 - a delivery that nobody settles would stay pending
+            executor.give_up(delivery, handler, error)
         finally:
-            self.waiting -= 1
+            with self._counting:
+                self.waiting -= 1
 
-    async def _call(self, delivery: Delivery, handler: Handler, executor: Executor) -> None:
-        started = time.monotonic()
+    async def _run_in_lane(self, job: Job) -> None:
+        delivery, handler, executor = job
+        task, lane = asyncio.current_task(), self._free.pop()
+        assert task is not None
+        self._begun.add(task)
+        try:
+            await self._call(lane, delivery, handler, executor)
+        finally:
+            self._begun.discard(task)
+            self._board.idle(lane)
+            self._free.append(lane)
+
+    async def _call(self, lane: int, delivery: Delivery, handler: Handler, executor: Executor) -> None:
+        seconds = executor.timeout(handler)
+        started = executor.begin(lane, delivery, seconds)
+        if not started:
+            return
         if started - self._checked > CONNECTION_CHECK:
             await self._check_connections()
-        seconds = executor.timeout(handler)
         try:
             async with asyncio.timeout(seconds) as limit:
                 returned = await handler.call(delivery.message)
@@ -264,12 +308,19 @@ class LoopPool:
         await sync_to_async(close_old_connections, thread_sensitive=True)()
 
     def stop(self) -> None:
-        """Begin nothing more; what waits is given back."""
+        """Begin nothing more; what waits is given back at once."""
         self._quiet = True
+        if self.thread.is_alive():
+            self._loop.call_soon_threadsafe(self._cancel_waiting)
+
+    def _cancel_waiting(self) -> None:
+        for task in self._tasks - self._begun:
+            task.cancel()
 
     def join(self, grace: Grace) -> bool:
         """Wait for what runs while the grace lasts, and tell whether all has ended."""
         while self.waiting and not grace.over:
+            grace.each_look()
             time.sleep(JOIN_LOOK)
         ended = not self.waiting
         if self.thread.is_alive():

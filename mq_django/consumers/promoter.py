@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import AWAY, Service
 from mq_django.errors import StoreError
 from mq_django.stores.base import Promoted, Store
 
@@ -43,7 +43,7 @@ class Promoter(Service):
                 self._promote(number)
         return max(0.0, min(self._next) - time.monotonic())
 
-    def recover(self, error: StoreError) -> None:
+    def recover(self, error: Exception) -> None:
         """Look at everything again: due times passed while Redis was away."""
         self._next = [0.0] * len(self._stores)
 
@@ -51,7 +51,14 @@ class Promoter(Service):
         fallback = FALLBACK if self._hears() else DEAF_FALLBACK
         # Before the trip, so that what is heard during it is not overwritten.
         self._next[number] = time.monotonic() + fallback
-        promoted = self._stores[number].promote(limit=BATCH)
+        try:
+            promoted = self._stores[number].promote(limit=BATCH)
+        except AWAY:
+            raise
+        except StoreError as error:
+            # What is wrong with one queue must not hold up the others.
+            self.complain(self._stores[number].config.name, error)
+            return
         self._seen(number, promoted)
         if promoted.next_ms is not None and self._next[number]:
             due = time.monotonic() + promoted.next_ms / 1000 + ROUNDING

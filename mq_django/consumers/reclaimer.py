@@ -1,92 +1,177 @@
-"""Take over the deliveries of consumers that died."""
+"""Take over the deliveries of consumers that are gone."""
 
 import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 
-from mq_django.consumers.board import HANDLED, Board, Receipt
-from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import ACK, Bury, HandBack, Outcome, Retry
-from mq_django.registry import find
-from mq_django.stores.base import Settlement, Store
+from mq_django.conf import QueueConfig
+from mq_django.consumers.board import Board, Receipt
+from mq_django.consumers.service import AWAY, Service
+from mq_django.consumers.verdicts import Evidence, settlement
+from mq_django.core.outcomes import Ack
+from mq_django.errors import StoreError
+from mq_django.stores import open_store
+from mq_django.stores.base import Store
 from mq_django.stores.members import Members, Roll
 from mq_django.stores.results import settled_commands
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
 
 logger = logging.getLogger(__name__)
 
 #: Deliveries settled in one trip.
 BATCH = 500
+#: Seconds until what one queue refused is tried again.
+TRY_AGAIN = 1.0
 
 
-def reclaim_child(number: int, store: Store, members: Members, consumer: str, board: Board) -> int:
-    """Settle what a dead child held in one queue, as its board tells, and return how many messages go on elsewhere.
+@dataclass(slots=True)
+class Remains:
+    """A child process that is gone, and the queues in which it may still hold something."""
 
-    What was handled is acked; what was running is charged an attempt, and runs alone next time, because it may be what
-    killed the process; the rest is handed back.
-    """
-    results = board.results()
+    consumer: str
+    evidence: Evidence
+    queues: set[int] = field(default_factory=set)
+
+
+def evidence_of(board: Board, *, late: bool, now: float) -> Evidence:
+    """Return what a dead child's board tells; with `late` it had to go because of a handler past its timeout."""
     running = {item.receipt for item in board.running()}
+    return Evidence(results=board.results(), running=running, late=board.late(now) if late else ())
+
+
+def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:
+    """Settle everything that a consumer holds in one queue; return how many messages go on elsewhere."""
     moved = 0
     while held := store.held_by(consumer, limit=BATCH):
-        settlements = [_judged(store, number, item, results, running) for item in held]
-        store.settle(consumer, settlements, also=settled_commands(store.config, consumer, settlements))
-        moved += sum(not isinstance(settlement.outcome, type(ACK)) for settlement in settlements)
-    members.leave([consumer])
+        batch = [settlement(store.config, number, item, evidence) for item in held]
+        store.settle(consumer, batch, also=settled_commands(store.config, consumer, batch))
+        moved += sum(not isinstance(done.outcome, Ack) for done in batch)
     return moved
 
 
-def _judged(
-    store: Store,
-    number: int,
-    item: Delivery | Undecodable,
-    results: dict[Receipt, int],
-    running: set[Receipt],
-) -> Settlement:
-    if isinstance(item, Undecodable):
-        return Settlement(item, Bury(item.reason, reason="undecodable"))
-    receipt = Receipt(number, item.home, item.entry)
-    if receipt in results:
-        if results[receipt] == HANDLED:
-            return Settlement(item, ACK, keeps_result=_keeps_result(item))
-        return _charged(store, item, Retry(error="failed, and its process died before that was settled"), "attempts")
-    if receipt in running:
-        return _charged(store, item, Retry(error="running when its process died", alone=True), "crashed")
-    return Settlement(item, HandBack())
+def relieve(store: Store, number: int, consumer: str, spared: Collection[Receipt]) -> int:
+    """Hand back what a consumer that does not respond holds and has not begun; return how many messages."""
+    held = store.held_by(consumer, limit=BATCH + len(spared))
+    batch = [
+        settlement(store.config, number, item, Evidence())
+        for item in held
+        if Receipt(number, item.home, item.entry) not in spared
+    ]
+    return len(batch) - len(store.settle(consumer, batch)) if batch else 0
 
 
-def _charged(store: Store, item: Delivery, outcome: Retry, reason: str) -> Settlement:
-    attempt, policy = item.message.attempt, store.config.retry
-    if policy.exhausted(attempt, default_max=store.config.max_attempts):
-        buried: Outcome = Bury(outcome.error, reason=reason)
-        return Settlement(item, buried, keeps_result=_keeps_result(item))
-    delay_ms = 0 if outcome.alone else policy.delay_ms(attempt)
-    return Settlement(item, outcome, delay_ms, keeps_result=_keeps_result(item))
+def reclaim_supervisor(store: Store, members: Members, number: int, supervisor: str, roll: Roll) -> int:
+    """Take a supervisor for dead and hand back what its consumers hold, uncharged; return how many messages.
 
-
-def _keeps_result(item: Delivery) -> bool:
-    handler = find(item.message.queue, item.message.name)
-    return handler is not None and handler.keeps_result
-
-
-def reclaim_supervisor(store: Store, members: Members, supervisor: str, roll: Roll) -> None:
-    """Hand back everything that the consumers of a silent supervisor hold, uncharged, and strike them off the roll."""
-    consumers = [name for name, told in roll.consumers.items() if told.get("supervisor") == supervisor]
-    moved = sum(_hand_back_all(store, consumer) for consumer in consumers)
+    What was running nobody knows. What is lost like this twice runs alone from then on, in a ward; and what a ward
+    held is charged. So a message that brings machines down ends too, and none is charged for its neighbours.
+    """
+    if not members.condemn(supervisor, roll.beats.get(supervisor, -1)):
+        return 0
+    consumers = roll.consumers_of(supervisor)
+    moved = 0
+    for consumer in consumers:
+        moved += reclaim(store, number, consumer, Evidence(lost=True, alone=bool(roll.consumers[consumer].get("ward"))))
     members.leave(consumers, supervisor=supervisor)
     logger.warning(
-        "Supervisor %s of queue %s is silent: %d messages of its %d consumers go to others",
+        "Supervisor %s of queue %s is gone: %d messages of its %d consumers go to others",
         *(supervisor, store.config.name, moved, len(consumers)),
     )
-
-
-def _hand_back_all(store: Store, consumer: str) -> int:
-    moved = 0
-    while held := store.held_by(consumer, limit=BATCH):
-        settlements = [_handed_back(item) for item in held]
-        store.settle(consumer, settlements)
-        moved += len(held)
     return moved
 
 
-def _handed_back(item: Delivery | Undecodable) -> Settlement:
-    if isinstance(item, Undecodable):
-        return Settlement(item, Bury(item.reason, reason="undecodable"))
-    return Settlement(item, HandBack())
+class Reclaimer(Service):
+    """Settles for the dead, beside the supervisor's other work: Redis may be slow or away just then."""
+
+    name = "reclaimer"
+
+    def __init__(self, queues: Sequence[QueueConfig], *, settled: Callable[[int, str], None]) -> None:
+        super().__init__()
+        session = Session(get_client("chores"))
+        self._queues = queues
+        self._stores = [open_store(config, session) for config in queues]
+        self._members = [Members(config, session) for config in queues]
+        #: Told a queue and a consumer that holds nothing there any more.
+        self._settled = settled
+        self._remains: list[Remains] = []
+        self._dead: dict[tuple[int, str], Roll] = {}
+        self._strays: set[tuple[int, str]] = set()
+        self._stopped: dict[str, Collection[Receipt]] = {}
+        self._posting = threading.Lock()
+
+    def child(self, consumer: str, evidence: Evidence) -> None:
+        """Settle for a child that is gone; until that is done, however often Redis refuses."""
+        with self._posting:
+            self._remains.append(Remains(consumer, evidence, set(range(len(self._queues)))))
+        self.wake()
+
+    def stopped(self, consumer: str, spared: Collection[Receipt]) -> None:
+        """Hand back what a consumer holds that does not respond, but for what it has begun."""
+        with self._posting:
+            self._stopped[consumer] = spared
+        self.wake()
+
+    def supervisor(self, number: int, supervisor: str, roll: Roll) -> None:
+        """Reclaim from a dead supervisor's consumers; who finds it dead says so every round."""
+        with self._posting:
+            self._dead[number, supervisor] = roll
+        self.wake()
+
+    def stray(self, number: int, consumer: str) -> None:
+        """Hand back what a consumer holds that nobody speaks for, and strike it off."""
+        with self._posting:
+            self._strays.add((number, consumer))
+        self.wake()
+
+    def is_done(self) -> bool:
+        """Tell whether nothing of our own children is left to settle."""
+        return not self._remains
+
+    def run_once(self) -> float:
+        """Settle for everybody who was reported."""
+        for remains in list(self._remains):
+            for number in sorted(remains.queues):
+                self._try(number, lambda n=number, r=remains: self._settle(n, r))  # type: ignore[misc]
+        with self._posting:
+            self._remains = [remains for remains in self._remains if remains.queues]
+            dead, self._dead = self._dead, {}
+            strays, self._strays = self._strays, set()
+            stopped, self._stopped = self._stopped, {}
+        for (consumer, spared), number in product(stopped.items(), range(len(self._queues))):
+            self._try(number, lambda n=number, c=consumer, s=spared: self._relieve(n, c, s))  # type: ignore[misc]
+        for (number, supervisor), roll in dead.items():
+            self._try(number, lambda n=number, s=supervisor, r=roll: self._condemn(n, s, r))  # type: ignore[misc]
+        for number, consumer in strays:
+            self._try(number, lambda n=number, c=consumer: self._strike(n, c))  # type: ignore[misc]
+        return TRY_AGAIN if self._remains else 60.0
+
+    def _try(self, number: int, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except AWAY:
+            raise
+        except StoreError as error:
+            self.complain(self._queues[number].name, error)
+
+    def _settle(self, number: int, remains: Remains) -> None:
+        moved = reclaim(self._stores[number], number, remains.consumer, remains.evidence)
+        remains.queues.discard(number)
+        self._settled(number, remains.consumer)
+        if moved:
+            logger.warning("%d messages of consumer %s go to others", moved, remains.consumer)
+
+    def _relieve(self, number: int, consumer: str, spared: Collection[Receipt]) -> None:
+        if moved := relieve(self._stores[number], number, consumer, spared):
+            logger.warning("%d messages of consumer %s, which does not respond, go to others", moved, consumer)
+
+    def _condemn(self, number: int, supervisor: str, roll: Roll) -> None:
+        reclaim_supervisor(self._stores[number], self._members[number], number, supervisor, roll)
+
+    def _strike(self, number: int, consumer: str) -> None:
+        moved = reclaim(self._stores[number], number, consumer, Evidence(lost=True))
+        if moved:
+            logger.warning("%d messages of consumer %s, whom nobody speaks for, go to others", moved, consumer)
+        self._members[number].leave([consumer])

@@ -4,13 +4,16 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Self
 
 from django.utils import timezone
 
+from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.core.schedules import Scheduled
-from mq_django.errors import StoreError
-from mq_django.stores.schedules import Firing, Schedules
+from mq_django.stores.schedules import Firing, Schedules, scheduled
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +40,13 @@ class Scheduler(Service):
         #: Redis's clock in ms, when the monotonic one was 0.
         self._zero_ms = 0.0
 
+    @classmethod
+    def of(cls, queues: Sequence[QueueConfig]) -> Self:
+        """Return what fires the project's schedules that publish to these queues."""
+        session, configs = Session(get_client("chores")), {config.name: config for config in queues}
+        entries = [entry for entry in scheduled() if entry.queue in configs]
+        return cls(entries, {entry.queue: Schedules(configs[entry.queue], session) for entry in entries})
+
     def run_once(self) -> float:
         """Fire what is due."""
         if not self._schedules:
@@ -49,7 +59,7 @@ class Scheduler(Service):
         wait = (min(self._next.values()) - self._now_ms()) / 1000
         return max(0.001, min(wait, LOOK))
 
-    def recover(self, error: StoreError) -> None:
+    def recover(self, error: Exception) -> None:
         """Look at everything again: ticks passed while Redis was away."""
         self._looked = float("-inf")
 

@@ -4,13 +4,18 @@ import logging
 import threading
 import time
 
-from mq_django.errors import StoreError
+from mq_django.errors import ConnectionLost, ReadOnly, StoreError
 
 logger = logging.getLogger(__name__)
 
 #: Seconds before a service tries again that Redis refused: first, and at most.
 FIRST_BACKOFF = 0.1
 MAX_BACKOFF = 2.0
+#: Seconds between two log lines about the same trouble.
+COMPLAIN_AGAIN = 60.0
+
+#: What concerns a whole server, where the next queue would fare no better.
+AWAY = (ConnectionLost, ReadOnly)
 
 
 class Service:
@@ -24,6 +29,7 @@ class Service:
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         self._backoff = 0.0
+        self._complained: dict[str, float] = {}
         #: Seconds on the monotonic clock of the latest turn of the loop, for the watchdog.
         self.turned = time.monotonic()
 
@@ -31,8 +37,8 @@ class Service:
         """Do one round, and return the seconds until the next unless woken."""
         raise NotImplementedError
 
-    def recover(self, error: StoreError) -> None:
-        """Mend what an error of Redis has left, before the next round."""
+    def recover(self, error: Exception) -> None:
+        """Mend what a failed round has left, before the next."""
 
     def close(self) -> None:
         """Let go of what the loop used, in its own thread, when it has ended."""
@@ -45,6 +51,7 @@ class Service:
     def start(self) -> None:
         """Begin the loop in a thread of its own."""
         if self._thread is None and not self.stopping:
+            self.turned = time.monotonic()
             self._thread = threading.Thread(target=self._loop, name=f"mq_django {self.name}", daemon=True)
             self._thread.start()
 
@@ -63,6 +70,19 @@ class Service:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
 
+    def is_stuck(self, limit: float) -> bool:
+        """Tell whether the loop should turn, and has not for `limit` seconds."""
+        if self._thread is None or self.stopping:
+            return False
+        return not self._thread.is_alive() or time.monotonic() - self.turned > limit
+
+    def complain(self, what: str, error: Exception) -> None:
+        """Log trouble that comes back every round, now and then."""
+        now = time.monotonic()
+        if now - self._complained.get(what, -COMPLAIN_AGAIN) >= COMPLAIN_AGAIN:
+            self._complained[what] = now
+            logger.warning("%s of %s waits for Redis: %s", self.name, what, error)
+
     def _loop(self) -> None:
         try:
             while not self.stopping:
@@ -79,18 +99,28 @@ class Service:
             pause = self.run_once()
         except StoreError as error:
             return self._refused(error)
-        except Exception:
+        except Exception as error:
             logger.exception("%s failed; it goes on", self.name)
+            self._mend(error)
             return MAX_BACKOFF
+        if self._backoff:
+            logger.info("%s goes on", self.name)
         self._backoff = 0.0
         return pause
 
     def _refused(self, error: StoreError) -> float:
         if self.stopping:
             return 0.0
-        if not self._backoff:
-            # Once an outage: the next line about it is that it is over, or nothing.
+        now = time.monotonic()
+        if not self._backoff or now - self._complained.get("", now) >= COMPLAIN_AGAIN:
+            self._complained[""] = now
             logger.warning("%s waits for Redis: %s", self.name, error)
         self._backoff = min(MAX_BACKOFF, self._backoff * 2 or FIRST_BACKOFF)
-        self.recover(error)
+        self._mend(error)
         return self._backoff
+
+    def _mend(self, error: Exception) -> None:
+        try:
+            self.recover(error)
+        except Exception:
+            logger.exception("%s could not recover; it goes on", self.name)

@@ -2,16 +2,20 @@
 
 import logging
 import threading
-from collections import Counter, deque
+import time
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
+from itertools import chain
 
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import AWAY, COMPLAIN_AGAIN, Service
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, Retry
+from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command, bucket
 from mq_django.stores.results import settled_commands
+from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
 
 logger = logging.getLogger(__name__)
@@ -22,6 +26,9 @@ LINGER = 0.006
 FULL = 200
 #: Settled in one trip.
 BATCH = 500
+
+#: Seconds until what was refused is tried again.
+TRY_AGAIN = 1.0
 
 _WORDS = {Ack: "handled", Retry: "retried", Bury: "buried", Expire: "expired"}
 
@@ -40,6 +47,13 @@ class Settler:
         self._full = full
         #: Receipts that this process holds: fetched and not yet settled.
         self.in_hand: set[tuple[int, bytes]] = set()
+        #: Receipts whose batch failed on its way: it may have been settled all the same.
+        self._repeated: set[tuple[int, bytes]] = set()
+        #: What Redis refused for a reason of its own: it waits, so that the others need not.
+        self._refused: list[Settlement] = []
+        #: Deliveries settled so far, and those of them that were no longer ours and are still to be counted.
+        self.settled = self._stale = 0
+        self._complained = -COMPLAIN_AGAIN
         #: Seconds a handler takes, smoothed; starts at a guess that makes a new consumer careful.
         self.seconds = 0.01
 
@@ -58,19 +72,62 @@ class Settler:
     def settle(self, store: Store) -> None:
         """Settle what there is, in one trip."""
         batch = self._take()
-        if batch:
-            with _Kept(self, batch):
-                self._settled(batch, store.settle(self._consumer, batch, also=self._also(batch)))
+        if not batch:
+            return
+        try:
+            stale = store.settle(self._consumer, batch, also=self._also(batch))
+        except AWAY:
+            self._give_back(batch)
+            raise
+        except Exception as error:  # noqa: BLE001 - one outcome that cannot be settled must not keep back the others
+            self._settle_apart(store, batch, error)
+        else:
+            self._settled(batch, stale)
 
     def settle_and_take(self, store: Store, *, count: int) -> Sequence[Delivery | Undecodable]:
         """Settle what there is and take up to `count` messages, in one trip."""
         batch = self._take()
         if not batch:
             return store.take(self._consumer, count=count)
-        with _Kept(self, batch):
+        try:
             fetched = store.settle_and_take(self._consumer, batch, count=count, also=self._also(batch))
+        except BaseException:
+            # Whether it was settled is not known; twice does no harm. The settling service finds out what is wrong.
+            self._give_back(batch)
+            raise
         self._settled(batch, fetched.stale)
         return fetched.deliveries
+
+    def try_refused(self, store: Store) -> None:
+        """Settle again what Redis refused a moment ago."""
+        refused, self._refused = self._refused, []
+        if refused:
+            self._settle_apart(store, refused, None)
+
+    def _settle_apart(self, store: Store, batch: Sequence[Settlement], error: Exception | None) -> None:
+        """Settle a batch by outcomes, and where need be one by one, so that only what cannot be settled stays."""
+        if error is not None and time.monotonic() - self._complained > COMPLAIN_AGAIN:
+            self._complained = time.monotonic()
+            logger.error("Outcomes of queue %s are settled apart: %s", self.queue, error)
+        kinds: dict[type, list[Settlement]] = defaultdict(list)
+        for settlement in batch:
+            kinds[type(settlement.outcome)].append(settlement)
+        groups = list(kinds.values())
+        while groups:
+            some = groups.pop()
+            try:
+                self._settled(some, store.settle(self._consumer, some, also=self._also(some)))
+            except AWAY:
+                self._give_back([*some, *chain(*groups)])
+                raise
+            except StoreError:
+                self._refused += some
+            except Exception:
+                if len(some) > 1:
+                    groups += [[settlement] for settlement in some]
+                else:
+                    logger.exception("An outcome of queue %s cannot be written", self.queue)
+                    self._refused.append(_writable(some[0]))
 
     def _take(self) -> list[Settlement]:
         # The fetcher and the settling service both take; lanes only append, which needs no lock.
@@ -80,10 +137,14 @@ class Settler:
 
     def _give_back(self, batch: Sequence[Settlement]) -> None:
         self._unsettled.extendleft(reversed(batch))
+        self._repeated.update([(s.delivery.home, s.delivery.entry) for s in batch])
+        self._due.set()
 
     def _also(self, batch: Sequence[Settlement]) -> list[Command]:
         tally: Counter[tuple[str, str]] = Counter()
         total = timed = 0
+        if self._stale:
+            tally["stale", "-"], self._stale = self._stale, 0
         for delivery, outcome, _, micros, _ in batch:
             word = _WORDS.get(type(outcome))
             if word is not None:
@@ -99,25 +160,25 @@ class Settler:
         return [*commands, add_command(self._keys, tally)] if tally else commands
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
-        self.in_hand.difference_update([(s.delivery.home, s.delivery.entry) for s in batch])
-        for message_id in stale:
-            logger.warning("Message %s of queue %s was no longer ours to settle", message_id, self.queue)
-            delivery_stale.send(Settler, queue=self.queue, message_id=message_id)
+        receipts = [(s.delivery.home, s.delivery.entry) for s in batch]
+        self.in_hand.difference_update(receipts)
+        self.settled += len(batch)
+        if self._repeated:
+            # The first trip may well have settled these: that they are gone says nothing.
+            ours = {message_id(s.delivery) for s, r in zip(batch, receipts, strict=True) if r in self._repeated}
+            self._repeated.difference_update(receipts)
+            stale = [lost for lost in stale if lost not in ours]
+        self._stale += len(stale)
+        for lost in stale:
+            logger.warning("Message %s of queue %s was no longer ours to settle", lost, self.queue)
+            delivery_stale.send_robust(Settler, queue=self.queue, message_id=lost)
 
 
-class _Kept:
-    """Puts a batch back when its trip fails: whether it was settled is not known, and settling twice does no harm."""
-
-    def __init__(self, settler: Settler, batch: Sequence[Settlement]) -> None:
-        self._settler = settler
-        self._batch = batch
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
-            self._settler._give_back(self._batch)  # noqa: SLF001 - two halves of one thing
+def _writable(settlement: Settlement) -> Settlement:
+    """Return how to settle what could not be turned into commands: without its result, or by its burial."""
+    if settlement.keeps_result:
+        return settlement._replace(keeps_result=False)
+    return settlement._replace(outcome=Bury("the outcome could not be written"))
 
 
 class SettleService(Service):
@@ -130,6 +191,7 @@ class SettleService(Service):
         self.due = threading.Event()
         self.full = threading.Event()
         self._settlers: list[tuple[Settler, Store]] = []
+        self._tried = 0.0
 
     def add(self, settler: Settler, store: Store) -> None:
         """Take on a queue's settler, with a store on this service's own connection."""
@@ -140,6 +202,8 @@ class SettleService(Service):
         if self.due.wait(1.0):
             self.full.wait(LINGER)
             self.settle_all()
+        if time.monotonic() - self._tried > TRY_AGAIN:
+            self.try_refused()
         return 0.0
 
     def settle_all(self) -> None:
@@ -154,3 +218,9 @@ class SettleService(Service):
             except BaseException:
                 self.due.set()
                 raise
+
+    def try_refused(self) -> None:
+        """Settle again what Redis refused before."""
+        self._tried = time.monotonic()
+        for settler, store in self._settlers:
+            settler.try_refused(store)

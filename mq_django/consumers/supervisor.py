@@ -2,30 +2,32 @@
 
 import logging
 import os
+import select
 import signal
 import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.consumers.children import Child, spawn
-from mq_django.consumers.heartbeat import Heartbeat
+from mq_django.consumers.children import Child, Terms
+from mq_django.consumers.extender import Extender
+from mq_django.consumers.family import Family
+from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin
 from mq_django.consumers.listener import Listener
+from mq_django.consumers.machine import here, started
 from mq_django.consumers.promoter import Promoter
-from mq_django.consumers.reclaimer import reclaim_child, reclaim_supervisor
+from mq_django.consumers.reclaimer import Reclaimer
 from mq_django.consumers.scheduler import Scheduler
 from mq_django.consumers.service import Service
 from mq_django.consumers.trimmer import Trimmer
 from mq_django.core.ids import token
 from mq_django.core.version import VERSION
-from mq_django.errors import StoreError
 from mq_django.stores import open_store
-from mq_django.stores.base import Promoted, Store
+from mq_django.stores.base import Promoted
 from mq_django.stores.log import Log
-from mq_django.stores.members import Members, Roll
-from mq_django.stores.schedules import Schedules, scheduled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
@@ -33,187 +35,157 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two looks at the children, where no signal tells of their end.
 LOOK = 0.2
-#: Seconds to wait before a consumer that died young is started again, doubled each time.
-FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
-#: A consumer that lived this long, in seconds, died of something else than its start.
-YOUNG = 10.0
+#: Seconds to settle for the last children while Redis is away; then others find what they held.
+LAST_RECLAIM = 5.0
 
 
 class Supervisor:
     """Starts consumers, starts them again when they die, and does the chores that need no handler."""
 
-    def __init__(
-        self,
-        queues: Sequence[QueueConfig],
-        *,
-        processes: int,
-        threads: int,
-        grace: float,
-        drain: bool = False,
-        arguments: Sequence[str] = (),
-    ) -> None:
-        self.id = f"{socket.gethostname()[:40]}-{os.getpid()}-{token()}"
+    def __init__(self, queues: Sequence[QueueConfig], *, processes: int, terms: Terms) -> None:
         self._queues = queues
-        self._processes = processes
-        self._threads = threads
-        self._grace = grace
-        self._drain = drain
-        self._arguments = arguments
         self._since_ms = int(time.time() * 1000)
-        self._children: list[Child] = []
-        self._stopping = 0
-        self._changed = threading.Event()
-        self._pause = FIRST_PAUSE
-        self._not_before = 0.0
-        self._numbers = {config.keys.wake: number for number, config in enumerate(queues)}
-        self._stores, self._members = self._open(Session(get_client("consume")))
-        self._heartbeat = self._make_heartbeat()
-        self._listener = Listener(get_client("consume"), self._numbers, self._heard)
-        self._trimmer = Trimmer([Log(topic, Session(get_client("consume"))) for topic in get_config().topics.values()])
-        self._scheduler = self._make_scheduler()
-        self._promoter = Promoter(
-            self._open(Session(get_client("consume")))[0], hears=lambda: self._listener.hears, seen=self._seen
+        self._signals, self._bell = os.pipe()
+        os.set_blocking(self._bell, False)
+        self._stop_asked = 0
+        self._condemned = False
+        self.id = self._new_id()
+        self._reclaimer = Reclaimer(queues, settled=self._settled)
+        self._family = Family(
+            self.id,
+            terms,
+            processes=processes,
+            describe=self._describe,
+            mourn=self._reclaimer.child,
+            relieve=self._reclaimer.stopped,
         )
+        kin = Kin(self._announce, self._family.held, self._doom, self._reclaimer.supervisor, self._reclaimer.stray)
+        self._heartbeat = Heartbeat(queues, kin)
+        numbers = {config.keys.wake: number for number, config in enumerate(queues)}
+        self._listener = Listener(get_client("consume"), numbers, self._heard)
+        session = Session(get_client("chores"))
+        stores = [open_store(config, session) for config in queues]
+        self._promoter = Promoter(stores, hears=lambda: self._listener.hears, seen=self._seen)
+        self._extender = Extender(queues, self._family)
+        self._scheduler = Scheduler.of(queues)
+        self._trimmer = Trimmer([Log(topic, Session(get_client("chores"))) for topic in get_config().topics.values()])
 
-    def _open(self, session: Session) -> tuple[list[Store], list[Members]]:
-        return (
-            [open_store(config, session) for config in self._queues],
-            [Members(config, session) for config in self._queues],
-        )
-
-    def _make_scheduler(self) -> Scheduler:
-        session, queues = Session(get_client("consume")), {config.name: config for config in self._queues}
-        entries = [entry for entry in scheduled() if entry.queue in queues]
-        stores = {entry.queue: Schedules(queues[entry.queue], session) for entry in entries}
-        return Scheduler(entries, stores)
-
-    def _make_heartbeat(self) -> Heartbeat:
-        stores, members = self._open(Session(get_client("consume")))
-
-        def reclaim(number: int, supervisor: str, roll: Roll) -> None:
-            reclaim_supervisor(stores[number], members[number], supervisor, roll)
-
-        return Heartbeat(self.id, stores, members, describe=self._describe, reclaim=reclaim)
+    @staticmethod
+    def _new_id() -> str:
+        return f"{socket.gethostname()[:40]}-{os.getpid()}-{token()}"
 
     def run(self) -> int:
         """Run until asked to stop, or until all is drained; return the exit code."""
         self._listen_to_signals()
-        services: tuple[Service, ...] = (
-            *(self._heartbeat, self._listener, self._promoter, self._trimmer, self._scheduler),
-        )
+        chores = (self._promoter, self._extender, self._trimmer, self._scheduler)
+        services: tuple[Service, ...] = (self._heartbeat, self._reclaimer, self._listener, *chores)
         for service in services:
             service.start()
         try:
-            while not self._ended():
-                self._changed.wait(LOOK)
-                self._changed.clear()
-                self._bury_the_dead()
-                self._fill_up()
+            while not (self._stop_asked and not len(self._family)):
+                self._look()
+                self._wait()
+            self._settle_the_last()
         finally:
             for service in services:
                 service.stop()
-            for service in services:
-                service.join(2.0)
-            self._leave()
+            self._leave(services)
         return 0
 
     def stop(self) -> None:
         """Ask the consumers to finish; asked again, to hand back at once."""
-        self._stopping += 1
-        for child in self._children:
-            child.terminate()
-        self._changed.set()
+        self._stop_asked += 1
+        self._ring()
 
-    def _ended(self) -> bool:
-        return bool(self._stopping) and not self._children
+    def _look(self) -> None:
+        if self._condemned:
+            self._condemned = False
+            self.id = self._new_id()
+            self._family.begin_anew(self.id)
+        if self._family.look(time.monotonic()):
+            # A consumer fetches nothing before it is announced.
+            self._heartbeat.wake()
+            # It knows of no pause before somebody looks.
+            for number in range(len(self._queues)):
+                self._promoter.expect(number)
+        if self._family.is_drained and not self._stop_asked:
+            self._stop_asked = 1
+            self._family.stop()
+
+    def _wait(self) -> None:
+        """Wait until a signal came or somebody rang, and do what it says."""
+        readable, _, _ = select.select([self._signals], [], [], LOOK)
+        for number in os.read(self._signals, 64) if readable else b"":
+            if number in (signal.SIGTERM, signal.SIGINT):
+                self._stop_asked += 1
+                how = "at once" if self._stop_asked > 1 else "when what runs has finished"
+                logger.info("Supervisor %s stops %s", self.id, how)
+                self._family.stop()
+            elif number == signal.SIGHUP and not self._stop_asked:
+                logger.info("Supervisor %s replaces its consumers one after another", self.id)
+                self._family.renew()
+            elif number == 0 and self._stop_asked:
+                self._family.stop()
+
+    def _ring(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._bell, b"\0")
 
     def _listen_to_signals(self) -> None:
         # With --autoreload this is not the main thread, and the reloader ends the process by itself.
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop())
-        signal.signal(signal.SIGCHLD, lambda *_: self._changed.set())
+        # Handlers do nothing: whatever lock they took, the code they interrupt may hold it. Their numbers come by the
+        # pipe.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+        signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
 
-    def _fill_up(self) -> None:
-        if self._stopping or time.monotonic() < self._not_before:
-            return
-        while len(self._children) < self._processes:
-            self._children.append(self._spawn())
-            self._heartbeat.wake()
+    def _settle_the_last(self) -> None:
+        give_up = time.monotonic() + LAST_RECLAIM
+        while not self._reclaimer.is_done() and time.monotonic() < give_up:
+            time.sleep(0.01)
 
-    def _spawn(self) -> Child:
-        return spawn(
-            f"{self.id}-{token()[:6]}",
-            queues=[config.name for config in self._queues],
-            threads=self._threads,
-            grace=self._grace,
-            drain=self._drain,
-            arguments=self._arguments,
-        )
+    def _leave(self, services: Sequence[Service]) -> None:
+        for service in services:
+            service.join(2.0)
+        if self._heartbeat.join(0):
+            self._heartbeat.leave(self.id)
+        if threading.current_thread() is threading.main_thread():
+            signal.set_wakeup_fd(-1)
 
-    def _bury_the_dead(self) -> None:
-        for child in list(self._children):
-            code = child.process.poll()
-            if code is None:
-                continue
-            self._children.remove(child)
-            if self._drain and code == 0:
-                self._processes -= 1
-                self._stopping += not self._processes
-            elif not self._stopping:
-                self._put_off(child, code)
-            self._reclaim(child)
-            child.close()
+    def _announce(self) -> Announcement:
+        return Announcement(self.id, self._whereabouts(os.getpid(), started(os.getpid())), self._family.announced())
 
-    def _put_off(self, child: Child, code: int) -> None:
-        """Wait before the next start when consumers die as soon as they live."""
-        logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
-        if time.monotonic() - child.started < YOUNG:
-            self._not_before = time.monotonic() + self._pause
-            self._pause = min(MAX_PAUSE, self._pause * 2)
-        else:
-            self._pause = FIRST_PAUSE
+    def _describe(self, child: Child) -> Mapping[str, Any]:
+        told = self._whereabouts(child.process.pid, child.started)
+        return {**told, "since_ms": child.since_ms, "threads": child.threads, "ward": child.ward}
 
-    def _reclaim(self, child: Child) -> None:
-        for number, (store, members) in enumerate(zip(self._stores, self._members, strict=True)):
-            try:
-                moved = reclaim_child(number, store, members, child.consumer, child.board)
-            except StoreError as error:
-                logger.warning("What consumer %s held waits for Redis: %s", child.consumer, error)
-                continue
-            if moved:
-                logger.warning("%d messages of consumer %s go to others", moved, child.consumer)
+    def _whereabouts(self, pid: int, moment: str) -> dict[str, Any]:
+        """Return what tells, on the same machine, whether a process still runs."""
+        machine = here()
+        found = {"host": socket.gethostname(), "pid": pid, "since_ms": self._since_ms, "version": VERSION}
+        if machine is not None:
+            found |= {"boot": machine.boot, "pids": machine.pids, "started": moment}
+        return found
 
-    def _leave(self) -> None:
-        for members in self._members:
-            try:
-                members.leave([], supervisor=self.id)
-            except StoreError as error:
-                logger.warning("Supervisor %s stays on the roll until it is found silent: %s", self.id, error)
+    def _doom(self, announcement: Announcement) -> None:
+        if announcement.supervisor == self.id:
+            self._condemned = True
+            self._ring()
 
-    def _describe(self) -> tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]:
-        host = socket.gethostname()
-        description = {"host": host, "pid": os.getpid(), "since_ms": self._since_ms, "version": VERSION}
-        consumers = {
-            child.consumer: {
-                "host": host,
-                "pid": child.process.pid,
-                "since_ms": child.since_ms,
-                "threads": self._threads,
-                "version": VERSION,
-            }
-            for child in list(self._children)
-        }
-        return description, consumers
+    def _settled(self, number: int, consumer: str) -> None:
+        self._heartbeat.depart(number, consumer)
 
     def _heard(self, number: int, text: str) -> None:
         if text in ("paused", "resumed"):
-            for child in list(self._children):
-                child.board.set_paused(number, text == "paused")
+            with self._family.boards() as boards:
+                for board in boards:
+                    board.set_paused(number, text == "paused")
         self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:
-        for child in list(self._children):
-            child.board.set_paused(number, promoted.paused)
-            child.board.set_unhandled(number, bool(promoted.unhandled))
+        with self._family.boards() as boards:
+            for board in boards:
+                board.set_paused(number, promoted.paused)
+                board.set_unhandled(number, bool(promoted.unhandled))

@@ -1,10 +1,11 @@
-"""Interrupt handlers that run longer than their timeout, and take up messages whose handler has arrived."""
+"""Look at the clocks of running handlers, and take up messages whose handler has arrived."""
 
 from collections.abc import Sequence
 
 from mq_django.consumers.board import Board
 from mq_django.consumers.pools import ThreadPool
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import AWAY, Service
+from mq_django.errors import StoreError
 from mq_django.registry import names
 from mq_django.stores.base import Store
 
@@ -15,7 +16,7 @@ BATCH = 500
 
 
 class Timekeeper(Service):
-    """Looks at every lane's deadline."""
+    """Looks at every lane's clock."""
 
     name = "timekeeper"
 
@@ -24,8 +25,9 @@ class Timekeeper(Service):
         self._threads = threads
 
     def run_once(self) -> float:
-        """Interrupt what is late."""
+        """Interrupt what is late, and give back what waits behind slow handlers."""
         self._threads.interrupt_late()
+        self._threads.hand_back_stranded()
         return TICK
 
 
@@ -45,8 +47,16 @@ class Releaser(Service):
         """Release what this consumer can handle."""
         for number, store in enumerate(self._stores):
             if not self._announced or self._board.unhandled(number):
-                known = list(names(store.config.name))
-                while store.release_unhandled(known, limit=BATCH):
-                    pass
+                self._release(store)
         self._announced = True
         return 5.0
+
+    def _release(self, store: Store) -> None:
+        known = list(names(store.config.name))
+        try:
+            while store.release_unhandled(known, limit=BATCH):
+                pass
+        except AWAY:
+            raise
+        except StoreError as error:
+            self.complain(store.config.name, error)

@@ -88,31 +88,32 @@ def _milliseconds(value: object) -> int | None:
     return found
 
 
-def attributes(message: Message) -> list[tuple[str, str]]:
-    """Return a message's attributes but its data, the optional ones only when they say something."""
-    found = [("id", message.id), ("type", message.name)]
+def attributes(message: Message) -> list[str]:
+    """Return a message's attributes but its data, names and values in turn: optional ones only when they say something.
+
+    The first two are `id` and `type`.
+    """
+    found = ["id", message.id, "type", message.name]
     if message.attempt != 1:
-        found.append(("attempt", str(message.attempt)))
+        found += ("attempt", str(message.attempt))
     if message.key is not None:
-        found.append(("partitionkey", message.key))
+        found += ("partitionkey", message.key)
     if message.expires_ms is not None:
-        found.append(("expires", moment(message.expires_ms)))
+        found += ("expires", moment(message.expires_ms))
     if message.priority:
-        found.append(("priority", str(message.priority)))
+        found += ("priority", str(message.priority))
     if message.unique is not None:
-        found.append(("unique", message.unique))
+        found += ("unique", message.unique)
     if message.claims:
-        found.append(("claim", "1"))
-    if message.headers:
-        found.extend(message.headers.items())
+        found += ("claim", "1")
+    for header in message.headers.items():
+        found += header
     return found
 
 
 def encode_entry(message: Message, data_text: bytes) -> list[str | bytes]:
     """Return a message as the flat fields of a stream entry: its time is the entry's."""
-    fields: list[str | bytes] = [part for pair in attributes(message) for part in pair]
-    fields += ("data", data_text)
-    return fields
+    return [*attributes(message), "data", data_text]
 
 
 def encode_body(message: Message, data_text: bytes, *, member: str, alone: bool = False) -> bytes:
@@ -121,7 +122,8 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: bool 
     It leaves the id out when that is the member. A priority comes first, so that a script can read it without parsing
     the rest.
     """
-    pairs = [pair for pair in attributes(message) if pair != ("id", member)]
+    flat = attributes(message)
+    pairs = [pair for pair in zip(flat[::2], flat[1::2], strict=True) if pair != ("id", member)]
     pairs.sort(key=lambda pair: pair[0] != "priority")
     if message.published_ms is not None:
         pairs.append(("time", moment(message.published_ms)))

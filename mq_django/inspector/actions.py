@@ -4,13 +4,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from mq_django.conf import get_config
 from mq_django.errors import StoreError
+from mq_django.stores import open_store
+from mq_django.stores.control import Control
 from mq_django.stores.dead import BATCH, DeadLetters, is_entry
 from mq_django.stores.waiting import WaitingRoom
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+
+#: A place whose messages can all be deleted; dead letters have `delete_all`.
+Purgeable = Literal["ready", "delayed", "unhandled"]
 
 #: Seconds that one call may take for all dead letters: what asks for a page waits no longer.
 SECONDS = 5.0
@@ -74,6 +80,43 @@ def cancel(name: str, members: Sequence[bytes]) -> Outcome:
             break
         outcome.done += bool(cancelled)
         outcome.missing += not cancelled
+    return outcome
+
+
+def pause(name: str) -> bool:
+    """Let no handler of a queue start any more; tell whether it was running before.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    return Control(get_config().queue(name), Pooled(get_client("inspect"))).pause()
+
+
+def resume(name: str) -> bool:
+    """Let handlers of a queue start again; tell whether it was paused before."""
+    return Control(get_config().queue(name), Pooled(get_client("inspect"))).resume()
+
+
+def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS) -> Outcome:
+    """Delete what is ready or waits in one place, those first in line first, as some seconds allow.
+
+    With what is published meanwhile it would have no end, so it ends after about `at_most`.
+    """
+    store, outcome = open_store(get_config().queue(name), Pooled(get_client("inspect"))), Outcome()
+    deadline = time.monotonic() + seconds
+    while outcome.done < at_most:
+        try:
+            deleted = store.purge(limit=min(BATCH, at_most - outcome.done), place=place)
+        except StoreError as error:
+            outcome.error = error
+            break
+        outcome.done += deleted
+        if not deleted:
+            break
+        if time.monotonic() >= deadline:
+            outcome.resume_after = ""
+            break
     return outcome
 
 

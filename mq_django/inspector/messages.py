@@ -164,11 +164,12 @@ def _pages(name: str) -> Pages:
 
 def _waiting(name: str, room: Room, waiter: Waiter) -> WaitingView:
     due_ms = int(waiter.score) if room == "delayed" and abs(waiter.score) < 2**53 else None
-    message = _message(name, waiter)
+    message = message_in(name, waiter)
     return WaitingView(member=waiter.member, room=room, message=message, due_ms=due_ms)
 
 
-def _message(name: str, waiter: Waiter) -> MessageView:
+def message_in(name: str, waiter: Waiter) -> MessageView:
+    """Return the message in a body of the waiting room."""
     member, body = waiter.member.decode(errors="backslashreplace"), waiter.body
     if body is None:
         return MessageView(id=member, error="There is no body under this id: it will be dropped when it is due.")

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.errors import StoreError
-from mq_django.inspector.activity import NONE, Activity, activity_of, counts
+from mq_django.inspector.activity import NONE, Activity, activity_of, activity_of_days, counts
 from mq_django.stores.counters import WHAT
-from mq_django.stores.pages import Look, hours_of, look, look_closely
+from mq_django.stores.pages import Look, days_of, hours_of, look, look_closely
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -18,6 +18,9 @@ ALIVE_MS = 7500
 
 #: From this age of its oldest ready message a queue is shown as late.
 LATE_MS = 60_000
+
+#: Counters of a week that one page reads; of more only those of all names together.
+MAX_COUNTERS = 50_000
 
 #: Minutes of which dead letters are news.
 RECENT = 30
@@ -136,6 +139,20 @@ def queue(name: str) -> QueueView:
     """
     config = get_config().queue(name)
     return _view_or_error(config, look_closely(config, Pooled(get_client("inspect"))))
+
+
+def activity(name: str, *, hours: int) -> Activity:
+    """Return what happened in a queue in the last hours, a count an hour, in all and by name.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    now_ms = int(time.time() * 1000)
+    today = now_ms // 86_400_000
+    days = range(today - (hours + 23) // 24, today + 1)
+    found = days_of(days, get_config().queue(name), Pooled(get_client("inspect")), longest=MAX_COUNTERS)
+    return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours)
 
 
 def glance(name: str) -> QueueView:

@@ -1,7 +1,7 @@
 """What every store promises."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
@@ -113,8 +113,8 @@ class Store(Protocol):
     def find(self, named: str) -> Found:
         """Look a message up that waits."""
 
-    def purge(self, *, limit: int) -> int:
-        """Delete about `limit` messages that are ready or wait, and return how many; 0: none is left."""
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
+        """Delete about `limit` messages that are ready or wait, in one place or all; return how many, 0 at the end."""
 
     def held_by(self, consumer: str, *, limit: int) -> Sequence[Delivery | Undecodable]:
         """Return up to `limit` of the deliveries that a consumer holds, without counting or touching them."""

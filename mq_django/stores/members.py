@@ -106,6 +106,17 @@ class Members:
         found, flat, strays = reply
         return read_roll(dict(zip(flat[::2], flat[1::2], strict=True)), strays, found)
 
+    def keep_alive(self, supervisor: str) -> bool:
+        """Beat for a supervisor that is gone, and tell whether it had not been condemned."""
+        keys = self._keys
+        generation = reply_or_raise(self._wire.trip([("HGET", keys.control, "generation")])[0]) or b"none"
+        command = scripts.command(
+            "members_beat",
+            keys=[keys.consumers, keys.control, *keys.homes()],
+            args=[keys.group, supervisor, generation, token()],
+        )
+        return bool(reply_or_raise(self._wire.trip([command])[0]) != b"CONDEMNED")
+
     def condemn(self, supervisor: str, count: int) -> bool:
         """Take a supervisor for dead if its counter still stands at `count` (-1: it has none); tell whether it did."""
         command = scripts.command(

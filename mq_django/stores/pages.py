@@ -152,6 +152,15 @@ def hours_of(days: Sequence[int], configs: Sequence[QueueConfig], wire: Wire) ->
     return [_there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
 
 
+def days_of(days: Sequence[int], config: QueueConfig, wire: Wire, *, longest: int) -> list[Mapping[bytes, bytes]]:
+    """Return what was counted in the hours of some days since 1970, also by name while these are at most `longest`."""
+    keys = [config.keys.hours(day) for day in days]
+    lengths = [reply_or_raise(reply) for reply in wire.trip([("HLEN", key) for key in keys])]
+    if sum(lengths) > longest:
+        return hours_of(days, [config], wire)
+    return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
+
+
 class Pages:
     """Pages of the messages of one queue."""
 
@@ -167,6 +176,17 @@ class Pages:
     def unhandled(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
         """Return unhandled messages by rank: those of one name lie together."""
         return self._waiting(self._keys.unhandled, start, limit, max_bytes)
+
+    def ranked(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
+        """Return by rank the ready messages with a priority that do not stand in a stream."""
+        return self._waiting(self._keys.priority, start, limit, max_bytes)
+
+    def ranked_one(self, member: bytes) -> Waiter | None:
+        """Return a ready message with a priority by its id, or None."""
+        keys = self._keys
+        replies = self._wire.trip([("ZSCORE", keys.priority, member), ("HGET", keys.waiting, member)])
+        score, body = (reply_or_raise(reply) for reply in replies)
+        return None if score is None else Waiter(member, float(score), body)
 
     def _waiting(self, key: str, start: int, limit: int, max_bytes: int) -> WaitingPage:
         args = [start, start + limit - 1, max_bytes]

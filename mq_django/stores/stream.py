@@ -1,7 +1,9 @@
 """The default store: a Redis stream with one consumer group, and a waiting room beside it."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import READY, URGENT
@@ -17,6 +19,11 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
+#: Of the flat fields of an entry.
+_names, _values = itemgetter(slice(0, None, 2)), itemgetter(slice(1, None, 2))
+
+#: So many messages at once are a batch of a queue that flows.
+FULL = 50
 #: Entries read in one trip by who recovers: at most so many bodies are in memory at once.
 READ = 100
 
@@ -31,6 +38,8 @@ class StreamStore:
         self._wire = wire
         #: Whether the queue ever had a message with a priority, as far as this store has seen.
         self._ranked = False
+        #: Whether the last take brought a full batch, and nothing goes before what is ready.
+        self._flows = False
 
     def publish(
         self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
@@ -41,10 +50,12 @@ class StreamStore:
         if any(item.message.priority for item in outgoing):
             return self.waiting.rank(outgoing, also=also)
         where = slot(self.keys)
-        args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour, len(outgoing)]
-        for message, data_text, _, _ in outgoing:
-            fields = encode_entry(message, data_text)
-            args += (message.name, len(fields), *fields)
+        args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour]
+        entries = [encode_entry(message, data_text) for message, data_text, _, _ in outgoing]
+        for names, run in groupby(entries, _names):
+            like = list(run)
+            args += (len(like), len(names), *names)
+            args.extend(chain.from_iterable(map(_values, like)))
         rooms = [self.keys.ready, self.keys.urgent, self.keys.waiting]
         command = scripts.command("stream_publish", keys=[*rooms, *where.keys], args=args)
         if reply_or_raise(self._wire.trip([*also, command])[-1]) == b"FULL":
@@ -62,14 +73,15 @@ class StreamStore:
 
     def take(self, consumer: str, *, count: int) -> list[Delivery | Undecodable]:
         """Take up to `count` messages for a consumer, what goes first before what is ready, without waiting."""
-        return self._taken(self._wire.trip([self._take_command(consumer, count)])[0])
+        commands = self._take_commands(consumer, count)
+        return self._taken(self._wire.trip(commands), consumer, count)
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> list[Delivery | Undecodable]:
         """See Store.fetch()."""
         commands = [self._read_command(consumer, count, block_ms)]
         if self._ranked:
             # Whoever was woken wakes the next, while there is something with a priority.
-            commands.append(self._take_command(consumer, 0))
+            commands.append(self._ordered_command(consumer, 0))
         return self._read(self._wire.trip(commands)[0])
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
@@ -83,9 +95,11 @@ class StreamStore:
     ) -> Fetched:
         """Settle a batch and take the next messages in one round trip, without waiting."""
         calls = self._calls(consumer, settlements)
-        take = self._take_command(consumer, count)
-        replies = self._wire.trip([*also, *(call.command for call in calls), take])
-        return Fetched(self._taken(replies[-1]), self._stale(calls, replies[len(also) : -1]))
+        take = self._take_commands(consumer, count)
+        replies = self._wire.trip([*also, *(call.command for call in calls), *take])
+        settled = len(also) + len(calls)
+        stale = self._stale(calls, replies[len(also) : settled])
+        return Fetched(self._taken(replies[settled:], consumer, count), stale)
 
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote()."""
@@ -107,12 +121,12 @@ class StreamStore:
         """See Store.find()."""
         return self.waiting.find(named)
 
-    def purge(self, *, limit: int) -> int:
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge()."""
         keys = self.keys
         places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims]
-        command = scripts.command("stream_purge", keys=[*places, *index], args=[self.keys.group, limit])
+        command = scripts.command("stream_purge", keys=[*places, *index], args=[self.keys.group, limit, place])
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
@@ -194,12 +208,34 @@ class StreamStore:
     def _calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
         return settle_calls(self.keys, consumer, settlements)
 
-    def _take_command(self, consumer: str, count: int) -> Command:
+    def _take_commands(self, consumer: str, count: int) -> list[Command]:
+        """Return what takes messages: a script that keeps their order, or while a full queue flows, a plain read.
+
+        The script copies every message into Lua and back, which takes Redis longer than the reading. Beside the plain
+        read are two looks: what goes first, and a pause, are seen a batch later, as if they had come a batch later.
+        """
+        if not self._flows or count < FULL:
+            return [self._ordered_command(consumer, count)]
+        keys = self.keys
+        read = ("XREADGROUP", "GROUP", keys.group, consumer, "COUNT", count, "STREAMS", keys.ready, ">")
+        return [("XLEN", keys.urgent), ("HMGET", keys.control, "paused", "ranked"), read]
+
+    def _taken(self, replies: Sequence[Any], consumer: str, count: int) -> list[Delivery | Undecodable]:
+        if len(replies) == 1:
+            return self._taken_in_order(replies[0], count)
+        urgent, control, read = replies
+        self._flows = not reply_or_raise(urgent) and reply_or_raise(control) == [None, None]
+        if taken := self._read(read):
+            return taken
+        # Something may have gone first since the look: only the script can say that there is nothing.
+        return self._taken_in_order(self._wire.trip([self._ordered_command(consumer, count)])[0], count)
+
+    def _ordered_command(self, consumer: str, count: int) -> Command:
         keys = self.keys
         rooms = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting]
         return scripts.command("stream_fetch", keys=rooms, args=[self.keys.group, consumer, count])
 
-    def _taken(self, reply: Any) -> list[Delivery | Undecodable]:
+    def _taken_in_order(self, reply: Any, count: int) -> list[Delivery | Undecodable]:
         if self._is_gone(reply):
             self.create_groups()
             return []
@@ -207,6 +243,7 @@ class StreamStore:
             return []
         ready, urgent, ranked = reply
         self._ranked = bool(ranked)
+        self._flows = len(ready) == count and not ranked
         return [*self._decoded(urgent, URGENT), *self._decoded(ready, READY)]
 
     def _read_command(self, consumer: str, count: int, block_ms: int) -> Command:

@@ -110,11 +110,11 @@ class TopicStore(StreamStore):
             lost += [(LOG, entry) for entry in (some if self._is_gone(reply) else reply_or_raise(reply))]
         return lost
 
-    def _take_command(self, consumer: str, count: int) -> Command:
+    def _ordered_command(self, consumer: str, count: int) -> Command:
         keys = [self.keys.ready, self.keys.urgent, self._log, self.keys.control]
         return scripts.command("topic_fetch", keys=keys, args=[self.keys.group, consumer, count])
 
-    def _taken(self, reply: Any) -> list[Delivery | Undecodable]:
+    def _taken_in_order(self, reply: Any, count: int) -> list[Delivery | Undecodable]:
         if self._is_gone(reply):
             self.create_groups()
             return []

@@ -15,16 +15,17 @@ from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, get_config
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
 
-Role = Literal["produce", "consume", "inspect"]
+Role = Literal["produce", "consume", "chores", "inspect"]
 
 #: The longest blocking read. Short, because a server of 6.2 does not tell a blocked reader that its stream was deleted.
 BLOCK_MS = 5000
 
 #: (connecting, answering) in seconds. A publish fails within 5 s in all; a read may block first; a page asks for
-#: several things and answers within 2 s.
+#: several things and answers within 2 s. All so short that a consumer works again within 10 s of Redis's return.
 TIMEOUTS: dict[Role, tuple[float, float]] = {
     "produce": (2.0, 2.5),
-    "consume": (2.0, BLOCK_MS / 1000 + 5.0),
+    "consume": (2.0, BLOCK_MS / 1000 + 3.0),
+    "chores": (2.0, 4.0),
     "inspect": (0.5, 1.0),
 }
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import redis
 from redis import exceptions
 
+from mq_django.errors import ConnectionLost, ReadOnly
 from mq_django.transport.scripts import Command, in_full, translate
 
 
@@ -79,8 +80,11 @@ class Session:
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
         self.send(commands)
-        replies = [self.receive() for _ in commands]
-        return self.again_in_full(commands, replies)
+        replies = self.again_in_full(commands, [self.receive() for _ in commands])
+        if any(isinstance(reply, exceptions.ResponseError) and _is_elsewhere(reply) for reply in replies):
+            # A master that was demoted answers for ever. The next connection is made to whoever is master then.
+            self.close()
+        return replies
 
     def again_in_full(self, commands: Sequence[Command], replies: list[Any]) -> list[Any]:
         """Run again, by their text, the scripts that the server did not know, and return all replies."""
@@ -121,6 +125,10 @@ class Pooled:
         replies = session.trip(commands)
         session.release()
         return replies
+
+
+def _is_elsewhere(reply: exceptions.ResponseError) -> bool:
+    return isinstance(translate(reply), ReadOnly | ConnectionLost) or "UNBLOCKED" in str(reply)
 
 
 def reply_or_raise(reply: Any) -> Any:

@@ -43,8 +43,13 @@ def addresses() -> list[str]:
     return [
         "",
         "emails/change/",
+        "emails/ready/",
+        "emails/ready/?name=a",
+        "emails/pending/",
         "emails/waiting/delayed/",
+        "emails/waiting/delayed/?name=a",
         "emails/waiting/unhandled/",
+        "emails/dead/?error=a&key=b",
         "emails/dead/",
         f"emails/dead/{dead_entry('emails')}/",
         "emails/dead/all/redrive/",
@@ -302,3 +307,18 @@ def test_all_works_where_every_view_requires_a_log_in(operator, client, settings
 
 def test_the_migration_is_what_the_model_says():
     call_command("makemigrations", "mq_django", check=True, dry_run=True, verbosity=0)
+
+
+@pytest.mark.parametrize(
+    ("span", "label", "bars"), [("hour", "Last hour", 60), ("day", "Last day", 24), ("week", "Last week", 168)]
+)
+def test_charts_cover_an_hour_a_day_or_a_week(operator, span, label, bars):
+    tally("emails", {("handled", "welcome"): 3, ("t3", "welcome"): 3})
+
+    page = operator.get(f"{BASE}emails/change/", {"span": span}).content.decode()
+
+    assert f"<h2>{label}</h2>" in page
+    assert page.count('class="mq-column"') == bars
+    assert "3 handled" in page
+    assert f"stats.json?span={span}" in page
+    assert operator.get(f"{BASE}emails/stats.json", {"span": span}).json()["parts"]["hour"].count("mq-column") == bars

@@ -86,7 +86,7 @@ def test_html_from_elsewhere_is_escaped_and_isolated():
 
 def test_charts_of_nothing_are_drawn():
     assert "<svg" in charts.sparkline(NONE.handled, label="x")
-    assert charts.hour(NONE).count("<g>") == 60
+    assert charts.columns(NONE, label="x").count("<g>") == 60
     assert charts.chart_top(NONE) == 2
 
 

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from mq_django.inspector.activity import WINDOW, Activity, activity_of, counts, percentile
+from mq_django.inspector.activity import WINDOW, Activity, activity_of, activity_of_days, counts, percentile
 from mq_django.stores.counters import BUCKETS, bucket
 from mq_django.stores.members import Roll
 from mq_django.stores.pages import Look
@@ -92,3 +92,21 @@ def test_an_activity_of_nothing_is_nothing():
     assert nothing.per_minute("published") == 0
     assert isinstance(nothing, Activity)
     assert nothing.names == ()
+
+
+def test_days_are_counted_by_the_hour_with_the_running_one_last():
+    hour = 3_600_000
+    now_ms = 100 * 24 * hour + 2 * hour + hour // 4
+    days = {
+        100: {b"2|handled|": b"5", b"1|handled|": b"7", b"2|handled|welcome": b"5", b"2|t3|welcome": b"5"},
+        99: {b"3|published|": b"1", b"2|published|": b"9"},
+    }
+
+    found = activity_of_days(days, now_ms=now_ms, hours=24)
+
+    assert (len(found.handled), found.minutes, found.elapsed) == (24, 60, 0.25)
+    assert found.handled[-2:] == (7, 5)
+    # One o'clock yesterday is 25 hours ago.
+    assert (found.published[0], sum(found.published)) == (1, 1)
+    assert [name.name for name in found.names] == ["welcome"]
+    assert found.p50 == found.names[0].p50

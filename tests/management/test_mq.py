@@ -106,3 +106,28 @@ def test_redis_away_is_an_error_in_a_sentence(mq_settings, tmp_path):
 
     with pytest.raises(CommandError, match="Redis is away"):
         mq("status")
+
+
+def test_pause_and_resume_say_whether_they_changed_anything():
+    assert mq("pause", "emails") == "paused\n"
+    assert mq_json("pause", "emails") == {"paused": True, "changed": False}
+    assert inspector.queue("emails").paused
+    assert mq("resume", "emails") == "resumed\n"
+    assert not inspector.queue("emails").paused
+
+
+def test_purge_deletes_one_place_and_only_when_that_is_meant():
+    publish("emails", "welcome", 1)
+    publish("emails", "welcome", 1, delay=60)
+
+    with pytest.raises(CommandError, match="deletes 1 messages for good"):
+        mq("purge", "emails", "ready")
+    assert mq("purge", "emails", "ready", "--yes") == "1 deleted\n"
+    assert (inspector.queue("emails").ready, inspector.queue("emails").delayed) == (0, 1)
+
+
+def test_purge_deletes_dead_letters():
+    bury_many("emails", 3)
+
+    assert mq_json("purge", "emails", "dead", "--yes")["deleted"] == 3
+    assert inspector.queue("emails").dead == 0

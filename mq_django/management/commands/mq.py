@@ -29,14 +29,17 @@ STATUS: dict[str, Callable[[QueueView], int]] = {
 }
 
 
+VERBS = ("status", "peek", "publish", "cancel", "redrive", "pause", "resume", "purge")
+
+
 class Command(BaseCommand):
-    """`manage.py mq status | peek | publish | cancel | redrive`."""
+    """`manage.py mq status | peek | publish | cancel | redrive | pause | resume | purge`."""
 
     help = "Look at queues and act on them."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """See BaseCommand.add_arguments()."""
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="status|peek|publish|cancel|redrive")
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS))
 
         status = self._verb(verbs, "status", "Count what the queues hold.")
         status.add_argument("queues", nargs="*", help="All when none is named.")
@@ -58,6 +61,13 @@ class Command(BaseCommand):
         redrive = self._verb(verbs, "redrive", "Put dead letters back into their queue.", queue=True)
         redrive.add_argument("ids", nargs="*", metavar="id")
         redrive.add_argument("--all", action="store_true", help="Those that are dead now.")
+
+        self._verb(verbs, "pause", "Let no handler of a queue start.", queue=True)
+        self._verb(verbs, "resume", "Let handlers of a paused queue start again.", queue=True)
+
+        purge = self._verb(verbs, "purge", "Delete messages for good.", queue=True)
+        purge.add_argument("place", choices=["ready", "delayed", "unhandled", "dead"])
+        purge.add_argument("--yes", action="store_true", help="Say that you mean it.")
 
     def _verb(self, verbs: Any, name: str, what: str, *, queue: bool = False) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
@@ -127,6 +137,27 @@ class Command(BaseCommand):
             outcome = actions.redrive(queue, [entry for entry in entries if entry is not None])
             outcome.missing += entries.count(None)
         self._report(options, outcome, "redriven")
+
+    def _pause(self, options: dict[str, Any]) -> None:
+        changed = actions.pause(options["queue"])
+        self._print(options, {"paused": True, "changed": changed}, ["paused" if changed else "was paused already"])
+
+    def _resume(self, options: dict[str, Any]) -> None:
+        changed = actions.resume(options["queue"])
+        self._print(options, {"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"])
+
+    def _purge(self, options: dict[str, Any]) -> None:
+        queue, place = options["queue"], options["place"]
+        view = inspector.queue(queue)
+        count = getattr(view, place)
+        if not options["yes"]:
+            raise CommandError(f"This deletes {count} messages for good. Say --yes.", returncode=2)
+        if place == "dead":
+            until = dead_letters.count(queue).until
+            outcome = actions.delete_all(queue, until=until, seconds=float("inf"))
+        else:
+            outcome = actions.purge(queue, place, at_most=count, seconds=float("inf"))
+        self._report(options, outcome, "deleted")
 
     def _report(self, options: dict[str, Any], outcome: Outcome, done: str) -> None:
         counts = {done: outcome.done, "missing": outcome.missing, "refused": outcome.refused}

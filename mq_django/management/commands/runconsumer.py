@@ -10,6 +10,7 @@ from django.utils.autoreload import run_with_reloader
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers import child
 from mq_django.consumers.child import Orders
+from mq_django.consumers.children import Terms
 from mq_django.consumers.logs import configure_logs
 from mq_django.consumers.supervisor import Supervisor
 from mq_django.errors import MQError
@@ -47,6 +48,12 @@ class Command(BaseCommand):
         parser.add_argument(
             "--grace", type=duration, default=30.0, help="Seconds that handlers get to finish when stopping."
         )
+        parser.add_argument(
+            "--max-messages", type=whole, default=0, help="Replace a process after so many messages, gracefully."
+        )
+        parser.add_argument(
+            "--max-memory", type=whole, default=0, help="Replace a process that has grown to so many MiB, gracefully."
+        )
         parser.add_argument("--drain", action="store_true", help="Stop when nothing is ready or pending.")
         parser.add_argument("--autoreload", action="store_true", help="Start anew when code changes: for development.")
         parser.add_argument("--log-format", choices=["text", "json"], default="text", help="How log lines are written.")
@@ -77,14 +84,16 @@ class Command(BaseCommand):
         return [config.queue(name) for name in found]
 
     def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:
-        supervisor = Supervisor(
-            queues,
-            processes=options["processes"],
+        terms = Terms(
+            queues=[config.name for config in queues],
             threads=options["threads"],
             grace=options["grace"],
             drain=options["drain"],
+            max_messages=options["max_messages"],
+            max_memory=options["max_memory"],
             arguments=["--log-format", options["log_format"], "--verbosity", str(options["verbosity"])],
         )
+        supervisor = Supervisor(queues, processes=options["processes"], terms=terms)
         if options["verbosity"]:
             names = ", ".join(config.name for config in queues)
             self.stdout.write(f"Handling {names}. Stop with Ctrl-C.")

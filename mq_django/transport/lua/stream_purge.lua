@@ -11,6 +11,7 @@
 -- KEYS[9]  claims     {queue}:claims      HASH   what claims a unique key
 -- ARGV[1]  group
 -- ARGV[2]  limit      messages of each key, at most 500
+-- ARGV[3]  place      'ready', 'delayed', 'unhandled' or 'parked'; '' for all of them
 --
 -- Returns how many were deleted; more may be left when it is not 0.
 
@@ -26,9 +27,16 @@ if wrong then
   return wrong
 end
 
+-- By the number of their key.
+local places = { 'ready', 'ready', 'delayed', 'ready', 'unhandled', 'parked' }
+
+local function is_meant(at)
+  return ARGV[3] == '' or ARGV[3] == places[at]
+end
+
 local deleted, claimed = 0, redis.call('exists', claims) == 1
 for at = 1, 2 do
-  for _, entry in ipairs(undelivered(KEYS[at], ARGV[1], ARGV[2])) do
+  for _, entry in ipairs(is_meant(at) and undelivered(KEYS[at], ARGV[1], ARGV[2]) or {}) do
     redis.call('xdel', KEYS[at], entry[1])
     for field = 1, claimed and #entry[2] or 0, 2 do
       if entry[2][field] == 'id' then
@@ -39,7 +47,7 @@ for at = 1, 2 do
   end
 end
 for at = 3, 6 do
-  for _, member in ipairs(redis.call('zrange', KEYS[at], 0, ARGV[2] - 1)) do
+  for _, member in ipairs(is_meant(at) and redis.call('zrange', KEYS[at], 0, ARGV[2] - 1) or {}) do
     local other = redis.call('hget', unique, member)
     redis.call('zrem', KEYS[at], member)
     redis.call('hdel', waiting, member)

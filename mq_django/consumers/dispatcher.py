@@ -1,0 +1,73 @@
+"""Give each delivery to what runs or settles it."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from mq_django.consumers.executor import Executor
+from mq_django.consumers.pools import Job, LoopPool, ThreadPool
+from mq_django.consumers.settler import Settler
+from mq_django.consumers.verdicts import unusable
+from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.outcomes import Bury, SetAside
+from mq_django.registry import Handler, find
+from mq_django.stores.base import Settlement
+
+logger = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Gives the deliveries of one queue to the pools; what nobody here can run it settles at once."""
+
+    def __init__(
+        self,
+        queue: str,
+        *,
+        settler: Settler,
+        executor: Executor,
+        threads: ThreadPool,
+        loop: LoopPool,
+        isolate: Callable[[Delivery], None] | None = None,
+    ) -> None:
+        self._queue = queue
+        self.settler = settler
+        self._executor = executor
+        self._threads = threads
+        self._loop_pool = loop
+        #: Takes what must run alone; None: here everything does.
+        self._isolate = isolate
+        self._handlers: dict[str, Handler] = {}
+        self._unknown: set[str] = set()
+
+    def dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
+        """Begin with deliveries that this consumer now holds."""
+        self.settler.in_hand.update([(item.home, item.entry) for item in taken])
+        for item in taken:
+            if isinstance(item, Undecodable):
+                self._settle_unusable(item)
+                continue
+            handler = self._handler(item.message.name)
+            if handler is None:
+                self._executor.settle(Settlement(item, SetAside()))
+            elif item.alone and self._isolate is not None:
+                self._isolate(item)
+            elif handler.is_async:
+                self._loop_pool.put(Job(item, handler, self._executor))
+            else:
+                self._threads.put(Job(item, handler, self._executor))
+
+    def _handler(self, name: str) -> Handler | None:
+        handler = self._handlers.get(name)
+        if handler is None:
+            handler = find(self._queue, name)
+            if handler is not None:
+                self._handlers[name] = handler
+            elif name not in self._unknown:
+                self._unknown.add(name)
+                logger.warning("No handler for %r in queue %s: its messages wait until there is one", name, self._queue)
+        return handler
+
+    def _settle_unusable(self, item: Undecodable) -> None:
+        settlement = unusable(item)
+        if isinstance(settlement.outcome, Bury):
+            logger.error("Entry %s of queue %s is buried: %s", item.entry.decode(), self._queue, item.reason)
+        self._executor.settle(settlement)

@@ -1,0 +1,76 @@
+"""Keep what handlers run for long their consumers', also for who goes by a delivery's idle time."""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from mq_django.conf import QueueConfig
+from mq_django.consumers.board import Running
+from mq_django.consumers.service import AWAY, Service
+from mq_django.errors import StoreError
+from mq_django.stores import open_store
+from mq_django.stores.base import HomeEntry, Store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+logger = logging.getLogger(__name__)
+
+#: Deliveries are extended this often in a visibility timeout, once they have run for as long.
+TIMES = 3
+
+
+class Runs(Protocol):
+    """Who knows what consumers run."""
+
+    def running(self) -> Mapping[str, Sequence[Running]]:
+        """Return what each consumer runs."""
+
+
+class Extender(Service):
+    """Extends what the boards show to run for long.
+
+    Others of ours go by heartbeats and not by idle time: this is for people who look at the stream, and for consumers
+    of other makes.
+    """
+
+    name = "extender"
+
+    def __init__(self, queues: Sequence[QueueConfig], runs: Runs) -> None:
+        super().__init__()
+        session = Session(get_client("chores"))
+        self._stores: list[Store] = [open_store(config, session) for config in queues]
+        self._steps = [config.visibility_timeout.total_seconds() / TIMES for config in queues]
+        self._runs = runs
+        self._lost: set[tuple[int, HomeEntry]] = set()
+
+    def run_once(self) -> float:
+        """Extend everything that has run for long enough."""
+        now = time.monotonic()
+        found: dict[tuple[int, str], list[HomeEntry]] = defaultdict(list)
+        there: set[tuple[int, HomeEntry]] = set()
+        for consumer, running in self._runs.running().items():
+            for (number, home, entry), since, _ in running:
+                there.add((number, (home, entry)))
+                if now - since >= self._steps[number]:
+                    found[number, consumer].append((home, entry))
+        self._lost &= there
+        for (number, consumer), receipts in found.items():
+            self._extend(number, consumer, [one for one in receipts if (number, one) not in self._lost])
+        return min(self._steps)
+
+    def _extend(self, number: int, consumer: str, receipts: Sequence[HomeEntry]) -> None:
+        try:
+            lost = self._stores[number].extend(consumer, receipts)
+        except AWAY:
+            raise
+        except StoreError as error:
+            self.complain(self._stores[number].config.name, error)
+            return
+        for home, entry in lost:
+            self._lost.add((number, (home, entry)))
+            name = self._stores[number].config.name
+            logger.warning(
+                "Consumer %s still runs entry %s of queue %s, no longer its own", consumer, entry.decode(), name
+            )

@@ -1,0 +1,219 @@
+"""The consumers of a supervisor: started, watched, replaced."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mq_django.consumers.board import Board, Receipt, Running
+from mq_django.consumers.children import Child, Terms, spawn
+from mq_django.consumers.heartbeat import Announcement
+from mq_django.consumers.reclaimer import evidence_of
+from mq_django.consumers.verdicts import Evidence
+from mq_django.consumers.watchdog import BENCH, Verdict
+from mq_django.core.ids import token
+
+logger = logging.getLogger(__name__)
+
+#: Seconds to wait before a consumer that died young is started again, doubled each time.
+FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
+#: A consumer that lived this long, in seconds, died of something else than its start.
+YOUNG = 10.0
+
+
+class Family:
+    """Keeps a number of consumers alive. One thread calls everything that is not said to be for any thread."""
+
+    def __init__(
+        self,
+        supervisor: str,
+        terms: Terms,
+        *,
+        processes: int,
+        describe: Callable[[Child], Mapping[str, Any]],
+        mourn: Callable[[str, Evidence], None],
+        relieve: Callable[[str, Collection[Receipt]], None],
+    ) -> None:
+        self._supervisor = supervisor
+        self._terms = terms
+        self._processes = processes
+        self._describe = describe
+        #: Told of a consumer that has ended, and what its board says.
+        self._mourn = mourn
+        #: Told of a consumer that does not respond, and what it has begun.
+        self._relieve = relieve
+        self._children: list[Child] = []
+        #: Held while children are added or let go, as other threads write on their boards.
+        self._changing = threading.Lock()
+        self._stopping = False
+        self._pause = FIRST_PAUSE
+        self._not_before = 0.0
+        self._to_renew: list[Child] = []
+        self._renewing: tuple[Child, Child] | None = None
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    @property
+    def is_drained(self) -> bool:
+        """Tell whether every consumer found nothing more to do."""
+        return not self._processes
+
+    def look(self, now: float) -> bool:
+        """See to everybody once; tell whether somebody is new or back, and to be announced soon."""
+        self._let_go_of_the_dead()
+        back = False
+        for child in self._children:
+            self._watch(child, now)
+            back |= self._bench(child, now)
+        before = len(self._children)
+        self._renew()
+        self._fill_up(now)
+        self._keep_a_ward(now)
+        return back or len(self._children) > before
+
+    def stop(self) -> None:
+        """Ask all to finish; asked again, to hand back at once."""
+        self._stopping = True
+        self._to_renew, self._renewing = [], None
+        for child in self._children:
+            child.terminate()
+
+    def renew(self) -> None:
+        """Replace the consumers one after another, so that the new ones run the code as it is now."""
+        self._to_renew = [child for child in self._children if not child.leaving]
+
+    def begin_anew(self, supervisor: str) -> None:
+        """Replace all consumers at once: others took them for dead, and may have what they hold."""
+        self._supervisor = supervisor
+        for child in self._children:
+            with self._changing:
+                child.condemned = True
+            if not child.leaving:
+                child.terminate()
+
+    @contextmanager
+    def boards(self) -> Iterator[list[Board]]:
+        """Lend the boards, which stay open meanwhile. For any thread."""
+        with self._changing:
+            yield [child.board for child in self._children]
+
+    def announced(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what to tell of the consumers. For any thread."""
+        with self._changing:
+            return {child.consumer: self._describe(child) for child in self._children if not child.condemned}
+
+    def running(self) -> Mapping[str, Sequence[Running]]:
+        """Return what each consumer runs. For any thread."""
+        with self._changing:
+            return {child.consumer: child.board.running() for child in self._children}
+
+    def held(self, number: int, announcement: Announcement, moment: float) -> None:
+        """Tell the announced consumers until when they hold what they have of a queue. For any thread."""
+        with self._changing:
+            for child in self._children:
+                if child.consumer in announcement.consumers and not child.condemned and child.benched is None:
+                    child.board.hold_until(number, moment)
+                    child.announced.add(number)
+
+    def _start(self, *, ward: bool = False) -> Child:
+        child = spawn(f"{self._supervisor}-{token()[:6]}", self._supervisor, self._terms, ward=ward)
+        with self._changing:
+            self._children.append(child)
+        return child
+
+    def _active(self) -> list[Child]:
+        return [child for child in self._children if not child.ward and not child.leaving]
+
+    def _ward(self) -> Child | None:
+        return next((child for child in self._children if child.ward and not child.leaving), None)
+
+    def _fill_up(self, now: float) -> None:
+        while not self._stopping and now >= self._not_before and len(self._active()) < self._processes:
+            self._start()
+
+    def _keep_a_ward(self, now: float) -> None:
+        """Have a process for what must run alone while somebody has such, and tell all who it is."""
+        wanted = [child for child in self._children if child.board.wants_ward()]
+        ward = self._ward()
+        if wanted and ward is None and not self._stopping and now >= self._not_before:
+            ward = self._start(ward=True)
+        ready = ward is not None and ward.board.ticks() and len(ward.announced) == len(self._terms.queues)
+        for child in self._children:
+            child.board.set_ward(ward.consumer if ward is not None and ready else "")
+
+    def _renew(self) -> None:
+        if self._renewing is not None:
+            old, new = self._renewing
+            if new not in self._children:
+                logger.error("A new consumer does not live; the old ones stay")
+                self._to_renew, self._renewing = [], None
+            elif old not in self._children:
+                self._renewing = None
+            elif new.board.ticks() and not old.leaving:
+                old.terminate()
+        while self._renewing is None and self._to_renew:
+            old = self._to_renew.pop(0)
+            if old not in self._children or old.leaving:
+                continue
+            if old.ward:
+                old.terminate()
+            else:
+                self._renewing = (old, self._start())
+
+    def _watch(self, child: Child, now: float) -> None:
+        if child.kill_if_overdue(now):
+            logger.error("Consumer %s did not stop in time and was killed", child.consumer)
+            return
+        verdict = child.watchdog.look(now)
+        if verdict in (Verdict.KILL, Verdict.KILL_LATE):
+            child.was_late = verdict is Verdict.KILL_LATE
+            logger.error("Consumer %s is replaced: %s", child.consumer, verdict.value)
+            child.kill()
+        elif verdict is Verdict.ASK_TO_LEAVE and not child.leaving:
+            logger.error("Consumer %s is replaced: a handler cannot be interrupted", child.consumer)
+            child.terminate()
+
+    def _bench(self, child: Child, now: float) -> bool:
+        """Give to others what lies ready in a process that does not respond; tell whether one responds again."""
+        if child.watchdog.responds:
+            back = child.benched is not None
+            child.benched = None
+            return back
+        if child.benched is None or now - child.benched > BENCH:
+            with self._changing:
+                child.benched = now
+                # It may go on at any moment: what it has not begun by then it gives back itself.
+                for number in range(len(self._terms.queues)):
+                    child.board.hold_until(number, 0.0)
+            begun = {item.receipt for item in child.board.running()} | set(child.board.results())
+            self._relieve(child.consumer, begun)
+        return False
+
+    def _let_go_of_the_dead(self) -> None:
+        for child in list(self._children):
+            code = child.process.poll()
+            if code is None:
+                continue
+            if self._terms.drain and code == 0 and not child.ward and not child.leaving:
+                self._processes -= 1
+            elif not child.leaving and not self._stopping:
+                self._put_off(child, code)
+            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=time.monotonic()))
+            with self._changing:
+                self._children.remove(child)
+                child.close()
+
+    def _put_off(self, child: Child, code: int) -> None:
+        """Wait before the next start when consumers die as soon as they live."""
+        logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
+        if child.ward and child.board.ticks():
+            # What it ran may have killed it: that is what it is for.
+            return
+        if time.monotonic() - child.since < YOUNG:
+            self._not_before = time.monotonic() + self._pause
+            self._pause = min(MAX_PAUSE, self._pause * 2)
+        else:
+            self._pause = FIRST_PAUSE

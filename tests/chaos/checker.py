@@ -1,0 +1,239 @@
+"""Decide from a history, and from where everything rests at its end, whether the promise was kept.
+
+Pure and offline: the same history gets the same verdict, on any machine, at any time. The invariants:
+
+I1   a message whose publish returned ends in one place: handled, in the dead-letter queue, or still queued
+I2   nothing has an effect that was not published, or whose publish was refused; no publish takes effect twice
+I3   an effect happens twice only to what a process was running, or had run and not yet settled, when a fault hit it
+I4   nothing counts as handled that had no effect: a sink that takes each id once holds exactly the handled ones
+I5   order per key: does not apply, since queues without partitions promise no order
+I6   a delivery is settled once: one ack, or one burial, and never more attempts than allowed
+I7   nothing starts before it is due
+I8   what Redis counted as published is what was handled, buried, or is left
+I9   at rest nobody holds anything, no consumer is known but the living, and no key exists but the schema's
+I10  a restart on the data of the disk changes nothing
+I11  work goes on soon after each fault is healed, everything is worked off in time, and no supervisor gives up
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.chaos.deliveries import Fault, Life, Told, exposed, held
+from tests.chaos.history import Event
+from tests.chaos.places import Rest
+
+#: Redis counts due times in whole milliseconds.
+DUE_TOLERANCE = 0.002
+
+
+class Violation(NamedTuple):
+    """A promise that was not kept."""
+
+    invariant: str
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What was promised in this run."""
+
+    max_attempts: int
+    #: Seconds from a fault's end until the last of what it hit goes on.
+    recovery: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a run ended."""
+
+    rest: Rest
+    #: The same after Redis was restarted on its data; None: not tried.
+    restarted: Rest | None = None
+    #: Consumers that live; None: all have been stopped.
+    living: Sequence[str] = ()
+    drained: bool = True
+    #: Sentences about supervisors that ended by themselves.
+    given_up: Sequence[str] = ()
+
+
+@dataclass(kw_only=True)
+class Verdict:
+    """What the checker found."""
+
+    messages: int = 0
+    faults: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    duplicates_per_fault_max: int = 0
+    duplicates_without_fault: int = 0
+    early: int = 0
+    leaked: int = 0
+    stale: int = 0
+    #: Seconds, one for each fault that hit something.
+    recoveries: list[float] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+
+    def add(self, other: "Verdict") -> None:
+        """Take in the verdict on another run."""
+        for name in (
+            "messages",
+            "faults",
+            "lost",
+            "duplicates",
+            "duplicates_without_fault",
+            "early",
+            "leaked",
+            "stale",
+        ):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.duplicates_per_fault_max = max(self.duplicates_per_fault_max, other.duplicates_per_fault_max)
+        self.recoveries += other.recoveries
+        self.violations += other.violations
+
+
+def check(events: Iterable[Event], ending: Ending, terms: Terms) -> Verdict:
+    """Return the verdict on one run, from its events in order and its end."""
+    told = Told(events)
+    verdict = Verdict(
+        messages=sum(life.published == "ok" for life in told.lives.values()),
+        faults=len(told.faults),
+        stale=told.stale,
+    )
+    for judge in (_places, _publishing, _duplicates, _settling, _due_times, _balance, _at_rest, _progress):
+        verdict.violations += judge(told, ending, terms, verdict)
+    return verdict
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(sorted(ids)[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+
+
+def _found(invariant: str, ids: Sequence[str], what: str) -> Iterator[Violation]:
+    if ids:
+        yield Violation(invariant, f"{len(ids)} {what}: {_some(ids)}")
+
+
+def _places(told: Told, ending: Ending, _: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I1: nothing is lost, and nothing is in two places."""
+    dead, queued = set(ending.rest.dead), set(ending.rest.queued)
+    lost, twice = [], []
+    for message, life in told.lives.items():
+        places = bool(life.acks) + (message in dead) + (message in queued)
+        if life.published == "ok" and not places and not life.effects:
+            lost.append(message)
+        elif places > 1:
+            twice.append(message)
+    verdict.lost = len(lost)
+    yield from _found("I1", lost, "messages are lost")
+    yield from _found("I1", twice, "messages ended in two places")
+    yield from _found("I1", _repeated(ending.rest.queued), "messages are queued twice")
+
+
+def _repeated(ids: Iterable[str]) -> list[str]:
+    return [message for message, count in Counter(ids).items() if count > 1]
+
+
+def _publishing(told: Told, ending: Ending, _: Terms, __: Verdict) -> Iterator[Violation]:
+    """I2, I4: effects and publishes belong together."""
+    somewhere = {*ending.rest.dead, *ending.rest.queued}
+    refused = [
+        message
+        for message, life in told.lives.items()
+        if life.published == "failed" and (life.starts or message in somewhere)
+    ]
+    unknown = [message for message, life in told.lives.items() if life.effects and life.invoked is None]
+    unseen = [message for message, life in told.lives.items() if life.acks and not life.effects]
+    yield from _found("I2", refused, "messages run though their publish was refused")
+    yield from _found("I2", unknown, "messages had an effect and were never published")
+    yield from _found("I4", unseen, "messages count as handled without an effect")
+
+
+def _duplicates(told: Told, _: Ending, __: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I3: each repeated effect has a fault of its own that explains it."""
+    repeated = {message: len(life.effects) - 1 for message, life in told.lives.items() if len(life.effects) > 1}
+    verdict.duplicates = sum(repeated.values())
+    excused: Counter[str] = Counter()
+    for fault in told.faults:
+        hit = [] if fault.spares or not repeated else [m for m in exposed(told, fault) if repeated.get(m)]
+        for message in hit:
+            repeated[message] -= 1
+            excused[fault.name] += 1
+    verdict.duplicates_per_fault_max = max(excused.values(), default=0)
+    left = [message for message, count in repeated.items() if count]
+    verdict.duplicates_without_fault = sum(repeated.values())
+    yield from _found("I3", left, "messages had an effect again that no fault explains")
+
+
+def _settling(told: Told, ending: Ending, terms: Terms, _: Verdict) -> Iterator[Violation]:
+    """I6: one end each, and no attempt too many."""
+    lives: Mapping[str, Life] = told.lives
+    yield from _found("I6", [m for m, life in lives.items() if life.acks > 1], "messages were acked twice")
+    yield from _found("I6", [m for m, life in lives.items() if life.buried > 1], "messages were buried twice")
+    yield from _found("I6", _repeated(ending.rest.dead), "messages are in the dead-letter queue twice")
+    beyond = [m for m, life in lives.items() if life.attempts > terms.max_attempts]
+    yield from _found("I6", beyond, f"messages had more than {terms.max_attempts} attempts")
+
+
+def _due_times(told: Told, _: Ending, __: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I7: never early, by any clock; what waited while Redis's clock was stepped has no due time to compare."""
+    early = []
+    last_step = max(told.clock_steps, default=0.0)
+    for message, life in told.lives.items():
+        waits = [(life.invoked, life.delay)] if life.invoked is not None and life.delay else []
+        for since, delay in (*waits, *life.retries):
+            # A delivery that was out already may end later: only a wait's own next start is too early.
+            follow = [start for start in life.starts if start > since]
+            if since > last_step and follow and follow[0] < since + delay - DUE_TOLERANCE:
+                early.append(message)
+                break
+    verdict.early = len(early)
+    yield from _found("I7", early, "messages started before they were due")
+
+
+def _balance(told: Told, ending: Ending, _: Terms, __: Verdict) -> Iterator[Violation]:
+    """I8: Redis's count of publishes is the number of messages that can be shown."""
+    elsewhere = {*ending.rest.dead, *ending.rest.queued}
+    shown = sum(bool(life.effects or message in elsewhere) for message, life in told.lives.items() if life.counted)
+    if shown != ending.rest.published:
+        yield Violation("I8", f"Redis counted {ending.rest.published} publishes, and {shown} messages can be shown")
+
+
+def _at_rest(_: Told, ending: Ending, __: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I9, I10: nothing is left over, and the disk has all of it."""
+    rest = ending.rest
+    strangers = sorted(set(rest.consumers) - set(ending.living))
+    verdict.leaked = rest.pending + len(strangers) + len(rest.strange_keys)
+    if rest.pending:
+        yield Violation("I9", f"{rest.pending} deliveries are still pending at rest")
+    yield from _found("I9", strangers, "consumers are known that do not live")
+    yield from _found("I9", rest.strange_keys, "keys are not in the schema")
+    if ending.restarted is not None and ending.restarted != rest:
+        yield Violation("I10", f"a restart changed what is where: {rest} became {ending.restarted}")
+
+
+def _progress(told: Told, ending: Ending, terms: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I11: work goes on."""
+    for fault in told.faults:
+        seconds = _recovery(told, fault)
+        if seconds is not None:
+            verdict.recoveries.append(seconds)
+            if seconds > terms.recovery:
+                yield Violation(
+                    "I11", f"{fault.kind} {fault.name}: the last of what it hit went on after {seconds:.1f} s"
+                )
+    if not ending.drained:
+        yield Violation("I11", f"{len(ending.rest.queued)} messages were not worked off: {_some(ending.rest.queued)}")
+    for sentence in ending.given_up:
+        yield Violation("I11", sentence)
+
+
+def _recovery(told: Told, fault: Fault) -> float | None:
+    """Return the seconds from a fault's end until the last of what it hit had gone on."""
+    waits = []
+    for life in held(told, fault):
+        later = [at for at in life.moved if at > fault.struck]
+        if later:
+            waits.append(max(0.0, later[0] - fault.healed))
+    return max(waits, default=None)

@@ -1,0 +1,85 @@
+"""What the actors of a run did: one file of JSON lines an actor, on the monotonic clock that all of them share.
+
+| what     | noted by                     | tells |
+|-|-|-|
+| invoke   | the producer, before         | `ids`, `delay` in seconds, `uncounted` when it bypasses the producer's script |
+| ok       | the producer, after          | `ids` whose publish returned |
+| failed   | the producer                 | `ids` that Redis refused with an answer |
+| unknown  | the producer                 | `ids` whose answer was lost |
+| taken    | a consumer                   | `ids` that Redis handed out to it |
+| started  | handler_started              | `id`, `attempt` |
+| effect   | the handler                  | `id`, `attempt` |
+| ended    | handler_finished             | `id`, `outcome` |
+| settled  | whoever settled, after       | `acked`, `buried`, `back`: ids; `retried`: pairs of id and delay in ms; `stale`: ids |
+| fault    | who made it                  | `fault` (its name), `kind`, `began`, `pids` hit, `spares` when it must cost no duplicate |
+| healed   | who made it                  | `fault` |
+| clock    | who stepped Redis's clock    | |
+
+A line is one write, so that what was noted stays noted whatever happens to its writer next.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Event(NamedTuple):
+    """One line."""
+
+    #: Seconds on the monotonic clock.
+    at: float
+    what: str
+    pid: int
+    told: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Return the message it is about."""
+        return str(self.told["id"])
+
+    @property
+    def ids(self) -> list[str]:
+        """Return the messages it is about."""
+        return list(self.told["ids"])
+
+
+class History:
+    """The file of this process, for any of its threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._file: tuple[int, int] | None = None
+
+    def note(self, what: str, **told: Any) -> None:
+        """Add a line."""
+        line = {"at": time.monotonic(), "what": what, "pid": os.getpid(), **told}
+        os.write(self._fd(), json.dumps(line).encode() + b"\n")
+
+    def _fd(self) -> int:
+        pid = os.getpid()
+        with self._lock:
+            if self._file is None or self._file[0] != pid:
+                path = self._folder / f"{pid}.jsonl"
+                self._file = (pid, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+            return self._file[1]
+
+
+def event(line: Mapping[str, Any]) -> Event:
+    """Return the event in a decoded line."""
+    told = {name: value for name, value in line.items() if name not in ("at", "what", "pid")}
+    return Event(float(line["at"]), str(line["what"]), int(line["pid"]), told)
+
+
+def read(folder: Path) -> list[Event]:
+    """Return what all actors noted, in order."""
+    return in_order(event(json.loads(line)) for path in folder.glob("*.jsonl") for line in path.open("rb"))
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Return events by their time."""
+    return sorted(events, key=lambda found: found.at)

@@ -1,0 +1,97 @@
+"""One handler that does what its message says, and notes it."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+import time
+
+from mq_django import Message, Retry, handler
+from tests.consumers.project.history import note
+
+
+def act(message: Message) -> object:
+    """Do the steps of a message, each `[verb, argument]`, and note the begin and the effect."""
+    note("start", id=message.id, queue=message.queue, attempt=message.attempt)
+    outcome: object = None
+    for verb, argument in (message.data or {}).get("do", []):
+        outcome = STEPS[verb](argument, message)
+    note("effect", id=message.id, queue=message.queue, attempt=message.attempt)
+    return outcome
+
+
+def _once(step: list[object], message: Message) -> object:
+    """Do a step in the first attempt only."""
+    return STEPS[step[0]](step[1], message) if message.attempt == 1 else None
+
+
+def _hold_the_gil(seconds: float, _: Message) -> None:
+    # PyDLL keeps the GIL, as CDLL does not.
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+
+
+def _stubborn(seconds: float, _: Message) -> None:
+    """Ignore every interrupt."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            time.sleep(min(0.05, max(0.0, until - time.monotonic())))
+        except Exception:  # noqa: BLE001
+            note("ignored")
+
+
+def _raise(text: str, _: Message) -> None:
+    raise ValueError(text)
+
+
+def _wait_for(path: str, _: Message) -> None:
+    while not os.path.exists(path):  # noqa: PTH110
+        time.sleep(0.01)
+
+
+STEPS = {
+    "sleep": lambda seconds, _: time.sleep(seconds),
+    "spin": lambda seconds, _: _spin(seconds),
+    "gil": _hold_the_gil,
+    "stubborn": _stubborn,
+    "raise": _raise,
+    "exit": lambda code, _: os._exit(code),
+    "sysexit": lambda code, _: sys.exit(code),
+    "kill": lambda number, _: os.kill(os.getpid(), number),
+    "killgroup": lambda number, _: os.killpg(os.getpgrp(), number),
+    "memory": lambda _, __: _out_of_memory(),
+    "segfault": lambda _, __: ctypes.string_at(0),
+    "retry": lambda seconds, _: Retry(delay=seconds),
+    "wait": _wait_for,
+    "once": _once,
+    "stop": lambda _, __: os.kill(os.getpid(), signal.SIGSTOP),
+}
+
+
+def _spin(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+def _out_of_memory() -> None:
+    raise MemoryError
+
+
+async def act_async(message: Message) -> None:
+    """Do what act() does, but sleep on the event loop."""
+    note("start", id=message.id, queue=message.queue, attempt=message.attempt)
+    for verb, argument in message.data.get("do", []):
+        if verb == "sleep":
+            await asyncio.sleep(argument)
+        else:
+            STEPS[verb](argument, message)
+    note("effect", id=message.id, queue=message.queue, attempt=message.attempt)
+
+
+for _queue in ("default", "emails", "a", "b", "c"):
+    handler(_queue, "act")(act)
+    handler(_queue, "aact")(act_async)
+    # In 1 s, as a step within it takes longer.
+    handler(_queue, "timed", timeout=1.0)(act)

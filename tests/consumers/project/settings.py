@@ -1,0 +1,11 @@
+"""Settings from the environment, and as little else as possible: these processes start often."""
+
+import json
+import os
+
+SECRET_KEY = "only for tests"
+USE_TZ = True
+INSTALLED_APPS = ["mq_django", "tests.consumers.project"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+
+MQ_DJANGO = json.loads(os.environ["MQ_TEST_CONFIG"])

@@ -1,0 +1,357 @@
+"""Whole trees of processes: what becomes of messages when any of them dies, stops, or is asked to."""
+
+import re
+import signal
+import time
+
+import pytest
+
+from tests.consumers.trees import kill
+from tests.waiting import wait_until
+
+FAST = {"default": {"VISIBILITY_TIMEOUT": 2}}
+
+
+def empty(store):
+    depths = store.depths()
+    return depths.ready + depths.pending + depths.delayed == 0
+
+
+def handler_pid(history):
+    return history.wait_for("start")[0]["pid"]
+
+
+def test_messages_are_handled_once_and_the_tree_ends_cleanly(trees, publish, history, store, redis_client):
+    ids = [publish() for _ in range(100)]
+    tree = trees("--processes", "2")
+    history.wait_for("effect", 100)
+    wait_until(lambda: empty(store))
+    assert tree.stop() == 0
+    assert history.counts() == dict.fromkeys(ids, 1)
+    assert redis_client.hgetall(store.keys.consumers) == {}
+    assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
+
+
+def test_what_a_killed_child_held_goes_on_at_once(trees, publish, history, store):
+    """Eight run, others lie ready in the process; another process takes those over, and a ward what ran."""
+    trees("--processes", "2")
+    publish()
+    history.wait_for("effect")
+    ids = [publish(["sleep", 0.3]) for _ in range(30)]
+    killed = history.wait_for("start", 9)[-1]["pid"]
+    kill(killed)
+    at = time.monotonic()
+    history.wait_for("effect", 31)
+    wait_until(lambda: empty(store))
+    ended_elsewhere = [line for line in history.lines("effect") if line["pid"] != killed and line["t"] > at]
+    assert ended_elsewhere
+    assert all(history.counts()[message_id] == 1 for message_id in ids)
+    charged = {line["id"] for line in history.lines("start") if line["attempt"] == 2}
+    assert len(charged) <= 8
+
+
+def test_what_was_handled_but_not_acked_when_its_process_died_is_acked(trees, publish, history, store, redis_client):
+    tree = trees()
+    publish()
+    history.wait_for("effect")
+    wait_until(lambda: empty(store))
+    ids = [publish(["sleep", 0.2]) for _ in range(8)]
+    history.wait_for("start", 9)
+    # From now on Redis answers no script; what is handled stays unsettled.
+    redis_client.execute_command("CLIENT", "PAUSE", 1500, "WRITE")
+    history.wait_for("effect", 9)
+    (child,) = tree.children()
+    kill(child)
+    wait_until(lambda: empty(store))
+    publish()
+    history.wait_for("effect", 10)
+    assert all(history.counts()[message_id] == 1 for message_id in ids)
+
+
+def test_a_child_that_dies_as_it_starts_is_started_again(trees, publish, history):
+    tree = trees()
+    wait_until(tree.children)
+    kill(tree.children()[0])
+    publish()
+    history.wait_for("effect")
+    assert tree.stop() == 0
+
+
+def test_a_handler_that_holds_the_gil_for_longer_than_the_visibility_timeout_runs_once(trees, publish, history, store):
+    trees(QUEUES=FAST)
+    trees(QUEUES=FAST)
+    ids = [publish(["gil", 5.0]), publish(["sleep", 5.0])]
+    history.wait_for("effect", 2)
+    wait_until(lambda: empty(store))
+    assert history.counts("start") == dict.fromkeys(ids, 1)
+
+
+def test_a_stopped_child_keeps_what_it_runs_and_others_get_the_rest(trees, publish, history, store):
+    trees("--threads", "1", QUEUES=FAST)
+    ids = [publish(["sleep", 0.5])]
+    child = handler_pid(history)
+    kill(child, signal.SIGSTOP)
+    # The stopped process still stands in the line at Redis, and gets one of these.
+    ids += [publish() for _ in range(3)]
+    trees(QUEUES=FAST)
+    history.wait_for("effect", 3)
+    kill(child, signal.SIGCONT)
+    wait_until(lambda: empty(store))
+    assert history.counts() == dict.fromkeys(ids, 1)
+    assert history.lines("effect")[-1]["pid"] == child
+
+
+def test_a_stopped_child_is_replaced_at_its_handlers_timeout(trees, publish, history, store):
+    tree = trees()
+    message_id = publish(["sleep", 0.2], name="timed")
+    child = handler_pid(history)
+    kill(child, signal.SIGSTOP)
+    # The second attempt runs elsewhere.
+    (line,) = history.wait_for("effect")
+    assert line["pid"] != child
+    assert (line["id"], line["attempt"]) == (message_id, 2)
+    assert child not in tree.children()
+
+
+def test_a_stopped_child_that_runs_nothing_is_replaced(trees, publish, history):
+    tree = trees()
+    publish()
+    child = handler_pid(history)
+    history.wait_for("effect")
+    kill(child, signal.SIGSTOP)
+    publish()
+    history.wait_for("effect", 2, timeout=40)
+    assert child not in tree.children()
+
+
+def test_a_handler_that_cannot_be_interrupted_costs_its_process_and_no_neighbour_an_attempt(
+    trees, publish, history, store
+):
+    stubborn = publish(["once", ["stubborn", 30.0]], name="timed")
+    trees("--grace", "10")
+    history.wait_for("start")
+    neighbours = [publish(["sleep", 3.0]) for _ in range(5)]
+    history.wait_for("effect", 6, timeout=30)
+    wait_until(lambda: empty(store))
+    assert [line["attempt"] for line in history.lines("start") if line["id"] == stubborn] == [1, 2]
+    attempts = {line["id"]: line["attempt"] for line in history.lines("effect")}
+    assert [attempts[neighbour] for neighbour in neighbours] == [1] * 5
+    assert all(history.counts()[neighbour] == 1 for neighbour in neighbours)
+
+
+def test_a_late_handler_is_interrupted(trees, publish, history, store):
+    late = publish(["once", ["spin", 30.0]], name="timed")
+    trees()
+    (line,) = history.wait_for("effect")
+    assert (line["id"], line["attempt"]) == (late, 2)
+    assert len({line["pid"] for line in history.lines("start")}) == 1
+
+
+def test_a_message_that_kills_its_process_is_buried_and_its_neighbours_are_handled(
+    trees, publish, history, store, redis_client
+):
+    settings = {"default": {"MAX_ATTEMPTS": 3}}
+    killer = publish(["exit", 1])
+    neighbours = [publish(["sleep", 0.01]) for _ in range(20)]
+    trees(QUEUES=settings)
+    wait_until(lambda: store.depths().dead, timeout=40)
+    wait_until(lambda: empty(store))
+    ((_, dead),) = redis_client.xrange(store.keys.dead)
+    assert (dead[b"id"].decode(), dead[b"deadreason"], dead[b"deadattempts"]) == (killer, b"crashed", b"3")
+    assert [line["attempt"] for line in history.lines("start") if line["id"] == killer] == [1, 2, 3]
+    assert set(history.counts()) == set(neighbours)
+    # Only the first death had company.
+    assert max(line["attempt"] for line in history.lines("start") if line["id"] != killer) <= 2
+
+
+@pytest.mark.parametrize("step", [["kill", signal.SIGKILL], ["segfault", 0]])
+def test_whatever_ends_a_process_is_a_crash(trees, publish, history, store, redis_client, step):
+    publish(step)
+    trees(QUEUES={"default": {"MAX_ATTEMPTS": 1}})
+    wait_until(lambda: store.depths().dead)
+    ((_, dead),) = redis_client.xrange(store.keys.dead)
+    assert dead[b"deadreason"] == b"crashed"
+
+
+@pytest.mark.parametrize("step", [["sysexit", 3], ["memory", 0]])
+def test_what_a_handler_raises_never_ends_its_process(trees, publish, history, store, step):
+    publish(step)
+    trees(QUEUES={"default": {"MAX_ATTEMPTS": 1}})
+    wait_until(lambda: store.depths().dead)
+    publish()
+    history.wait_for("effect")
+    assert len({line["pid"] for line in history.lines()}) == 1
+
+
+def test_the_supervisor_gone_its_child_finishes_and_hands_back(trees, publish, history, store, tmp_path):
+    gate = tmp_path / "gate"
+    first = trees("--threads", "1", QUEUES=FAST)
+    running = publish(["wait", str(gate)])
+    child = handler_pid(history)
+    kill(first.pid)
+    waiting = [publish() for _ in range(5)]
+    trees(QUEUES=FAST)
+    history.wait_for("effect", 5)
+    # The orphan keeps what it runs for longer than the visibility timeout.
+    start = history.lines("start")[0]["t"]
+    wait_until(lambda: time.monotonic() > start + 5.0)
+    gate.touch()
+    history.wait_for("effect", 6)
+    wait_until(lambda: empty(store))
+    assert history.counts() == dict.fromkeys([running, *waiting], 1)
+    assert [line["pid"] for line in history.lines("effect") if line["id"] == running] == [child]
+
+
+def test_a_machine_gone_others_reclaim_within_the_visibility_timeout(trees, publish, history, store, monkeypatch):
+    first = trees(QUEUES=FAST)
+    ids = [publish(["once", ["sleep", 60]]) for _ in range(8)]
+    history.wait_for("start", 8)
+    second = trees("--processes", "1", QUEUES=FAST)
+    publish()
+    history.wait_for("effect")
+    first.kill_all()
+    at = time.monotonic()
+    starts = history.wait_for("start", 8 + 1 + 8)
+    assert starts[-1]["t"] - at < 4.0
+    assert {line["attempt"] for line in starts} == {1}
+    assert {line["id"] for line in starts[9:]} == set(ids)
+    second.kill_all()
+
+
+def test_a_tree_that_was_stopped_for_long_runs_nothing_that_others_took_over(trees, publish, history, store):
+    """It stands still for longer than the visibility timeout, with messages lying ready in it, and then goes on."""
+    first = trees("--threads", "2", QUEUES=FAST)
+    publish()
+    history.wait_for("effect")
+    ids = [publish(["sleep", 0.2]) for _ in range(40)]
+    history.wait_for("start", 6)
+    frozen = [first.pid, *first.children()]
+    for pid in frozen:
+        kill(pid, signal.SIGSTOP)
+    second = trees("--threads", "2", QUEUES=FAST)
+    history.wait_for("effect", 1 + 40 - 2, timeout=40)
+    for pid in frozen:
+        kill(pid, signal.SIGCONT)
+    publish_after = [publish() for _ in range(10)]
+    wait_until(lambda: set(history.counts()) >= {*ids, *publish_after}, timeout=30)
+    wait_until(lambda: empty(store))
+    # Only what ran when it was stopped may have its effect twice.
+    assert sum(history.counts()[message_id] - 1 for message_id in ids) <= 2
+    wait_until(lambda: "begins anew" in first.logged())
+    assert second.stop() == 0
+    assert first.stop() == 0
+    assert store.depths().pending == 0
+
+
+def test_a_start_on_the_same_machine_takes_over_at_once(trees, publish, history, store):
+    slow = {"default": {"VISIBILITY_TIMEOUT": 600}}
+    first = trees(QUEUES=slow)
+    ids = [publish(["once", ["wait", "never"]]) for _ in range(3)]
+    history.wait_for("start", 3)
+    first.kill_all()
+    second = trees(QUEUES=slow)
+    starts = history.wait_for("start", 6, timeout=15)
+    assert {line["id"] for line in starts[3:]} == set(ids)
+    second.kill_all()
+
+
+def test_a_start_beside_an_orphan_leaves_it_its_work(trees, publish, history, store, tmp_path):
+    slow = {"default": {"VISIBILITY_TIMEOUT": 600}}
+    gate = tmp_path / "gate"
+    first = trees(QUEUES=slow)
+    message_id = publish(["wait", str(gate)])
+    history.wait_for("start")
+    kill(first.pid)
+    trees(QUEUES=slow)
+    publish()
+    history.wait_for("effect")
+    gate.touch()
+    history.wait_for("effect", 2)
+    wait_until(lambda: empty(store))
+    assert history.counts("start")[message_id] == 1
+
+
+def test_asked_to_stop_it_finishes_what_runs_and_gives_the_rest_away(trees, publish, history, store, tmp_path):
+    gate = tmp_path / "gate"
+    first = trees("--threads", "2")
+    running = publish(["wait", str(gate)])
+    history.wait_for("start")
+    second = trees("--threads", "2")
+    ids = [publish(["sleep", 0.02]) for _ in range(300)]
+    wait_until(lambda: len({line["pid"] for line in history.lines("start")}) == 2)
+    first.signal(signal.SIGTERM)
+    (consumer,) = re.findall(r"Consumer (\S+) handles", first.logged())
+    wait_until(lambda: len(store.held_by(consumer, limit=100)) == 1, timeout=2.0)
+    history.wait_for("effect", 300, timeout=30)
+    gate.touch()
+    assert first.process.wait(10) == 0
+    wait_until(lambda: empty(store))
+    assert history.counts() == dict.fromkeys([running, *ids], 1)
+    assert {line["attempt"] for line in history.lines("start")} == {1}
+    assert second.stop() == 0
+
+
+def test_asked_twice_it_gives_back_at_once_what_runs(trees, publish, history, store):
+    tree = trees()
+    message_id = publish(["wait", "never"])
+    history.wait_for("start")
+    tree.signal(signal.SIGTERM)
+    wait_until(lambda: "stops when" in tree.logged())
+    tree.signal(signal.SIGTERM)
+    assert tree.process.wait(8) == 0
+    assert store.depths().ready == 1
+    (again,) = store.take("x", count=1)
+    assert (again.message.id, again.message.attempt) == (message_id, 1)
+
+
+def test_a_hangup_replaces_the_children_one_after_another(trees, publish, history, store):
+    tree = trees("--processes", "2")
+    wait_until(lambda: len(tree.children()) == 2)
+    before = set(tree.children())
+    publish()
+    history.wait_for("effect")
+    running = publish(["sleep", 2.0])
+    history.wait_for("start", 2)
+    tree.signal(signal.SIGHUP)
+    wait_until(lambda: not before & set(tree.children()) and len(tree.children()) == 2, timeout=40)
+    publish()
+    history.wait_for("effect", 3)
+    assert history.counts()[running] == 1
+    assert tree.stop() == 0
+
+
+def test_after_so_many_messages_another_process_takes_over(trees, publish, history, store):
+    tree = trees("--max-messages", "30")
+    ids = [publish(["sleep", 0.05]) for _ in range(200)]
+    history.wait_for("effect", 200, timeout=40)
+    wait_until(lambda: empty(store))
+    assert history.counts() == dict.fromkeys(ids, 1)
+    assert len({line["pid"] for line in history.lines()}) > 1
+    assert "makes place for another" in tree.logged()
+    assert "takes its place" not in tree.logged()
+
+
+def test_grown_too_large_a_process_is_replaced(trees, publish, history, store):
+    tree = trees("--max-memory", "1")
+    publish()
+    wait_until(lambda: "grown to" in tree.logged())
+    assert tree.stop() == 0
+
+
+def test_draining_ends_when_nothing_is_left(trees, publish, history, store):
+    ids = [publish() for _ in range(20)]
+    tree = trees("--drain", "--processes", "2")
+    assert tree.process.wait(30) == 0
+    assert history.counts() == dict.fromkeys(ids, 1)
+    assert len(re.findall("handles", tree.logged())) == 2
+
+
+def test_ctrl_c_reaches_everybody_and_the_supervisor_decides(trees, publish, history, store):
+    tree = trees()
+    message_id = publish(["sleep", 1.0])
+    history.wait_for("start")
+    for pid in (*tree.children(), tree.pid):
+        kill(pid, signal.SIGINT)
+    assert tree.process.wait(10) == 0
+    assert history.counts() == {message_id: 1}
+    assert "Traceback" not in tree.logged()

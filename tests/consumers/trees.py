@@ -1,0 +1,112 @@
+"""`runconsumer` as real processes, and what they did."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.consumers.project.history import read
+from tests.processes import processes
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Tree:
+    """A supervisor and its children."""
+
+    def __init__(self, config: Mapping[str, Any], history: Path, log: Path, *arguments: str, wrap: Sequence[str] = ()):
+        env = {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.consumers.project.settings",
+            "PYTHONPATH": str(ROOT),
+            "MQ_TEST_CONFIG": json.dumps(config),
+            "MQ_TEST_HISTORY": str(history),
+        }
+        self.log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*wrap, sys.executable, "-m", "django", "runconsumer", *arguments],
+                env=env,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # A group of its own, so that all of it can be ended at once.
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def children(self) -> list[int]:
+        return [process.pid for process in processes() if process.parent == self.pid]
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill_all(self) -> None:
+        """End the whole tree as a machine does that loses its power."""
+        children = self.children()
+        for pid in (self.pid, *children):
+            kill(pid)
+        self.process.wait(10)
+
+    def stop(self, timeout: float = 20.0) -> int:
+        """Ask it to stop, and return its exit code."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def logged(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+class History:
+    """What handlers noted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self, kind: str | None = None) -> list[dict[str, Any]]:
+        return [line for line in read(self.path) if kind is None or line["kind"] == kind]
+
+    def counts(self, kind: str = "effect") -> Counter[str]:
+        return Counter(line["id"] for line in self.lines(kind))
+
+    def wait_for(self, kind: str, count: int = 1, *, timeout: float = 20.0) -> list[dict[str, Any]]:
+        def enough() -> list[dict[str, Any]]:
+            found = self.lines(kind)
+            return found if len(found) >= count else []
+
+        return wait_until(enough, timeout=timeout, message=f"{count} lines of {kind}")
+
+
+def end(trees: Sequence[Tree]) -> None:
+    """End every process of the trees, whatever state they are in."""
+    for tree in trees:
+        tree.kill_all() if tree.process.poll() is None else None
+        for pid in group(tree.pid):
+            kill(pid)
+
+
+def group(leader: int) -> Iterator[int]:
+    """Yield the processes of a session that a tree began, orphans too."""
+    for process in processes():
+        try:
+            if os.getsid(process.pid) == leader:
+                yield process.pid
+        except ProcessLookupError:
+            continue
