@@ -11,6 +11,7 @@ from typing import Any
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
 
 EMBEDDED = "embedded"
@@ -136,6 +137,8 @@ class Config:
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
     #: Triggers without code: see `mq_django.triggers`.
     signals: tuple[Mapping[str, Any], ...] = ()
+    #: Schedules without code, by name.
+    schedules: Mapping[str, Scheduled] = field(default_factory=dict)
 
     def queue(self, name: str) -> QueueConfig:
         """Return the options of a queue, or of a group of a topic by `topic/group`; else raise UnknownQueue."""

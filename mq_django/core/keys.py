@@ -35,6 +35,7 @@ KINDS = (
     "dead_ids",
     "consumers",
     "control",
+    "schedules",
     "wake",
 )
 
@@ -77,6 +78,8 @@ class QueueKeys:
     consumers: str = field(init=False)
     #: HASH: paused, limits, generation.
     control: str = field(init=False)
+    #: HASH: `last:`, `fired:` and `paused:` + a schedule's name.
+    schedules: str = field(init=False)
     #: Pub/sub channel: a new first due time, a pause, a resume.
     wake: str = field(init=False)
 
