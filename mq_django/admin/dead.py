@@ -70,6 +70,8 @@ def _frame(page: Page, name: str, wanted: str) -> dict[str, Any]:
     return {
         "act_url": page.url("dead_act", name),
         "redrive_all_url": page.url("dead_all", name, REDRIVE),
+        "groups_url": page.url("dead_groups", name),
+        "export_url": page.url("dead_export", name) if page.can(SEE_DATA) else "",
         "delete_all_url": page.url("dead_all", name, DELETE),
         "chosen_field": CHOSEN,
         **filters.shown(page, message_id=wanted, with_error=True),
@@ -104,6 +106,7 @@ def letter(page: Page, name: str, entry: str) -> HttpResponse:
         has_traceback=bool(view.traceback),
         raw=text.visible_bytes(view.raw) if view.raw and can_see_data else "",
         can_go_back=view.can_go_back,
+        edit_url=page.url("dead_edit", name, entry) if page.can(SEE_DATA, OPERATE) else "",
         act_url=page.url("dead_act", name),
         chosen_field=CHOSEN,
         **about,

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mq_django.conf import get_config
-from mq_django.errors import StoreError
+from mq_django.core.ids import new_id
+from mq_django.core.jsontext import dumps, loads
+from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
+from mq_django.errors import InvalidMessage, MessageTooLarge, StoreError
 from mq_django.stores import open_store
 from mq_django.stores.control import Control
 from mq_django.stores.dead import BATCH, DeadLetters, is_entry
@@ -66,6 +69,32 @@ def delete_all(name: str, *, until: str, after: str = "", seconds: float = SECON
     """Delete the dead letters up to the entry `until` for good, as many as some seconds allow."""
     letters = _dead(name)
     return _all(letters, letters.delete, until=until, after=after, seconds=seconds)
+
+
+def resubmit(name: str, entry: str, written: str) -> str | None:
+    """Put a dead letter back into its queue with other data, as a new message; return its id, or None: it is gone.
+
+    `written` is JSON text. Where it still says what stands for a secret, the secret stays as it was.
+
+    Raises:
+        DecodeError: it is not JSON.
+        InvalidMessage: it is too long for the queue, or has what stands for a secret in a place where none was.
+        StoreError: Redis is away.
+    """
+    config, letters = get_config().queue(name), _dead(name)
+    letter = letters.get(entry)
+    if letter is None or letter.message is None:
+        return None
+    original = letter.message.data
+    data = restore(loads(written.encode(errors="surrogatepass")), redact(original), original)
+    if is_redacted(data) and not is_redacted(original):
+        raise InvalidMessage(f"{REDACTED} stands for a secret, and it is not known for which one here")
+    text = dumps(data)
+    if len(text) > config.max_size:
+        raise MessageTooLarge(f"{len(text)} bytes are more than the {config.max_size} that the queue takes")
+    message_id = new_id()
+    done = letters.resubmit(entry, message_id=message_id, data_text=text)
+    return message_id if done == "RESUBMITTED" else None
 
 
 def cancel(name: str, members: Sequence[bytes]) -> Outcome:

@@ -59,6 +59,7 @@ class Session:
     """A connection of one's own, for one thread: what was sent and what is still to come are known."""
 
     def __init__(self, client: redis.Redis) -> None:
+        self._client = client
         self._pool = client.connection_pool
         self._connection: Any = None
 
@@ -105,6 +106,27 @@ class Session:
             for place in forgotten:
                 replies[place] = self.receive()
         return replies
+
+    def another(self) -> "Session":
+        """Return a session on a connection of its own to the same server."""
+        return Session(self._client)
+
+    @property
+    def socket(self) -> Any:
+        """The connection's socket, to wait for beside others; None while there is none."""
+        return getattr(self._connection, "_sock", None)
+
+    def can_receive(self) -> bool:
+        """Tell whether something has come.
+
+        Raises:
+            ConnectionLost: the connection has ended.
+        """
+        try:
+            return self._connection is not None and bool(self._connection.can_read(timeout=0))
+        except (exceptions.RedisError, OSError) as error:
+            self.close()
+            raise translate(error) from error
 
     def interrupt(self) -> None:
         """End a wait for a reply in another thread: it gets ConnectionLost."""

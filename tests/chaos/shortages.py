@@ -35,7 +35,7 @@ def _step(stage: Stage, clock: Path, offset: int) -> None:
 
     def shows() -> bool:
         with stage.client as client:
-            return abs(client.time()[0] - time.time() - offset) < 2
+            return bool(abs(client.time()[0] - time.time() - offset) < 2)
 
     wait_until(shows, timeout=10, message="the server's clock is stepped")
     # Due times were given by either clock until now.

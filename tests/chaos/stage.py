@@ -184,7 +184,7 @@ def staged(
     seed: str,
     *,
     rate: float = 400.0,
-    ms: float = 4.0,
+    ms: float = 30.0,
     settings: Mapping[str, str] | None = None,
     road: bool = False,
     surroundings: Surroundings | None = None,

@@ -30,8 +30,7 @@ if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.
   return 'FULL'
 end
 
--- Counted by name, and under no name in all: pages of many queues read nothing else.
-local counts = { [''] = 0 }
+local counts = {}
 at = 4
 while at <= #ARGV do
   local messages, width, entry = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), {}
@@ -47,7 +46,6 @@ while at <= #ARGV do
     counts[entry[4]] = (counts[entry[4]] or 0) + 1
     at = at + width
   end
-  counts[''] = counts[''] + messages
 end
 count_published(minutes, ARGV[2], hours, ARGV[3], counts)
 return 'READY'
