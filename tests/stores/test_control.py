@@ -103,7 +103,7 @@ def test_a_consumer_that_starts_in_a_pause_handles_nothing(shop, control, redis_
     os.kill(old, signal.SIGKILL)
     queues["emails"].publish("welcome", "second")
     noop.enqueue()
-    wait_until(lambda: inspector.queue("default").depth == 0, timeout=20)
+    wait_until(lambda: inspector.queue("default").ready == inspector.queue("default").pending == 0, timeout=20)
 
     wait_until(lambda: inspector.queue("emails").pending == 0)
     assert redis_client.llen(f"{shop.namespace}:handled") == 1
