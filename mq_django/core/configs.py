@@ -84,7 +84,7 @@ class RsmqConfig(QueueConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig(QueueConfig):
-    """A group of a topic, as a queue of its own: named `topic/group`."""
+    """A group of a topic, as a queue of its own: named `topic:group`."""
 
     store: str = "topic"
     topic: str
@@ -141,9 +141,9 @@ class Config:
     schedules: Mapping[str, Scheduled] = field(default_factory=dict)
 
     def queue(self, name: str) -> QueueConfig:
-        """Return the options of a queue, or of a group of a topic by `topic/group`; else raise UnknownQueue."""
+        """Return the options of a queue, or of a group of a topic by `topic:group`; else raise UnknownQueue."""
         topic, separator, group = str(name).partition(GROUP_SEPARATOR)
-        if separator:
+        if separator and NAME.fullmatch(group):
             return self.topic(topic).group(group)
         try:
             return self.queues[name]

@@ -16,8 +16,8 @@ GROUP = "mq"
 #: The streams that deliveries are read from, as `Delivery.home`. Only a topic's groups have the last.
 READY, URGENT, LOG = 0, 1, 2
 
-#: Between a topic and one of its groups, where they are named together: `orders/billing`.
-GROUP_SEPARATOR = "/"
+#: Between a topic and one of its groups, where they are named together: `orders:billing`.
+GROUP_SEPARATOR = ":"
 
 #: The kinds of keys that a queue always may have, as attributes of `QueueKeys`.
 KINDS = (
