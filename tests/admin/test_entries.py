@@ -102,7 +102,7 @@ def test_those_who_may_not_see_data_cannot_ask_for_it(operator, viewer, path):
 def test_a_time_that_is_none_is_no_filter(operator, value):
     publish("emails", "welcome", 1)
 
-    assert len(operator.get(f"{BASE}emails/ready/", {"since": value}).context["rows"]) == 1
+    assert len(operator.get(f"{BASE}emails/ready/", {"from": value}).context["rows"]) == 1
 
 
 def test_a_queue_is_paused_and_resumed_once_that_is_confirmed(operator):
