@@ -219,7 +219,6 @@ def test_what_cannot_name_a_queue_is_named(name):
 @pytest.mark.parametrize(
     "raw",
     [
-        {"SCHEDULES": []},
         {"QUEUES": {"emails": {"PARTITIONS": 64}}},
         {"QUEUES": {"emails": {"OUTBOX": True}}},
         {"QUEUES": {"emails": {"RATE_LIMIT": "10/s"}}},

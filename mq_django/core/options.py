@@ -10,6 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.rsmq import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize, check_seconds
+from mq_django.core.schedules import Schedule, Scheduled, cron, every
+from mq_django.core.wire import check_name
+from mq_django.errors import InvalidValue, MQError
 
 URL_SCHEMES = ("redis://", "rediss://", "unix://")
 
@@ -105,8 +109,8 @@ def _retry(value: Any) -> RetryPolicy:
 
 
 def _store(value: Any) -> str:
-    if value != "stream":
-        raise TypeError('"stream"')
+    if value not in ("stream", "rsmq"):
+        raise TypeError('"stream" or "rsmq"')
     return str(value)
 
 
@@ -120,6 +124,58 @@ QUEUE_OPTIONS = {
     "MAX_SIZE": _size,
     "MAX_DEPTH": _optional_count,
     "RESULT_TTL": _result_ttl,
+}
+
+
+def _from_one(value: Any) -> int:
+    try:
+        found = check_seconds("VT", value)
+    except InvalidValue as error:
+        raise TypeError(f"a whole number of seconds from 1 to {MAX_SECONDS}") from error
+    # RSMQ allows 0, which hides nothing: two consumers would handle the same message at once.
+    if found < 1:
+        raise TypeError(f"a whole number of seconds from 1 to {MAX_SECONDS}")
+    return found
+
+
+def _delay(value: Any) -> int:
+    try:
+        return check_seconds("DELAY", value)
+    except InvalidValue as error:
+        raise TypeError(f"a whole number of seconds from 0 to {MAX_SECONDS}") from error
+
+
+def _maxsize(value: Any) -> int:
+    try:
+        return check_maxsize(value)
+    except InvalidValue as error:
+        raise TypeError(f"a whole number from {MIN_MAXSIZE} to {MAX_MAXSIZE}, or -1") from error
+
+
+def _rsmq_namespace(value: Any) -> str:
+    # Braces, because on a Redis Cluster the namespace carries the hash tag.
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:{}-]{1,80}", value):
+        raise TypeError("1 to 80 letters, digits, and any of _ . : - { }")
+    return value
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("True or False")
+    return value
+
+
+RSMQ_OPTIONS = {
+    "STORE": _store,
+    "NAMESPACE": _rsmq_namespace,
+    "VT": _from_one,
+    "DELAY": _delay,
+    "MAXSIZE": _maxsize,
+    "REALTIME": _switch,
+    "MAX_ATTEMPTS": _count,
+    "RETRY": _retry,
+    "TIMEOUT": _optional_timeout,
+    "MAX_DEPTH": _optional_count,
 }
 
 
@@ -168,9 +224,68 @@ def _signals(value: Any) -> tuple[Mapping[str, Any], ...]:
     return tuple(MappingProxyType(dict(item)) for item in value)
 
 
+#: Option of a schedule -> the type it must have.
+SCHEDULE_OPTIONS: dict[str, tuple[type, ...]] = {
+    "cron": (str,),
+    "timezone": (str,),
+    "every": (timedelta, int, float),
+    "queue": (str,),
+    "message": (str,),
+    "data": (object,),
+    "task": (str,),
+    "args": (list, tuple),
+    "kwargs": (Mapping,),
+    "priority": (int,),
+    "key": (str,),
+    "expires": (timedelta, int, float),
+}
+
+
+def _schedules(value: Any) -> Mapping[str, Scheduled]:
+    if not isinstance(value, Mapping):
+        raise TypeError("a dict of name: schedule")
+    found = {}
+    for name, entry in value.items():
+        try:
+            found[name] = _scheduled(check_name(name), entry)
+        except (TypeError, MQError) as error:
+            raise TypeError(f"a dict of name: schedule; in {name!r:.80}, {error}") from error
+    return MappingProxyType(found)
+
+
+def _scheduled(name: str, entry: Any) -> Scheduled:
+    if not isinstance(entry, Mapping):
+        raise TypeError("write a dict of options")
+    for option, value in entry.items():
+        kinds = SCHEDULE_OPTIONS.get(option)
+        if kinds is None:
+            raise TypeError(f"{option!r} is no option; there are {', '.join(SCHEDULE_OPTIONS)}")
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise TypeError(f"{option!r} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r:.80}")
+    if ("cron" in entry) == ("every" in entry) or ("message" in entry) == ("task" in entry):
+        raise TypeError('give "cron" or "every", and "message" or "task"')
+    if "cron" in entry:
+        when: Schedule = cron(entry["cron"], timezone=entry.get("timezone"))
+    else:
+        when = every(_duration(entry["every"]))
+    as_task = {"args": list(entry.get("args", ())), "kwargs": dict(entry.get("kwargs", {}))}
+    return Scheduled(
+        name=name,
+        queue=entry.get("queue", "default"),
+        message=check_name(entry.get("message", entry.get("task"))),
+        data=as_task if "task" in entry else entry.get("data"),
+        when=when,
+        priority=max(-100, min(100, entry.get("priority", 0))),
+        key=entry.get("key"),
+        expires=_positive_duration(entry["expires"]) if "expires" in entry else None,
+        where=f'MQ_DJANGO["SCHEDULES"][{name!r}]',
+    )
+
+
 OPTIONS = {
     "CONNECTION": _connection,
     "NAMESPACE": _namespace,
     "DIRECTORY": _directory,
     "SIGNALS": _signals,
+    "SCHEDULES": _schedules,
 }

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import READY
+from mq_django.core.keys import READY, RsmqKeys
 from mq_django.core.messages import DeadLetter, Delivery
 from mq_django.core.wire import decode_entry, entry_ms
 from mq_django.stores.settling import DEAD_FIELDS
@@ -108,6 +108,8 @@ class DeadLetters:
         Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` for what is no message.
         """
         keys = self._keys
+        if isinstance(keys, RsmqKeys):
+            return self._move("rsmq_redrive", [keys.dead, keys.dead_ids, keys.zset, keys.hash], [keys.wake, *entries])
         return self._move("dead_redrive", [keys.dead, keys.dead_ids, keys.ready], entries)
 
     def delete(self, entries: Sequence[str]) -> list[str]:

