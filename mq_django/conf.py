@@ -13,7 +13,7 @@ from django.core.signals import setting_changed
 
 from mq_django.core.configs import EMBEDDED, Config, GroupConfig, Handling, QueueConfig, TopicConfig
 from mq_django.core.keys import NAME
-from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES
+from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES, limits
 from mq_django.errors import ConfigurationError
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 #: Settings that will come, so that whoever reads about them is told more than "unknown".
-LATER = frozenset({"CONCURRENCY", "OUTBOX", "PARTITIONS", "RATE_LIMIT"})
+LATER = frozenset({"OUTBOX", "PARTITIONS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class _Reader:
 
     def queues(self, raw: Any, namespace: str) -> dict[str, QueueConfig]:
         return {
-            name: QueueConfig(name=name, namespace=namespace, **options)
+            name: QueueConfig(name=name, namespace=namespace, **limits(options))
             for name, options in self._named(raw, "QUEUES", QUEUE_OPTIONS)
         }
 

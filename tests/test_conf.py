@@ -221,8 +221,6 @@ def test_what_cannot_name_a_queue_is_named(name):
     [
         {"QUEUES": {"emails": {"PARTITIONS": 64}}},
         {"QUEUES": {"emails": {"OUTBOX": True}}},
-        {"QUEUES": {"emails": {"RATE_LIMIT": "10/s"}}},
-        {"QUEUES": {"emails": {"CONCURRENCY": 5}}},
     ],
 )
 def test_a_setting_that_will_come_is_told_from_an_unknown_one(raw):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, TopicKeys
+from mq_django.core.limits import Limits
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
@@ -45,6 +46,7 @@ class QueueConfig(Handling):
     max_depth: int | None = None
     #: How long a task's result is kept; zero: not at all.
     result_ttl: timedelta = timedelta(days=1)
+    limits: Limits = Limits()
 
     @property
     def keys(self) -> QueueKeys:

@@ -3,6 +3,7 @@
 from mq_django.conf import GroupConfig, QueueConfig
 from mq_django.registry import start_of
 from mq_django.stores.base import Store
+from mq_django.stores.limits import LimitedStore
 from mq_django.stores.stream import StreamStore
 from mq_django.stores.topic import TopicStore
 from mq_django.transport.sessions import Wire
@@ -12,7 +13,7 @@ def open_store(config: QueueConfig, wire: Wire) -> Store:
     """Return the store of a queue, or of a group of a topic, talking through `wire`."""
     if isinstance(config, GroupConfig):
         return TopicStore(config, wire, start=start_of(config.name))
-    return StreamStore(config, wire)
+    return LimitedStore(config, wire) if config.limits else StreamStore(config, wire)
 
 
 __all__ = ["open_store"]
