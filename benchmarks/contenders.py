@@ -17,7 +17,7 @@ def total(*commands: str) -> Remaining:
     def remaining(client: redis.Redis) -> int:
         pipeline = client.pipeline(transaction=False)
         for command in split:
-            pipeline.execute_command(*command)
+            pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
         return sum(int(reply) for reply in pipeline.execute())
 
     return remaining
@@ -48,8 +48,8 @@ class Contender:
 
     @property
     def is_ours(self) -> bool:
-        """Tell whether it is mq_django, for which everything is measured."""
-        return self.module.startswith("benchmarks.ours.")
+        """Tell whether it is mq_django with handlers, for which everything is measured."""
+        return self.module == "benchmarks.ours.contender"
 
 
 RAW = Contender(
@@ -80,3 +80,14 @@ HANDLERS = Contender(
     handled=300_000,
     sizes=(10_000, 100_000, 1_000_000),
 )
+TASKS = Contender(
+    name="mq_django @task",
+    module="benchmarks.ours.task_contender",
+    remaining=HANDLERS.remaining,
+    environment=OURS,
+    one_by_one=20_000,
+    bulk=0,
+    handled=60_000,
+    skips=frozenset({"bulk", "at rest", "delays", "memory", "idle", "kill", "growth"}),
+)
+PEERS: tuple[Contender, ...] = ()

@@ -60,4 +60,4 @@ def consumer_memory(contender: Contender) -> Figures:
             largest = max(largest, *tree.memory().values())
             time.sleep(0.2)
         after = max(tree.memory().values())
-    return {"MB before": before, "MB at most": largest, "MB after 1,000,000": after}
+    return {"MB before": before, "MB at most": largest, "MB after 1,000,000": after, "grown MB": after - before}

@@ -180,6 +180,12 @@ class Drained(NamedTuple):
     server_share: float
 
 
+def redis_version() -> str:
+    """Return the version of the server that trials run on."""
+    with PrivateServer() as server, redis.Redis.from_url(server.url) as client:
+        return str(client.info("server")["redis_version"])
+
+
 def percentile(values: Sequence[float], percent: float) -> float:
     """Return the value that so many percent do not exceed."""
     ordered = sorted(values)

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import redis
 
@@ -40,7 +41,7 @@ def _fill(client: redis.Redis, count: int, due_ms: Callable[[int], int], *, firs
         numbers = range(start, min(start + CHUNK, first + count))
         scores = {f"m{n}": due_ms(n - first) for n in numbers}
         data = [{**messages.make(n), "due_ns": scores[f"m{n}"] * 1_000_000 + ahead_ns} for n in numbers]
-        bodies = {f"m{one['n']}": json.dumps({"type": NOTE, "data": one}) for one in data}
+        bodies: dict[Any, Any] = {f"m{one['n']}": json.dumps({"type": NOTE, "data": one}) for one in data}
         pipeline = client.pipeline(transaction=False)
         pipeline.hset(WAITING, mapping=bodies)
         pipeline.zadd(DUE, scores)

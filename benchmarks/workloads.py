@@ -122,7 +122,7 @@ def idle(contender: Contender, *, queues: int = 5, seconds: float = 20.0) -> Fig
 def _commands(client: redis.Redis, seconds: float) -> Counter[str]:
     """Count the commands that come in over the wire, those of scripts not among them."""
     found: Counter[str] = Counter()
-    with client.monitor() as monitor:
+    with client.monitor() as monitor:  # type: ignore[no-untyped-call]
         threading.Timer(seconds, client.echo, ["the end"]).start()
         for command in monitor.listen():
             if command["command"] == "ECHO the end":

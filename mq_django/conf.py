@@ -1,8 +1,9 @@
 """`settings.MQ_DJANGO` as frozen configs, read when first asked for."""
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -11,9 +12,9 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
-from mq_django.core.configs import EMBEDDED, Config, GroupConfig, Handling, QueueConfig, TopicConfig
+from mq_django.core.configs import EMBEDDED, Config, GroupConfig, Handling, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.keys import NAME
-from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES, limits
+from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, RSMQ_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES, limits
 from mq_django.errors import ConfigurationError
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Handling",
     "Problem",
     "QueueConfig",
+    "RsmqConfig",
     "TopicConfig",
     "get_config",
     "read",
@@ -73,14 +75,19 @@ class _Reader:
         return found
 
     def queues(self, raw: Any, namespace: str) -> dict[str, QueueConfig]:
-        return {
-            name: QueueConfig(name=name, namespace=namespace, **limits(options))
-            for name, options in self._named(raw, "QUEUES", QUEUE_OPTIONS)
-        }
+        found: dict[str, QueueConfig] = {}
+        for name, options in self._named(raw, "QUEUES", _queue_options):
+            if options.get("store") == "rsmq":
+                if "vt" in options:
+                    options["visibility_timeout"] = timedelta(seconds=options.pop("vt"))
+                found[name] = RsmqConfig(name=name, **options)
+            else:
+                found[name] = QueueConfig(name=name, namespace=namespace, **limits(options))
+        return found
 
     def topics(self, raw: Any, namespace: str, queues: Container[str]) -> dict[str, TopicConfig]:
         found = {}
-        for name, options in self._named(raw, "TOPICS", TOPIC_OPTIONS):
+        for name, options in self._named(raw, "TOPICS", lambda _: TOPIC_OPTIONS):
             if name in queues:
                 self.refuse(
                     f'MQ_DJANGO["TOPICS"][{name!r}]', f"{name!r} names a queue and a topic.", "Rename one of them."
@@ -88,7 +95,9 @@ class _Reader:
             found[name] = TopicConfig(name=name, namespace=namespace, **options)
         return found
 
-    def _named(self, raw: Any, what: str, readers: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _named(
+        self, raw: Any, what: str, readers: Callable[[Mapping[Any, Any]], Mapping[str, Any]]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         where, kind = f'MQ_DJANGO["{what}"]', what.lower()[:-1]
         if not isinstance(raw, Mapping):
             self.refuse(where, f"{where} must be a dict of name: options.", 'Write {"default": {}}.')
@@ -100,7 +109,11 @@ class _Reader:
             elif not isinstance(options, Mapping):
                 self.refuse(f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}.")
             else:
-                yield name, self.options(options, readers, f"{where}[{name!r}]")
+                yield name, self.options(options, readers(options), f"{where}[{name!r}]")
+
+
+def _queue_options(options: Mapping[Any, Any]) -> Mapping[str, Any]:
+    return RSMQ_OPTIONS if options.get("STORE") == "rsmq" else QUEUE_OPTIONS
 
 
 def read(raw: Any) -> tuple[Config, list[Problem]]:

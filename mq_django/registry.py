@@ -43,7 +43,7 @@ ANY = ""
 
 _handlers: dict[tuple[str | None, str], Handler] = {}
 _schedules: dict[str, Scheduled] = {}
-#: Where the groups of topics begin, by `topic/group`.
+#: Where the groups of topics begin, by `topic:group`.
 _starts: dict[str, Place] = {}
 
 
@@ -180,12 +180,12 @@ def subscriber(
 
 
 def start_of(queue: str) -> Place:
-    """Return where a group begins when it is new, by `topic/group`."""
+    """Return where a group begins when it is new, by `topic:group`."""
     return _starts.get(queue, BEGINNING)
 
 
 def groups(topic: str | None = None) -> list[str]:
-    """Return the groups that have a subscriber, of all topics or of one, as `topic/group`."""
+    """Return the groups that have a subscriber, of all topics or of one, as `topic:group`."""
     return sorted(name for name in _starts if topic is None or name.partition(GROUP_SEPARATOR)[0] == topic)
 
 

@@ -96,7 +96,8 @@ def test_an_option_of_a_queue_is_read(option, value, read_as):
 
 def test_every_option_of_a_queue_is_tried_above():
     marks = test_an_option_of_a_queue_is_read.pytestmark
-    assert {case[0] for case in marks[0].args[1]} == set(conf.QUEUE_OPTIONS)
+    # Limits become one value: see tests/core/test_limits.py.
+    assert {case[0] for case in marks[0].args[1]} == set(conf.QUEUE_OPTIONS) - {"RATE_LIMIT", "CONCURRENCY"}
 
 
 def test_a_retry_policy_can_be_given_as_a_dict():
@@ -149,6 +150,8 @@ WRONG_OPTIONS = [
     ("MAX_SIZE", 10**9),
     ("MAX_SIZE", "256K"),
     ("MAX_DEPTH", 0),
+    ("RATE_LIMIT", "fast"),
+    ("CONCURRENCY", 0),
     ("MAX_DEPTH", "many"),
     ("RESULT_TTL", -1),
     ("RESULT_TTL", None),
@@ -285,13 +288,15 @@ def test_a_topic_has_its_options_and_its_groups_have_those_of_handling():
     assert problems == []
     orders = config.topic("orders")
     assert (orders.retention, orders.retention_count) == (timedelta(minutes=1), None)
-    billing = config.queue("orders/billing")
-    assert (billing.name, billing.store, billing.max_attempts) == ("orders/billing", "topic", 3)
+    billing = config.queue("orders:billing")
+    assert (billing.name, billing.store, billing.max_attempts) == ("orders:billing", "topic", 3)
     assert billing.keys.dead == "mq:{orders}:g:billing:dead"
     with pytest.raises(UnknownTopic):
-        config.queue("other/billing")
+        config.queue("other:billing")
+    with pytest.raises(UnknownQueue):
+        config.queue("orders:no group")
     with pytest.raises(ConfigurationError):
-        config.queue("orders/no group")
+        orders.group("no group")
 
 
 @pytest.mark.parametrize(

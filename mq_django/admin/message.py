@@ -7,6 +7,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin import text
+from mq_django.inspector.dead_letters import error_name
 from mq_django.inspector.messages import MessageView
 
 #: A label and what to say of it; nothing to say leaves it out.
@@ -17,7 +18,7 @@ def shown_error(error: str, *, can_see_data: bool, limit: int = text.LONGEST) ->
     """Return an error as HTML; without its text, which may quote data, for those who may not see that."""
     if can_see_data:
         return text.visible(error, limit=limit, lines=limit == text.LONGEST)
-    name = text.error_name(error)
+    name = error_name(error)
     return text.visible(name) if name else ""
 
 

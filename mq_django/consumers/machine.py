@@ -20,7 +20,7 @@ def here() -> Machine | None:
     """Return this machine; None where it cannot be told from another."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        return Machine(boot, os.readlink(_PROC / "self/ns/pid"))  # noqa: PTH115 - not a path
+        return Machine(boot, str((_PROC / "self/ns/pid").readlink()))
     except OSError:
         return None
 

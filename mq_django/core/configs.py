@@ -1,5 +1,6 @@
 """What the settings say, as frozen values; `mq_django.conf` reads them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -7,9 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, TopicKeys
+from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
 from mq_django.core.limits import Limits
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
 
@@ -18,6 +20,7 @@ EMBEDDED = "embedded"
 #: A publish asks several times, and spelling a queue's keys takes 5 microseconds.
 queue_keys = cache(QueueKeys)
 group_keys = cache(GroupKeys)
+rsmq_keys = cache(RsmqKeys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +58,35 @@ class QueueConfig(Handling):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RsmqConfig(QueueConfig):
+    """The options of a queue in RSMQ's format, which programs in other languages share."""
+
+    namespace: str = "rsmq"
+    store: str = "rsmq"
+    #: What the queue is created with; seconds as in RSMQ, and UTF-16 units, or -1.
+    delay: int = DEFAULT_DELAY
+    maxsize: int = DEFAULT_MAXSIZE
+    #: Publish on RSMQ's channel after a send, and expect that of others.
+    realtime: bool = False
+    #: RSMQ's vt. Consumers of ours keep hidden what they hold.
+    visibility_timeout: timedelta = timedelta(seconds=DEFAULT_VT)
+    max_size: int = 1024 * 1000
+    result_ttl: timedelta = timedelta(0)
+
+    @property
+    def keys(self) -> RsmqKeys:
+        """Return the queue's Redis keys."""
+        return rsmq_keys(self.namespace, self.name)
+
+    @property
+    def vt(self) -> int:
+        """Return the visibility timeout as RSMQ has it, in whole seconds."""
+        return math.ceil(self.visibility_timeout.total_seconds())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig(QueueConfig):
-    """A group of a topic, as a queue of its own: named `topic/group`."""
+    """A group of a topic, as a queue of its own: named `topic:group`."""
 
     store: str = "topic"
     topic: str
@@ -113,9 +143,9 @@ class Config:
     schedules: Mapping[str, Scheduled] = field(default_factory=dict)
 
     def queue(self, name: str) -> QueueConfig:
-        """Return the options of a queue, or of a group of a topic by `topic/group`; else raise UnknownQueue."""
+        """Return the options of a queue, or of a group of a topic by `topic:group`; else raise UnknownQueue."""
         topic, separator, group = str(name).partition(GROUP_SEPARATOR)
-        if separator:
+        if separator and NAME.fullmatch(group):
             return self.topic(topic).group(group)
         try:
             return self.queues[name]

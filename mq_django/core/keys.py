@@ -16,8 +16,8 @@ GROUP = "mq"
 #: The streams that deliveries are read from, as `Delivery.home`. Only a topic's groups have the last.
 READY, URGENT, LOG = 0, 1, 2
 
-#: Between a topic and one of its groups, where they are named together: `orders/billing`.
-GROUP_SEPARATOR = "/"
+#: Between a topic and one of its groups, where they are named together: `orders:billing`.
+GROUP_SEPARATOR = ":"
 
 #: The kinds of keys that a queue always may have, as attributes of `QueueKeys`.
 KINDS = (
@@ -201,3 +201,62 @@ class GroupKeys(QueueKeys):
             *(self.minutes(hour - ago) for ago in range(28)),
             *(self.hours(day - ago) for ago in range(37)),
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class RsmqKeys(QueueKeys):
+    """The keys of a queue in RSMQ's format, and ours beside them.
+
+    RSMQ puts no braces around a name; on a Redis Cluster the namespace itself carries the tag, as in `{rsmq}`. Its set
+    and its hash hold what a waiting room does, ids by when they can be seen and bodies by id, and have its names, too.
+    """
+
+    def _key(self, kind: str) -> str:
+        if kind == "due":
+            return self.zset
+        if kind == "waiting":
+            return self.hash
+        return f"{self.namespace}:{self.queue}:mq:{kind}"
+
+    @property
+    def zset(self) -> str:
+        """RSMQ's ZSET, score when visible in ms: ids."""
+        return f"{self.namespace}:{self.queue}"
+
+    @property
+    def hash(self) -> str:
+        """RSMQ's HASH: attributes, and of each message its body, receive count and first receive."""
+        return f"{self.namespace}:{self.queue}:Q"
+
+    @property
+    def names(self) -> str:
+        """RSMQ's SET of the names of all queues."""
+        return f"{self.namespace}:QUEUES"
+
+    @property
+    def realtime(self) -> str:
+        """RSMQ's pub/sub channel: the number of messages after a send."""
+        return f"{self.namespace}:rt:{self.queue}"
+
+    @property
+    def owners(self) -> str:
+        """HASH: id -> the consumer of ours that holds it, and the receive count then."""
+        return self._key("owners")
+
+    @property
+    def notes(self) -> str:
+        """HASH: id:free, receives that do not count as attempts; id:alone, id:lost."""
+        return self._key("notes")
+
+    @property
+    def retried(self) -> str:
+        """ZSET, score when visible in ms: ids that wait for another attempt."""
+        return self._key("retried")
+
+    def homes(self) -> tuple[str, ...]:
+        """Return the streams by `Delivery.home`: there are none."""
+        return ()
+
+    def own(self) -> list[str]:
+        """Return the keys of ours that go with the queue: all but dead letters and counters."""
+        return [self.owners, self.notes, self.retried, self.unhandled, self.control, self.consumers]

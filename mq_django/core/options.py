@@ -11,9 +11,10 @@ from typing import Any
 
 from mq_django.core.limits import Limits, Rate
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.rsmq import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize, check_seconds
 from mq_django.core.schedules import Schedule, Scheduled, cron, every
 from mq_django.core.wire import check_name
-from mq_django.errors import MQError
+from mq_django.errors import InvalidValue, MQError
 
 URL_SCHEMES = ("redis://", "rediss://", "unix://")
 
@@ -109,8 +110,8 @@ def _retry(value: Any) -> RetryPolicy:
 
 
 def _store(value: Any) -> str:
-    if value != "stream":
-        raise TypeError('"stream"')
+    if value not in ("stream", "rsmq"):
+        raise TypeError('"stream" or "rsmq"')
     return str(value)
 
 
@@ -157,6 +158,58 @@ QUEUE_OPTIONS = {
     "RESULT_TTL": _result_ttl,
     "RATE_LIMIT": _rate_limit,
     "CONCURRENCY": _concurrency,
+}
+
+
+def _from_one(value: Any) -> int:
+    try:
+        found = check_seconds("VT", value)
+    except InvalidValue as error:
+        raise TypeError(f"a whole number of seconds from 1 to {MAX_SECONDS}") from error
+    # RSMQ allows 0, which hides nothing: two consumers would handle the same message at once.
+    if found < 1:
+        raise TypeError(f"a whole number of seconds from 1 to {MAX_SECONDS}")
+    return found
+
+
+def _delay(value: Any) -> int:
+    try:
+        return check_seconds("DELAY", value)
+    except InvalidValue as error:
+        raise TypeError(f"a whole number of seconds from 0 to {MAX_SECONDS}") from error
+
+
+def _maxsize(value: Any) -> int:
+    try:
+        return check_maxsize(value)
+    except InvalidValue as error:
+        raise TypeError(f"a whole number from {MIN_MAXSIZE} to {MAX_MAXSIZE}, or -1") from error
+
+
+def _rsmq_namespace(value: Any) -> str:
+    # Braces, because on a Redis Cluster the namespace carries the hash tag.
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:{}-]{1,80}", value):
+        raise TypeError("1 to 80 letters, digits, and any of _ . : - { }")
+    return value
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("True or False")
+    return value
+
+
+RSMQ_OPTIONS = {
+    "STORE": _store,
+    "NAMESPACE": _rsmq_namespace,
+    "VT": _from_one,
+    "DELAY": _delay,
+    "MAXSIZE": _maxsize,
+    "REALTIME": _switch,
+    "MAX_ATTEMPTS": _count,
+    "RETRY": _retry,
+    "TIMEOUT": _optional_timeout,
+    "MAX_DEPTH": _optional_count,
 }
 
 

@@ -5,7 +5,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mq_django.conf import Handling
+from mq_django.conf import Handling, QueueConfig, RsmqConfig
+from mq_django.core import rsmq
+from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.errors import InvalidMessage, MessageTooLarge
@@ -35,6 +37,11 @@ def data_text(data: Any, config: Handling) -> bytes:
             f"{len(text)} bytes of data are more than the {config.max_size} that {config.name!r} takes"
         )
     return text
+
+
+def fresh_id(config: QueueConfig) -> str:
+    """Return an id for a message of a queue."""
+    return rsmq.new_id() if isinstance(config, RsmqConfig) else new_id()
 
 
 def check_priority(priority: object) -> int:

@@ -8,17 +8,26 @@ from typing import Any, TypeVar
 from asgiref.sync import sync_to_async
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.ids import new_id
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.waiting import Answer, Found
 from mq_django.core.wire import check_headers, check_name
 from mq_django.errors import InvalidMessage
-from mq_django.producers.options import check_conflict, check_priority, check_text, claim_ms, data_text, due, expiry
+from mq_django.producers.options import (
+    check_conflict,
+    check_priority,
+    check_text,
+    claim_ms,
+    data_text,
+    due,
+    expiry,
+    fresh_id,
+)
 from mq_django.producers.transactions import after_commit
 from mq_django.signals import message_published
 from mq_django.stores import open_store
 from mq_django.stores.base import Outgoing, Store
+from mq_django.stores.refusals import check_supported
 from mq_django.stores.results import keeps, ready_command
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import Command
@@ -95,7 +104,7 @@ class Queue:
         if unique is not None and for_ms is None and delay_ms is None and due_ms is None:
             raise InvalidMessage("unique= needs delay=, deliver_at= or unique_for=")
         message = Message(
-            id=new_id() if message_id is None else check_text("message_id", message_id),
+            id=fresh_id(self.config) if message_id is None else check_text("message_id", message_id),
             name=check_name(name),
             data=data,
             queue=self.name,
@@ -107,6 +116,7 @@ class Queue:
             headers=check_headers(headers),
             claims=for_ms is not None,
         )
+        check_supported(self.config, message)
         outgoing = Outgoing(message, data_text(data, self.config), delay_ms, due_ms)
 
         def send() -> str:
@@ -146,10 +156,15 @@ class Queue:
             expires_ms=expiry(expires),
             priority=check_priority(priority),
         )[3:]
+        config = self.config
         outgoing = [
-            Outgoing(Message(new_id(), check_name(name), data, *like), data_text(data, self.config), delay_ms, due_ms)
+            Outgoing(
+                Message(fresh_id(config), check_name(name), data, *like), data_text(data, config), delay_ms, due_ms
+            )
             for name, data in messages
         ]
+        for item in outgoing[:1]:
+            check_supported(config, item.message)
 
         def send() -> None:
             for batch in batches(outgoing):

@@ -4,12 +4,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mq_django.conf import QueueConfig
-from mq_django.core.keys import QueueKeys
+from mq_django.conf import QueueConfig, TopicConfig
+from mq_django.core.keys import GroupKeys, QueueKeys, RsmqKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.wire import decode_entry, entry_ms
 from mq_django.errors import StoreError
 from mq_django.stores.counters import WHAT
+from mq_django.stores.lag import places
 from mq_django.stores.members import Roll, read_roll
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command, translate
@@ -67,7 +68,8 @@ def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[Lo
     """
     now = int(time.time()) // 60
     replies = wire.trip([_look_command(config.keys, now, minutes) for config in configs])
-    return [_look(reply, now, minutes) for reply in replies]
+    looks = [_look(reply, now, minutes) for reply in replies]
+    return [_with_log(look, config.keys, wire) for look, config in zip(looks, configs, strict=True)]
 
 
 def look_closely(config: QueueConfig, wire: Wire) -> Look | StoreError:
@@ -81,20 +83,42 @@ def look_closely(config: QueueConfig, wire: Wire) -> Look | StoreError:
             ("HGETALL", keys.minutes(hour - 1)),
         ]
     )
-    found = _look(reply, now, 0)
+    found = _with_log(_look(reply, now, 0), keys, wire)
     if isinstance(found, StoreError):
         return found
     this_hour, last_hour = ({} if isinstance(reply, Exception) else _pairs(reply) for reply in hours)
     return found._replace(this_hour=this_hour, last_hour=last_hour)
 
 
+def _with_log(look: Look | StoreError, keys: QueueKeys, wire: Wire) -> Look | StoreError:
+    """Add what a group of a topic has not read yet, and what it has pending in the log."""
+    if not isinstance(keys, GroupKeys) or isinstance(look, StoreError):
+        return look
+    try:
+        found = places(keys.topic, wire, only=keys.group)
+    except StoreError as error:
+        return error
+    for place in found:
+        oldest = look.now_ms - place.lag_ms if place.lag else None
+        look = look._replace(
+            ready=look.ready + place.lag,
+            pending=look.pending + place.pending,
+            oldest_ms=min((ms for ms in (oldest, look.oldest_ms) if ms is not None), default=None),
+        )
+    return look
+
+
 def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
-    places = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
     hour = now // 60
     this_hour, last_hour = _fields(now, minutes)
+    counted = [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1)]
+    if isinstance(keys, RsmqKeys):
+        rooms = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control]
+        return scripts.command("rsmq_look", keys=[*rooms, *counted], args=[len(this_hour), *this_hour, *last_hour])
+    rooms = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
     return scripts.command(
         "pages_look",
-        keys=[*places, keys.consumers, keys.minutes(hour), keys.minutes(hour - 1)],
+        keys=[*rooms, *counted],
         args=[keys.group, len(this_hour), *this_hour, *last_hour],
     )
 
@@ -145,7 +169,9 @@ def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def hours_of(days: Sequence[int], configs: Sequence[QueueConfig], wire: Wire) -> list[Mapping[bytes, bytes]]:
+def hours_of(
+    days: Sequence[int], configs: Sequence[QueueConfig | TopicConfig], wire: Wire
+) -> list[Mapping[bytes, bytes]]:
     """Return what was counted in all in the hours of some days since 1970, for each queue and day."""
     fields = counter_fields(range(24))
     commands: list[Command] = [("HMGET", config.keys.hours(day), *fields) for config in configs for day in days]

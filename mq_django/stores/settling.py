@@ -22,7 +22,9 @@ MAX_TRACEBACK = 4 * 1024
 
 
 #: What a dead letter has beside the message's own fields.
-DEAD_FIELDS = frozenset(("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw"))
+DEAD_FIELDS = frozenset(
+    ("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw", "deadbody")
+)
 
 
 class SettleCall(NamedTuple):

@@ -12,9 +12,9 @@ from mq_django.conf import GroupConfig
 from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
-from mq_django.errors import NotSupported
 from mq_django.stores.base import Depths, HomeEntry, Outgoing, Settlement
 from mq_django.stores.lag import places
+from mq_django.stores.refusals import check_supported
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls
 from mq_django.stores.stream import StreamStore
 from mq_django.stores.topic_settling import log_calls
@@ -44,8 +44,8 @@ class TopicStore(StreamStore):
         self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
     ) -> list[str]:
         """See Store.publish(); for this group alone."""
-        if any(item.message.priority for item in outgoing):
-            raise NotSupported(f"Topic {self._topic!r} is read in one order: there are no priorities")
+        for item in outgoing:
+            check_supported(self.config, item.message)
         return super().publish(outgoing, on_conflict=on_conflict, also=also)
 
     def create_groups(self) -> None:

@@ -15,10 +15,10 @@ from django.utils import timezone
 
 from mq_django import registry
 from mq_django.conf import get_config, read
-from mq_django.core.ids import new_id
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.errors import ConfigurationError
+from mq_django.producers.options import fresh_id
 from mq_django.producers.queues import queues
 from mq_django.producers.transactions import after_commit
 from mq_django.registry import register, seconds
@@ -152,7 +152,7 @@ class MQBackend(BaseTaskBackend):
         enqueued_ms = int(time.time() * 1000)
         result = TaskResult(
             task=task,
-            id=new_id(),
+            id=fresh_id(get_config().queue(task.queue_name)),
             status=TaskResultStatus.READY,
             enqueued_at=moment(enqueued_ms),
             started_at=None,

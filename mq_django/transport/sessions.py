@@ -1,8 +1,10 @@
 """Several commands in one round trip, on a connection of one's own or one from the pool."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import redis
@@ -10,6 +12,10 @@ from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ReadOnly
 from mq_django.transport.scripts import Command, in_full, translate
+
+_pack_command: Callable[[Command], bytes] | None = (
+    import_module("hiredis").pack_command if find_spec("hiredis") else None
+)
 
 
 class Wire(Protocol):
@@ -53,6 +59,7 @@ class Session:
     """A connection of one's own, for one thread: what was sent and what is still to come are known."""
 
     def __init__(self, client: redis.Redis) -> None:
+        self._client = client
         self._pool = client.connection_pool
         self._connection: Any = None
 
@@ -61,11 +68,16 @@ class Session:
         try:
             if self._connection is None:
                 self._connection = self._pool.get_connection()
-            introduced = _introduced(self._connection, commands)
-            self._connection.send_packed_command(self._connection.pack_commands(introduced))
+            self._connection.send_packed_command(self._packed(_introduced(self._connection, commands)))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error
+
+    def _packed(self, commands: Sequence[Command]) -> list[bytes]:
+        # In one piece: redis-py's own way looks at each argument, and sends what is long in several.
+        if _pack_command is None:
+            return [b"".join(self._connection.pack_commands(commands))]
+        return [b"".join(map(_pack_command, commands))]
 
     def receive(self) -> Any:
         """Return the next reply; an error reply is returned, not raised."""
@@ -94,6 +106,27 @@ class Session:
             for place in forgotten:
                 replies[place] = self.receive()
         return replies
+
+    def another(self) -> "Session":
+        """Return a session on a connection of its own to the same server."""
+        return Session(self._client)
+
+    @property
+    def socket(self) -> Any:
+        """The connection's socket, to wait for beside others; None while there is none."""
+        return getattr(self._connection, "_sock", None)
+
+    def can_receive(self) -> bool:
+        """Tell whether something has come.
+
+        Raises:
+            ConnectionLost: the connection has ended.
+        """
+        try:
+            return self._connection is not None and bool(self._connection.can_read(timeout=0))
+        except (exceptions.RedisError, OSError) as error:
+            self.close()
+            raise translate(error) from error
 
     def interrupt(self) -> None:
         """End a wait for a reply in another thread: it gets ConnectionLost."""

@@ -52,6 +52,8 @@ def addresses() -> list[str]:
         "emails/dead/?error=a&key=b",
         "emails/dead/",
         f"emails/dead/{dead_entry('emails')}/",
+        "emails/dead/groups/",
+        f"emails/dead/{dead_entry('emails')}/edit/",
         "emails/dead/all/redrive/",
         "emails/dead/all/delete/",
         "emails/history/",

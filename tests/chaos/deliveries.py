@@ -71,38 +71,26 @@ class Told:
         self.stale = 0
         self._begun: list[Event] = []
         self._healed: dict[str, float] = {}
-        self.last = 0.0
         for event in events:
             self._read(event)
-            self.last = event.at
         self.faults = [self._fault(event) for event in self._begun]
 
     def _read(self, event: Event) -> None:
-        match event.what:
-            case "invoke":
-                self._invoke(event)
-            case "ok" | "failed" | "unknown":
-                for message in event.ids:
-                    self.lives[message].published = event.what
-            case "taken":
-                for message in event.ids:
-                    self.lives[message].taken.append(Hold(event.pid, event.at))
-            case "started":
-                self._started(event)
-            case "effect":
-                self.lives[event.id].effects.append(event.at)
-            case "ended":
-                self.lives[event.id].last_end = event.at
-            case "settled":
-                self._settled(event)
-            case "fault":
-                self._begun.append(event)
-            case "healed":
-                self._healed[str(event.told["fault"])] = event.at
-            case "clock":
-                self.clock_steps.append(event.at)
-            case _:
-                raise ValueError(f"no such event: {event.what!r}")
+        readers = {
+            "invoke": self._invoke,
+            **dict.fromkeys(("ok", "failed", "unknown"), self._published),
+            "taken": self._taken,
+            "started": self._started,
+            "effect": self._effect,
+            "ended": self._ended,
+            "settled": self._settled,
+            "fault": self._begun.append,
+            "healed": self._heal,
+            "clock": self._clock,
+        }
+        if event.what not in readers:
+            raise ValueError(f"no such event: {event.what!r}")
+        readers[event.what](event)
 
     def _invoke(self, event: Event) -> None:
         for message in event.ids:
@@ -110,12 +98,32 @@ class Told:
             life.invoked, life.delay = event.at, float(event.told.get("delay", 0.0))
             life.counted = not event.told.get("uncounted")
 
+    def _published(self, event: Event) -> None:
+        for message in event.ids:
+            self.lives[message].published = event.what
+
+    def _taken(self, event: Event) -> None:
+        for message in event.ids:
+            self.lives[message].taken.append(Hold(event.pid, event.at))
+
     def _started(self, event: Event) -> None:
         life = self.lives[event.id]
         life.starts.append(event.at)
         life.moved.append(event.at)
         life.attempts = max(life.attempts, int(event.told["attempt"]))
         life.open.append(Hold(event.pid, event.at))
+
+    def _effect(self, event: Event) -> None:
+        self.lives[event.id].effects.append(event.at)
+
+    def _ended(self, event: Event) -> None:
+        self.lives[event.id].last_end = event.at
+
+    def _heal(self, event: Event) -> None:
+        self._healed[str(event.told["fault"])] = event.at
+
+    def _clock(self, event: Event) -> None:
+        self.clock_steps.append(event.at)
 
     def _settled(self, event: Event) -> None:
         for message in event.told.get("acked", ()):
@@ -165,9 +173,9 @@ def exposed(told: Told, fault: Fault) -> set[str]:
 
 
 def held(told: Told, fault: Fault) -> Sequence[Life]:
-    """Return the messages that were in the hands of the processes that a fault hit."""
+    """Return the messages that were in the hands of the processes that a fault hit, when it had hit."""
     return [
         life
         for life in told.lives.values()
-        if any(hold.pid in fault.pids and hold.overlaps(fault.began, fault.struck) for hold in life.taken)
+        if any(hold.pid in fault.pids and hold.overlaps(fault.struck, fault.struck) for hold in life.taken)
     ]

@@ -2,7 +2,7 @@
 
 | what     | noted by                     | tells |
 |-|-|-|
-| invoke   | the producer, before         | `ids`, `delay` in seconds, `uncounted` when it bypasses the producer's script |
+| invoke   | the producer, before         | `ids`, `delay` in seconds, `uncounted` without the script |
 | ok       | the producer, after          | `ids` whose publish returned |
 | failed   | the producer                 | `ids` that Redis refused with an answer |
 | unknown  | the producer                 | `ids` whose answer was lost |
@@ -10,8 +10,8 @@
 | started  | handler_started              | `id`, `attempt` |
 | effect   | the handler                  | `id`, `attempt` |
 | ended    | handler_finished             | `id`, `outcome` |
-| settled  | whoever settled, after       | `acked`, `buried`, `back`: ids; `retried`: pairs of id and delay in ms; `stale`: ids |
-| fault    | who made it                  | `fault` (its name), `kind`, `began`, `pids` hit, `spares` when it must cost no duplicate |
+| settled  | whoever settled, after       | `acked`, `buried`, `back`, `stale`: ids; `retried`: ids, ms |
+| fault    | who made it                  | `fault`, its name; `kind`, `began`, `pids`; `spares`: costs nothing |
 | healed   | who made it                  | `fault` |
 | clock    | who stepped Redis's clock    | |
 

@@ -37,7 +37,7 @@ class Rest:
 def look(client: redis.Redis, keys: QueueKeys) -> Rest:
     """Return where everything of a queue is."""
     bodies = [_attributes(fields) for home in keys.homes() for _, fields in _entries(client, home)]
-    bodies += [_attributes({b"message": body}) for body in client.hvals(keys.waiting)]
+    bodies += [_attributes({b"message": body}) for body in _bytes(client.hvals(keys.waiting))]
     dead = [label(_attributes(fields)) for _, fields in _entries(client, keys.dead)]
     return Rest(
         queued=sorted(found for body in bodies if (found := label(body))),
@@ -58,7 +58,7 @@ def left(client: redis.Redis, keys: QueueKeys) -> int:
 
 def consumers(client: redis.Redis, keys: QueueKeys) -> list[str]:
     """Return everybody who is known to Redis as a consumer of a queue."""
-    names = [name.decode() for name in client.hkeys(keys.consumers)]
+    names = [name.decode() for name in _bytes(client.hkeys(keys.consumers))]
     found = [name.partition(":")[2] for name in names if name.startswith("consumer:")]
     for home in keys.homes():
         if client.exists(home):
@@ -90,8 +90,14 @@ def _attributes(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
     return found
 
 
+def _bytes(reply: Any) -> list[bytes]:
+    """Return what a client that decodes nothing returns; redis-py's types know only of both kinds."""
+    return list(reply)
+
+
 def _entries(client: redis.Redis, key: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
-    return [(entry, fields or {}) for entry, fields in client.xrange(key)]
+    reply: Any = client.xrange(key)
+    return [(entry, fields or {}) for entry, fields in reply]
 
 
 def _is(client: redis.Redis, key: str, kind: bytes) -> bool:
@@ -105,13 +111,13 @@ def _pending(client: redis.Redis, home: str) -> int:
 def _published(client: redis.Redis, keys: QueueKeys) -> int:
     found = 0
     for key in client.scan_iter(match=f"{keys.namespace}:*counters:h:*", count=1000):
-        found += sum(int(n) for name, n in client.hgetall(key).items() if name.endswith(b"|published|"))
+        counters: Any = client.hgetall(key)
+        found += sum(int(n) for name, n in counters.items() if name.endswith(b"|published|"))
     return found
 
 
 def _strange(client: redis.Redis, keys: QueueKeys) -> list[str]:
-    names = [*keys.__slots__] if hasattr(keys, "__slots__") else []
-    known = {getattr(keys, name) for name in names}
-    counters = keys.minutes(0)[: -len("m:0")]
-    found = [key.decode(errors="replace") for key in client.scan_iter(count=1000)]
-    return [key for key in found if key not in known and not key.startswith(counters)]
+    known = {getattr(keys, name) for name in keys.__slots__}
+    counters = keys.minutes(0).removesuffix("m:0")
+    found = [key.decode(errors="replace") for key in _bytes(client.scan_iter(count=1000))]
+    return [key for key in set(found) if key not in known and not key.startswith(counters)]

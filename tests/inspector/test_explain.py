@@ -42,7 +42,7 @@ def test_its_due_time_is_to_come():
     cause = why(publish("emails", "welcome", 1, delay=60))
 
     assert cause.kind == "delayed"
-    assert 50_000 < cause.ms <= 60_000
+    assert 50_000 < cause.ms <= 60_001  # Redis rounds its clock down, and so do we
 
 
 def test_it_is_due(redis_client):

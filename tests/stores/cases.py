@@ -7,11 +7,11 @@ from typing import Any
 import redis
 
 from mq_django.conf import get_config
-from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import LOG
 from mq_django.core.messages import Message
-from mq_django.stores import open_store
+from mq_django.core.rsmq import new_id
+from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Outgoing, Store
 from mq_django.stores.log import Log
 from mq_django.stores.members import Members
@@ -37,7 +37,7 @@ class Case:
 
     def members(self) -> Members:
         """Return the roll of the queue."""
-        return Members(get_config().queue(self.queue), Session(get_client("consume")))
+        return open_members(get_config().queue(self.queue), Session(get_client("consume")))
 
     def publish(self, store: Store, *outgoing: Outgoing) -> list[str]:
         """Publish as users of this store do."""
@@ -47,13 +47,18 @@ class Case:
         """Put bytes that are no message where messages are taken from."""
         client.xadd(store.keys.ready, {"type": "welcome", "data": garbage})
 
-    def limited(self, **options: Any) -> Mapping[str, Any]:
+    def namespaced(self, namespace: str) -> Mapping[str, Any]:
+        """Return the settings of a test, whose keys start with its namespace."""
+        return self.settings
+
+    def limited(self, namespace: str, **options: Any) -> Mapping[str, Any]:
         """Return the settings with further options of the queue."""
-        return {part: {name: {**own, **options} for name, own in some.items()} for part, some in self.settings.items()}
+        settings = self.namespaced(namespace)
+        return {part: {name: {**own, **options} for name, own in some.items()} for part, some in settings.items()}
 
 
 def message(name: str = "welcome", data: Any = None, **attributes: Any) -> Message:
-    """Return a message of some queue."""
+    """Return a message of some queue, under an id that every store takes."""
     return Message(**{"id": new_id(), "name": name, "data": data, "queue": "q", **attributes})
 
 
@@ -86,15 +91,36 @@ STREAM = Case(name="stream", settings={"QUEUES": {"emails": {}}}, queue="emails"
 TOPIC = TopicCase(
     name="topic",
     settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
-    queue="orders/billing",
+    queue="orders:billing",
     refuses=frozenset({"max_depth", "priority"}),
 )
 #: What a group keeps itself, published to for it alone.
 GROUP = Case(
     name="group",
     settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
-    queue="orders/billing",
+    queue="orders:billing",
     refuses=frozenset({"max_depth", "priority"}),
 )
 
-CASES = [STREAM, TOPIC, GROUP]
+
+class RsmqCase(Case):
+    """A queue in RSMQ's format."""
+
+    def publish_garbage(self, store: Store, client: redis.Redis, garbage: bytes) -> None:
+        """See Case.publish_garbage()."""
+        client.hset(store.keys.waiting, "x" * 32, garbage)
+        client.zadd(store.keys.due, {"x" * 32: 1})
+
+    def namespaced(self, namespace: str) -> Mapping[str, Any]:
+        """See Case.namespaced()."""
+        return {"QUEUES": {"emails": {**self.settings["QUEUES"]["emails"], "NAMESPACE": f"{namespace}:r"}}}
+
+
+RSMQ = RsmqCase(
+    name="rsmq",
+    settings={"QUEUES": {"emails": {"STORE": "rsmq"}}},
+    queue="emails",
+    refuses=frozenset({"priority", "unique", "claim", "message_id"}),
+)
+
+CASES = [STREAM, TOPIC, GROUP, RSMQ]

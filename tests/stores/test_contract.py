@@ -18,8 +18,8 @@ ME, OTHER = "host-1-me", "host-2-other"
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
-def case(request, mq_settings):
-    mq_settings(**request.param.settings)
+def case(request, mq_settings, namespace):
+    mq_settings(**request.param.namespaced(namespace))
     return request.param
 
 
@@ -136,8 +136,8 @@ def test_a_fetch_waits_for_a_message_and_not_longer(case, store, publish):
     timer.join()
 
 
-def test_a_full_queue_refuses_and_writes_nothing(case, mq_settings):
-    mq_settings(**case.limited(MAX_DEPTH=2))
+def test_a_full_queue_refuses_and_writes_nothing(case, mq_settings, namespace):
+    mq_settings(**case.limited(namespace, MAX_DEPTH=2))
     if "max_depth" in case.refuses:
         with pytest.raises(ConfigurationError):
             case.open()
@@ -403,6 +403,8 @@ def test_what_a_store_cannot_do_it_refuses(case, store):
     tried = {
         "priority": lambda: store.publish([outgoing(priority=5)]),
         "unique": lambda: store.publish([outgoing(unique="u", delay_ms=1000)]),
+        "claim": lambda: store.claim(outgoing(unique="v"), for_ms=1000, on_conflict="error"),
+        "message_id": lambda: store.publish([outgoing(id="any")]),
     }
     for what, attempt in tried.items():
         if what in case.refuses:

@@ -1,6 +1,7 @@
 """Run consumers."""
 
 import argparse
+import logging
 from itertools import chain
 from typing import Any
 
@@ -13,8 +14,12 @@ from mq_django.consumers.child import Orders
 from mq_django.consumers.children import Terms
 from mq_django.consumers.logs import configure_logs
 from mq_django.consumers.supervisor import Supervisor
-from mq_django.errors import MQError
+from mq_django.errors import ConfigurationError, MQError, StoreError
 from mq_django.registry import groups
+from mq_django.transport.capabilities import examine
+from mq_django.transport.connections import get_client
+
+logger = logging.getLogger(__name__)
 
 
 def whole(text: str) -> int:
@@ -42,7 +47,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """See BaseCommand.add_arguments()."""
-        parser.add_argument("queues", nargs="*", help="Queues, topics and topic/groups; all when none is named.")
+        parser.add_argument("queues", nargs="*", help="Queues, topics and topic:groups; all when none is named.")
         parser.add_argument("--processes", type=whole, default=1, help="Consumers to run, a process each.")
         parser.add_argument("--threads", type=whole, default=8, help="Handlers a process runs at once.")
         parser.add_argument(
@@ -93,6 +98,7 @@ class Command(BaseCommand):
             max_memory=options["max_memory"],
             arguments=["--log-format", options["log_format"], "--verbosity", str(options["verbosity"])],
         )
+        _examine_server()
         supervisor = Supervisor(queues, processes=options["processes"], terms=terms)
         if options["verbosity"]:
             names = ", ".join(config.name for config in queues)
@@ -100,3 +106,17 @@ class Command(BaseCommand):
         code = supervisor.run()
         if code:
             raise SystemExit(code)
+
+
+def _examine_server() -> None:
+    """Say what about the Redis server endangers messages, and refuse one that would lose them for certain."""
+    try:
+        findings = examine(get_client("chores"))
+    except StoreError as error:
+        # It may come up later; consumers wait for it.
+        logger.warning("Redis could not be examined: %s", error)
+        return
+    for finding in findings:
+        logger.warning("%s", finding.told)
+    if fatal := [finding.told for finding in findings if finding.fatal]:
+        raise ConfigurationError(" ".join(fatal))

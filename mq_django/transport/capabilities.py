@@ -1,0 +1,104 @@
+"""What a Redis server is able to do, and what about it endangers messages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from redis import exceptions
+
+from mq_django.transport.scripts import translated
+from mq_django.transport.sessions import Session
+
+#: The newest command that we cannot do without. It came with 6.2.
+NEEDED_COMMAND = "XAUTOCLAIM"
+
+#: The first and the last 8.10 whose RDB files and AOF rewrites may not load, after an exact trim by minimal id.
+BROKEN_FILES = ((8, 10, 0), (8, 10, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about a server that people should know."""
+
+    #: A word for machines.
+    id: str
+    told: str
+    #: Messages would be lost for certain, or nothing would work.
+    fatal: bool = False
+
+
+def examine(client: redis.Redis) -> list[Finding]:
+    """Return what about a server endangers messages.
+
+    Raises:
+        StoreError: Redis is away.
+    """
+    with translated():
+        info: dict[str, Any] = client.info()
+        known = _knows(client, NEEDED_COMMAND)
+    found = [
+        _of_version(info, known),
+        _of_eviction(info),
+        _of_persistence(info, _config(client, "save")),
+        _of_files(info),
+    ]
+    return [finding for finding in found if finding is not None]
+
+
+def _knows(client: redis.Redis, command: str) -> bool:
+    """Tell whether the server has a command; a server that does not say is taken to have it."""
+    # Not by the client, whose reading of this reply differs between versions of redis-py.
+    session = Session(client)
+    (reply,) = session.trip([("COMMAND", "INFO", command)])
+    session.release()
+    return isinstance(reply, Exception) or bool(reply and reply[0])
+
+
+def _config(client: redis.Redis, name: str) -> str | None:
+    """Return a setting of the server, or None where it does not tell: managed ones often do not."""
+    try:
+        found = client.config_get(name)
+    except exceptions.RedisError:
+        return None
+    return found.get(name)
+
+
+def _of_version(info: Mapping[str, Any], known: bool) -> Finding | None:
+    if known:
+        return None
+    return Finding(
+        "version", f"Redis {info.get('redis_version')} is too old: mq_django needs 6.2 or newer.", fatal=True
+    )
+
+
+def _of_eviction(info: Mapping[str, Any]) -> Finding | None:
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if policy == "noeviction":
+        return None
+    if policy.startswith("allkeys") and info.get("maxmemory"):
+        told = f"Redis evicts any key when its memory is full (maxmemory-policy {policy}): messages would be lost."
+        return Finding("eviction", f"{told} Set it to noeviction.", fatal=True)
+    told = f"Redis may evict keys when its memory is full (maxmemory-policy {policy}). Set it to noeviction."
+    return Finding("eviction", told)
+
+
+def _of_persistence(info: Mapping[str, Any], save: str | None) -> Finding | None:
+    if info.get("aof_enabled") or info.get("role") == "slave":
+        return None
+    if save == "":
+        return Finding(
+            "persistence", "Redis keeps nothing on disk: all messages are lost when it restarts. Set appendonly to yes."
+        )
+    told = "Redis has no append-only file: a crash loses the messages since its last snapshot. Set appendonly to yes."
+    return Finding("persistence", told)
+
+
+def _of_files(info: Mapping[str, Any]) -> Finding | None:
+    version = str(info.get("redis_version", ""))
+    parts = tuple(int(part) for part in version.split(".") if part.isdecimal())
+    first, last = BROKEN_FILES
+    if "valkey_version" in info or not first <= parts <= last:
+        return None
+    told = f"Redis {version} can write files that it cannot load again, after XTRIM or XADD with an exact MINID."
+    return Finding("files", f"{told} mq_django never does that; upgrade, because another program might.")

@@ -1,0 +1,85 @@
+"""The parts of a consumer without its loops: a test turns them by hand."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mq_django.conf import get_config
+from mq_django.consumers.board import Board
+from mq_django.consumers.dispatcher import Dispatcher
+from mq_django.consumers.executor import Executor
+from mq_django.consumers.fetcher import Fetcher
+from mq_django.consumers.pools import LoopPool, ThreadPool
+from mq_django.consumers.settler import Settler, SettleService
+from mq_django.core.messages import Delivery
+from mq_django.registry import Handler
+from mq_django.stores import open_store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+
+class Rig:
+    """A consumer's pools, settler, dispatcher and fetcher for the queue `default`, with `handlers` by name."""
+
+    def __init__(self, *, threads: int = 2, isolate: Callable[[Delivery], None] | None = None, **handlers: Any) -> None:
+        self.config = get_config().queue("default")
+        self.board = Board.create(threads + 100)
+        self.threads = ThreadPool(threads, self.board)
+        self.loop = LoopPool(threads, self.board)
+        self.settling = SettleService()
+        self.session = Session(get_client("consume"))
+        self.store = open_store(self.config, self.session)
+        self.settler = Settler(self.store, "default", "me", self.settling.due, self.settling.full)
+        self.executor = Executor(self.config, 0, self.board, self.settler)
+        self.dispatcher = Dispatcher(
+            "default",
+            settler=self.settler,
+            executor=self.executor,
+            threads=self.threads,
+            loop=self.loop,
+            isolate=isolate,
+        )
+        for name, call in handlers.items():
+            self.handle(name, call)
+        self.may_fetch = True
+        self.fetcher = Fetcher(
+            self.store,
+            self.session,
+            "me",
+            dispatcher=self.dispatcher,
+            threads=self.threads,
+            loop=self.loop,
+            may_fetch=lambda: self.may_fetch,
+            handled=lambda: self.board.handled(0),
+            share=1,
+        )
+        self.threads.wake_fetchers = self.fetcher.wake
+
+    def handle(self, name: str, call: Any, **options: Any) -> None:
+        self.dispatcher._handlers[name] = Handler(name=name, queue="default", call=call, **options)
+
+    def start(self) -> None:
+        self.threads.start()
+        self.loop.start()
+
+    def settled(self) -> dict[Any, Any]:
+        """Return the outcomes that wait, by the messages' data, or by the reason for what is none."""
+        found = {}
+        for settlement in self.settler._take():
+            item = settlement.delivery
+            found[str(item.message.data) if isinstance(item, Delivery) else item.reason] = settlement.outcome
+        return found
+
+    def close(self) -> None:
+        self.threads.stop()
+        self.loop.stop()
+        deadline = time.monotonic() + 2
+        for lane in self.threads.lanes:
+            if lane.thread.ident:
+                lane.thread.join(max(0.0, deadline - time.monotonic()))
+        if self.loop.thread.is_alive():
+            self.loop._loop.call_soon_threadsafe(self.loop._loop.stop)
+            self.loop.thread.join(1.0)
+        if not self.loop._loop.is_running():
+            self.loop._loop.close()
+        self.session.close()

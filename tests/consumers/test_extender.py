@@ -1,0 +1,69 @@
+"""What runs for long is extended, and who lost it is told once."""
+
+import time
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers.board import Receipt, Running
+from mq_django.consumers.extender import Extender
+from mq_django.core.keys import GROUP
+
+
+class Runs:
+    def __init__(self):
+        self.found = {}
+
+    def running(self):
+        return self.found
+
+
+@pytest.fixture
+def rig(mq_settings, store, publish, redis_client):
+    mq_settings(QUEUES={"default": {"VISIBILITY_TIMEOUT": 0.3}})
+    runs = Runs()
+    extender = Extender([get_config().queue("default")], runs)
+    publish()
+    publish()
+    store.create_groups()
+    extender.held = store.take("me", count=2)
+    extender.runs = runs
+    return extender
+
+
+def note(rig, age):
+    moment = time.monotonic() - age
+    rig.runs.found = {"me": [Running(Receipt(0, item.home, item.entry), moment, 1e9) for item in rig.held]}
+
+
+def idle_ms(client, store):
+    rows = client.xpending_range(store.keys.ready, GROUP, "-", "+", 9)
+    return [row["time_since_delivered"] for row in rows]
+
+
+def test_what_has_run_for_a_third_of_the_timeout_is_extended(rig, store, redis_client):
+    entries = [item.entry for item in rig.held]
+    redis_client.xclaim(store.keys.ready, GROUP, "me", 0, entries, idle=100_000, justid=True)
+    note(rig, 0.2)
+    assert rig.run_once() == pytest.approx(0.1)
+    assert max(idle_ms(redis_client, store)) < 50_000
+
+
+def test_what_has_just_begun_costs_no_command(rig, redis_client):
+    note(rig, 0.01)
+    before = redis_client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+    rig.run_once()
+    assert redis_client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] == before
+
+
+def test_who_lost_a_delivery_is_told_once(rig, store, caplog):
+    note(rig, 1.0)
+    store.pass_on("me", "other", [(rig.held[0].home, rig.held[0].entry)])
+    rig.run_once()
+    rig.run_once()
+    assert caplog.text.count("no longer its own") == 1
+    assert len(store.held_by("other", limit=9)) == 1
+    # Once it has ended, nothing of it is remembered.
+    rig.runs.found = {}
+    rig.run_once()
+    assert rig._lost == set()

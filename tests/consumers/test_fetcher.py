@@ -1,0 +1,207 @@
+"""What a fetcher takes, when it takes nothing, and what it finds again after trouble."""
+
+import threading
+import time
+
+import pytest
+
+from mq_django.consumers.board import HANDLED
+from mq_django.core.keys import GROUP
+from mq_django.core.outcomes import Ack, Bury, SetAside
+from mq_django.errors import ConnectionLost
+from tests.consumers.rig import Rig
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def rig(mq_settings):
+    found = Rig(threads=2, act=lambda message: None)
+    found.store.create_groups()
+    yield found
+    found.close()
+
+
+def turn(rig, times=1):
+    for _ in range(times):
+        pause = rig.fetcher.run_once()
+    return pause
+
+
+def waiting(rig):
+    return rig.threads._jobs.qsize()
+
+
+def test_it_takes_what_is_there_and_gives_it_to_the_pools(rig, publish):
+    for _ in range(3):
+        publish()
+    turn(rig)
+    assert waiting(rig) == 3
+    assert len(rig.settler.in_hand) == 3
+
+
+def test_it_asks_for_no_more_than_there_is_room_for(rig, publish):
+    for _ in range(100):
+        publish()
+    rig.settler.seconds = 0.01
+    turn(rig)
+    assert waiting(rig) == 2 + 4
+    assert turn(rig) > 0
+    assert waiting(rig) == 6
+
+
+@pytest.mark.parametrize("slow", [1.0, 60.0])
+def test_of_slow_work_it_takes_what_is_idle(rig, publish, slow):
+    for _ in range(10):
+        publish()
+    rig.settler.seconds = slow
+    turn(rig)
+    assert waiting(rig) == 2
+
+
+def test_paused_or_unvouched_for_it_takes_nothing(rig, publish):
+    publish()
+    rig.may_fetch = False
+    assert 0 < turn(rig) < 0.2
+    assert waiting(rig) == 0
+
+
+def test_it_waits_at_redis_when_there_is_nothing(rig, publish):
+    turn(rig)
+    thread = threading.Thread(target=turn, args=(rig,))
+    thread.start()
+    wait_until(lambda: rig.session._connection is not None)
+    publish()
+    thread.join(3)
+    assert not thread.is_alive()
+    assert waiting(rig) == 1
+
+
+def test_stopped_it_does_not_wait_to_the_end(rig):
+    turn(rig)
+    rig.fetcher.start()
+    began = time.monotonic()
+    rig.fetcher.stop()
+    assert rig.fetcher.join(2)
+    assert time.monotonic() - began < 2
+
+
+def test_what_nobody_here_knows_is_set_aside(rig, publish, caplog):
+    publish(name="foreign")
+    publish(name="foreign")
+    turn(rig)
+    assert [type(outcome) for outcome in rig.settled().values()] == [SetAside]
+    assert caplog.text.count("No handler for 'foreign'") == 1
+
+
+def test_what_is_no_message_is_buried_and_the_others_run(rig, publish, redis_client):
+    publish()
+    redis_client.xadd(rig.store.keys.ready, {b"\xff": b"\xff"})
+    redis_client.xadd(rig.store.keys.ready, {"type": "act", "data": "NaN"})
+    publish()
+    turn(rig)
+    assert waiting(rig) == 2
+    assert [type(outcome) for outcome in rig.settled().values()] == [Bury, Bury]
+
+
+def test_data_that_breaks_a_reader_breaks_nobody(rig, publish, redis_client):
+    """Depths at which one JSON library parses what the other cannot write."""
+    for depth in range(990, 1030):
+        redis_client.xadd(rig.store.keys.ready, {"message": '{"type":"act","data":' + "[" * depth + "]" * depth + "}"})
+    rig.settler.seconds = 0.0001
+    turn(rig)
+    assert waiting(rig) + len(rig.settler) == 40
+
+
+def test_what_was_handed_out_unseen_is_found_after_trouble(rig, publish, caplog):
+    ids = [publish() for _ in range(3)]
+    # The reply to this read never reached us.
+    rig.store.take("me", count=2)
+    rig.fetcher.recover(ConnectionLost("reset"))
+    turn(rig, 2)
+    assert waiting(rig) == 3
+    assert "2 messages of queue default were handed out unseen" in caplog.text
+    assert len({job.delivery.message.id for job in jobs(rig)} & set(ids)) == 3
+
+
+def jobs(rig):
+    return [rig.threads._jobs.get_nowait() for _ in range(waiting(rig))]
+
+
+def test_what_is_in_hand_does_not_run_twice_after_trouble(rig, publish):
+    publish()
+    turn(rig)
+    rig.fetcher.recover(ConnectionLost("reset"))
+    turn(rig)
+    assert waiting(rig) == 1
+
+
+def test_what_is_settled_while_it_looks_does_not_run_twice(rig, publish, monkeypatch):
+    publish()
+    turn(rig)
+    ask = rig.store.held_by
+
+    def settled_meanwhile(consumer, *, limit):
+        held = ask(consumer, limit=limit)
+        rig.settler.in_hand.clear()
+        return held
+
+    monkeypatch.setattr(rig.store, "held_by", settled_meanwhile)
+    rig.fetcher.recover(ConnectionLost("reset"))
+    turn(rig)
+    assert waiting(rig) == 1
+
+
+def test_what_redis_forgot_that_was_handled_is_acked_again(rig, publish):
+    """A Redis that lost its last second brings back deliveries that were handled."""
+    publish()
+    (delivery,) = rig.store.take("me", count=1)
+    rig.board.ended(HANDLED, 0, delivery.home, delivery.entry)
+    rig.fetcher.recover(ConnectionLost("restart"))
+    turn(rig)
+    assert waiting(rig) == 0
+    assert list(rig.settled().values()) == [Ack()]
+
+
+def test_it_looks_again_for_what_an_old_connection_brings_late(rig, publish):
+    rig.fetcher.recover(ConnectionLost("reset"))
+    turn(rig)
+    publish()
+    rig.store.take("me", count=1)
+    assert rig.fetcher._looks
+    rig.fetcher._looks = [0.0]
+    turn(rig)
+    assert waiting(rig) == 1
+    assert rig.fetcher._looks == []
+
+
+def test_after_any_failure_it_looks(rig, publish, monkeypatch):
+    publish()
+    monkeypatch.setattr(rig.dispatcher, "dispatch", broken_once(rig.dispatcher.dispatch))
+    monkeypatch.setattr("mq_django.consumers.service.MAX_BACKOFF", 0.01)
+    rig.fetcher.start()
+    wait_until(lambda: waiting(rig) == 1)
+    rig.fetcher.stop()
+    assert rig.fetcher.join(2)
+
+
+def broken_once(dispatch):
+    broken = []
+
+    def call(taken):
+        if taken and not broken:
+            broken.append(1)
+            raise TypeError("a bug of ours")
+        dispatch(taken)
+
+    return call
+
+
+def test_a_flushed_stream_gets_its_group_back(rig, publish, redis_client):
+    publish()
+    turn(rig)
+    redis_client.delete(rig.store.keys.ready)
+    jobs(rig)
+    publish()
+    turn(rig, 3)
+    assert waiting(rig) == 1
+    assert redis_client.xinfo_groups(rig.store.keys.ready)[0]["name"] == GROUP.encode()

@@ -1,0 +1,289 @@
+"""Who lives, who does not, and who must not believe that it does."""
+
+import logging
+import time
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers import machine
+from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin, Silence, held_for, interval, silence_limit
+from mq_django.errors import ConnectionLost
+from mq_django.stores.members import Members
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+
+
+@pytest.mark.parametrize("timeout", [0.5, 1, 2, 10, 30, 3600])
+def test_nobody_is_judged_while_it_may_believe_that_it_lives(timeout):
+    """A beat is seen at its moment at the earliest, and judged a silence later: by then its sender has stopped."""
+    assert 0 < held_for(timeout) < silence_limit(timeout)
+    # Seen an interval after it was made, a last beat is judged within the visibility timeout.
+    assert interval(timeout) + silence_limit(timeout) == pytest.approx(timeout)
+    # Two beats may be missed.
+    assert silence_limit(timeout) >= 2.3 * interval(timeout)
+
+
+#: A silence that has been long enough at the second look.
+AT_ONCE = 1e-9
+
+
+class Watch:
+    """A silence of 10 s with a look every 2 s."""
+
+    def __init__(self):
+        self.silence = Silence(10.0, 3.0)
+        self.now = 0.0
+
+    def look(self, signs, after=2.0, blind=0.0):
+        self.now += after
+        return self.silence.observe(signs, self.now, blind=blind)
+
+
+def test_who_stands_still_for_the_whole_time_is_silent():
+    watch = Watch()
+    assert [watch.look({"a": 1}) for _ in range(6)] == [[], [], [], [], [], ["a"]]
+
+
+def test_a_sign_that_changes_is_alive_also_when_it_goes_back():
+    watch = Watch()
+    assert not any(watch.look({"a": number}) for number in [5, 6, 7, 1, 2, 3, 9, 9, 9])
+
+
+def test_time_in_which_redis_did_not_answer_does_not_count():
+    watch = Watch()
+    watch.look({"a": 1})
+    assert watch.look({"a": 1}, after=30.0, blind=29.0) == []
+    assert [watch.look({"a": 1}) for _ in range(4)] == [[], [], [], []]
+    assert watch.look({"a": 1}) == ["a"]
+
+
+def test_time_in_which_we_ourselves_were_stopped_does_not_count():
+    watch = Watch()
+    watch.look({"a": 1})
+    assert watch.look({"a": 1}, after=3600.0) == []
+    assert [watch.look({"a": 1}) for _ in range(3)] == [[], [], []]
+    assert watch.look({"a": 1}) == ["a"]
+
+
+def test_after_trouble_everybody_gets_a_full_time():
+    watch = Watch()
+    [watch.look({"a": 1}) for _ in range(5)]
+    watch.silence.forget()
+    assert not any(watch.look({"a": 1}) for _ in range(5))
+
+
+def test_who_goes_and_comes_back_begins_anew():
+    watch = Watch()
+    [watch.look({"a": 1}) for _ in range(5)]
+    assert watch.look({}) == []
+    assert watch.look({"a": 1}) == []
+
+
+def test_the_next_verdict_is_known_beforehand():
+    watch = Watch()
+    assert watch.silence.next_verdict() == 10.0
+    [watch.look({"a": 1}) for _ in range(4)]
+    watch.look({"a": 1, "b": 1})
+    assert watch.silence.next_verdict() == 2.0
+    watch.look({"a": 1, "b": 1})
+    # One that is silent already is not waited for.
+    assert watch.silence.next_verdict() == 8.0
+
+
+class Family:
+    """Records what a heartbeat tells."""
+
+    def __init__(self, supervisor="me", **description):
+        self.supervisor = supervisor
+        self.description = description
+        self.consumers = {"me-1": {"pid": 1}}
+        self.told = []
+
+    def kin(self):
+        def tell(kind):
+            return lambda *args: self.told.append((kind, *args[:2]))
+
+        return Kin(self.announce, self.held, tell("condemned"), tell("dead"), tell("stray"))
+
+    def announce(self):
+        return Announcement(self.supervisor, self.description, self.consumers)
+
+    def held(self, number, announcement, moment):
+        self.told.append(("held", number, moment - time.monotonic()))
+
+    def kinds(self):
+        return [told[0] for told in self.told]
+
+
+@pytest.fixture
+def config(mq_settings):
+    mq_settings(QUEUES={"default": {"VISIBILITY_TIMEOUT": 7}})
+    return get_config().queue("default")
+
+
+@pytest.fixture
+def members(config):
+    return Members(config, Pooled(get_client("chores")))
+
+
+@pytest.fixture
+def family():
+    return Family()
+
+
+@pytest.fixture
+def heartbeat(config, family):
+    return Heartbeat([config], family.kin())
+
+
+def test_a_beat_vouches_for_less_than_others_wait(heartbeat, family):
+    pause = heartbeat.run_once()
+    ((kind, number, seconds),) = family.told
+    assert (kind, number) == ("held", 0)
+    assert seconds == pytest.approx(held_for(7), abs=0.5)
+    assert 0 < pause <= interval(7)
+
+
+def test_a_beat_tells_who_there_is(heartbeat, members):
+    heartbeat.run_once()
+    roll = members.beat("other", {}, {})
+    assert roll.consumers_of("me") == ["me-1"]
+    assert roll.vital_signs() == {"me": 1, "other": 1}
+
+
+def test_condemned_it_says_so_and_writes_nothing(heartbeat, family, members, redis_client, config):
+    heartbeat.run_once()
+    assert members.condemn("me", 1)
+    family.told.clear()
+    heartbeat.run_once()
+    assert family.kinds() == ["condemned"]
+    assert redis_client.hget(config.keys.consumers, "beat:me") is None
+    # Under another name it is somebody else.
+    family.supervisor = "me-again"
+    heartbeat.run_once()
+    assert family.kinds() == ["condemned", "held"]
+
+
+def test_nobody_condemns_who_has_beaten_since(heartbeat, members):
+    heartbeat.run_once()
+    heartbeat.run_once()
+    assert not members.condemn("me", 1)
+    assert members.condemn("me", 2)
+    assert not members.condemn("me", 2)
+    # Who condemned it may have died over it; then another does it again.
+    assert members.condemn("me", -1)
+
+
+def test_a_flush_is_no_condemnation_and_is_told(heartbeat, family, redis_client, config, caplog):
+    heartbeat.run_once()
+    assert "data_loss_suspected" not in caplog.text
+    redis_client.delete(config.keys.consumers, config.keys.control)
+    heartbeat.run_once()
+    assert family.kinds() == ["held", "held"]
+    assert "data_loss_suspected: queue default" in caplog.text
+    caplog.clear()
+    heartbeat.run_once()
+    assert caplog.text == ""
+
+
+def test_who_ran_here_and_has_gone_is_dead_at_once(heartbeat, family, members):
+    here = machine.here()._asdict()
+    gone = {**here, "pid": 2**22 - 1, "started": "1"}
+    members.beat("dead-here", gone, {"dead-here-1": gone})
+    members.beat("orphan-here", gone, {"orphan-here-1": {**here, "pid": 1, "started": machine.started(1)}})
+    members.beat("reused-pid", {**here, "pid": 1, "started": "1"}, {})
+    members.beat("other-boot", {**gone, "boot": "x"}, {})
+    members.beat("other-container", {**gone, "pids": "pid:[1]"}, {})
+    members.beat("says-nothing", {}, {})
+    heartbeat.run_once()
+    assert {told[2] for told in family.told if told[0] == "dead"} == {"dead-here", "reused-pid"}
+
+
+def test_a_silent_one_is_told_again_until_it_is_gone(config, members):
+    family = Family()
+    heartbeat = Heartbeat([config], family.kin())
+    heartbeat._silences[0] = Silence(AT_ONCE, 10.0)
+    members.beat("silent", {}, {})
+    heartbeat.run_once()
+    for _ in range(2):
+        heartbeat.run_once()
+    assert [told[1:] for told in family.told if told[0] == "dead"] == [(0, "silent")] * 2
+    members.leave([], supervisor="silent")
+    family.told.clear()
+    heartbeat.run_once()
+    assert family.kinds() == ["held"]
+
+
+def test_a_consumer_that_left_is_struck_off_and_stays_so(heartbeat, family, redis_client, config):
+    heartbeat.run_once()
+    family.consumers = {}
+    heartbeat.depart(0, "me-1")
+    heartbeat.run_once()
+    assert redis_client.hget(config.keys.consumers, "consumer:me-1") is None
+
+
+def test_a_consumer_that_nobody_speaks_for_is_told_by_what_it_holds(config, members, redis_client, publish):
+    family = Family()
+    heartbeat = Heartbeat([config], family.kin())
+    heartbeat._strays[0] = Silence(AT_ONCE, 10.0)
+    publish()
+    redis_client.xgroup_create(config.keys.ready, "mq", id="0")
+    redis_client.xreadgroup("mq", "stray", {config.keys.ready: ">"})
+    roll = members.beat("other", {}, {})
+    assert list(roll.strays) == ["stray"]
+    assert roll.strays["stray"]
+    heartbeat.run_once()
+    heartbeat.run_once()
+    assert ("stray", 0, "stray") in family.told
+
+
+def test_what_is_wrong_with_one_queue_does_not_silence_the_others(mq_settings, redis_client, family, caplog):
+    mq_settings(QUEUES={"a": {}, "b": {}})
+    configs = list(get_config().queues.values())
+    redis_client.set(configs[0].keys.consumers, "x")
+    Heartbeat(configs, family.kin()).run_once()
+    assert [told[:2] for told in family.told] == [("held", 1)]
+    assert "heartbeat of a waits for Redis: WRONGTYPE" in caplog.text
+
+
+def test_out_of_memory_it_still_beats(heartbeat, family, redis_client):
+    redis_client.config_set("maxmemory", "1")
+    try:
+        heartbeat.run_once()
+        heartbeat.run_once()
+    finally:
+        redis_client.config_set("maxmemory", "0")
+    assert family.kinds() == ["held", "held"]
+
+
+def test_nobody_is_judged_after_an_outage(heartbeat, members, family):
+    heartbeat._silences[0] = Silence(AT_ONCE, 10.0)
+    members.beat("silent", {}, {})
+    heartbeat.run_once()
+    heartbeat.recover(ConnectionLost("away"))
+    heartbeat.run_once()
+    assert "dead" not in family.kinds()
+
+
+def test_a_thousand_come_and_go_and_nothing_of_them_is_left(config, members, redis_client, caplog):
+    caplog.set_level(logging.ERROR)
+    redis_client.xgroup_create(config.keys.ready, "mq", id="0", mkstream=True)
+    for number in range(1000):
+        name = f"s{number}"
+        members.beat(name, {}, {f"{name}-c": {}})
+        redis_client.xgroup_createconsumer(config.keys.ready, "mq", f"{name}-c")
+        assert members.leave([f"{name}-c"], supervisor=name) == []
+    assert not redis_client.exists(config.keys.consumers)
+    assert redis_client.xinfo_consumers(config.keys.ready, "mq") == []
+
+
+def test_who_holds_something_stays(config, members, redis_client, publish):
+    publish()
+    redis_client.xgroup_create(config.keys.ready, "mq", id="0")
+    members.beat("s", {}, {"c": {}})
+    redis_client.xreadgroup("mq", "c", {config.keys.ready: ">"})
+    assert members.leave(["c"], supervisor="s") == ["c"]
+    assert redis_client.hexists(config.keys.consumers, "consumer:c")
+    assert redis_client.hexists(config.keys.consumers, "supervisor:s")
+    assert redis_client.xpending(config.keys.ready, "mq")["pending"] == 1

@@ -1,0 +1,33 @@
+"""Who still runs on this machine."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from mq_django.consumers import machine
+
+
+def test_a_process_is_known_by_its_start():
+    ours = machine.started(os.getpid())
+    assert ours.isdigit()
+    assert machine.started(os.getpid()) == ours
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert machine.started(child.pid) not in ("", ours)
+    child.kill()
+    # Ended and not yet collected is gone as well.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert machine.started(child.pid) == ""
+    child.communicate()
+    assert machine.started(child.pid) == ""
+
+
+def test_here_is_where_numbers_mean_the_same():
+    here = machine.here()
+    assert here.boot
+    assert here.pids == str(Path("/proc/self/ns/pid").readlink())
+
+
+def test_memory_is_told_in_mib():
+    assert 5 < machine.resident_mib() < 5000
+    assert machine.resident_mib(2**22 - 1) == 0.0

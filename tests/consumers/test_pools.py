@@ -1,0 +1,255 @@
+"""Where handlers run: threads that never die, timeouts that hit the right one, room that is told truly."""
+
+import asyncio
+import itertools
+import threading
+import time
+
+import pytest
+
+from mq_django.consumers.grace import Grace
+from mq_django.consumers.pools import MAX_COROUTINES, PATIENCE, Job
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import Ack, HandBack, Retry
+from mq_django.errors import HandlerTimeout
+from mq_django.registry import Handler
+from tests.consumers.rig import Rig
+from tests.waiting import wait_until
+
+_entries = itertools.count(1)
+
+
+@pytest.fixture
+def rig(mq_settings):
+    found = Rig(threads=2)
+    found.start()
+    yield found
+    found.close()
+
+
+def job(rig, call, data=None, *, timeout=None, is_async=False):
+    entry = b"1-%d" % next(_entries)
+    delivery = Delivery(Message(entry.decode(), "n", data, "default"), 0, entry, b"null")
+    handler = Handler(name="n", queue="default", call=call, is_async=is_async)
+    if timeout is not None:
+        rig.executor.timeout = lambda handler: timeout
+    return Job(delivery, handler, rig.executor)
+
+
+def settled(rig, count):
+    """Wait for so many outcomes."""
+    wait_until(lambda: len(rig.settler) >= count)
+    return [settlement.outcome for settlement in rig.settler._take()]
+
+
+def test_a_lane_runs_one_after_another(rig):
+    for _ in range(20):
+        rig.threads.put(job(rig, lambda message: None))
+    assert all(isinstance(outcome, Ack) for outcome in settled(rig, 20))
+    wait_until(lambda: not rig.board.running())
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), MemoryError(), Unprintable()])
+def test_no_exception_ends_a_lane(rig, error):
+    def handler(message):
+        raise error
+
+    for _ in range(4):
+        rig.threads.put(job(rig, handler))
+    assert all(isinstance(outcome, Retry) for outcome in settled(rig, 4))
+    assert all(lane.thread.is_alive() for lane in rig.threads.lanes)
+
+
+@pytest.mark.parametrize("returned", [Retry(delay="soon"), Retry(delay=object())])
+def test_no_outcome_ends_a_lane(rig, returned):
+    for _ in range(4):
+        rig.threads.put(job(rig, lambda message: returned))
+    assert all(isinstance(outcome, Retry) for outcome in settled(rig, 4))
+    assert all(lane.thread.is_alive() for lane in rig.threads.lanes)
+
+
+def test_a_late_handler_is_interrupted_where_it_is(rig):
+    def handler(message):
+        while True:
+            time.sleep(0.01)
+
+    rig.threads.put(job(rig, handler, timeout=0.1))
+    wait_until(lambda: rig.threads.interrupt_late() or len(rig.settler))
+    (outcome,) = settled(rig, 1)
+    assert isinstance(outcome, Retry)
+    assert "HandlerTimeout: The handler ran longer than its timeout of 0.1 s" in outcome.error
+
+
+def test_an_interrupt_never_hits_the_next_delivery(rig):
+    """Handlers that end just when they are late, thousands of times."""
+    stop = threading.Event()
+
+    def interrupt():
+        while not stop.is_set():
+            rig.threads.interrupt_late()
+
+    def handler(message):
+        until = time.monotonic() + 0.001
+        while time.monotonic() < until:
+            pass
+
+    rig.executor.timeout = lambda handler: 0.001 if handler.name == "n" else None
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    innocent = Handler(name="innocent", queue="default", call=lambda message: sum(range(200)))
+    try:
+        for _ in range(1500):
+            timed = job(rig, handler)
+            rig.threads.put(timed)
+            rig.threads.put(timed._replace(handler=innocent))
+        outcomes = []
+        while len(outcomes) < 3000:
+            wait_until(lambda: len(rig.settler))
+            outcomes += rig.settler._take()
+    finally:
+        stop.set()
+        interrupter.join()
+    assert all(lane.thread.is_alive() for lane in rig.threads.lanes)
+    retried = sum(isinstance(settlement.outcome, Retry) for settlement in outcomes)
+    assert 0 < retried <= 1500
+    for settlement in outcomes:
+        if isinstance(settlement.outcome, Retry):
+            assert "HandlerTimeout" in settlement.outcome.error
+
+
+def test_a_handler_that_swallows_the_interrupt_is_not_interrupted_again(rig):
+    caught = []
+
+    def handler(message):
+        for _ in range(50):
+            try:
+                time.sleep(0.01)
+            except HandlerTimeout:
+                caught.append(1)
+
+    rig.threads.put(job(rig, handler, timeout=0.05))
+    wait_until(lambda: rig.threads.interrupt_late() or len(rig.settler))
+    assert caught == [1]
+
+
+def test_room_is_what_can_be_run_soon(rig):
+    wait_until(lambda: not any(lane.busy for lane in rig.threads.lanes))
+    assert rig.threads.room(1.0) == 2  # slow handlers: the idle lanes
+    assert rig.threads.room(0.001) == 2 + 40  # 20 ms of work for two lanes
+    assert rig.threads.room(1e-9) == 2 + 500
+
+
+def test_without_room_the_fetcher_is_woken_when_there_is(rig):
+    woken = threading.Event()
+    rig.threads.wake_fetchers = woken.set
+    gate = threading.Event()
+    for _ in range(2):
+        rig.threads.put(job(rig, lambda message: gate.wait(5)))
+    wait_until(lambda: all(lane.busy for lane in rig.threads.lanes))
+    assert rig.threads.room(1.0) == 0
+    assert not woken.is_set()
+    gate.set()
+    assert woken.wait(2)
+
+
+def test_what_waits_behind_slow_handlers_goes_back(rig):
+    gate = threading.Event()
+    for _ in range(5):
+        rig.threads.put(job(rig, lambda message: gate.wait(10)))
+    wait_until(lambda: len(rig.board.running()) == 2)
+    rig.threads.hand_back_stranded()
+    assert len(rig.settler) == 0
+    wait_until(lambda: rig.threads.hand_back_stranded() or len(rig.settler), timeout=PATIENCE + 2)
+    assert settled(rig, 3) == [HandBack()] * 3
+    assert rig.threads.room(0.0001) == 0
+    gate.set()
+    wait_until(lambda: rig.threads.hand_back_stranded() or rig.threads.room(0.0001) > 2)
+
+
+def test_stopping_ends_the_lanes_after_what_they_run(rig):
+    gate = threading.Event()
+    rig.threads.put(job(rig, lambda message: gate.wait(5)))
+    wait_until(rig.board.running)
+    rig.threads.stop()
+    rig.threads.hand_back_stranded()
+    assert not rig.threads.join(Grace(0.05))
+    gate.set()
+    assert rig.threads.join(Grace(5))
+    assert rig.board.running() == []
+
+
+def test_coroutines_run_side_by_side(rig):
+    barrier = []
+
+    async def handler(message):
+        barrier.append(1)
+        while len(barrier) < 50:
+            await asyncio.sleep(0.001)
+
+    for _ in range(50):
+        rig.loop.put(job(rig, handler, is_async=True))
+    assert all(isinstance(outcome, Ack) for outcome in settled(rig, 50))
+    wait_until(lambda: not rig.loop.waiting)
+    assert rig.board.running() == []
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), asyncio.CancelledError(), Unprintable()])
+def test_no_exception_ends_the_loop(rig, error):
+    async def handler(message):
+        raise error
+
+    for _ in range(3):
+        rig.loop.put(job(rig, handler, is_async=True))
+    assert all(isinstance(outcome, Retry) for outcome in settled(rig, 3))
+    wait_until(lambda: not rig.loop.waiting)
+    assert rig.loop.thread.is_alive()
+
+
+def test_a_late_coroutine_is_interrupted(rig):
+    async def handler(message):
+        await asyncio.sleep(60)
+
+    rig.loop.put(job(rig, handler, is_async=True, timeout=0.05))
+    (outcome,) = settled(rig, 1)
+    assert "HandlerTimeout" in outcome.error
+
+
+def test_more_coroutines_than_places_wait(rig):
+    running = []
+    gate = asyncio.Event()
+
+    async def handler(message):
+        running.append(1)
+        await gate.wait()
+
+    for _ in range(MAX_COROUTINES + 20):
+        rig.loop.put(job(rig, handler, is_async=True))
+    wait_until(lambda: len(running) == MAX_COROUTINES)
+    assert rig.loop.room() == MAX_COROUTINES - 20
+    rig.loop.stop()
+    assert settled(rig, 20) == [HandBack()] * 20
+    rig.loop._loop.call_soon_threadsafe(gate.set)
+    assert len(settled(rig, MAX_COROUTINES)) == MAX_COROUTINES
+    assert rig.loop.join(Grace(2))
+
+
+def test_waiting_is_counted_right_from_several_threads(rig):
+    async def handler(message):
+        pass
+
+    def put():
+        for _ in range(500):
+            rig.loop.put(job(rig, handler, is_async=True))
+
+    threads = [threading.Thread(target=put) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wait_until(lambda: len(rig.settler) == 2000)
+    wait_until(lambda: rig.loop.waiting == 0)

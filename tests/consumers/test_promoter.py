@@ -1,0 +1,73 @@
+"""Delayed messages become ready when they are due, whatever another queue's keys hold."""
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers.promoter import DEAF_FALLBACK, FALLBACK, Promoter
+from mq_django.errors import ConnectionLost
+from mq_django.stores import open_store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+@pytest.fixture
+def promoter(mq_settings, seen):
+    mq_settings(QUEUES={"a": {}, "b": {}})
+    session = Session(get_client("chores"))
+    stores = [open_store(config, session) for config in get_config().queues.values()]
+    found = Promoter(stores, hears=lambda: found.hears, seen=lambda number, promoted: seen.append((number, promoted)))
+    found.hears = True
+    yield found
+    session.release()
+
+
+def test_what_is_due_is_ready_and_the_pause_is_until_the_next(promoter, publish, seen):
+    publish(queue="a", delay=0)
+    publish(queue="b", delay=2)
+    pause = promoter.run_once()
+    assert [(number, promoted.moved) for number, promoted in seen] == [(0, 1), (1, 0)]
+    assert 1.0 < pause <= 2.001
+
+
+@pytest.mark.parametrize(("hears", "fallback"), [(True, FALLBACK), (False, DEAF_FALLBACK)])
+def test_with_nothing_due_it_looks_again_after_a_while(promoter, hears, fallback):
+    promoter.hears = hears
+    assert promoter.run_once() == pytest.approx(fallback, abs=0.5)
+
+
+def test_told_of_an_earlier_one_it_looks_at_that_queue(promoter, publish, seen):
+    promoter.run_once()
+    seen.clear()
+    publish(queue="b", delay=0)
+    promoter.run_once()
+    assert seen == []
+    promoter.expect(1)
+    promoter.run_once()
+    assert [(number, promoted.moved) for number, promoted in seen] == [(1, 1)]
+
+
+def test_what_is_wrong_with_one_queue_does_not_hold_up_the_others(promoter, publish, seen, redis_client):
+    redis_client.set(get_config().queue("a").keys.waiting, "x")
+    publish(queue="b", delay=0)
+    assert promoter.run_once() > 0.5
+    assert [(number, promoted.moved) for number, promoted in seen] == [(1, 1)]
+
+
+def test_after_an_outage_it_looks_at_everything(promoter, seen):
+    promoter.run_once()
+    seen.clear()
+    promoter.recover(ConnectionLost("away"))
+    promoter.run_once()
+    assert [number for number, _ in seen] == [0, 1]
+
+
+def test_a_paused_queue_and_unhandled_messages_are_seen(promoter, seen, redis_client):
+    redis_client.hset(get_config().queue("a").keys.control, "paused", "1")
+    redis_client.zadd(get_config().queue("b").keys.unhandled, {"m": 1})
+    promoter.run_once()
+    assert [(promoted.paused, promoted.unhandled) for _, promoted in seen] == [(True, 0), (False, 1)]

@@ -1,0 +1,212 @@
+"""What becomes of deliveries whose consumer is gone: the verdict on each, and who carries it out."""
+
+from datetime import timedelta
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers.board import FAILED, HANDLED, Receipt
+from mq_django.consumers.reclaimer import Reclaimer, reclaim, reclaim_supervisor, relieve
+from mq_django.consumers.verdicts import Evidence, settlement
+from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.outcomes import Ack, Bury, HandBack, Retry
+from mq_django.errors import ConnectionLost
+from mq_django.stores.members import Members
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests.waiting import wait_until
+
+RECEIPT = Receipt(0, 0, b"1-1")
+OTHER = Receipt(0, 0, b"1-2")
+
+
+@pytest.fixture
+def config(mq_settings):
+    mq_settings(QUEUES={"default": {"MAX_ATTEMPTS": 3}})
+    return get_config().queue("default")
+
+
+def judge(config, evidence, attempt=1):
+    delivery = Delivery(Message("m", "n", 1, "default", attempt), 0, b"1-1", b"1")
+    return settlement(config, 0, delivery, evidence)
+
+
+def test_what_was_handled_is_acked(config):
+    evidence = Evidence(results={RECEIPT: HANDLED}, running=[RECEIPT])
+    assert isinstance(judge(config, evidence).outcome, Ack)
+
+
+def test_what_failed_is_retried_by_its_policy(config):
+    found = judge(config, Evidence(results={RECEIPT: FAILED}))
+    assert isinstance(found.outcome, Retry)
+    assert not found.outcome.alone
+    assert found.delay_ms > 0
+
+
+def test_what_ran_is_charged_and_runs_alone_at_once(config):
+    found = judge(config, Evidence(running=[RECEIPT]))
+    assert found.outcome == Retry(timedelta(0), "running when its process died", alone=True)
+    assert found.delay_ms == 0
+
+
+def test_what_lay_ready_goes_back_uncharged(config):
+    assert judge(config, Evidence(running=[OTHER])).outcome == HandBack()
+
+
+def test_of_a_late_handlers_process_only_the_late_one_is_charged(config):
+    late = judge(config, Evidence(running=[RECEIPT, OTHER], late=[RECEIPT]))
+    assert isinstance(late.outcome, Retry)
+    assert "HandlerTimeout" in late.outcome.error
+    assert judge(config, Evidence(running=[RECEIPT, OTHER], late=[OTHER])).outcome == HandBack()
+
+
+@pytest.mark.parametrize(
+    ("evidence", "reason"), [(Evidence(running=[RECEIPT]), "crashed"), (Evidence(late=[RECEIPT]), "attempts")]
+)
+def test_the_last_attempt_is_buried_with_its_reason(config, evidence, reason):
+    outcome = judge(config, evidence, attempt=3).outcome
+    assert isinstance(outcome, Bury)
+    assert outcome.reason == reason
+
+
+def test_of_a_lost_machine_nobody_knows_what_ran(config):
+    assert judge(config, Evidence(lost=True)).outcome == HandBack(lost=True)
+
+
+def test_what_a_lost_ward_held_was_what_it_ran(config):
+    assert isinstance(judge(config, Evidence(lost=True, alone=True)).outcome, Retry)
+
+
+def test_what_is_no_message_is_buried_and_what_was_deleted_is_forgotten(config):
+    bad = settlement(config, 0, Undecodable(0, b"1-1", [b"x"], "not JSON"), Evidence())
+    assert bad.outcome == Bury("not JSON", reason="undecodable")
+    assert isinstance(settlement(config, 0, Undecodable(0, b"1-1", [], "gone"), Evidence()).outcome, Ack)
+
+
+@pytest.fixture
+def members(config):
+    return Members(config, Pooled(get_client("chores")))
+
+
+@pytest.fixture
+def take(store, publish):
+    def take(consumer, count):
+        for _ in range(count):
+            publish()
+        store.create_groups()
+        return store.take(consumer, count=count)
+
+    return take
+
+
+def receipts(deliveries):
+    return [Receipt(0, delivery.home, delivery.entry) for delivery in deliveries]
+
+
+def test_a_dead_childs_deliveries_go_where_they_belong(config, store, take):
+    handled, ran, _ = receipts(take("dead", 3))
+    moved = reclaim(store, 0, "dead", Evidence(results={handled: HANDLED}, running=[ran]))
+    depths = store.depths()
+    assert moved == 2
+    assert (depths.pending, depths.delayed, depths.ready) == (0, 1, 1)
+
+
+def test_who_does_not_respond_keeps_what_it_has_begun(store, take):
+    begun, *_ = receipts(take("stopped", 4))
+    assert relieve(store, 0, "stopped", [begun]) == 3
+    assert relieve(store, 0, "stopped", [begun]) == 0
+    assert [delivery.entry for delivery in store.held_by("stopped", limit=9)] == [begun.entry]
+
+
+def test_a_dead_supervisors_deliveries_go_back_and_everything_of_it_leaves(store, take, members, redis_client):
+    take("dead-1", 2)
+    roll = members.beat("dead", {}, {"dead-1": {}, "dead-2": {}})
+    assert reclaim_supervisor(store, members, 0, "dead", roll) == 2
+    assert store.depths().ready == 2
+    assert not redis_client.exists(store.keys.consumers)
+    assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
+
+
+def test_who_has_beaten_since_is_left_alone(store, take, members):
+    take("late-1", 2)
+    roll = members.beat("late", {}, {"late-1": {}})
+    members.beat("late", {}, {"late-1": {}}, generation=roll.generation)
+    assert reclaim_supervisor(store, members, 0, "late", roll) == 0
+    assert store.depths().pending == 2
+
+
+def test_a_message_that_brings_machines_down_ends_in_the_dead_letter_queue(config, store, publish, members):
+    """Twice lost with a whole tree, then passed on to wards that are lost with theirs."""
+    publish()
+    store.create_groups()
+    for death in range(2 + 3):
+        (delivery,) = store.take(f"c{death}", count=1)
+        assert delivery.alone == (death >= 2)
+        roll = members.beat(f"s{death}", {}, {f"c{death}": {"ward": delivery.alone}})
+        reclaim_supervisor(store, members, 0, f"s{death}", roll)
+        store.promote(limit=10)
+    assert store.depths().dead == 1
+    assert store.depths().depth == 0
+
+
+@pytest.fixture
+def reclaimer(config):
+    done = []
+    found = Reclaimer([config], settled=lambda number, consumer: done.append(consumer))
+    found.done = done
+    yield found
+    found.stop()
+    found.join(2)
+
+
+def test_it_settles_for_a_child_until_that_is_done(reclaimer, store, take, monkeypatch):
+    take("dead", 2)
+    ask, refusals = reclaimer._stores[0].held_by, [ConnectionLost("away")] * 2
+
+    def held_by(consumer, *, limit):
+        if refusals:
+            raise refusals.pop()
+        return ask(consumer, limit=limit)
+
+    monkeypatch.setattr(reclaimer._stores[0], "held_by", held_by)
+    reclaimer.start()
+    reclaimer.child("dead", Evidence())
+    assert not reclaimer.is_done()
+    wait_until(reclaimer.is_done)
+    assert reclaimer.done == ["dead"]
+    assert store.depths().ready == 2
+
+
+def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_settings, redis_client, caplog):
+    mq_settings(QUEUES={"a": {}, "b": {}})
+    configs = list(get_config().queues.values())
+    redis_client.set(configs[0].keys.ready, "x")
+    done = []
+    reclaimer = Reclaimer(configs, settled=lambda number, consumer: done.append(number))
+    reclaimer.child("dead", Evidence())
+    reclaimer.run_once()
+    assert done == [1]
+    assert not reclaimer.is_done()
+    redis_client.delete(configs[0].keys.ready)
+    reclaimer.run_once()
+    assert done == [1, 0]
+    assert reclaimer.is_done()
+
+
+def test_a_stray_is_relieved_and_struck_off(reclaimer, store, take, redis_client):
+    take("stray", 2)
+    reclaimer.stray(0, "stray")
+    reclaimer.run_once()
+    assert store.depths().ready == 2
+    assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
+
+
+def test_the_stopped_and_the_silent_are_seen_to(reclaimer, store, take, members):
+    (begun, _) = receipts(take("stopped", 2))
+    take("silent-1", 1)
+    roll = members.beat("silent", {}, {"silent-1": {}})
+    reclaimer.stopped("stopped", [begun])
+    reclaimer.supervisor(0, "silent", roll)
+    reclaimer.run_once()
+    assert store.depths().ready == 2
+    assert store.depths().pending == 1

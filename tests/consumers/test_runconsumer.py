@@ -1,0 +1,25 @@
+"""The command's own words: what it refuses and what it warns of."""
+
+import pytest
+
+from mq_django.transport.servers import PrivateServer
+
+
+@pytest.fixture
+def server():
+    with PrivateServer(settings={"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}) as found:
+        yield found
+
+
+def test_a_server_that_would_lose_messages_is_refused(trees, server):
+    tree = trees(CONNECTION=server.url)
+    assert tree.process.wait(20) == 1
+    assert "messages would be lost. Set it to noeviction." in tree.logged()
+    assert "Traceback" not in tree.logged()
+
+
+def test_a_server_that_keeps_nothing_is_warned_of(trees, publish, history):
+    tree = trees()
+    publish()
+    history.wait_for("effect")
+    assert "all messages are lost when it restarts" in tree.logged()

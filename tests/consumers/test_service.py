@@ -1,0 +1,134 @@
+"""The loop that all services share."""
+
+import logging
+import threading
+import time
+
+from mq_django.consumers.service import Service
+from mq_django.errors import ConnectionLost, WrongKeyType
+from tests.waiting import wait_until
+
+
+class Scripted(Service):
+    """Does one thing after another: returns what is a number, raises what is an error."""
+
+    name = "scripted"
+
+    def __init__(self, *rounds):
+        super().__init__()
+        self._rounds = list(rounds)
+        self.done = 0
+        self.recovered = []
+        self.closed_in = None
+
+    def run_once(self):
+        self.done += 1
+        what = self._rounds.pop(0) if self._rounds else 60.0
+        if isinstance(what, BaseException):
+            raise what
+        return what
+
+    def recover(self, error):
+        self.recovered.append(error)
+
+    def close(self):
+        self.closed_in = threading.current_thread()
+
+
+def ended(service):
+    service.stop()
+    return service.join(5)
+
+
+def test_it_turns_and_sleeps_until_it_is_woken():
+    service = Scripted(0.0, 60.0, 60.0)
+    service.start()
+    wait_until(lambda: service.done == 2)
+    service.wake()
+    wait_until(lambda: service.done == 3)
+    assert ended(service)
+    assert service.closed_in is not threading.current_thread()
+
+
+def test_start_and_stop_may_be_called_twice_and_stop_first():
+    service = Scripted()
+    service.stop()
+    service.start()
+    assert service.join(0)
+    other = Scripted()
+    other.start()
+    other.start()
+    other.stop()
+    assert ended(other)
+    assert other.done <= 1
+
+
+def test_what_redis_refuses_is_tried_again_and_logged_once(caplog):
+    caplog.set_level(logging.INFO)
+    error = ConnectionLost("away")
+    service = Scripted(error, error, 0.0, error, 0.0, 0.0)
+    service.start()
+    wait_until(lambda: service.done == 7)
+    assert ended(service)
+    assert service.recovered == [error] * 3
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert caplog.messages == ["scripted waits for Redis: away", "scripted goes on"]
+
+
+def test_an_error_of_its_own_does_not_end_it(caplog, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.service.MAX_BACKOFF", 0.01)
+    service = Scripted(ZeroDivisionError("oops"))
+    service.start()
+    wait_until(lambda: service.done == 2)
+    assert ended(service)
+    assert "scripted failed; it goes on" in caplog.text
+    assert [type(error) for error in service.recovered] == [ZeroDivisionError]
+
+
+def test_not_even_a_failing_recovery_ends_it(caplog):
+    class Clumsy(Scripted):
+        def recover(self, error):
+            raise RuntimeError("again")
+
+    service = Clumsy(ConnectionLost("away"))
+    service.start()
+    wait_until(lambda: service.done == 2)
+    assert ended(service)
+    assert "could not recover" in caplog.text
+
+
+def test_stopped_in_a_pause_it_ends_at_once():
+    service = Scripted(3600.0)
+    service.start()
+    wait_until(lambda: service.done == 1)
+    began = time.monotonic()
+    assert ended(service)
+    assert time.monotonic() - began < 2.0
+
+
+def test_complaints_about_the_same_trouble_are_rare(caplog):
+    service = Scripted()
+    for _ in range(5):
+        service.complain("queue a", WrongKeyType("x"))
+    service.complain("queue b", WrongKeyType("x"))
+    assert len(caplog.records) == 2
+
+
+def test_a_loop_that_does_not_turn_is_stuck():
+    gate = threading.Event()
+
+    class Stuck(Scripted):
+        def run_once(self):
+            self.done += 1
+            gate.wait(10)
+            return 60.0
+
+    service = Stuck()
+    assert not service.is_stuck(0.0)
+    service.start()
+    wait_until(lambda: service.done)
+    wait_until(lambda: service.is_stuck(0.05))
+    assert not service.is_stuck(60.0)
+    gate.set()
+    assert ended(service)
+    assert not service.is_stuck(0.0)

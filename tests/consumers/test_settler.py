@@ -1,0 +1,208 @@
+"""Outcomes on their way to Redis, whatever happens to it or to them."""
+
+import threading
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers.settler import FULL, Settler, SettleService
+from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
+from mq_django.errors import ConnectionLost, WrongKeyType
+from mq_django.signals import delivery_stale
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests.waiting import wait_until
+
+
+class Broken:
+    """A wire that breaks before or after the server has got the commands, as often as told."""
+
+    def __init__(self, wire):
+        self.wire = wire
+        self.before = self.after = 0
+
+    def trip(self, commands):
+        if self.before:
+            self.before -= 1
+            raise ConnectionLost("before")
+        replies = self.wire.trip(commands)
+        if self.after:
+            self.after -= 1
+            raise ConnectionLost("after")
+        return replies
+
+
+@pytest.fixture
+def wire(mq_settings):
+    session = Session(get_client("chores"))
+    yield Broken(session)
+    session.release()
+
+
+@pytest.fixture
+def store(wire):
+    return open_store(get_config().queue("default"), wire)
+
+
+@pytest.fixture
+def settler(store):
+    return Settler(store, "default", "me", threading.Event(), threading.Event())
+
+
+@pytest.fixture
+def held(store, settler, publish):
+    """Five deliveries that this consumer holds."""
+    for number in range(5):
+        publish(["sleep", number])
+    store.create_groups()
+    deliveries = store.take("me", count=5)
+    settler.in_hand.update((delivery.home, delivery.entry) for delivery in deliveries)
+    return deliveries
+
+
+def add(settler, deliveries, outcome):
+    for delivery in deliveries:
+        settler.add(Settlement(delivery, outcome))
+
+
+def test_a_batch_leaves_in_one_trip(settler, store, held):
+    add(settler, held[:2], ACK)
+    add(settler, held[2:3], Retry())
+    add(settler, held[3:4], Bury("x"))
+    add(settler, held[4:], HandBack())
+    settler.settle(store)
+    assert (len(settler), settler.in_hand, settler.settled) == (0, set(), 5)
+    depths = store.depths()
+    assert (depths.ready, depths.delayed, depths.dead, depths.pending) == (1, 1, 1, 0)
+
+
+def test_settling_takes_the_next_along(settler, store, held, publish):
+    publish()
+    add(settler, held, ACK)
+    assert len(settler.settle_and_take(store, count=10)) == 1
+    assert len(settler) == 0
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("way", ["settle", "settle_and_take"])
+def test_what_a_broken_trip_carried_is_kept_and_settled_once(settler, store, wire, held, caplog, side, way):
+    add(settler, held[:3], ACK)
+    add(settler, held[3:], Retry())
+    setattr(wire, side, 1)
+    with pytest.raises(ConnectionLost):
+        getattr(settler, way)(store, **({"count": 1} if way == "settle_and_take" else {}))
+    assert (len(settler), len(settler.in_hand)) == (5, 5)
+    settler.settle(store)
+    assert (len(settler), len(settler.in_hand)) == (0, 0)
+    depths = store.depths()
+    assert (depths.pending, depths.delayed, depths.ready) == (0, 2, 0)
+    # Whether the first trip settled them nobody knew; that they were gone is no news.
+    assert "no longer ours" not in caplog.text
+
+
+def test_what_others_took_is_told_once_and_counted(settler, store, held, caplog, redis_client):
+    told = []
+    delivery_stale.connect(lambda **more: told.append(more["message_id"]), weak=False, dispatch_uid="test")
+    store.pass_on("me", "other", [(held[0].home, held[0].entry)])
+    add(settler, held, ACK)
+    settler.settle(store)
+    delivery_stale.disconnect(dispatch_uid="test")
+    assert told == [held[0].message.id]
+    assert caplog.text.count("no longer ours") == 1
+    assert store.depths().pending == 1
+    add(settler, held[:1], HandBack())
+    settler.settle(store)
+    assert sum(counted(redis_client, store, "stale")) == 1 * 2  # once in the minutes, once in the hours
+
+
+def counted(client, store, word):
+    for key in client.scan_iter(match=store.keys.ready.replace(":ready", ":counters:*")):
+        for field, value in client.hgetall(key).items():
+            if f"|{word}|".encode() in field:
+                yield int(value)
+
+
+def test_a_receiver_that_raises_harms_nobody(settler, store, held):
+    def receiver(**_):
+        raise RuntimeError("not our problem")
+
+    delivery_stale.connect(receiver, weak=False, dispatch_uid="test")
+    store.pass_on("me", "other", [(held[0].home, held[0].entry)])
+    add(settler, held, ACK)
+    try:
+        settler.settle(store)
+    finally:
+        delivery_stale.disconnect(dispatch_uid="test")
+    assert len(settler) == 0
+    assert store.depths().pending == 1
+
+
+def test_outcomes_that_redis_refuses_do_not_keep_back_the_others(settler, store, held, redis_client):
+    redis_client.set(store.keys.due, "x")
+    add(settler, held[:2], Retry())
+    add(settler, held[2:], ACK)
+    settler.settle(store)
+    assert (len(settler), len(settler.in_hand)) == (0, 2)
+    settler.try_refused(store)
+    assert len(settler.in_hand) == 2
+    redis_client.delete(store.keys.due)
+    settler.try_refused(store)
+    assert settler.in_hand == set()
+    assert store.depths().delayed == 2
+
+
+def test_a_read_that_took_refused_outcomes_along_loses_nothing(settler, store, held, redis_client, publish):
+    publish()
+    redis_client.set(store.keys.due, "x")
+    add(settler, held, Retry())
+    with pytest.raises(WrongKeyType):
+        settler.settle_and_take(store, count=1)
+    redis_client.delete(store.keys.due)
+    settler.settle(store)
+    assert store.depths().delayed == 5
+    # The message is in our own pending list, for the fetcher to find.
+    assert len(store.held_by("me", limit=10)) == 1
+
+
+def test_one_outcome_that_cannot_be_written_keeps_back_nobody(settler, store, held, caplog):
+    add(settler, held[:4], ACK)
+    settler.add(Settlement(held[4], Ack(result=object()), keeps_result=True))
+    settler.settle(store)
+    assert len(settler.in_hand) == 1
+    settler.try_refused(store)
+    assert settler.in_hand == set()
+    assert store.depths().pending == store.depths().dead == 0
+    assert "cannot be written" in caplog.text
+
+
+def test_the_service_settles_within_milliseconds_and_by_the_number(store, settler, held, publish):
+    service = SettleService()
+    settler = Settler(store, "default", "me", service.due, service.full)
+    service.add(settler, store)
+    settler.in_hand.update((delivery.home, delivery.entry) for delivery in held)
+    service.start()
+    add(settler, held, ACK)
+    wait_until(lambda: not settler.in_hand, timeout=2)
+    service.stop()
+    assert service.join(3)
+    assert not service.full.is_set()
+    assert store.depths().pending == 0
+    add(settler, [held[0]] * FULL, ACK)
+    assert service.full.is_set()
+
+
+def test_the_service_holds_what_it_has_while_redis_is_away(store, wire, held, caplog):
+    service = SettleService()
+    settler = Settler(store, "default", "me", service.due, service.full)
+    service.add(settler, store)
+    settler.in_hand.update((delivery.home, delivery.entry) for delivery in held)
+    wire.before = 3
+    add(settler, held, ACK)
+    service.start()
+    wait_until(lambda: not settler.in_hand, timeout=5)
+    service.stop()
+    assert service.join(3)
+    assert store.depths().pending == 0
+    assert caplog.text.count("waits for Redis") == 1

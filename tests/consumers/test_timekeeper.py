@@ -1,0 +1,61 @@
+"""Messages whose handler has arrived."""
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers.board import Board
+from mq_django.consumers.timekeeper import Releaser
+from mq_django.core.outcomes import SetAside
+from mq_django.registry import Handler, _handlers, register
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+
+@pytest.fixture
+def releaser(mq_settings, monkeypatch):
+    mq_settings(QUEUES={"default": {}, "emails": {}})
+    for queue in ("default", "emails"):
+        monkeypatch.setitem(_handlers, (queue, "late"), None)
+        del _handlers[queue, "late"]
+        register(Handler(name="late", queue=queue, call=print))
+    session = Session(get_client("chores"))
+    board = Board.create(1)
+    found = Releaser([open_store(config, session) for config in get_config().queues.values()], board)
+    found.board = board
+    yield found
+    board.close()
+    session.release()
+
+
+def set_aside(store, publish, **options):
+    publish(name="late", **options)
+    store.create_groups()
+    (delivery,) = store.take("other", count=1)
+    store.settle("other", [Settlement(delivery, SetAside())])
+
+
+def test_at_its_start_a_consumer_takes_up_what_it_knows(releaser, store, publish):
+    set_aside(store, publish)
+    releaser.run_once()
+    assert (store.depths().unhandled, store.depths().ready) == (0, 1)
+
+
+def test_later_it_does_so_when_something_was_seen(releaser, store, publish):
+    releaser.run_once()
+    set_aside(store, publish)
+    releaser.run_once()
+    assert store.depths().unhandled == 1
+    releaser.board.set_unhandled(0, True)
+    releaser.run_once()
+    assert store.depths().unhandled == 0
+
+
+def test_what_is_wrong_with_one_queue_does_not_hold_up_the_others(releaser, store, publish, redis_client, caplog):
+    redis_client.set(get_config().queue("default").keys.unhandled, "x")
+    other = open_store(get_config().queue("emails"), releaser._stores[0]._wire)
+    set_aside(other, publish, queue="emails")
+    releaser.run_once()
+    assert other.depths().ready == 1
+    assert "releaser of default waits for Redis: WRONGTYPE" in caplog.text

@@ -1,0 +1,89 @@
+"""What is said about a server, and which server is refused."""
+
+import pytest
+
+from mq_django.errors import ConnectionLost
+from mq_django.transport.capabilities import Finding, _of_eviction, _of_files, _of_persistence, _of_version, examine
+from mq_django.transport.connections import get_client
+from mq_django.transport.servers import PrivateServer
+
+
+def ids(found):
+    return [(finding.id, finding.fatal) for finding in found]
+
+
+@pytest.fixture
+def server_with(mq_settings):
+    servers = []
+
+    def start(**settings):
+        server = PrivateServer(settings={name.replace("_", "-"): value for name, value in settings.items()}).start()
+        servers.append(server)
+        mq_settings(CONNECTION=server.url)
+        return get_client("chores")
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def test_a_good_server_is_nothing_to_talk_about(server_with):
+    assert examine(server_with(appendonly="yes")) == []
+
+
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [
+        ({"appendonly": "yes", "maxmemory_policy": "allkeys-lru", "maxmemory": "100mb"}, [("eviction", True)]),
+        ({"appendonly": "yes", "maxmemory_policy": "allkeys-lru"}, [("eviction", False)]),
+        ({"appendonly": "yes", "maxmemory_policy": "volatile-ttl", "maxmemory": "100mb"}, [("eviction", False)]),
+        ({"appendonly": "no", "save": ""}, [("persistence", False)]),
+        ({"appendonly": "no", "save": "60 1"}, [("persistence", False)]),
+    ],
+)
+def test_a_servers_settings_are_told(server_with, configured, expected):
+    found = examine(server_with(**configured))
+    assert ids(found) == expected
+    assert all(finding.told.endswith(".") for finding in found)
+
+
+def test_a_server_that_tells_little_is_examined_all_the_same(server_with):
+    client = server_with(appendonly="yes")
+    client.execute_command("ACL", "SETUSER", "default", "-config", "-command")
+    assert examine(client) == []
+
+
+def test_a_server_that_is_away_cannot_be_examined(mq_settings):
+    mq_settings(CONNECTION="redis://127.0.0.1:1")
+    with pytest.raises(ConnectionLost):
+        examine(get_client("chores"))
+
+
+def test_a_server_without_what_we_need_is_refused():
+    assert _of_version({"redis_version": "6.0.20"}, False) == Finding(
+        "version", "Redis 6.0.20 is too old: mq_django needs 6.2 or newer.", fatal=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("info", "told"),
+    [
+        ({"redis_version": "8.10.0"}, True),
+        ({"redis_version": "8.10.2"}, True),
+        ({"redis_version": "8.10.3"}, False),
+        ({"redis_version": "8.8.1"}, False),
+        ({"redis_version": "7.0.15"}, False),
+        ({"redis_version": "8.10.1", "valkey_version": "8.10.1"}, False),
+        ({}, False),
+    ],
+)
+def test_builds_whose_files_break_are_named(info, told):
+    assert (_of_files(info) is not None) == told
+
+
+def test_a_replica_is_its_masters_business():
+    assert _of_persistence({"role": "slave"}, "") is None
+
+
+def test_a_server_that_does_not_tell_its_policy_evicts_nothing():
+    assert _of_eviction({}) is None
