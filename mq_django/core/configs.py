@@ -11,6 +11,7 @@ from typing import Any
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
 
 EMBEDDED = "embedded"
@@ -83,7 +84,7 @@ class RsmqConfig(QueueConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig(QueueConfig):
-    """A group of a topic, as a queue of its own: named `topic/group`."""
+    """A group of a topic, as a queue of its own: named `topic:group`."""
 
     store: str = "topic"
     topic: str
@@ -136,11 +137,13 @@ class Config:
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
     #: Triggers without code: see `mq_django.triggers`.
     signals: tuple[Mapping[str, Any], ...] = ()
+    #: Schedules without code, by name.
+    schedules: Mapping[str, Scheduled] = field(default_factory=dict)
 
     def queue(self, name: str) -> QueueConfig:
-        """Return the options of a queue, or of a group of a topic by `topic/group`; else raise UnknownQueue."""
+        """Return the options of a queue, or of a group of a topic by `topic:group`; else raise UnknownQueue."""
         topic, separator, group = str(name).partition(GROUP_SEPARATOR)
-        if separator:
+        if separator and NAME.fullmatch(group):
             return self.topic(topic).group(group)
         try:
             return self.queues[name]

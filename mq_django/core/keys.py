@@ -16,8 +16,8 @@ GROUP = "mq"
 #: The streams that deliveries are read from, as `Delivery.home`. Only a topic's groups have the last.
 READY, URGENT, LOG = 0, 1, 2
 
-#: Between a topic and one of its groups, where they are named together: `orders/billing`.
-GROUP_SEPARATOR = "/"
+#: Between a topic and one of its groups, where they are named together: `orders:billing`.
+GROUP_SEPARATOR = ":"
 
 #: The kinds of keys that a queue always may have, as attributes of `QueueKeys`.
 KINDS = (
@@ -35,6 +35,7 @@ KINDS = (
     "dead_ids",
     "consumers",
     "control",
+    "schedules",
     "wake",
 )
 
@@ -77,6 +78,8 @@ class QueueKeys:
     consumers: str = field(init=False)
     #: HASH: paused, limits, generation.
     control: str = field(init=False)
+    #: HASH: `last:`, `fired:` and `paused:` + a schedule's name.
+    schedules: str = field(init=False)
     #: Pub/sub channel: a new first due time, a pause, a resume.
     wake: str = field(init=False)
 

@@ -1,6 +1,7 @@
 """Dead letters as people see them."""
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,12 +11,16 @@ from mq_django.core.messages import DeadLetter
 from mq_django.core.redaction import redact_text
 from mq_django.core.wire import MAX_ENTRY_BYTES
 from mq_django.inspector.messages import MessageView, view_of
+from mq_django.inspector.scan import Filter
 from mq_django.stores.dead import DeadLetters, Fields, is_entry, letter_of, number_of, text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
 #: Dead letters that are counted by name and error, and how many are read at a time; whole ones are fewer.
 MAX_GROUPED, BATCH, WHOLE = 5000, 500, 50
+
+#: Seconds after which the counting ends early: a page is to be there in less than 0.3.
+SECONDS = 0.12
 
 _ERROR_NAME = re.compile(r"([A-Za-z_][\w.]{0,200})(?=:|\Z)", re.ASCII)
 
@@ -110,24 +115,38 @@ class DeadGroups:
 
 def groups(name: str) -> DeadGroups:
     """Count the newest dead letters by name and error."""
-    letters, before, counted = _dead(name), "", 0
+    letters, before, counted, ended = _dead(name), "", 0, False
+    deadline = time.monotonic() + SECONDS
     found: dict[tuple[str, str], list[int]] = {}
-    while counted < MAX_GROUPED:
-        batch = letters.newest(limit=BATCH, before=before, max_bytes=1024).letters
+    while not ended and counted < MAX_GROUPED and time.monotonic() < deadline:
+        batch = letters.newest(limit=BATCH, before=before, max_bytes=256).letters
         for fields in batch:
             kind = text_of(fields.values.get(b"type")), error_name(text_of(fields.values.get(b"deaderror")))
             found.setdefault(kind, [0, _buried_ms(fields)])[0] += 1
         counted += len(batch)
-        if len(batch) < BATCH:
-            break
-        before = batch[-1].entry
+        ended = len(batch) < BATCH
+        before = batch[-1].entry if batch else before
     some = [
         DeadGroup(name=kind, error=error, count=count, newest_ms=newest)
         for (kind, error), (count, newest) in found.items()
     ]
-    return DeadGroups(
-        groups=sorted(some, key=lambda group: -group.count), counted=counted, is_all=counted < MAX_GROUPED
-    )
+    return DeadGroups(groups=sorted(some, key=lambda group: -group.count), counted=counted, is_all=ended)
+
+
+def matching(name: str, wanted: Filter, *, after: str, until: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield, oldest first, how far it has looked among the dead letters up to `until`, and the entries wanted there.
+
+    Data too long for a page of dead letters is not looked at: a key is then not known, and does not fit.
+    """
+    letters = _dead(name)
+    if not wanted:
+        for entries in letters.entries(after=after, until=until):
+            yield entries[-1], entries
+        return
+    while found := letters.oldest(limit=BATCH, after=after, until=until).letters:
+        after = found[-1].entry
+        views = [_listed(name, fields) for fields in found]
+        yield after, [view.entry for view in views if wanted.takes(view.message, view.error)]
 
 
 def every(name: str) -> Iterator[DeadLetterView]:

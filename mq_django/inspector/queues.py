@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, Activity, activity_of, activity_of_days, counts
+from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
+from mq_django.stores.lag import groups_of
 from mq_django.stores.pages import Look, days_of, hours_of, look, look_closely
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.sessions import Pooled, Wire
 
 #: A supervisor that was not heard of for this long is shown as gone: three of its heartbeats.
 ALIVE_MS = 7500
@@ -118,15 +121,15 @@ class Totals:
 
 
 def overview() -> list[QueueView]:
-    """Return all configured queues, by name, with what happened in the last half hour in all.
+    """Return all queues and groups of topics, by name, with what happened in the last half hour in all.
 
     Raises:
         ConfigurationError: a setting is wrong.
         StoreError: Redis is away.
     """
-    configs = get_config().queues
-    chosen = [configs[name] for name in sorted(configs)]
-    looks = look(chosen, Pooled(get_client("inspect")), minutes=RECENT + 1)
+    wire = Pooled(get_client("inspect"))
+    chosen = _all(wire)
+    looks = look(chosen, wire, minutes=RECENT + 1)
     return [_view_or_error(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
@@ -173,10 +176,11 @@ def totals() -> Totals:
     Raises:
         StoreError: Redis is away, or a queue cannot be read.
     """
-    configs, today = list(get_config().queues.values()), int(time.time()) // 86400
     wire = Pooled(get_client("inspect"))
+    configs, today = _all(wire), int(time.time()) // 86400
     happened = dict.fromkeys(WHAT, 0)
-    for fields in hours_of((today - 1, today), configs, wire):
+    # What is published to a topic is counted once, by the topic; what its groups do with it, by each.
+    for fields in hours_of((today - 1, today), [*configs, *get_config().topics.values()], wire):
         for _, what, _, count in counts(fields):
             if what in happened:
                 happened[what] += count
@@ -189,6 +193,14 @@ def totals() -> Totals:
         unhandled=sum(found.unhandled for found in looks),
         dead=sum(found.dead for found in looks),
     )
+
+
+def _all(wire: Wire) -> list[QueueConfig]:
+    """Return all queues, and the groups that topics have, whether in code or, of other programs, in Redis."""
+    config = get_config()
+    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in config.topics}
+    found |= set(groups_of([topic.keys for topic in config.topics.values()], wire))
+    return [config.queue(name) for name in sorted({*config.queues, *found})]
 
 
 def _or_raise(found: Look | StoreError) -> Look:

@@ -14,7 +14,7 @@ MAX_SCANNED = 5000
 BATCH = 500
 
 #: Seconds after which a look ends early: a page is to be there in less than 0.3.
-SECONDS = 0.2
+SECONDS = 0.12
 
 T = TypeVar("T")
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import GROUP, READY, URGENT
+from mq_django.core.keys import READY, URGENT, RsmqKeys
+from mq_django.errors import NotSupported
 from mq_django.stores.dead import is_entry
 from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
 from mq_django.transport import scripts
@@ -40,9 +41,15 @@ class Entry(NamedTuple):
 
 
 class Entries:
-    """What is in the streams of one queue, and in line before them."""
+    """What is in the streams of one queue, and in line before them.
+
+    Raises:
+        NotSupported: the queue is RSMQ's, which keeps all messages in one place.
+    """
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        if isinstance(config.keys, RsmqKeys):
+            raise NotSupported(f"Queue {config.name!r} is RSMQ's: what is ready and pending there has no list")
         self._keys = config.keys
         self._pages = Pages(config, wire)
         self._wire = wire
@@ -63,7 +70,7 @@ class Entries:
     def _ready(self, home: Home, place: str, limit: int, max_bytes: int) -> list[Entry]:
         if home == "priority":
             return self._ranked(int(place or 0), limit, max_bytes)
-        args: list[Argument] = [GROUP, place, limit, max_bytes]
+        args: list[Argument] = [self._keys.group, place, limit, max_bytes]
         command = scripts.command("entries_ready", keys=[self._stream(home)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         return [
@@ -89,7 +96,7 @@ class Entries:
         return found
 
     def _pending(self, home: Home, first: str, limit: int, max_bytes: int) -> list[Entry]:
-        args: list[Argument] = [GROUP, first, limit, max_bytes]
+        args: list[Argument] = [self._keys.group, first, limit, max_bytes]
         command = scripts.command("entries_pending", keys=[self._stream(home)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         return [
@@ -109,7 +116,9 @@ class Entries:
         if not is_entry(text):
             return None
         stream = self._stream(home)
-        found, pending = self._wire.trip([("XRANGE", stream, text, text), ("XPENDING", stream, GROUP, text, text, 1)])
+        found, pending = self._wire.trip(
+            [("XRANGE", stream, text, text), ("XPENDING", stream, self._keys.group, text, text, 1)]
+        )
         if not reply_or_raise(found):
             return None
         values = _values(found[0][1])
@@ -121,7 +130,7 @@ class Entries:
     def before(self, home: Home, entry: bytes) -> int:
         """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""
         keys = [self._keys.ready, self._keys.urgent, self._keys.priority]
-        command = scripts.command("entries_before", keys=keys, args=[GROUP, home, entry, MAX_BEFORE])
+        command = scripts.command("entries_before", keys=keys, args=[self._keys.group, home, entry, MAX_BEFORE])
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def _stream(self, home: Home) -> str:

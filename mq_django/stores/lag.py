@@ -1,9 +1,9 @@
 """How far the groups of a topic are behind."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mq_django.core.keys import TopicKeys
+from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
 from mq_django.core.offsets import parse
 from mq_django.transport import scripts
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -60,6 +60,19 @@ def log_info(keys: TopicKeys, wire: Wire) -> tuple[LogInfo, list[Mapping[str, An
 
 def _pairs(flat: list[Any]) -> dict[str, Any]:
     return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def groups_of(topics: Sequence[TopicKeys], wire: Wire) -> list[str]:
+    """Return the groups that some topics have in Redis, as `topic:group`, in one round trip."""
+    replies = wire.trip([("XINFO", "GROUPS", keys.log) for keys in topics]) if topics else []
+    found = []
+    for keys, reply in zip(topics, replies, strict=True):
+        if isinstance(reply, Exception) and "no such key" in str(reply):
+            continue
+        names = [group[1].decode(errors="replace") for group in reply_or_raise(reply)]
+        # Strangers may call theirs what they like; what has no keys of ours is theirs alone.
+        found += [f"{keys.topic}{GROUP_SEPARATOR}{name}" for name in names if NAME.fullmatch(name)]
+    return found
 
 
 def places(keys: TopicKeys, wire: Wire, *, only: str | None = None) -> list[GroupPlace]:

@@ -1,17 +1,17 @@
 """A topic's log: published to once, read by every group, kept for its retention."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mq_django.conf import TopicConfig
-from mq_django.core.keys import LOG
+from mq_django.core.keys import GROUP_SEPARATOR, LOG
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import Place, before, first, last
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import UnknownGroup
 from mq_django.stores.base import Outgoing
 from mq_django.stores.counters import slot
-from mq_django.stores.lag import GroupPlace, places
+from mq_django.stores.lag import GroupPlace, groups_of, places
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -143,8 +143,4 @@ class Log:
         return Trimmed(count, bool(more), bool(held), {name.decode(): number for name, number in pairs})
 
     def _names(self) -> list[str]:
-        (reply,) = self._wire.trip([("XINFO", "GROUPS", self.keys.log)])
-        if isinstance(reply, Exception) and "no such key" in str(reply):
-            return []
-        groups: list[Any] = reply_or_raise(reply)
-        return [group[1].decode() for group in groups]
+        return [name.partition(GROUP_SEPARATOR)[2] for name in groups_of([self.keys], self._wire)]

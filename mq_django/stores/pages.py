@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import QueueConfig, TopicConfig
 from mq_django.core.keys import GroupKeys, QueueKeys, RsmqKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.wire import decode_entry, entry_ms
@@ -169,7 +169,9 @@ def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def hours_of(days: Sequence[int], configs: Sequence[QueueConfig], wire: Wire) -> list[Mapping[bytes, bytes]]:
+def hours_of(
+    days: Sequence[int], configs: Sequence[QueueConfig | TopicConfig], wire: Wire
+) -> list[Mapping[bytes, bytes]]:
     """Return what was counted in all in the hours of some days since 1970, for each queue and day."""
     fields = counter_fields(range(24))
     commands: list[Command] = [("HMGET", config.keys.hours(day), *fields) for config in configs for day in days]

@@ -162,13 +162,11 @@ class RsmqStore:
         return Found(place, message, int(float(score)) if place is Place.DELAYED else None)
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
-        """See Store.purge(); what other programs have received stays, and all places are one."""
-        if place:
-            raise NotSupported(f"Queue {self.config.name!r} is RSMQ's: what is ready and what waits lie together")
+        """See Store.purge(); what other programs have received stays."""
         keys = self._keys
         rooms, rank = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], 0
         while True:
-            deleted, kept, seen = self._run("rsmq_purge", rooms, [min(limit, BATCH), rank])
+            deleted, kept, seen = self._run("rsmq_purge", rooms, [min(limit, BATCH), rank, place])
             if deleted or not seen:
                 return int(deleted)
             rank += kept

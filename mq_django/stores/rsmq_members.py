@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mq_django.conf import RsmqConfig
-from mq_django.stores.members import Members, Roll
+from mq_django.stores.members import Members, Roll, read_roll
 from mq_django.stores.rsmq import RsmqStore
-from mq_django.transport.sessions import Wire
+from mq_django.transport.sessions import Wire, reply_or_raise
 
 
 class RsmqMembers(Members):
@@ -32,6 +32,15 @@ class RsmqMembers(Members):
         for consumer in consumers if roll is not None else ():
             self._store.keep_all(consumer)
         return roll
+
+    def keep_alive(self, supervisor: str) -> bool:
+        """See Members.keep_alive()."""
+        lives = super().keep_alive(supervisor)
+        fields = reply_or_raise(self._wire.trip([("HGETALL", self._keys.consumers)])[0]) if lives else []
+        roll = read_roll(dict(zip(fields[::2], fields[1::2], strict=True)))
+        for consumer in roll.consumers_of(supervisor):
+            self._store.keep_all(consumer)
+        return lives
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
         """See Members.leave()."""

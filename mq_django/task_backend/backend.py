@@ -1,5 +1,6 @@
 """Django's tasks on our queues: the backend, and `mq_django.task`."""
 
+import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,8 +13,10 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
+from mq_django import registry
 from mq_django.conf import get_config, read
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.errors import ConfigurationError
 from mq_django.producers.options import fresh_id
 from mq_django.producers.queues import queues
@@ -227,6 +230,20 @@ def _aware(run_after: datetime | None) -> datetime | None:
     return timezone.make_aware(run_after) if run_after is not None and timezone.is_naive(run_after) else run_after
 
 
+def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
+    if not isinstance(when, Cron | Every):
+        raise InvalidTask(f"schedule= is cron(...) or every(...), not {when!r:.100}")
+    try:
+        inspect.signature(task.func).bind(*([None] if task.takes_context else []))
+    except TypeError as error:
+        raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
+    path = task.module_path
+    data: dict[str, Any] = {"args": [], "kwargs": {}}
+    return Scheduled(
+        name=path, queue=task.queue_name, message=path, data=data, when=when, priority=task.priority, where=path
+    )
+
+
 Function = Callable[..., Any]
 
 
@@ -242,6 +259,7 @@ def task(
     takes_context: bool = ...,
     retry: RetryPolicy | None = ...,
     timeout: timedelta | float | None = ...,
+    schedule: Schedule | None = ...,
 ) -> Callable[[Function], MQTask]: ...
 
 
@@ -254,6 +272,7 @@ def task(
     takes_context: bool = False,
     retry: RetryPolicy | None = None,
     timeout: timedelta | float | None = None,
+    schedule: Schedule | None = None,
 ) -> MQTask | Callable[[Function], MQTask]:
     """Make a function a task of ours, whatever TASKS says.
 
@@ -263,6 +282,8 @@ def task(
         takes_context: the function takes a `TaskContext` as its first argument, `context`.
         retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
+        schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
+            fires each tick; ticks that passed while none lived are made up for once, together.
 
     Raises:
         InvalidTask: it could not run.
@@ -270,7 +291,7 @@ def task(
     """
 
     def decorate(function: Function) -> MQTask:
-        return MQTask(
+        made = MQTask(
             func=function,
             priority=priority,
             backend=OWN_ALIAS,
@@ -280,5 +301,8 @@ def task(
             retry=retry,
             timeout=seconds(timeout),
         )
+        if schedule is not None:
+            registry.schedule(_scheduled(made, schedule))
+        return made
 
     return decorate if function is None else decorate(function)

@@ -173,9 +173,9 @@ def exposed(told: Told, fault: Fault) -> set[str]:
 
 
 def held(told: Told, fault: Fault) -> Sequence[Life]:
-    """Return the messages that were in the hands of the processes that a fault hit."""
+    """Return the messages that were in the hands of the processes that a fault hit, when it had hit."""
     return [
         life
         for life in told.lives.values()
-        if any(hold.pid in fault.pids and hold.overlaps(fault.began, fault.struck) for hold in life.taken)
+        if any(hold.pid in fault.pids and hold.overlaps(fault.struck, fault.struck) for hold in life.taken)
     ]

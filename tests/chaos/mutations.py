@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.mutations`: is the proof worth anything?
+"""`python -m tests.chaos.mutations [SCENARIO]...`: is the proof worth anything?
 
 Takes one safeguard out of a copy of the tree at a time, and plays the scenario that it stands against: the checker must
 find a violation each time. A copy, because a product that can switch its safeguards off has none.
@@ -59,7 +59,7 @@ MUTATIONS = [
     ),
     Mutation(
         name="the type checks: a script finds out in the middle that a key is not what it should be",
-        files=["mq_django/transport/lua/stream_retry.lua"],
+        files=[f"{LUA}/stream_{verb}.lua" for verb in ("retry", "bury")],
         pattern=r"if found ~= 'none' and found ~= kind then",
         replacement="if false then",
         scenario="hostile",
@@ -101,10 +101,10 @@ def survives(mutation: Mutation, seed: str) -> bool:
         return not violations(root, mutation.scenario, seed)
 
 
-def main() -> int:
-    """Try every mutation and return 1 when one survives."""
+def main(scenarios: Sequence[str]) -> int:
+    """Try the mutations of some scenarios, or all, and return 1 when one survives."""
     survivors = 0
-    for mutation in MUTATIONS:
+    for mutation in [one for one in MUTATIONS if not scenarios or one.scenario in scenarios]:
         sys.stdout.write(f"without {mutation.name} ({mutation.scenario})\n")
         sys.stdout.flush()
         alive = survives(mutation, "mutations")
@@ -115,4 +115,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

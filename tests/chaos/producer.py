@@ -14,6 +14,8 @@ from tests.chaos.settings import QUEUE
 
 #: Messages of one publish.
 BATCH = 20
+#: Quick jobs to begin with: the first faults hit consumers that have a backlog, and large batches in hand.
+BACKLOG = 2000
 
 
 class Producer:
@@ -65,6 +67,8 @@ class Producer:
         return self.publish("job", BATCH, delay=round(delay, 3), **data)
 
     def _run(self) -> None:
+        for _ in range(BACKLOG // 100):
+            self.publish("job", 100, ms=2)
         due = time.monotonic()
         while not self._stopping.is_set():
             self.jobs()

@@ -10,7 +10,7 @@ from tests.chaos.stage import Stage
 from tests.waiting import wait_until
 
 #: Seconds, one after another; each is the distance from the machine's clock.
-STEPS = (3600, 0, -3600, 5, -5)
+STEPS = (3600, -3600, 5, -5, 0)
 
 
 def clock_steps(stage: Stage, rounds: int) -> None:
@@ -23,8 +23,8 @@ def clock_steps(stage: Stage, rounds: int) -> None:
         name = stage.strike("clock", lambda: _step(stage, clock, offset), pids=stage.pids())  # noqa: B023
         stage.heal(name)
         stage.pause(0.5, 1.0)
-    # What waits for a due time in the clock's future is due when it is right again.
-    stage.heal(stage.strike("clock", lambda: _step(stage, clock, 0), pids=stage.pids()))
+    # What was delayed by a clock that was an hour ahead is due when that hour has come.
+    stage.heal(stage.strike("clock", lambda: _step(stage, clock, 2 * max(STEPS)), pids=stage.pids()))
 
 
 def _step(stage: Stage, clock: Path, offset: int) -> None:

@@ -48,7 +48,7 @@ def test_every_group_handles_every_message_with_retries_of_its_own(shop):
 
 
 def test_a_seek_replays_while_consumers_run(shop):
-    shop.runconsumer("orders/billing")
+    shop.runconsumer("orders:billing")
     topics["orders"].publish_many([("order.paid", n) for n in range(50)])
     shop.wait_handled(50)
     topics["orders"].group("billing").seek("beginning")

@@ -9,6 +9,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 
 from mq_django import Message, handler, subscriber
+from mq_django.core.rsmq import TEXT
 from mq_django.transport.connections import get_client
 
 NAMESPACE = settings.MQ_DJANGO["NAMESPACE"]
@@ -36,3 +37,21 @@ def bill(message: Message) -> None:
 @subscriber("orders", group="stock", name="order.paid", start="end")
 async def take_from_stock(message: Message) -> None:
     await sync_to_async(note)(message, group="stock")
+
+
+@handler("jobs", TEXT)
+def work(message: Message) -> None:
+    time.sleep(0.005)
+    note(message)
+
+
+@handler("jobs", "slow")
+def slow(message: Message) -> None:
+    time.sleep(message.data)
+    note(message)
+
+
+@handler("jobs", "fails")
+def fails(message: Message) -> None:
+    note(message)
+    raise ValueError("as asked")

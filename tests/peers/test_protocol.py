@@ -119,7 +119,7 @@ def test_what_node_held_when_it_was_killed_goes_to_others(project, redis_client)
 
 def test_one_xadd_reaches_every_group_of_a_topic(project, redis_client):
     shop = project(TOPICS={"orders": {}})
-    shop.runconsumer("orders/billing")
+    shop.runconsumer("orders:billing")
     log = topics["orders"].config.keys.log
     cli(shop, "XGROUP", "CREATE", log, "shipping", "0", "MKSTREAM")
     entry = cli(shop, "XADD", log, "*", "type", "order.paid", "data", '{"order_id":7}')

@@ -91,14 +91,14 @@ STREAM = Case(name="stream", settings={"QUEUES": {"emails": {}}}, queue="emails"
 TOPIC = TopicCase(
     name="topic",
     settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
-    queue="orders/billing",
+    queue="orders:billing",
     refuses=frozenset({"max_depth", "priority"}),
 )
 #: What a group keeps itself, published to for it alone.
 GROUP = Case(
     name="group",
     settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
-    queue="orders/billing",
+    queue="orders:billing",
     refuses=frozenset({"max_depth", "priority"}),
 )
 

@@ -258,7 +258,9 @@ def test_a_purge_leaves_what_somebody_has(store, rsmq, redis_client, ns):
     held = store.take(ME, count=1)
     theirs = rsmq.receive("jobs")
     jobs.publish("welcome", 9, delay=60)
-    assert store.purge(limit=2) + store.purge(limit=2) == 2
+    assert store.purge(limit=2, place="delayed") == 1
+    assert store.purge(limit=2, place="unhandled") == 0
+    assert store.purge(limit=2) + store.purge(limit=2) == 1
     assert store.purge(limit=2) == 0
     assert {member.decode() for member in redis_client.zrange(f"{ns}:jobs", 0, -1)} == {
         held[0].message.id,

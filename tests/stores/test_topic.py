@@ -416,19 +416,19 @@ def test_a_group_starts_and_handles_as_its_subscribers_say(forget_subscribers):
     @registry.subscriber("orders", group="a", name="order.paid", start="end")
     def paid(message): ...
 
-    assert registry.find("orders/a", "order.paid").call is paid
+    assert registry.find("orders:a", "order.paid").call is paid
     # Its subscribers asked for one name only, so it passes over the rest.
-    assert registry.find("orders/a", "order.sent").call("message") is None
-    assert registry.find("orders/b", "order.sent") is None
-    assert registry.start_of("orders/a") == "end"
-    assert registry.groups("orders") == registry.groups() == ["orders/a"]
+    assert registry.find("orders:a", "order.sent").call("message") is None
+    assert registry.find("orders:b", "order.sent") is None
+    assert registry.start_of("orders:a") == "end"
+    assert registry.groups("orders") == registry.groups() == ["orders:a"]
 
     @registry.subscriber("orders", group="a", start="end", timeout=5)
     async def every(message): ...
 
-    found = registry.find("orders/a", "order.sent")
+    found = registry.find("orders:a", "order.sent")
     assert (found.call, found.is_async, found.timeout) == (every, True, timedelta(seconds=5))
-    assert registry.find("orders/a", "order.paid").call is paid
+    assert registry.find("orders:a", "order.paid").call is paid
 
 
 def test_a_topic_publishes_and_moves_its_groups(log, forget_subscribers):
@@ -456,7 +456,7 @@ def test_a_topic_publishes_and_moves_its_groups(log, forget_subscribers):
     assert ([message.data for message in dry.handled], seen) == ([1, 2, 3], [])
     assert next(iter(dry.handled)).id == first
     real = billing.replay()
-    assert seen == [(1, "orders/billing"), (2, "orders/billing"), (3, "orders/billing")]
+    assert seen == [(1, "orders:billing"), (2, "orders:billing"), (3, "orders:billing")]
     assert [message.data for message in real.handled] == [1, 3]
     assert [(message.data, error) for message, error in real.failed] == [(2, "ValueError: no")]
     chosen = []

@@ -47,7 +47,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """See BaseCommand.add_arguments()."""
-        parser.add_argument("queues", nargs="*", help="Queues, topics and topic/groups; all when none is named.")
+        parser.add_argument("queues", nargs="*", help="Queues, topics and topic:groups; all when none is named.")
         parser.add_argument("--processes", type=whole, default=1, help="Consumers to run, a process each.")
         parser.add_argument("--threads", type=whole, default=8, help="Handlers a process runs at once.")
         parser.add_argument(
