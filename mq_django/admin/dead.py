@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
@@ -67,12 +68,13 @@ def _filtered(page: Page, name: str) -> HttpResponse:
 
 
 def _frame(page: Page, name: str, wanted: str) -> dict[str, Any]:
+    query = f"?{urlencode(terms)}" if (terms := filters.asked(page)) else ""
     return {
         "act_url": page.url("dead_act", name),
-        "redrive_all_url": page.url("dead_all", name, REDRIVE),
+        "redrive_all_url": page.url("dead_all", name, REDRIVE) + query,
         "groups_url": page.url("dead_groups", name),
         "export_url": page.url("dead_export", name) if page.can(SEE_DATA) else "",
-        "delete_all_url": page.url("dead_all", name, DELETE),
+        "delete_all_url": page.url("dead_all", name, DELETE) + query,
         "chosen_field": CHOSEN,
         **filters.shown(page, message_id=wanted, with_error=True),
     }
@@ -159,6 +161,7 @@ def _all(page: Page, name: str, what: str) -> HttpResponse:
     request, url = page.request, page.url("dead_all", name, what)
     asked = request.POST if request.method == "POST" else request.GET
     until, after = asked.get("until", ""), asked.get("after", "")
+    wanted, terms = filters.wanted(page), filters.asked(page)
     if request.method != "POST" or CONFIRMED not in request.POST:
         found = dead_letters.count(name, until=until)
         if not found.count:
@@ -170,15 +173,20 @@ def _all(page: Page, name: str, what: str) -> HttpResponse:
             what,
             found.count,
             act_url=url,
-            fields=[("until", found.until), ("after", after)],
-            at_most=found.at_most,
+            fields=[("until", found.until), ("after", after), *terms.items()],
+            listed=[text.visible(f"{term}: {value}", limit=200) for term, value in terms.items()],
+            at_most=found.at_most or bool(wanted),
         )
     run = actions.redrive_all if what == REDRIVE else actions.delete_all
-    outcome = run(name, until=until, after=after, seconds=actions.SECONDS)
-    _report(page, name, what, outcome, f", all up to {until}")
+    outcome = run(name, until=until, after=after, seconds=actions.SECONDS, wanted=wanted)
+    if wanted and not outcome.done and outcome.resume_after is None and outcome.error is None:
+        page.say(messages.INFO, _("No dead letter fits."))
+    meant = "".join(f", {term} {value}" for term, value in terms.items())
+    _report(page, name, what, outcome, f", all up to {until}{meant}")
     if outcome.resume_after is None:
         return HttpResponseRedirect(page.url("dead", name))
-    return HttpResponseRedirect(f"{url}?until={until}&after={outcome.resume_after}")
+    onward = urlencode({"until": until, "after": outcome.resume_after, **terms})
+    return HttpResponseRedirect(f"{url}?{onward}")
 
 
 def _confirm(

@@ -12,12 +12,13 @@ from mq_django.admin.page import SEE_DATA, Page
 from mq_django.inspector.scan import Filter, Scanned
 
 #: Fields of the form.
-FIELDS = ("name", "key", "error", "since", "until")
+FIELDS = ("name", "key", "error", "from", "to")
 
 
 def asked(page: Page) -> dict[str, str]:
     """Return what the form was filled with; keys and errors may quote data, and are for those who may see that."""
-    given = {field: page.request.GET.get(field, "").strip()[:200] for field in FIELDS}
+    sent = page.request.POST if page.request.method == "POST" else page.request.GET
+    given = {field: sent.get(field, "").strip()[:200] for field in FIELDS}
     hidden = () if page.can(SEE_DATA) else ("key", "error")
     return {field: value for field, value in given.items() if value and field not in hidden}
 
@@ -30,8 +31,8 @@ def wanted(page: Page, message_id: str = "") -> Filter:
         name=fields.get("name", ""),
         key=fields.get("key", ""),
         error=fields.get("error", ""),
-        since_ms=_milliseconds(fields.get("since", "")),
-        until_ms=_milliseconds(fields.get("until", "")),
+        since_ms=_milliseconds(fields.get("from", "")),
+        until_ms=_milliseconds(fields.get("to", "")),
     )
 
 

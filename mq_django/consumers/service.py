@@ -29,6 +29,8 @@ class Service:
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         self._backoff = 0.0
+        #: Good rounds since the last trouble.
+        self._good = 0
         self._complained: dict[str, float] = {}
         #: Seconds on the monotonic clock of the latest turn of the loop, for the watchdog.
         self.turned = time.monotonic()
@@ -103,15 +105,18 @@ class Service:
             logger.exception("%s failed; it goes on", self.name)
             self._mend(error)
             return MAX_BACKOFF
-        if self._backoff:
+        self._good += 1
+        # One good round may be only the look for what trouble left, and the next be trouble again.
+        if self._backoff and self._good > 1:
             logger.info("%s goes on", self.name)
-        self._backoff = 0.0
+            self._backoff = 0.0
         return pause
 
     def _refused(self, error: StoreError) -> float:
         if self.stopping:
             return 0.0
         now = time.monotonic()
+        self._good = 0
         if not self._backoff or now - self._complained.get("", now) >= COMPLAIN_AGAIN:
             self._complained[""] = now
             logger.warning("%s waits for Redis: %s", self.name, error)

@@ -11,6 +11,8 @@ from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
 from mq_django.errors import InvalidMessage, MessageTooLarge, StoreError
+from mq_django.inspector import dead_letters
+from mq_django.inspector.scan import NOTHING, Filter
 from mq_django.stores import open_store
 from mq_django.stores.control import Control
 from mq_django.stores.dead import BATCH, DeadLetters, is_entry
@@ -57,19 +59,21 @@ def delete(name: str, entries: Sequence[str]) -> Outcome:
     return _each(_dead(name).delete, entries)
 
 
-def redrive_all(name: str, *, until: str, after: str = "", seconds: float = SECONDS) -> Outcome:
-    """Put the dead letters up to the entry `until` back into their queue, as many as some seconds allow.
+def redrive_all(
+    name: str, *, until: str, after: str = "", seconds: float = SECONDS, wanted: Filter = NOTHING
+) -> Outcome:
+    """Put the dead letters up to the entry `until` that are wanted back into their queue, as some seconds allow.
 
     What is buried meanwhile is newer than `until`, so that a message which fails again is redriven only once.
     """
-    letters = _dead(name)
-    return _all(letters, letters.redrive, until=until, after=after, seconds=seconds)
+    return _all(name, _dead(name).redrive, wanted, until=until, after=after, seconds=seconds)
 
 
-def delete_all(name: str, *, until: str, after: str = "", seconds: float = SECONDS) -> Outcome:
-    """Delete the dead letters up to the entry `until` for good, as many as some seconds allow."""
-    letters = _dead(name)
-    return _all(letters, letters.delete, until=until, after=after, seconds=seconds)
+def delete_all(
+    name: str, *, until: str, after: str = "", seconds: float = SECONDS, wanted: Filter = NOTHING
+) -> Outcome:
+    """Delete the dead letters up to the entry `until` that are wanted for good, as some seconds allow."""
+    return _all(name, _dead(name).delete, wanted, until=until, after=after, seconds=seconds)
 
 
 def resubmit(name: str, entry: str, written: str) -> str | None:
@@ -167,19 +171,19 @@ def _each(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str]) -> 
 
 
 def _all(
-    letters: DeadLetters, act: Callable[[Sequence[str]], list[str]], *, until: str, after: str, seconds: float
+    name: str, act: Callable[[Sequence[str]], list[str]], wanted: Filter, *, until: str, after: str, seconds: float
 ) -> Outcome:
     outcome, deadline = Outcome(), time.monotonic() + seconds
     if not is_entry(until):
         return outcome
     after = after if is_entry(after) else ""
     try:
-        for entries in letters.entries(after=after, until=until):
+        for last, entries in dead_letters.matching(name, wanted, after=after, until=until):
             outcome.resume_after = after
             # The clock is looked at after a step, so that every call gets on, however little time it has.
-            if not _step(act, entries, outcome):
+            if entries and not _step(act, entries, outcome):
                 return outcome
-            outcome.resume_after = after = entries[-1]
+            outcome.resume_after = after = last
             if time.monotonic() >= deadline:
                 return outcome
     except StoreError as error:

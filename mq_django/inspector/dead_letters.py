@@ -11,6 +11,7 @@ from mq_django.core.messages import DeadLetter
 from mq_django.core.redaction import redact_text
 from mq_django.core.wire import MAX_ENTRY_BYTES
 from mq_django.inspector.messages import MessageView, view_of
+from mq_django.inspector.scan import Filter
 from mq_django.stores.dead import DeadLetters, Fields, is_entry, letter_of, number_of, text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -130,6 +131,22 @@ def groups(name: str) -> DeadGroups:
         for (kind, error), (count, newest) in found.items()
     ]
     return DeadGroups(groups=sorted(some, key=lambda group: -group.count), counted=counted, is_all=ended)
+
+
+def matching(name: str, wanted: Filter, *, after: str, until: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield, oldest first, how far it has looked among the dead letters up to `until`, and the entries wanted there.
+
+    Data too long for a page of dead letters is not looked at: a key is then not known, and does not fit.
+    """
+    letters = _dead(name)
+    if not wanted:
+        for entries in letters.entries(after=after, until=until):
+            yield entries[-1], entries
+        return
+    while found := letters.oldest(limit=BATCH, after=after, until=until).letters:
+        after = found[-1].entry
+        views = [_listed(name, fields) for fields in found]
+        yield after, [view.entry for view in views if wanted.takes(view.message, view.error)]
 
 
 def every(name: str) -> Iterator[DeadLetterView]:

@@ -193,3 +193,29 @@ def test_a_redriven_message_is_deliverable_again(operator):
 
     places = dict(inspector.ids("emails"))
     assert places["ready"] == [message_id]
+
+
+def test_all_that_fit_a_filter_are_redriven_and_no_others(operator):
+    bury_many("emails", 3)
+    meant = [bury("emails", "remind", error="SMTPError: refused") for _ in range(2)]
+    url = operator.get(DEAD, {"name": "remind", "error": "SMTP"}).context["redrive_all_url"]
+
+    asked = operator.get(url)
+    assert "Redrive up to 5 dead letters?" in asked.content.decode()
+    assert "error: SMTP" in asked.content.decode()
+    done = operator.post(f"{DEAD}all/redrive/", dict(asked.context["fields"]), follow=True)
+
+    assert "2 dead letters were redriven." in done.content.decode()
+    assert sorted(dict(inspector.ids("emails"))["ready"]) == sorted(meant)
+    assert numbers() == (2, 3)
+    assert LogEntry.objects.get().change_message.endswith(", name remind, error SMTP")
+
+
+def test_when_no_dead_letter_fits_that_is_said(operator):
+    bury("emails")
+    fields = dict(operator.get(f"{DEAD}all/redrive/", {"name": "nope"}).context["fields"])
+
+    done = operator.post(f"{DEAD}all/redrive/", {**fields, "confirmed": "yes"}, follow=True)
+
+    assert "No dead letter fits." in done.content.decode()
+    assert numbers() == (0, 1)

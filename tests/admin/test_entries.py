@@ -102,7 +102,7 @@ def test_those_who_may_not_see_data_cannot_ask_for_it(operator, viewer, path):
 def test_a_time_that_is_none_is_no_filter(operator, value):
     publish("emails", "welcome", 1)
 
-    assert len(operator.get(f"{BASE}emails/ready/", {"since": value}).context["rows"]) == 1
+    assert len(operator.get(f"{BASE}emails/ready/", {"from": value}).context["rows"]) == 1
 
 
 def test_a_queue_is_paused_and_resumed_once_that_is_confirmed(operator):
@@ -167,3 +167,13 @@ def _hasty(purge):
 
 def test_what_cannot_be_purged_is_not_found(operator):
     assert operator.get(f"{BASE}emails/purge/pending/").status_code == 404
+
+
+def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings):
+    mq_settings(QUEUES={"legacy": {"STORE": "rsmq"}})
+    publish("legacy", "welcome", 1)
+
+    operator.post(f"{BASE}legacy/pause/", {"confirmed": "yes"})
+    assert inspector.queue("legacy").paused
+    operator.post(f"{BASE}legacy/purge/ready/", {"confirmed": "yes", "count": "5"})
+    assert inspector.queue("legacy").ready == 0

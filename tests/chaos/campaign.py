@@ -1,6 +1,7 @@
 """All scenarios on one server, in a process of its own."""
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -60,6 +61,8 @@ def campaign(binary: ServerBinary, seed: str, names: Sequence[str], *, times: in
 
 def main(arguments: Sequence[str]) -> None:
     """Write a JSON line a scenario to stdout. Arguments: the server's program, a seed, how many rounds, scenarios."""
+    # So that what a scenario started ends with it, whoever asks.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     program, seed, times, *names = arguments
     binary = ServerBinary(path=Path(program), origin="chosen")
     for told in campaign(binary, seed, names, times=int(times)):

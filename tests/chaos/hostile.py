@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 import redis
 
 from mq_django.core.keys import GROUP
+from tests.chaos import places
 from tests.chaos.stage import Stage
+from tests.waiting import wait_until
 
 Fields = Sequence[bytes | str]
 
@@ -34,10 +36,14 @@ ENTRIES: Sequence[Callable[[random.Random], Fields]] = (
 )
 
 
-def flush(stage: Stage) -> None:
-    """Flush under the feet of consumers that wait, before there is anything to lose."""
+def prepare(stage: Stage) -> None:
+    """Flush while there is nothing to lose yet, and let failures find no place to wait or be buried in."""
     with stage.client as client:
         stage.heal(stage.strike("flush", lambda: client.flushall() and None, pids=stage.pids()))
+        for key in (stage.keys.due, stage.keys.waiting, stage.keys.dead):
+            wait_until(lambda: not places.left(client, stage.keys), timeout=30, message="the queue is empty")
+            # Nothing waits, so the keys are not there: what fails now has nowhere to go until they are free.
+            _occupy(stage, client, key, "job" if key != stage.keys.dead else "raise")
 
 
 def play(stage: Stage, rounds: int) -> None:
@@ -58,11 +64,14 @@ def _pour(stage: Stage, client: redis.Redis) -> None:
     pipeline.execute()
 
 
-def _occupy(stage: Stage, client: redis.Redis, key: str) -> None:
+def _occupy(stage: Stage, client: redis.Redis, key: str, fails: str = "") -> None:
     """Put a string where a key of ours will be, while it is not there, and take it away again."""
     if not client.set(key, secrets.token_hex(4), nx=True):
         return
     name = stage.strike("wrong-type", lambda: None, pids=stage.pids())
+    if fails:
+        stage.producer.publish(fails, 20, fails=1)
+        stage.pause(0.5, 1.0)
     stage.pause(0.3, 0.8)
     client.delete(key)
     stage.heal(name)

@@ -167,15 +167,15 @@ def poison(stage: Stage, rounds: int) -> None:
 
 
 SCENARIOS = [
-    Scenario(name="kills", play=kills, rounds=12),
+    Scenario(name="kills", play=kills, rounds=11),
     Scenario(name="stops", play=stops, rounds=9, rate=250.0, ms=70.0),
     Scenario(name="redis-kills", play=server_kills, rounds=3),
-    Scenario(name="redis-stops", play=server_stops, rounds=3),
-    Scenario(name="bad-roads", play=bad_roads, rounds=32, road=True),
-    Scenario(name="clock", play=clock_steps, rounds=4, around=stepping_clock),
-    Scenario(name="memory", play=memory_runs_out, rounds=2),
-    Scenario(name="disk", play=disk_fills_up, rounds=2, around=small_disk),
-    Scenario(name="busy", play=slow_scripts, rounds=3, settings={"lua-time-limit": "300"}),
+    Scenario(name="redis-stops", play=server_stops, rounds=2),
+    Scenario(name="bad-roads", play=bad_roads, rounds=26, road=True),
+    Scenario(name="clock", play=clock_steps, rounds=3, around=stepping_clock),
+    Scenario(name="memory", play=memory_runs_out, rounds=1),
+    Scenario(name="disk", play=disk_fills_up, rounds=1, around=small_disk),
+    Scenario(name="busy", play=slow_scripts, rounds=2, settings={"lua-time-limit": "300"}),
     Scenario(name="poison", play=poison, rounds=1, rate=200.0),
-    Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.flush),
+    Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
 ]

@@ -66,9 +66,9 @@ def test_start_and_stop_may_be_called_twice_and_stop_first():
 def test_what_redis_refuses_is_tried_again_and_logged_once(caplog):
     caplog.set_level(logging.INFO)
     error = ConnectionLost("away")
-    service = Scripted(error, error, error)
+    service = Scripted(error, error, 0.0, error, 0.0, 0.0)
     service.start()
-    wait_until(lambda: service.done == 4)
+    wait_until(lambda: service.done == 7)
     assert ended(service)
     assert service.recovered == [error] * 3
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]

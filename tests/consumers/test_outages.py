@@ -1,0 +1,278 @@
+"""Redis goes away and comes back, in every way there is; consumers hold what they have, and go on."""
+
+import contextlib
+import shutil
+import signal
+import time
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from mq_django.errors import RedisOutOfMemory, StoreError
+from mq_django.producers import queues
+from mq_django.transport.scripts import load
+from mq_django.transport.servers import PrivateServer
+from tests.consumers.proxy import Proxy
+from tests.consumers.trees import kill
+from tests.waiting import wait_until
+
+#: Seconds in which consumers work again once Redis does.
+BACK = 10.0
+
+
+class Site:
+    """A server of its own behind a proxy, and a client that goes around it."""
+
+    def __init__(self, tmp_path):
+        self.directory = tmp_path / "redis"
+        self.directory.mkdir()
+        self.server = PrivateServer(
+            tcp=True,
+            directory=self.directory,
+            append_only=True,
+            settings={"appendfsync": "always", "lua-time-limit": "100", "enable-debug-command": "yes"}
+            if newer()
+            else {"appendfsync": "always", "lua-time-limit": "100"},
+        ).start()
+        self.proxy = Proxy(self.server.port)
+
+    def client(self, timeout=20):
+        return redis.Redis.from_url(self.server.url, socket_timeout=timeout, retry=Retry(NoBackoff(), 0))
+
+    def close(self):
+        self.proxy.close()
+        self.server.stop()
+
+
+def newer():
+    """Tell whether the server guards its DEBUG command, as 7.0 and later do."""
+    with PrivateServer() as server, redis.Redis.from_url(server.url) as client:
+        return int(client.info("server")["redis_version"].split(".")[0]) >= 7
+
+
+@pytest.fixture
+def site(tmp_path):
+    found = Site(tmp_path)
+    yield found
+    found.close()
+
+
+@contextlib.contextmanager
+def killed(site):
+    site.server.kill()
+    yield
+    site.server.start()
+
+
+@contextlib.contextmanager
+def restarted_while_loading(site):
+    with site.client() as client:
+        client.execute_command("DEBUG", "POPULATE", 3000, "ballast")
+    site.server.kill()
+    site.server.settings["key-load-delay"] = "1000"
+    yield
+    site.server.start()
+
+
+@contextlib.contextmanager
+def stopped(site):
+    kill(site.server.pid, signal.SIGSTOP)
+    yield
+    kill(site.server.pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def forgotten(site):
+    """Connections hang that were there; new ones work."""
+    site.proxy.forget_all()
+    yield
+
+
+@contextlib.contextmanager
+def reset(site):
+    site.proxy.reset_all()
+    yield
+
+
+@contextlib.contextmanager
+def demoted(site):
+    with site.client() as client:
+        client.replicaof("127.0.0.1", 1)
+        yield
+        client.replicaof("NO", "ONE")
+
+
+@contextlib.contextmanager
+def disk_broken(site):
+    """Snapshots fail, and Redis refuses every write with MISCONF."""
+    with site.client() as client:
+        client.config_set("appendonly", "no")
+        client.config_set("save", "3600 1")
+        shutil.rmtree(site.directory)
+        with contextlib.suppress(redis.ResponseError):
+            client.bgsave()
+        wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
+        yield
+        client.config_set("stop-writes-on-bgsave-error", "no")
+
+
+@contextlib.contextmanager
+def scripts_forgotten(site):
+    with site.client() as client:
+        client.script_flush()
+        yield
+
+
+@contextlib.contextmanager
+def busy(site):
+    """A script of somebody else does not end, and Redis answers BUSY."""
+    with site.client(timeout=0.2) as client, contextlib.suppress(redis.exceptions.TimeoutError):
+        client.eval("while true do end", 0)
+    yield
+    with site.client() as client:
+        client.script_kill()
+
+
+@contextlib.contextmanager
+def asleep(site):
+    with site.client(timeout=0.2) as client, contextlib.suppress(redis.exceptions.TimeoutError):
+        client.execute_command("DEBUG", "SLEEP", 3)
+    yield
+
+
+OUTAGES = [
+    killed,
+    restarted_while_loading,
+    stopped,
+    forgotten,
+    reset,
+    demoted,
+    disk_broken,
+    scripts_forgotten,
+    busy,
+    asleep,
+]
+
+
+@pytest.mark.parametrize("outage", OUTAGES, ids=lambda outage: outage.__name__)
+def test_consumers_work_again_and_nothing_is_lost_or_doubled(trees, publish, history, site, outage):
+    tree = trees("--processes", "2", CONNECTION=site.proxy.url)
+    publish()
+    history.wait_for("effect")
+    children = set(tree.children())
+    running = [publish(["sleep", 1.0]) for _ in range(8)]
+    delayed = publish(delay=1.0)
+    history.wait_for("start", 9)
+    with outage(site):
+        # What runs ends while Redis is away; its outcomes wait.
+        wait_until(lambda: set(history.counts()) >= set(running))
+    after = time.monotonic()
+    later = publish_when_possible(publish)
+    wait_until(lambda: later in history.counts() and delayed in history.counts(), timeout=BACK + 5)
+    assert time.monotonic() - after < BACK
+    with site.client() as client:
+        wait_until(lambda: nothing_left(client), timeout=BACK)
+    assert set(tree.children()) == children
+    assert history.counts("start") == dict.fromkeys(history.counts(), 1)
+
+
+def publish_when_possible(publish):
+    def attempt():
+        with contextlib.suppress(StoreError):
+            return publish()
+
+    return wait_until(attempt, timeout=15)
+
+
+def nothing_left(client):
+    ready = next(iter(client.scan_iter(match="*default}:ready")), None)
+    return ready is not None and client.xlen(ready) == 0
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        b"XREADGROUP",
+        *(
+            load(name).sha.encode()
+            for name in ("stream_ack", "stream_fetch", "stream_retry", "members_beat", "waiting_promote")
+        ),
+    ],
+    ids=["XREADGROUP", "stream_ack", "stream_fetch", "stream_retry", "members_beat", "waiting_promote"],
+)
+def test_a_reply_that_is_lost_loses_and_doubles_nothing(trees, publish, history, site, word):
+    tree = trees(CONNECTION=site.proxy.url)
+    publish()
+    history.wait_for("effect")
+    ids = []
+    for _ in range(5):
+        before = site.proxy.lost_replies
+        site.proxy.lose_reply_to(word)
+        ids += [publish(), publish(["once", ["raise", "x"]]), publish(delay=0.05)]
+        wait_until(lambda before=before: site.proxy.lost_replies > before, timeout=15)
+    history.wait_for("effect", 1 + len(ids), timeout=30)
+    with site.client() as client:
+        wait_until(lambda: nothing_left(client))
+    assert {message_id: history.counts()[message_id] for message_id in ids} == dict.fromkeys(ids, 1)
+    assert len(tree.children()) == 1
+
+
+def test_out_of_memory_producers_are_told_and_consumers_drain(trees, publish, history, site):
+    tree = trees(CONNECTION=site.proxy.url)
+    publish()
+    history.wait_for("effect")
+    with site.client() as client:
+        client.hset(next(iter(client.scan_iter(match="*default}:control"))), "paused", "1")
+        ids = [publish(["once", ["raise", "x"]]) for _ in range(50)]
+        client.config_set("maxmemory", "1")
+        with pytest.raises(RedisOutOfMemory):
+            publish()
+        client.hdel(next(iter(client.scan_iter(match="*default}:control"))), "paused")
+        history.wait_for("effect", 51, timeout=30)
+        wait_until(lambda: nothing_left(client))
+        # Longer than heartbeats may fail before others take a supervisor for dead.
+        time_of_last = history.lines("effect")[-1]["t"]
+        wait_until(lambda: time.monotonic() > time_of_last + 1.0)
+        client.config_set("maxmemory", "0")
+    assert sum(history.counts()[message_id] for message_id in ids) == 50
+    assert "begins anew" not in tree.logged()
+
+
+def test_a_flush_is_told_and_survived(trees, publish, history, site):
+    tree = trees(CONNECTION=site.proxy.url, QUEUES={"default": {"VISIBILITY_TIMEOUT": 2}})
+    publish()
+    history.wait_for("effect")
+    with site.client() as client:
+        publish(["sleep", 0.5])
+        history.wait_for("start", 2)
+        client.flushall()
+    wait_until(lambda: "data_loss_suspected" in tree.logged())
+    after = publish()
+    wait_until(lambda: after in history.counts())
+    assert tree.stop() == 0
+
+
+@pytest.mark.parametrize("key", ["ready", "urgent", "due", "waiting", "dead", "control", "consumers", "unhandled"])
+def test_a_key_of_the_wrong_type_stops_its_queue_and_no_other(trees, publish, history, site, key):
+    tree = trees(CONNECTION=site.proxy.url, QUEUES={"a": {}, "b": {"VISIBILITY_TIMEOUT": 2}})
+    publish(queue="a")
+    publish(queue="b")
+    history.wait_for("effect", 2)
+    with site.client() as client:
+        name = str(getattr(queues["a"].config.keys, key))
+        saved = client.dump(name)
+        client.delete(name)
+        client.set(name, "x")
+        with contextlib.suppress(StoreError):
+            publish(["raise", "x"], queue="a")
+        there = [publish(queue="b"), publish(queue="b", delay=0.2), publish(["once", ["raise", "x"]], queue="b")]
+        wait_until(lambda: set(history.counts()) >= set(there), timeout=20)
+        client.delete(name)
+        if saved:
+            client.restore(name, 0, saved)
+    after = publish(queue="a")
+    wait_until(lambda: after in history.counts(), timeout=20)
+    assert all(history.counts()[message_id] == 1 for message_id in there)
+    assert len(tree.children()) == 1
