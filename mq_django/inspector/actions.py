@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mq_django.conf import get_config
+from mq_django.conf import RsmqConfig, get_config
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
@@ -16,6 +16,7 @@ from mq_django.inspector.scan import NOTHING, Filter
 from mq_django.stores import open_store
 from mq_django.stores.control import Control
 from mq_django.stores.dead import BATCH, DeadLetters, is_entry
+from mq_django.stores.rsmq import RsmqStore
 from mq_django.stores.waiting import WaitingRoom
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -103,7 +104,9 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
 
 def cancel(name: str, members: Sequence[bytes]) -> Outcome:
     """Remove messages that wait, by id or by `u:` and their unique key."""
-    room = WaitingRoom(get_config().queue(name), Pooled(get_client("inspect")))
+    config, wire = get_config().queue(name), Pooled(get_client("inspect"))
+    room: WaitingRoom | RsmqStore
+    room = RsmqStore(config, wire) if isinstance(config, RsmqConfig) else WaitingRoom(config, wire)
     outcome = Outcome()
     for member in members:
         try:

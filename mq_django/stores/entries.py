@@ -4,19 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import READY, URGENT, RsmqKeys
-from mq_django.errors import NotSupported
+from mq_django.core.keys import LOG, READY, URGENT, GroupKeys, RsmqKeys
 from mq_django.stores.dead import is_entry
 from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: Where a message that is ready or pending is, in the order in which they are read.
-Home = Literal["urgent", "priority", "ready"]
+#: Where a message that is ready or pending is, in the order in which they are read. Only groups of topics have the
+#: last, and queues in RSMQ's format have nothing but the second, which then is all of RSMQ's set.
+Home = Literal["urgent", "priority", "ready", "log"]
 
 HOMES: tuple[Home, ...] = get_args(Home)
-_STREAMS: dict[Home, int] = {"urgent": URGENT, "ready": READY}
+_STREAMS: dict[Home, int] = {"urgent": URGENT, "ready": READY, "log": LOG}
 
 #: So many of the messages before one are counted.
 MAX_BEFORE = 1000
@@ -41,18 +41,13 @@ class Entry(NamedTuple):
 
 
 class Entries:
-    """What is in the streams of one queue, and in line before them.
-
-    Raises:
-        NotSupported: the queue is RSMQ's, which keeps all messages in one place.
-    """
+    """What is in the streams of one queue, and in line before them."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
-        if isinstance(config.keys, RsmqKeys):
-            raise NotSupported(f"Queue {config.name!r} is RSMQ's: what is ready and pending there has no list")
         self._keys = config.keys
         self._pages = Pages(config, wire)
         self._wire = wire
+        self._homes: tuple[Home, ...] = HOMES if isinstance(self._keys, GroupKeys) else HOMES[:-1]
 
     def ready(self, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED) -> list[Entry]:
         """Return up to `limit` ready messages: what goes first, by priority, and then as they came.
@@ -61,8 +56,10 @@ class Entries:
         the last that was seen.
         """
         begin, place = _cursor(after)
+        if isinstance(self._keys, RsmqKeys):
+            return self._ranked(int(place or 0), limit, max_bytes)
         found: list[Entry] = []
-        for home in HOMES[HOMES.index(begin) :]:
+        for home in self._homes[HOMES.index(begin) :]:
             if len(found) < limit:
                 found += self._ready(home, place if home == begin else "", limit - len(found), max_bytes)
         return found
@@ -79,21 +76,40 @@ class Entries:
         ]
 
     def _ranked(self, start: int, limit: int, max_bytes: int) -> list[Entry]:
-        page = self._pages.ranked(start=start, limit=limit, max_bytes=max_bytes)
+        is_rsmq = isinstance(self._keys, RsmqKeys)
+        read = self._pages.delayed if is_rsmq else self._pages.ranked
+        page = read(start=start, limit=limit, max_bytes=max_bytes)
         return [
             Entry("priority", waiter.member, {}, waiter, cursor=f"priority.{start + place + 1}")
             for place, waiter in enumerate(page.waiters)
+            if not is_rsmq or waiter.score <= page.now_ms
         ]
 
     def pending(self, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED) -> list[Entry]:
         """Return up to `limit` messages that consumers hold, with who does and for how long."""
         begin, place = _cursor(after)
+        if isinstance(self._keys, RsmqKeys):
+            return self._owned(self._keys, int(place or 0), limit)
         found: list[Entry] = []
-        for home in HOMES[HOMES.index(begin) :]:
+        for home in self._homes[HOMES.index(begin) :]:
             if home != "priority" and len(found) < limit:
                 first = f"({place}" if home == begin and place else "-"
                 found += self._pending(home, first, limit - len(found), max_bytes)
         return found
+
+    def _owned(self, keys: RsmqKeys, start: int, limit: int) -> list[Entry]:
+        (reply,) = self._wire.trip([("HGETALL", keys.owners)])
+        flat = reply_or_raise(reply)
+        owners = sorted(zip(flat[::2], flat[1::2], strict=True))[start : start + limit]
+        bodies = self._wire.trip([("HGET", keys.hash, member) for member, _ in owners]) if owners else []
+        return [
+            Entry(
+                *("priority", member, {}, Waiter(member, 0.0, reply_or_raise(body))),
+                consumer=owner.rpartition(b" ")[0].decode(errors="backslashreplace"),
+                cursor=f"priority.{start + place + 1}",
+            )
+            for place, ((member, owner), body) in enumerate(zip(owners, bodies, strict=True))
+        ]
 
     def _pending(self, home: Home, first: str, limit: int, max_bytes: int) -> list[Entry]:
         args: list[Argument] = [self._keys.group, first, limit, max_bytes]
@@ -109,9 +125,14 @@ class Entries:
 
     def get(self, home: Home, entry: bytes, *, max_bytes: int) -> Entry | None:
         """Return a message that is ready or pending, or None."""
+        if isinstance(self._keys, RsmqKeys):
+            there = self._pages.waiter(entry)
+            return None if there is None else Entry("priority", entry, {}, there[0])
         if home == "priority":
             waiter = self._pages.ranked_one(entry)
             return None if waiter is None else Entry("priority", entry, {}, waiter)
+        if home not in self._homes:
+            return None
         text = entry.decode(errors="replace")
         if not is_entry(text):
             return None
@@ -129,7 +150,13 @@ class Entries:
 
     def before(self, home: Home, entry: bytes) -> int:
         """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""
+        if isinstance(self._keys, RsmqKeys):
+            (rank,) = self._wire.trip([("ZRANK", self._keys.zset, entry)])
+            return int(reply_or_raise(rank) or 0)
         keys = [self._keys.ready, self._keys.urgent, self._keys.priority]
+        if home == "log":
+            # Before the log a group reads what it keeps itself.
+            keys, home = [self._stream("log"), self._keys.ready, self._keys.priority], "ready"
         command = scripts.command("entries_before", keys=keys, args=[self._keys.group, home, entry, MAX_BEFORE])
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
@@ -142,8 +169,9 @@ def _cursor(text: str) -> tuple[Home, str]:
     home, _, place = text.partition(".")
     if home == "priority" and place.isdecimal() and len(place) < 16:
         return "priority", place
-    if home in ("urgent", "ready") and is_entry(place):
-        return "urgent" if home == "urgent" else "ready", place
+    for known in _STREAMS:
+        if home == known and is_entry(place):
+            return known, place
     return HOMES[0], ""
 
 

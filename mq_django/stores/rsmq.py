@@ -143,7 +143,7 @@ class RsmqStore:
         # Whoever sleeps until then looks after the queue, and delivers nothing: often enough is soon enough.
         return Promoted(0, None if next_ms < 0 else max(1000, next_ms), bool(paused), unhandled)
 
-    def cancel(self, named: str) -> Answer:
+    def cancel(self, named: str | bytes) -> Answer:
         """See Store.cancel()."""
         keys = self._keys
         rooms = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried]

@@ -169,17 +169,6 @@ def test_what_cannot_be_purged_is_not_found(operator):
     assert operator.get(f"{BASE}emails/purge/pending/").status_code == 404
 
 
-@pytest.mark.parametrize("path", ["ready/", "pending/", "entry/ready/1-1/"])
-def test_what_a_store_has_no_list_of_is_a_sentence(operator, mq_settings, path):
-    mq_settings(QUEUES={"legacy": {"STORE": "rsmq"}})
-    publish("legacy", "welcome", 1)
-
-    response = operator.get(f"{BASE}legacy/{path}")
-
-    assert response.status_code == 503
-    assert "The store of this queue cannot do that." in response.content.decode()
-
-
 def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings):
     mq_settings(QUEUES={"legacy": {"STORE": "rsmq"}})
     publish("legacy", "welcome", 1)
