@@ -4,7 +4,6 @@ import re
 import secrets
 import string
 import time
-from collections.abc import Iterator
 
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import NAME
@@ -67,24 +66,23 @@ def tail() -> str:
     return "".join(_LETTERS[bits // 62**place % 62] for place in range(22))
 
 
-def ids() -> Iterator[str]:
-    """Yield ids that rise, by this process's clock."""
-    last = 0
-    while True:
-        last = max(last + 1, time.time_ns() // 1000)
-        head, rest = "", last
-        while rest:
-            rest, digit = divmod(rest, 36)
-            head = _DIGITS[digit] + head
-        yield head + tail()
-
-
-_ids = ids()
+#: Microseconds in the latest id.
+_latest = 0
 
 
 def new_id() -> str:
-    """Return an id for a message that is published now."""
-    return next(_ids)
+    """Return an id for a message that is published now; in one thread they rise.
+
+    Two threads may come to the same microsecond. Their ids still differ in 22 random characters, and no order is
+    promised between threads.
+    """
+    global _latest  # noqa: PLW0603 - the clock may stand still between two calls
+    micros = _latest = max(_latest + 1, time.time_ns() // 1000)
+    head = ""
+    while micros:
+        micros, digit = divmod(micros, 36)
+        head = _DIGITS[digit] + head
+    return head + tail()
 
 
 def sent_micros(message_id: str) -> int | None:

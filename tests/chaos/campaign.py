@@ -12,6 +12,7 @@ from typing import Any
 from mq_django.transport.servers import ServerBinary
 from tests.chaos.checker import Verdict
 from tests.chaos.scenarios import SCENARIOS, Scenario
+from tests.chaos.settings import STORE
 from tests.chaos.stage import staged
 from tests.chaos.surroundings import Unavailable
 
@@ -44,7 +45,7 @@ def play(scenario: Scenario, binary: ServerBinary, seed: str, *, times: int = 1)
 
 def chosen(names: Sequence[str]) -> list[Scenario]:
     """Return the scenarios of these names, or all when there is none."""
-    return [scenario for scenario in SCENARIOS if not names or scenario.name in names]
+    return [found for found in SCENARIOS if STORE in found.stores and (not names or found.name in names)]
 
 
 def campaign(binary: ServerBinary, seed: str, names: Sequence[str], *, times: int = 1) -> Iterator[dict[str, Any]]:

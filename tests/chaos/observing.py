@@ -7,7 +7,9 @@ from mq_django import signals
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, Bury, Retry
 from mq_django.stores.base import Settlement
+from mq_django.stores.rsmq import RsmqStore
 from mq_django.stores.stream import StreamStore
+from mq_django.stores.topic import TopicStore
 from tests.chaos.history import History
 from tests.chaos.places import label
 
@@ -21,10 +23,13 @@ def observe(into: History) -> None:
     history = into
     signals.handler_started.connect(_started)
     signals.handler_finished.connect(_finished)
-    for name in ("take", "fetch"):
-        setattr(StreamStore, name, _taking(into, getattr(StreamStore, name)))
-    StreamStore.settle = _settling(into, StreamStore.settle)  # type: ignore[method-assign]
-    StreamStore.settle_and_take = _settling_and_taking(into, StreamStore.settle_and_take)  # type: ignore[method-assign]
+    # RSMQ's fetch is a wait and a take.
+    taking: list[tuple[type, str]] = [(StreamStore, "take"), (StreamStore, "fetch"), (TopicStore, "fetch")]
+    for store, name in (*taking, (RsmqStore, "take")):
+        setattr(store, name, _taking(into, getattr(store, name)))
+    for store in (StreamStore, RsmqStore):
+        store.settle = _settling(into, store.settle)  # type: ignore[method-assign]
+        store.settle_and_take = _settling_and_taking(into, store.settle_and_take)  # type: ignore[method-assign]
 
 
 def note(what: str, **told: Any) -> None:
@@ -49,7 +54,7 @@ def _finished(*, message: Message, outcome: Any, **_: Any) -> None:
 
 
 def _taking(into: History, taking: Callable[..., Any]) -> Callable[..., Any]:
-    def observed(store: StreamStore, *args: Any, **options: Any) -> Any:
+    def observed(store: Any, *args: Any, **options: Any) -> Any:
         found = taking(store, *args, **options)
         _note_taken(into, found)
         return found
@@ -58,7 +63,7 @@ def _taking(into: History, taking: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _settling(into: History, settling: Callable[..., Any]) -> Callable[..., Any]:
-    def observed(store: StreamStore, consumer: str, settlements: Sequence[Settlement], **options: Any) -> Any:
+    def observed(store: Any, consumer: str, settlements: Sequence[Settlement], **options: Any) -> Any:
         stale = settling(store, consumer, settlements, **options)
         _note_settled(into, settlements, stale)
         return stale
@@ -67,7 +72,7 @@ def _settling(into: History, settling: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _settling_and_taking(into: History, settling: Callable[..., Any]) -> Callable[..., Any]:
-    def observed(store: StreamStore, consumer: str, settlements: Sequence[Settlement], **options: Any) -> Any:
+    def observed(store: Any, consumer: str, settlements: Sequence[Settlement], **options: Any) -> Any:
         fetched = settling(store, consumer, settlements, **options)
         _note_settled(into, settlements, fetched.stale)
         _note_taken(into, fetched.deliveries)

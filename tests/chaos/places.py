@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from mq_django.core.jsontext import loads
-from mq_django.core.keys import GROUP, QueueKeys
+from mq_django.core.keys import KINDS, GroupKeys, QueueKeys, RsmqKeys
 from mq_django.errors import DecodeError
 
 
@@ -36,15 +36,15 @@ class Rest:
 
 def look(client: redis.Redis, keys: QueueKeys) -> Rest:
     """Return where everything of a queue is."""
-    bodies = [_attributes(fields) for home in keys.homes() for _, fields in _entries(client, home)]
-    bodies += [_attributes({b"message": body}) for body in _bytes(client.hvals(keys.waiting))]
+    bodies = [_attributes(fields) for home in keys.homes() for _, fields in _undone(client, keys, home)]
+    bodies += [_attributes({b"message": body}) for body in _waiting(client, keys)]
     dead = [label(_attributes(fields)) for _, fields in _entries(client, keys.dead)]
     return Rest(
         queued=sorted(found for body in bodies if (found := label(body))),
         dead=sorted(found for found in dead if found),
         foreign_dead=sum(not found for found in dead),
         published=_published(client, keys),
-        pending=sum(_pending(client, home) for home in keys.homes()),
+        pending=sum(_pending(client, keys, home) for home in keys.homes()) + _owned(client, keys),
         consumers=sorted(set(consumers(client, keys))),
         strange_keys=sorted(_strange(client, keys)),
     )
@@ -52,8 +52,13 @@ def look(client: redis.Redis, keys: QueueKeys) -> Rest:
 
 def left(client: redis.Redis, keys: QueueKeys) -> int:
     """Return how many messages are ready, pending or wait."""
-    streams = sum(client.xlen(home) for home in keys.homes() if _is(client, home, b"stream"))
-    return int(streams) + int(client.hlen(keys.waiting) if _is(client, keys.waiting, b"hash") else 0)
+    if isinstance(keys, RsmqKeys):
+        return int(client.zcard(keys.zset))
+    found = 0
+    for home in keys.homes():
+        if _is(client, home, b"stream"):
+            found += len(_undone(client, keys, home)) if _is_log(keys, home) else client.xlen(home)
+    return found + int(client.hlen(keys.waiting) if _is(client, keys.waiting, b"hash") else 0)
 
 
 def consumers(client: redis.Redis, keys: QueueKeys) -> list[str]:
@@ -62,7 +67,7 @@ def consumers(client: redis.Redis, keys: QueueKeys) -> list[str]:
     found = [name.partition(":")[2] for name in names if name.startswith("consumer:")]
     for home in keys.homes():
         if client.exists(home):
-            found += [row["name"].decode() for row in client.xinfo_consumers(home, GROUP)]
+            found += [row["name"].decode() for row in client.xinfo_consumers(home, keys.group)]
     return found
 
 
@@ -104,8 +109,37 @@ def _is(client: redis.Redis, key: str, kind: bytes) -> bool:
     return bool(client.type(key) == kind)
 
 
-def _pending(client: redis.Redis, home: str) -> int:
-    return int(client.xpending(home, GROUP)["pending"]) if client.exists(home) else 0
+def _is_log(keys: QueueKeys, home: str) -> bool:
+    return isinstance(keys, GroupKeys) and home == keys.topic.log
+
+
+def _undone(client: redis.Redis, keys: QueueKeys, home: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    """Return what is ready or pending in a stream; a log keeps what was handled, too."""
+    if not _is_log(keys, home) or not client.exists(home):
+        return _entries(client, home)
+    groups = [group for group in client.xinfo_groups(home) if group["name"] == keys.group.encode()]
+    if not groups:
+        return _entries(client, home)
+    after: Any = client.xrange(home, min=b"(" + groups[0]["last-delivered-id"])
+    pending = client.xpending_range(home, keys.group, "-", "+", 100_000)
+    held: Any = [client.xrange(home, row["message_id"], row["message_id"])[0] for row in pending]
+    return [*held, *after]
+
+
+def _waiting(client: redis.Redis, keys: QueueKeys) -> list[bytes]:
+    """Return the bodies that wait; RSMQ keeps all in one place."""
+    if not isinstance(keys, RsmqKeys):
+        return _bytes(client.hvals(keys.waiting))
+    members = _bytes(client.zrange(keys.zset, 0, -1))
+    return [body for body in _bytes(client.hmget(keys.hash, members)) if body] if members else []
+
+
+def _owned(client: redis.Redis, keys: QueueKeys) -> int:
+    return int(client.hlen(keys.owners)) if isinstance(keys, RsmqKeys) else 0
+
+
+def _pending(client: redis.Redis, keys: QueueKeys, home: str) -> int:
+    return int(client.xpending(home, keys.group)["pending"]) if client.exists(home) else 0
 
 
 def _published(client: redis.Redis, keys: QueueKeys) -> int:
@@ -117,7 +151,13 @@ def _published(client: redis.Redis, keys: QueueKeys) -> int:
 
 
 def _strange(client: redis.Redis, keys: QueueKeys) -> list[str]:
-    known = {getattr(keys, name) for name in keys.__slots__}
-    counters = keys.minutes(0).removesuffix("m:0")
+    known = {getattr(keys, name) for name in KINDS}
+    if isinstance(keys, GroupKeys):
+        known |= {keys.topic.log, keys.topic.control, keys.topic.published}
+    if isinstance(keys, RsmqKeys):
+        known |= {keys.zset, keys.hash, keys.names, *keys.own()}
+    counters = [keys.minutes(0).removesuffix("m:0")]
+    if isinstance(keys, GroupKeys):
+        counters.append(keys.topic.minutes(0).removesuffix("m:0"))
     found = [key.decode(errors="replace") for key in _bytes(client.scan_iter(count=1000))]
-    return [key for key in set(found) if key not in known and not key.startswith(counters)]
+    return [key for key in set(found) if key not in known and not key.startswith(tuple(counters))]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from mq_django import queues
+from mq_django import queues, topics
 from mq_django.errors import ConnectionLost, MQError
 from tests.chaos.history import History
-from tests.chaos.settings import QUEUE
+from tests.chaos.settings import QUEUE, STORE, TOPIC
 
 #: Messages of one publish.
 BATCH = 20
@@ -47,7 +47,11 @@ class Producer:
         told = {"delay": delay} if delay else {}
         self._history.note("invoke", ids=ids, **told)
         try:
-            queues[QUEUE].publish_many([(name, {"id": found, **data}) for found in ids], delay=delay or None)
+            messages = [(name, {"id": found, **data}) for found in ids]
+            if STORE == "topic" and not delay:
+                topics[TOPIC].publish_many(messages)
+            else:
+                queues[QUEUE].publish_many(messages, delay=delay or None)
         except ConnectionLost:
             self._history.note("unknown", ids=ids)
         except MQError:

@@ -17,10 +17,11 @@ from typing import Any
 from mq_django.errors import NoServer
 from mq_django.transport.servers import find_server
 from tests.chaos.checker import Verdict, Violation
+from tests.chaos.settings import STORES
 
 #: Seconds until a campaign on one server is taken for stuck.
 STUCK = 900
-ROW = "{:<14} {:<12} {:>8} {:>6} {:>4} {:>5} {:>5} {:>5} {:>6} {:>6} {:>7} {:>5}\n"
+ROW = "{:<14} {:<16} {:>8} {:>6} {:>4} {:>5} {:>5} {:>5} {:>6} {:>6} {:>7} {:>5}\n"
 HEAD = ("server", "scenario", "messages", "faults", "lost", "dup", "/flt", "early", "leaked", "stale", "p99 s", "s")
 
 
@@ -34,8 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     for turn in range(10_000):
         for program in options.servers or servers():
             seed = f"{options.seed}/{turn}" if turn else options.seed
-            for told in _campaign(program, seed, options):
-                _take_in(whole, _version(program), told)
+            for store in options.stores or (STORES if options.tier == "nightly" else STORES[:1]):
+                for told in _campaign(program, seed, store, options):
+                    _take_in(whole, _version(program), store, told)
         if time.monotonic() - began > options.minutes * 60:
             break
     say(json.dumps(_summary(whole)) + "\n")
@@ -46,6 +48,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("scenarios", nargs="*")
     parser.add_argument("--tier", choices=["ci", "nightly"], default="ci")
+    parser.add_argument("--store", dest="stores", action="append", choices=STORES, default=[])
     parser.add_argument("--minutes", type=float, default=0.0, help="Begin no new turn after so long.")
     parser.add_argument("--seed", default="")
     parser.add_argument("--server", dest="servers", action="append", type=Path, default=[])
@@ -72,11 +75,11 @@ def _version(program: Path) -> str:
     return " ".join(told.split()[:1]) + " " + next(word[2:] for word in told.split() if word.startswith("v="))
 
 
-def _campaign(program: Path, seed: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _campaign(program: Path, seed: str, store: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield what each scenario came to, played in a process of its own, so that it always ends."""
     code = "import sys, django; django.setup(); from tests.chaos.campaign import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", code, str(program), seed, str(options.times), *options.scenarios]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "CHAOS_STORE": store})
     limit = threading.Timer(STUCK * options.times, process.terminate)
     limit.daemon = True
     limit.start()
@@ -93,12 +96,14 @@ def _campaign(program: Path, seed: str, options: argparse.Namespace) -> Iterator
         process.wait(30)
 
 
-def _take_in(whole: Verdict, server: str, told: dict[str, Any]) -> None:
+def _take_in(whole: Verdict, server: str, store: str, told: dict[str, Any]) -> None:
     name, say = told["scenario"], sys.stdout.write
+    if store != "stream":
+        name = f"{store} {name}"
     if "unavailable" in told:
-        say(f"{server:<14} {name:<12} left out: {told['unavailable']}\n")
+        say(f"{server:<14} {name:<16} left out: {told['unavailable']}\n")
     elif "broken" in told:
-        say(f"{server:<14} {name:<12} BROKEN: {told['broken']}\n")
+        say(f"{server:<14} {name:<16} BROKEN: {told['broken']}\n")
         whole.violations.append(Violation("I11", told["broken"]))
     else:
         words = told["verdict"]

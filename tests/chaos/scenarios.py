@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from threading import Thread
@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from mq_django.transport.servers import ServerBinary
 from tests.chaos import hostile
-from tests.chaos.settings import VISIBILITY_SECONDS
+from tests.chaos.settings import STORES, VISIBILITY_SECONDS
 from tests.chaos.shortages import clock_steps, disk_fills_up, memory_runs_out
 from tests.chaos.stage import Stage
 from tests.chaos.surroundings import Surroundings, plain, small_disk, stepping_clock
@@ -36,6 +36,8 @@ class Scenario:
     #: Producers and consumers reach Redis over a bad road.
     road: bool = False
     trees: int = 2
+    #: What the messages lie in.
+    stores: Sequence[str] = ("stream",)
     #: What happens before the first message.
     before: Callable[[Stage], None] | None = None
     #: Sets up what the server needs, and says in words why it cannot.
@@ -167,15 +169,15 @@ def poison(stage: Stage, rounds: int) -> None:
 
 
 SCENARIOS = [
-    Scenario(name="kills", play=kills, rounds=11),
-    Scenario(name="stops", play=stops, rounds=9, rate=250.0, ms=70.0),
-    Scenario(name="redis-kills", play=server_kills, rounds=3),
-    Scenario(name="redis-stops", play=server_stops, rounds=2),
-    Scenario(name="bad-roads", play=bad_roads, rounds=26, road=True),
+    Scenario(name="kills", play=kills, rounds=11, stores=STORES),
+    Scenario(name="stops", play=stops, rounds=9, rate=250.0, ms=70.0, stores=STORES),
+    Scenario(name="redis-kills", play=server_kills, rounds=3, stores=STORES),
+    Scenario(name="redis-stops", play=server_stops, rounds=2, stores=STORES),
+    Scenario(name="bad-roads", play=bad_roads, rounds=26, road=True, stores=STORES),
     Scenario(name="clock", play=clock_steps, rounds=4, around=stepping_clock),
     Scenario(name="memory", play=memory_runs_out, rounds=1),
     Scenario(name="disk", play=disk_fills_up, rounds=1, around=small_disk),
     Scenario(name="busy", play=slow_scripts, rounds=2, settings={"lua-time-limit": "300"}),
-    Scenario(name="poison", play=poison, rounds=1, rate=200.0),
+    Scenario(name="poison", play=poison, rounds=1, rate=200.0, stores=STORES),
     Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
 ]
