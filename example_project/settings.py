@@ -110,8 +110,11 @@ CART_REMINDER_DELAY = timedelta(seconds=float(os.environ.get("EXAMPLE_PROJECT_RE
 GATEWAY_URL = os.environ.get("EXAMPLE_PROJECT_GATEWAY_URL", "http://127.0.0.1:8099")
 GATEWAY_TIMEOUT = timedelta(seconds=1)
 
-EMAIL_BACKEND = "example_project.shop.mail.FolderBackend"
-EMAIL_FILE_PATH = DEMO_DIR / "mails"
+MAIL_BACKEND = "example_project.shop.mail.FolderBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": MAIL_BACKEND, "OPTIONS": {"file_path": DEMO_DIR / "mails"}}}
+else:
+    EMAIL_BACKEND, EMAIL_FILE_PATH = MAIL_BACKEND, DEMO_DIR / "mails"
 DEFAULT_FROM_EMAIL = "Harbour Goods <shop@localhost>"
 
 LOGGING = {

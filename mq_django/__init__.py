@@ -15,10 +15,14 @@ _PUBLIC = {
     "Message": "mq_django.core.messages",
     "Retry": "mq_django.core.outcomes",
     "RetryPolicy": "mq_django.core.retries",
+    "cron": "mq_django.core.schedules",
+    "every": "mq_django.core.schedules",
     "handler": "mq_django.registry",
     "on_signal": "mq_django.triggers",
     "queues": "mq_django.producers",
+    "subscriber": "mq_django.registry",
     "task": "mq_django.task_backend",
+    "topics": "mq_django.producers",
 }
 
 __all__ = [
@@ -28,10 +32,14 @@ __all__ = [
     "Message",
     "Retry",
     "RetryPolicy",
+    "cron",
+    "every",
     "handler",
     "on_signal",
     "queues",
+    "subscriber",
     "task",
+    "topics",
 ]
 
 

@@ -1,10 +1,8 @@
 """`settings.MQ_DJANGO` as frozen configs, read when first asked for."""
 
-import math
 import re
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -14,64 +12,27 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
-from mq_django.core.keys import NAME, QueueKeys
-from mq_django.core.retries import RetryPolicy
-from mq_django.errors import ConfigurationError, UnknownQueue
+from mq_django.core.configs import EMBEDDED, Config, GroupConfig, Handling, QueueConfig, RsmqConfig, TopicConfig
+from mq_django.core.keys import NAME
+from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, RSMQ_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES, limits
+from mq_django.errors import ConfigurationError
 
-EMBEDDED = "embedded"
-URL_SCHEMES = ("redis://", "rediss://", "unix://")
+__all__ = [
+    "EMBEDDED",
+    "URL_SCHEMES",
+    "Config",
+    "GroupConfig",
+    "Handling",
+    "Problem",
+    "QueueConfig",
+    "RsmqConfig",
+    "TopicConfig",
+    "get_config",
+    "read",
+]
 
 #: Settings that will come, so that whoever reads about them is told more than "unknown".
-LATER = frozenset({"CONCURRENCY", "OUTBOX", "PARTITIONS", "RATE_LIMIT", "SCHEDULES", "TOPICS"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueConfig:
-    """The options of one queue, each with its default."""
-
-    name: str
-    namespace: str = "mq"
-    store: str = "stream"
-    #: After this long without a heartbeat of its supervisor, a delivery goes to somebody else.
-    visibility_timeout: timedelta = timedelta(seconds=10)
-    #: Deliveries that may fail before a message is buried.
-    max_attempts: int = 25
-    retry: RetryPolicy = RetryPolicy()
-    #: How long a handler may run; None: without end.
-    timeout: timedelta | None = None
-    #: Bytes of JSON that a message's data may have.
-    max_size: int = 256 * 1024
-    #: Messages ready, waiting and pending together, from which a publish raises QueueFull; None: no limit.
-    max_depth: int | None = None
-    #: How long a task's result is kept; zero: not at all.
-    result_ttl: timedelta = timedelta(days=1)
-
-    @property
-    def keys(self) -> QueueKeys:
-        """Return the queue's Redis keys."""
-        return QueueKeys(self.namespace, self.name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """All of `settings.MQ_DJANGO`."""
-
-    #: A django-redis alias, a URL, or `embedded`.
-    connection: str = EMBEDDED
-    namespace: str = "mq"
-    #: Where the embedded server keeps its data.
-    directory: Path = field(default_factory=lambda: Path.cwd() / ".mq_django")
-    queues: Mapping[str, QueueConfig]
-    #: Triggers without code: see `mq_django.triggers`.
-    signals: tuple[Mapping[str, Any], ...] = ()
-
-    def queue(self, name: str) -> QueueConfig:
-        """Return the options of a queue, or raise UnknownQueue."""
-        try:
-            return self.queues[name]
-        except (KeyError, TypeError):
-            known = ", ".join(sorted(self.queues)) or "none"
-            raise UnknownQueue(f'No queue {name!r} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
+LATER = frozenset({"OUTBOX", "PARTITIONS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,148 +42,6 @@ class Problem:
     setting: str
     message: str
     hint: str
-
-
-def _duration(value: Any) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):  # not a number, or more than a timedelta holds
-            return timedelta(seconds=value)
-    raise TypeError("a timedelta or a number of seconds")
-
-
-def _positive_duration(value: Any) -> timedelta:
-    duration = _duration(value)
-    if duration <= timedelta(0):
-        raise TypeError("a timedelta or a number of seconds above zero")
-    return duration
-
-
-def _optional_timeout(value: Any) -> timedelta | None:
-    return None if value is None else _positive_duration(value)
-
-
-def _result_ttl(value: Any) -> timedelta:
-    duration = _duration(value)
-    if duration < timedelta(0):
-        raise TypeError("a timedelta or a number of seconds, not below zero")
-    return duration
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise TypeError("a whole number from 1")
-    return value
-
-
-def _optional_count(value: Any) -> int | None:
-    return None if value is None else _count(value)
-
-
-def _size(value: Any) -> int:
-    # Consumers refuse what is over a megabyte, so a larger limit would let messages in that nobody handles.
-    if _count(value) > 1024 * 1000:
-        raise TypeError("a number of bytes from 1 to 1,024,000")
-    return int(value)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise TypeError("a number")
-    return value
-
-
-def _exceptions(value: Any) -> tuple[type[Exception], ...]:
-    if isinstance(value, list | tuple) and all(
-        isinstance(item, type) and issubclass(item, Exception) for item in value
-    ):
-        return tuple(value)
-    raise TypeError("a list of exception classes")
-
-
-RETRY_ARGUMENTS = {
-    "max_attempts": _optional_count,
-    "delay": _duration,
-    "factor": _number,
-    "max_delay": _duration,
-    "jitter": _number,
-    "bury_on": _exceptions,
-}
-
-
-def _retry_argument(name: str, value: Any) -> Any:
-    try:
-        return RETRY_ARGUMENTS[name](value)
-    except TypeError as error:
-        raise TypeError(f"a RetryPolicy whose {name} is {error}") from error
-
-
-def _retry(value: Any) -> RetryPolicy:
-    if isinstance(value, RetryPolicy):
-        return value
-    if not isinstance(value, Mapping):
-        raise TypeError("a RetryPolicy, or a dict of its arguments")
-    unknown = [key for key in value if key not in RETRY_ARGUMENTS]
-    if unknown:
-        raise TypeError(f"a dict of {', '.join(RETRY_ARGUMENTS)} (it has {unknown[0]!r})")
-    arguments = {name: _retry_argument(name, item) for name, item in value.items()}
-    try:
-        return RetryPolicy(**arguments)
-    except ValueError as error:
-        raise TypeError(f"a RetryPolicy that can work ({error})") from error
-
-
-def _store(value: Any) -> str:
-    if value != "stream":
-        raise TypeError('"stream"')
-    return str(value)
-
-
-#: Option -> what reads its value; it raises TypeError with the words for "must be ...".
-QUEUE_OPTIONS = {
-    "STORE": _store,
-    "VISIBILITY_TIMEOUT": _positive_duration,
-    "MAX_ATTEMPTS": _count,
-    "RETRY": _retry,
-    "TIMEOUT": _optional_timeout,
-    "MAX_SIZE": _size,
-    "MAX_DEPTH": _optional_count,
-    "RESULT_TTL": _result_ttl,
-}
-
-
-def _connection(value: Any) -> str:
-    is_url = isinstance(value, str) and "://" in value
-    if not isinstance(value, str) or not value or (is_url and not value.startswith(URL_SCHEMES)):
-        raise TypeError('a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"')
-    return value
-
-
-def _namespace(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:-]{1,80}", value):
-        raise TypeError("1 to 80 letters, digits, and any of _ . : -")
-    return value
-
-
-def _directory(value: Any) -> Path:
-    if not isinstance(value, str | Path):
-        raise TypeError("a path")
-    return Path(value)
-
-
-def _signals(value: Any) -> tuple[Mapping[str, Any], ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
-        raise TypeError("a list of dicts")
-    return tuple(MappingProxyType(dict(item)) for item in value)
-
-
-OPTIONS = {
-    "CONNECTION": _connection,
-    "NAMESPACE": _namespace,
-    "DIRECTORY": _directory,
-    "SIGNALS": _signals,
-}
 
 
 def _shown(value: Any) -> str:
@@ -256,21 +75,45 @@ class _Reader:
         return found
 
     def queues(self, raw: Any, namespace: str) -> dict[str, QueueConfig]:
-        where = 'MQ_DJANGO["QUEUES"]'
+        found: dict[str, QueueConfig] = {}
+        for name, options in self._named(raw, "QUEUES", _queue_options):
+            if options.get("store") == "rsmq":
+                if "vt" in options:
+                    options["visibility_timeout"] = timedelta(seconds=options.pop("vt"))
+                found[name] = RsmqConfig(name=name, **options)
+            else:
+                found[name] = QueueConfig(name=name, namespace=namespace, **limits(options))
+        return found
+
+    def topics(self, raw: Any, namespace: str, queues: Container[str]) -> dict[str, TopicConfig]:
+        found = {}
+        for name, options in self._named(raw, "TOPICS", lambda _: TOPIC_OPTIONS):
+            if name in queues:
+                self.refuse(
+                    f'MQ_DJANGO["TOPICS"][{name!r}]', f"{name!r} names a queue and a topic.", "Rename one of them."
+                )
+            found[name] = TopicConfig(name=name, namespace=namespace, **options)
+        return found
+
+    def _named(
+        self, raw: Any, what: str, readers: Callable[[Mapping[Any, Any]], Mapping[str, Any]]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        where, kind = f'MQ_DJANGO["{what}"]', what.lower()[:-1]
         if not isinstance(raw, Mapping):
             self.refuse(where, f"{where} must be a dict of name: options.", 'Write {"default": {}}.')
-            return {}
-        found = {}
+            return
         for name, options in raw.items():
             if not isinstance(name, str) or not NAME.fullmatch(name):
-                hint = "Queue names are 1 to 160 letters, digits, _ and -."
-                self.refuse(f"{where}[{name!r}]", f"{name!r} cannot name a queue.", hint)
+                hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
+                self.refuse(f"{where}[{name!r}]", f"{name!r} cannot name a {kind}.", hint)
             elif not isinstance(options, Mapping):
                 self.refuse(f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}.")
             else:
-                read = self.options(options, QUEUE_OPTIONS, f"{where}[{name!r}]")
-                found[name] = QueueConfig(name=name, namespace=namespace, **read)
-        return found
+                yield name, self.options(options, readers(options), f"{where}[{name!r}]")
+
+
+def _queue_options(options: Mapping[Any, Any]) -> Mapping[str, Any]:
+    return RSMQ_OPTIONS if options.get("STORE") == "rsmq" else QUEUE_OPTIONS
 
 
 def read(raw: Any) -> tuple[Config, list[Problem]]:
@@ -281,12 +124,21 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
         raw = {}
     options = dict(raw)
     queues = options.pop("QUEUES", {"default": {}})
+    topics = options.pop("TOPICS", {})
     found = reader.options(options, OPTIONS, "MQ_DJANGO")
-    configs = reader.queues(queues, found.get("namespace", "mq"))
+    namespace = found.get("namespace", "mq")
+    configs = reader.queues(queues, namespace)
+    logs = reader.topics(topics, namespace, configs)
+    for scheduled in found.get("schedules", {}).values():
+        if scheduled.queue not in configs:
+            hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
+            reader.refuse(
+                scheduled.where, f"{scheduled.where} names the queue {scheduled.queue!r}, which is none.", hint
+            )
     base = getattr(settings, "BASE_DIR", None)
     if base is not None and "directory" not in found:
         found["directory"] = Path(base) / ".mq_django"
-    return Config(queues=MappingProxyType(configs), **found), reader.problems
+    return Config(queues=MappingProxyType(configs), topics=MappingProxyType(logs), **found), reader.problems
 
 
 @cache

@@ -8,6 +8,7 @@ MQError
 │   ├── InvalidMessage        data, name, key or header that cannot be sent (also ValueError)
 │   │   └── MessageTooLarge   more bytes than the queue takes
 │   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
+│   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
 │   ├── QueueFull             the queue is at its MAX_DEPTH
 │   └── AlreadyPublished      a message with this unique key is there already
@@ -17,6 +18,16 @@ MQError
 │   ├── WrongKeyType          a key of ours holds something else
 │   ├── ReadOnly              Redis takes no writes: a replica, or its disk is full
 │   └── NotSupported          this store cannot do that
+├── InvalidOffset             not a place in a topic's log (also ValueError)
+├── UnknownGroup              the topic has no such group (also LookupError)
+├── RSMQError                 RSMQ's own errors, with RSMQ's own names in `name`
+│   ├── InvalidFormat         a queue's name or a message's id (also ValueError)
+│   ├── InvalidValue          a number that is out of bounds (also ValueError)
+│   ├── NoAttributeSupplied   nothing to set
+│   ├── MessageNotString      a body that is not text (also TypeError)
+│   ├── MessageTooLong        a body over the queue's maxsize
+│   ├── QueueNotFound         no such queue in this namespace (also LookupError)
+│   └── QueueExists           there is a queue of that name
 ├── DecodeError               an entry in Redis that is not a message
 └── HandlerTimeout            a handler ran longer than its timeout
 """
@@ -56,6 +67,18 @@ class UnknownQueue(PublishError, LookupError):
     """No such queue is configured."""
 
 
+class InvalidOffset(MQError, ValueError):
+    """Not a place in a topic's log."""
+
+
+class UnknownGroup(MQError, LookupError):
+    """The topic has no such group."""
+
+
+class UnknownTopic(UnknownQueue):
+    """No such topic is configured."""
+
+
 class UnknownHandler(PublishError, LookupError):
     """No handler of that name is registered."""
 
@@ -90,6 +113,55 @@ class ReadOnly(StoreError):
 
 class NotSupported(StoreError):
     """This store cannot do that."""
+
+
+class RSMQError(MQError):
+    """What RSMQ refuses."""
+
+    #: RSMQ's name for it.
+    name = ""
+
+
+class InvalidFormat(RSMQError, ValueError):
+    """A queue or a message cannot be called so."""
+
+    name = "invalidFormat"
+
+
+class InvalidValue(RSMQError, ValueError):
+    """A number is out of bounds."""
+
+    name = "invalidValue"
+
+
+class NoAttributeSupplied(RSMQError):
+    """No attribute was supplied."""
+
+    name = "noAttributeSupplied"
+
+
+class MessageNotString(RSMQError, TypeError):
+    """The message must be a string."""
+
+    name = "messageNotString"
+
+
+class MessageTooLong(RSMQError):
+    """The message is longer than the queue's maxsize."""
+
+    name = "messageTooLong"
+
+
+class QueueNotFound(RSMQError, LookupError):
+    """There is no such queue."""
+
+    name = "queueNotFound"
+
+
+class QueueExists(RSMQError):
+    """There is a queue of that name."""
+
+    name = "queueExists"
 
 
 class DecodeError(MQError):

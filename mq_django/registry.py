@@ -1,13 +1,17 @@
 """The functions that handle messages, by queue and name."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, TypeVar
 
+from mq_django.core.keys import GROUP_SEPARATOR, NAME
 from mq_django.core.messages import Message
+from mq_django.core.offsets import BEGINNING, Place, before
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.schedules import Scheduled
 from mq_django.core.wire import check_name
 from mq_django.errors import ConfigurationError
 
@@ -34,7 +38,20 @@ class Handler:
     where: str = ""
 
 
+#: The name under which a group handles messages of any name. No message is called so.
+ANY = ""
+
 _handlers: dict[tuple[str | None, str], Handler] = {}
+_schedules: dict[str, Scheduled] = {}
+#: Where the groups of topics begin, by `topic:group`.
+_starts: dict[str, Place] = {}
+
+
+def _pass_over(_: Message) -> None:
+    """Handle a message that no subscriber of a group asked for."""
+
+
+_PASSED_OVER = Handler(name=ANY, queue=None, call=_pass_over)
 
 
 def register(entry: Handler) -> None:
@@ -52,9 +69,31 @@ def register(entry: Handler) -> None:
     _handlers[entry.queue, entry.name] = entry
 
 
+def schedule(entry: Scheduled) -> None:
+    """Add a schedule.
+
+    Raises:
+        ConfigurationError: there is another one of that name.
+    """
+    known = _schedules.get(entry.name)
+    if known is not None and known.where != entry.where:
+        raise ConfigurationError(f"Two schedules are called {entry.name!r}: {known.where} and {entry.where}")
+    _schedules[entry.name] = entry
+
+
+def schedules() -> Mapping[str, Scheduled]:
+    """Return the schedules in code, by name."""
+    return MappingProxyType(_schedules)
+
+
 def find(queue: str, name: str) -> Handler | None:
     """Return the handler of a message, or None."""
-    return _handlers.get((queue, name)) or _handlers.get((None, name))
+    own = _handlers.get((queue, name)) or _handlers.get((queue, ANY))
+    if own is not None:
+        return own
+    if GROUP_SEPARATOR in queue:
+        return _PASSED_OVER if queue in _starts else None
+    return _handlers.get((None, name))
 
 
 def names(queue: str) -> Iterator[str]:
@@ -93,6 +132,61 @@ def handler(
         return function
 
     return decorate
+
+
+def subscriber(
+    topic: str,
+    *,
+    group: str,
+    name: str | None = None,
+    start: Place = BEGINNING,
+    retry: RetryPolicy | None = None,
+    timeout: timedelta | float | None = None,
+) -> Callable[[Function], Function]:
+    """Register a function as the handler of a topic's messages for one group.
+
+    Without `name` it gets those of every name that no other subscriber of the group has asked for; when all have asked
+    for a name, the group passes over the rest. `start` is where the group begins when it is new: "beginning", "end", a
+    datetime, or the id of an entry. See handler() for the rest.
+
+    Raises:
+        ConfigurationError: the group cannot be called so, or another subscriber of it starts elsewhere.
+    """
+    queue = f"{topic}{GROUP_SEPARATOR}{group}"
+    for called in (topic, group):
+        if not NAME.fullmatch(str(called)):
+            raise ConfigurationError(f"Topics and groups are called by letters, digits, _ and -, not {called!r:.200}")
+    before(start)
+    if name is not None:
+        check_name(name)
+    if _starts.setdefault(queue, start) != start:
+        raise ConfigurationError(f"Group {group!r} of topic {topic!r} starts at {_starts[queue]!r} and at {start!r}")
+
+    def decorate(function: Function) -> Function:
+        register(
+            Handler(
+                name=ANY if name is None else name,
+                queue=queue,
+                call=function,
+                retry=retry,
+                timeout=seconds(timeout),
+                is_async=inspect.iscoroutinefunction(function),
+                where=f"{function.__module__}.{function.__qualname__}",
+            )
+        )
+        return function
+
+    return decorate
+
+
+def start_of(queue: str) -> Place:
+    """Return where a group begins when it is new, by `topic:group`."""
+    return _starts.get(queue, BEGINNING)
+
+
+def groups(topic: str | None = None) -> list[str]:
+    """Return the groups that have a subscriber, of all topics or of one, as `topic:group`."""
+    return sorted(name for name in _starts if topic is None or name.partition(GROUP_SEPARATOR)[0] == topic)
 
 
 def seconds(value: timedelta | float | None) -> timedelta | None:

@@ -17,3 +17,7 @@ handler_finished = Signal()
 
 #: A delivery was settled by a consumer that no longer held it; nothing was changed. Arguments: queue, message_id.
 delivery_stale = Signal()
+
+#: A group of a topic is so far behind that it will lose messages to the retention. Arguments: queue (the topic), group,
+#: share (of the retention), lag. Sent once a fall behind, by whichever supervisor saw it.
+retention_alarm = Signal()

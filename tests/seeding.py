@@ -11,6 +11,7 @@ from mq_django.core.outcomes import Bury, SetAside
 from mq_django.producers import queues
 from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
+from mq_django.stores.dead import DeadLetters
 from mq_django.stores.members import Members
 from mq_django.stores.stream import StreamStore
 from mq_django.transport.connections import get_client
@@ -21,6 +22,16 @@ CONSUMER = "c-seeded"
 
 def store(queue: str) -> StreamStore:
     return StreamStore(get_config().queue(queue), Pooled(get_client("produce")))
+
+
+def publish(queue: str, name: str, data: Any = None, **options: Any) -> str:
+    """Publish at once, also inside the transaction of a test."""
+    return str(queues[queue].publish(name, data, on_commit=False, **options))
+
+
+def publish_many(queue: str, messages: list[tuple[str, Any]]) -> list[str]:
+    """Publish at once, also inside the transaction of a test."""
+    return list(queues[queue].publish_many(messages, on_commit=False))
 
 
 def take(queue: str, count: int) -> list[Delivery | Undecodable]:
@@ -36,14 +47,14 @@ def settle(queue: str, deliveries: list[Delivery | Undecodable], outcome: Any) -
 
 def bury(queue: str, name: str = "welcome", data: Any = None, *, error: str = "ValueError: no", **options: Any) -> str:
     """Publish a message, fail it for good, and return its id."""
-    message_id = queues[queue].publish(name, data, **options)
+    message_id = publish(queue, name, data, **options)
     settle(queue, take(queue, 500), Bury(error=error, traceback=f"Traceback ...\n{error}", reason="attempts"))
     return str(message_id)
 
 
 def bury_many(queue: str, count: int) -> list[str]:
     """Bury messages in bulk, and return their ids."""
-    ids = queues[queue].publish_many([("welcome", {"n": n}) for n in range(count)])
+    ids = publish_many(queue, [("welcome", {"n": n}) for n in range(count)])
     while deliveries := take(queue, 500):
         settle(queue, deliveries, Bury(error="ValueError: no", reason="attempts"))
     return ids
@@ -60,7 +71,7 @@ def bury_garbage(client: redis.Redis, queue: str, fields: dict[Any, Any]) -> str
 
 def set_aside(queue: str, name: str, data: Any = None) -> str:
     """Publish a message whose name nobody knows, and return its id."""
-    message_id = queues[queue].publish(name, data)
+    message_id = publish(queue, name, data)
     settle(queue, take(queue, 500), SetAside())
     return str(message_id)
 
@@ -80,3 +91,8 @@ def tally(queue: str, counts: dict[tuple[str, str], int]) -> None:
     """Add to the counters of this minute, as a consumer does, by (what, name)."""
     command = add_command(get_config().queue(queue).keys, counts)
     reply_or_raise(Pooled(get_client("produce")).trip([command])[0])
+
+
+def dead_entry(queue: str) -> str:
+    """Return the entry of the newest dead letter."""
+    return DeadLetters(get_config().queue(queue), Pooled(get_client("inspect"))).newest(limit=1).letters[0].entry

@@ -7,7 +7,7 @@ import pytest
 from mq_django import conf
 from mq_django.conf import EMBEDDED, get_config, read
 from mq_django.core.retries import RetryPolicy
-from mq_django.errors import ConfigurationError, UnknownQueue
+from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
 
 
 def one_problem(raw):
@@ -96,7 +96,8 @@ def test_an_option_of_a_queue_is_read(option, value, read_as):
 
 def test_every_option_of_a_queue_is_tried_above():
     marks = test_an_option_of_a_queue_is_read.pytestmark
-    assert {case[0] for case in marks[0].args[1]} == set(conf.QUEUE_OPTIONS)
+    # Limits become one value: see tests/core/test_limits.py.
+    assert {case[0] for case in marks[0].args[1]} == set(conf.QUEUE_OPTIONS) - {"RATE_LIMIT", "CONCURRENCY"}
 
 
 def test_a_retry_policy_can_be_given_as_a_dict():
@@ -149,6 +150,8 @@ WRONG_OPTIONS = [
     ("MAX_SIZE", 10**9),
     ("MAX_SIZE", "256K"),
     ("MAX_DEPTH", 0),
+    ("RATE_LIMIT", "fast"),
+    ("CONCURRENCY", 0),
     ("MAX_DEPTH", "many"),
     ("RESULT_TTL", -1),
     ("RESULT_TTL", None),
@@ -219,12 +222,8 @@ def test_what_cannot_name_a_queue_is_named(name):
 @pytest.mark.parametrize(
     "raw",
     [
-        {"TOPICS": {}},
-        {"SCHEDULES": []},
         {"QUEUES": {"emails": {"PARTITIONS": 64}}},
         {"QUEUES": {"emails": {"OUTBOX": True}}},
-        {"QUEUES": {"emails": {"RATE_LIMIT": "10/s"}}},
-        {"QUEUES": {"emails": {"CONCURRENCY": 5}}},
     ],
 )
 def test_a_setting_that_will_come_is_told_from_an_unknown_one(raw):
@@ -282,3 +281,35 @@ def test_a_queue_that_is_not_configured_is_an_error_that_names_the_others():
 def test_problems_are_plain_text():
     _, problems = read({"NAMESPACE": "", "QUEUES": 7})
     assert json.dumps([[p.setting, p.message, p.hint] for p in problems])
+
+
+def test_a_topic_has_its_options_and_its_groups_have_those_of_handling():
+    config, problems = read({"TOPICS": {"orders": {"RETENTION": 60, "MAX_ATTEMPTS": 3}}})
+    assert problems == []
+    orders = config.topic("orders")
+    assert (orders.retention, orders.retention_count) == (timedelta(minutes=1), None)
+    billing = config.queue("orders:billing")
+    assert (billing.name, billing.store, billing.max_attempts) == ("orders:billing", "topic", 3)
+    assert billing.keys.dead == "mq:{orders}:g:billing:dead"
+    with pytest.raises(UnknownTopic):
+        config.queue("other:billing")
+    with pytest.raises(UnknownQueue):
+        config.queue("orders:no group")
+    with pytest.raises(ConfigurationError):
+        orders.group("no group")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"TOPICS": []},
+        {"TOPICS": {"a b": {}}},
+        {"TOPICS": {"orders": {"RETENTION": 0}}},
+        {"TOPICS": {"orders": {"RETENTION_COUNT": 0}}},
+        {"TOPICS": {"orders": {"RETENTION_ALARM": 1.5}}},
+        {"TOPICS": {"orders": {"MAX_DEPTH": 5}}},
+        {"QUEUES": {"orders": {}}, "TOPICS": {"orders": {}}},
+    ],
+)
+def test_what_cannot_be_a_topic_is_a_problem(raw):
+    assert one_problem(raw).setting.startswith('MQ_DJANGO["TOPICS"]')

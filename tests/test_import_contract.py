@@ -15,13 +15,13 @@ INNER = [
     *("errors", "signals", "core"),
     *("conf", "registry", "middleware", "models"),
     *("transport", "stores"),
-    *("producers", "inspector"),
+    *("producers", "rsmq", "inspector"),
     "consumers",
 ]
 
 #: What is built on all of that; nothing below imports an edge.
 EDGES = [
-    *("task_backend", "triggers", "metrics", "checks", "testing", "migrations"),
+    *("task_backend", "triggers", "rsmq", "metrics", "checks", "testing", "migrations"),
     *("admin", "management", "apps"),
 ]
 

@@ -10,9 +10,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from mq_django import RetryPolicy, queues, task
+from mq_django.conf import get_config
+from mq_django.consumers.board import Board
+from mq_django.consumers.consumer import Consumer, lanes
+from mq_django.consumers.grace import Grace
 from mq_django.errors import (
     ConfigurationError,
     ConnectionLost,
+    HandlerTimeout,
     InvalidMessage,
     MessageTooLarge,
 )
@@ -29,6 +34,7 @@ from mq_django.task_backend.compat import (
     task_started,
 )
 from tests.testapp import tasks
+from tests.waiting import wait_until
 from tests.working import work
 
 if django.VERSION >= (6, 0):
@@ -38,6 +44,7 @@ else:
     from django_tasks import task as plain_task
     from django_tasks.exceptions import TaskResultMismatch
 
+DUMMY = ".tasks.backends.dummy.DummyBackend" if django.VERSION >= (6, 0) else ".backends.dummy.DummyBackend"
 OURS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "QUEUES": ["default", "emails"]}}
 READY, FAILED, SUCCESSFUL = TaskResultStatus.READY, TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
 
@@ -63,6 +70,10 @@ async def module_level_async(a=None):
     return a
 
 
+def module_level_too(a):
+    return a
+
+
 def wants_context(context, a):
     return a
 
@@ -84,7 +95,7 @@ def test_a_task_runs_with_its_arguments(ran):
 
 
 def test_an_enqueued_task_is_ready():
-    before = timezone.now()
+    before = timezone.now() - timedelta(milliseconds=1)
     result = tasks.send_receipt.enqueue(7)
     assert result.status == READY
     assert before <= result.enqueued_at <= timezone.now()
@@ -247,9 +258,9 @@ def test_delay_and_run_after_replace_each_other():
 def test_a_time_without_a_zone_is_the_projects(settings, redis_client, namespace):
     settings.USE_TZ = False
     settings.TIME_ZONE = "Asia/Tokyo"
-    result = tasks.noop.using(run_after=datetime(2100, 1, 1, 9)).enqueue()  # noqa: DTZ001 - what is tried
+    result = tasks.noop.using(run_after=datetime(2030, 1, 1, 9)).enqueue()  # noqa: DTZ001 - what is tried
     due = redis_client.zscore(f"{namespace}:{{default}}:due", result.id)
-    assert due == datetime(2100, 1, 1, tzinfo=UTC).timestamp() * 1000
+    assert due == datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000
 
 
 def test_a_unique_task_waits_once_and_keeps_the_last_arguments(ran):
@@ -267,7 +278,7 @@ def test_a_unique_task_may_keep_the_first_and_answers_with_its_id():
 
 def test_a_delayed_task_can_be_cancelled():
     result = tasks.noop.using(delay=3600).enqueue()
-    assert queues["default"].cancel(result.id) is True
+    assert queues["default"].cancel(result.id)
 
 
 def test_what_is_too_old_does_not_run(ran):
@@ -426,7 +437,7 @@ def test_the_result_of_a_task_that_ran():
     assert result.task == tasks.send_receipt
     assert (result.args, result.kwargs, result.errors) == ([7], {}, [])
     assert (result.attempts, result.worker_ids) == (1, ["the-test"])
-    assert abs(result.enqueued_at - enqueued.enqueued_at) < timedelta(milliseconds=1)
+    assert result.enqueued_at == enqueued.enqueued_at
     assert result.enqueued_at - timedelta(milliseconds=5) <= result.started_at <= result.finished_at
     assert result.last_attempted_at == result.started_at
     enqueued.refresh()
@@ -439,6 +450,21 @@ def test_a_result_tells_how_it_was_enqueued():
     enqueued = tasks.noop.using(queue_name="emails", priority=-3, run_after=moment).enqueue()
     found = tasks.noop.get_result(enqueued.id).task
     assert (found.queue_name, found.priority, found.run_after) == ("emails", -3, moment)
+
+
+def test_what_is_looked_up_is_what_was_enqueued():
+    for enqueued in (tasks.noop.enqueue(), tasks.noop.using(priority=3, queue_name="emails").enqueue(1, two=2)):
+        assert tasks.noop.get_result(enqueued.id) == enqueued
+
+
+def test_a_task_of_another_backend_can_be_enqueued_here(settings):
+    settings.TASKS = {"default": {"BACKEND": f"{plain_task.__module__.split('.')[0]}{DUMMY}"}}
+    made = plain_task(module_level_too)
+    settings.TASKS = OURS
+    result = made.enqueue(5)
+    work("default")
+    result.refresh()
+    assert result.return_value == 5
 
 
 def test_a_result_of_nothing_does_not_exist():
@@ -644,6 +670,33 @@ def test_what_a_rollback_takes_back_is_not_announced():
         assert seen == [result.id]
     finally:
         task_enqueued.disconnect(note)
+
+
+# in a consumer
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_consumer_runs_tasks_in_threads_and_on_its_loop(ran):
+    board = Board.create(lanes(2))
+    consumer = Consumer("c1", [get_config().queue("default")], threads=2, board=board)
+    consumer.start()
+    try:
+        results = [tasks.shout.enqueue("hello"), tasks.give_back.enqueue("tuple"), tasks.sleep_long.enqueue()]
+        for result in results:
+            wait_until(lambda result=result: task_ended(result))
+    finally:
+        assert consumer.stop(Grace(5))
+        board.close()
+    shouted, given, slept = results
+    assert (shouted.return_value, shouted.worker_ids) == ("HELLO", ["c1"])
+    assert given.return_value == [1, [2, 3]]
+    assert slept.errors[0].exception_class is HandlerTimeout
+
+
+def task_ended(result):
+    """Look the result up, and tell whether an attempt has ended."""
+    result.refresh()
+    return result.attempts > 0
 
 
 # checks

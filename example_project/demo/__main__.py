@@ -9,12 +9,10 @@ from pathlib import Path
 
 import django
 
-from example_project.demo.children import ChildFailed, Closed
+from example_project.demo.children import ROOT, ChildFailed, Closed
 from example_project.demo.closing import Closing
-from example_project.demo.stage import Occupied, surroundings
+from example_project.demo.surroundings import Occupied, surroundings
 from mq_django.errors import MQError
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -73,6 +73,7 @@ def report(account: Account) -> str:
     kept = ", ".join(f"{count} {place}" for place, count in sorted(account.kept.items())) or "none"
     receipts = Order.objects.exclude(receipt_sent_at=None).count()
     lines = [
+        "By the shop's own books, in its database:",
         f"Orders      {Order.objects.count()}; buyers told: {told}; receipts mailed: {receipts}",
         f"Reminders   {account.reminded} mailed, {account.reminding} waiting",
         f"Accepted    {account.accepted} messages",

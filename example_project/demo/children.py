@@ -6,11 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from example_project.demo.closing import Closing
 
+ROOT = Path(__file__).resolve().parents[2]
 #: Seconds until a process must be up: Django starts in one, a loaded machine needs a few.
 START_TIMEOUT = 30.0
 #: Seconds that consumers have to finish what they run.
@@ -28,15 +31,19 @@ class Closed(Exception):
 class Child:
     """One process of the demo, with its output in a file of its own."""
 
-    def __init__(self, name: str, arguments: Sequence[str], *, folder: Path, env: Mapping[str, str]) -> None:
-        """Start it."""
+    def __init__(
+        self, name: str, arguments: Sequence[str], *, folder: Path, env: Mapping[str, str], fds: Sequence[int] = ()
+    ) -> None:
+        """Start it; it has `fds` open, too."""
         self.name = name
         self.log = folder / f"{name}.log"
         self._started = time.monotonic()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(  # noqa: S603
                 [sys.executable, *arguments],
+                cwd=ROOT,
                 env=dict(env),
+                pass_fds=fds,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -104,22 +111,39 @@ class Guard:
         self._process.communicate()
 
 
-def answers(port: int) -> bool:
-    """Say whether somebody listens on a port of 127.0.0.1."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
+def listen(preferred: int = 0) -> socket.socket:
+    """Return a socket that listens on 127.0.0.1: on the preferred port if it is free, else on another.
+
+    It is opened here and handed to the process that serves on it, because a port that was only looked for may be
+    somebody else's by the time it is used.
+    """
+    listener = socket.socket()
+    # As servers do it: a port whose last connections are just closing counts as free.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", preferred))
+    except OSError:
+        listener.close()
+        if not preferred:
+            raise
+        return listen()
+    listener.listen(128)
+    return listener
 
 
-def free_port(preferred: int = 0) -> int:
-    """Return the preferred port if it is free, else another that is."""
-    with socket.socket() as listener:
-        # As servers do it: a port whose last connections are just closing counts as free.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("127.0.0.1", preferred))
-        except OSError:
-            if not preferred:
-                raise
-            return free_port()
-        return int(listener.getsockname()[1])
+def address(listener: socket.socket) -> str:
+    """Return the URL of what listens."""
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def answers(url: str) -> bool:
+    """Say whether a server answers, be it in another second."""
+    address = urlsplit(url)
+    connection = HTTPConnection(address.hostname or "", address.port, timeout=1)
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().status == HTTPStatus.OK
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -8,7 +8,8 @@ from django.core.management import call_command
 from example_project.demo import account, watch
 from example_project.demo.closing import Closing
 from example_project.demo.live import LiveLine
-from example_project.demo.stage import Stage, Surroundings, running
+from example_project.demo.stage import Stage, running
+from example_project.demo.surroundings import Surroundings
 from example_project.demo.visitors import Visitors
 from example_project.shop import goods
 
@@ -22,6 +23,7 @@ def perform(place: Surroundings, options: argparse.Namespace, closing: Closing) 
     """Run the shop until somebody asks to end, and return 1 if a message was lost."""
     call_command("openshop", verbosity=0)
     with running(place, closing) as stage:
+        stage.consumers.wait_until(watch.is_consumed, closing=closing)
         announce(stage, place)
         line = LiveLine()
         let_in(stage, line, options, closing)

@@ -1,101 +1,20 @@
 """Build the demo up, and take it down in the right order."""
 
-import fcntl
-import os
-import shutil
+import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import contextmanager
+from functools import partial
 
-from example_project.demo.children import Child, Guard, answers, free_port
+from example_project.demo.children import ROOT, Child, Guard, address, answers, listen
 from example_project.demo.closing import Closing
-from mq_django.transport.servers import PrivateServer, configured_url, find_server
+from example_project.demo.surroundings import Surroundings
 
-MANAGE = str(Path(__file__).resolve().parent.parent / "manage.py")
+MANAGE = str(ROOT / "example_project" / "manage.py")
 SITE_PORT = 8000
 #: Seconds that handlers get to finish; less than a child is given to stop.
 GRACE_SECONDS = 10
 #: Consumers that end before this many seconds have something that a new start does not mend.
 YOUNG = 3.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """Where the demo lives."""
-
-    folder: Path
-    #: For the children: it names the folder, the Redis, the gateway.
-    env: dict[str, str]
-    redis: str
-    #: The Redis goes on after the demo, so the demo takes its keys along.
-    is_shared: bool
-    gateway_port: int
-
-
-@contextmanager
-def surroundings(folder: Path, *, namespace: str, reminder_seconds: float) -> Iterator[Surroundings]:
-    """Empty the folder, find or start a Redis, and name all in the environment.
-
-    Raises:
-        NoServer: there is no Redis to be had; its text says how to install one.
-        Occupied: another demo uses the folder.
-    """
-    with ExitStack() as stack:
-        stack.enter_context(occupied(folder))
-        empty(folder)
-        url = configured_url()
-        is_shared = url is not None
-        if url is None:
-            binary = find_server()
-            server = stack.enter_context(PrivateServer(binary=binary, directory=folder / "redis"))
-            url, redis = server.url, f"a private one ({binary.path}), gone with the demo"
-        else:
-            redis = f"MQ_REDIS_URL, under {namespace}:*"
-        gateway_port = free_port()
-        names = {
-            "DJANGO_SETTINGS_MODULE": "example_project.settings",
-            "EXAMPLE_PROJECT_DIR": str(folder),
-            "EXAMPLE_PROJECT_NAMESPACE": namespace,
-            "EXAMPLE_PROJECT_GATEWAY_URL": f"http://127.0.0.1:{gateway_port}",
-            "EXAMPLE_PROJECT_REMINDER_SECONDS": str(reminder_seconds),
-            "MQ_REDIS_URL": url,
-        }
-        os.environ.update(names)
-        yield Surroundings(
-            folder=folder,
-            env=dict(os.environ),
-            redis=redis,
-            is_shared=is_shared,
-            gateway_port=gateway_port,
-        )
-
-
-class Occupied(Exception):
-    """Another demo runs in the folder."""
-
-
-@contextmanager
-def occupied(folder: Path) -> Iterator[None]:
-    """Keep other demos out of the folder, which each empties first."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            # Let go of by the system however this process ends.
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Occupied(f"Another demo runs in {folder}: end it, or name another with --folder.") from None
-        yield
-
-
-def empty(folder: Path) -> None:
-    """Remove what an earlier demo left: its ledger would ask for messages that its Redis had."""
-    for leftover in ("shop.sqlite3", "shop.sqlite3-wal", "shop.sqlite3-shm"):
-        (folder / leftover).unlink(missing_ok=True)
-    for leftover in ("mails", "logs", "redis"):
-        shutil.rmtree(folder / leftover, ignore_errors=True)
-    for needed in ("mails", "logs", "redis"):
-        (folder / needed).mkdir(parents=True)
 
 
 class Stage:
@@ -104,14 +23,9 @@ class Stage:
     def __init__(self, place: Surroundings) -> None:
         """Start nothing yet."""
         self._place = place
-        self._port = free_port(SITE_PORT)
         self._running: dict[str, Child] = {}
         self._guard: Guard | None = None
-
-    @property
-    def site(self) -> str:
-        """Return the address of the shop."""
-        return f"http://127.0.0.1:{self._port}"
+        self.site = ""
 
     @property
     def consumers(self) -> Child:
@@ -125,12 +39,14 @@ class Stage:
             ChildFailed: a process did not come up.
             Closed: somebody asked to end meanwhile.
         """
-        gateway_port = self._place.gateway_port
-        gateway = self._start("gateway", "-m", "example_project.gateway", "--port", str(gateway_port))
-        web = self._start("web", MANAGE, "runserver", "--noreload", f"127.0.0.1:{self._port}")
+        listeners = {"gateway": self._place.gateway, "web": listen(SITE_PORT)}
+        addresses = {name: address(listener) for name, listener in listeners.items()}
+        self.site = addresses["web"]
+        self._start("gateway", "-m", "example_project.gateway", "--fd", listener=listeners["gateway"])
+        self._start("web", "-m", "example_project.demo.website", listener=listeners["web"])
         self._start_consumers()
-        gateway.wait_until(lambda: answers(gateway_port), closing=closing)
-        web.wait_until(lambda: answers(self._port), closing=closing)
+        for name, url in addresses.items():
+            self._running[name].wait_until(partial(answers, url), closing=closing)
 
     def tend(self) -> None:
         """Start the consumers again if they died, as whoever runs a shop would have it.
@@ -159,10 +75,13 @@ class Stage:
             self._guard.dismiss()
         self._guard = Guard(list(self._running.values()))
 
-    def _start(self, name: str, *arguments: str) -> Child:
-        child = Child(name, arguments, folder=self._place.folder / "logs", env=self._place.env)
-        self._running[name] = child
-        return child
+    def _start(self, name: str, *arguments: str, listener: socket.socket | None = None) -> None:
+        fds = [] if listener is None else [listener.fileno()]
+        more = [*arguments, *map(str, fds)]
+        self._running[name] = Child(name, more, folder=self._place.folder / "logs", env=self._place.env, fds=fds)
+        if listener is not None:
+            # It is the child's alone: when that is gone, nobody shall wait for an answer.
+            listener.close()
 
 
 @contextmanager

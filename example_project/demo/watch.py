@@ -17,6 +17,11 @@ def totals() -> inspector.Totals:
     return inspector.totals()
 
 
+def is_consumed() -> bool:
+    """Say whether every queue has a consumer that lives."""
+    return all(view.alive for view in inspector.overview())
+
+
 def is_busy() -> bool:
     """Say whether something is ready or being worked on."""
     counts = totals()

@@ -2,6 +2,7 @@
 
 import argparse
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     signal.signal(signal.SIGTERM, stop)
     # From the first printed byte on somebody may ask it to stop.
-    with suppress(KeyboardInterrupt), Gateway(options.port, manners=manners) as gateway:
+    listener = None if options.fd is None else socket.socket(fileno=options.fd)
+    with suppress(KeyboardInterrupt), Gateway(options.port, listener=listener, manners=manners) as gateway:
         print(gateway.url, flush=True)
         gateway.serve_forever()
     return 0
@@ -35,6 +37,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m example_project.gateway", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="any free one unless given")
+    parser.add_argument("--fd", type=int, help="a listening socket to use instead")
     parser.add_argument("--seed", type=int, default=USUAL.seed, help="the same seed fails in the same way")
     for name, says in (
         ("failing", "requests answered with 503"),

@@ -1,6 +1,7 @@
 """Answer `POST /push` and `POST /sms` over HTTP: mostly, and not always in time."""
 
 import json
+import socket
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -68,17 +69,20 @@ class Outbox:
 
 
 class Gateway(ThreadingHTTPServer):
-    """Serve on 127.0.0.1; port 0 takes any free one."""
+    """Serve on a port of 127.0.0.1 (0 takes any free one), or on a socket that listens already."""
 
     daemon_threads = True
     # The default of 5 refuses connections when sixteen handlers send at once.
     request_queue_size = 128
 
-    def __init__(self, port: int = 0, *, manners: Manners | None = None) -> None:
-        """Bind to the port."""
+    def __init__(self, port: int = 0, *, listener: socket.socket | None = None, manners: Manners | None = None) -> None:
+        """Bind to the port, unless there is a listener."""
         self.manners = manners or Manners()
         self.outbox = Outbox()
-        super().__init__(("127.0.0.1", port), GatewayRequestHandler)
+        super().__init__(("127.0.0.1", port), GatewayRequestHandler, bind_and_activate=listener is None)
+        if listener is not None:
+            self.socket.close()
+            self.socket, self.server_address = listener, listener.getsockname()
 
     @property
     def url(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
@@ -9,14 +10,15 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin import text
+from mq_django.admin import filters, text
 from mq_django.admin.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
 from mq_django.admin.message import facts, listed, shown_error
 from mq_django.admin.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
 from mq_django.admin.wording import reason
-from mq_django.inspector import actions, dead_letters
+from mq_django.inspector import actions, dead_letters, search
 from mq_django.inspector.dead_letters import DeadLetterView
+from mq_django.inspector.queues import glance
 
 #: Dead letters a page.
 PER_PAGE = 50
@@ -34,6 +36,8 @@ def listing(page: Page, name: str) -> HttpResponse:
         if entry is not None:
             return HttpResponseRedirect(page.url("dead_letter", name, entry))
         page.say(messages.WARNING, _("No message “%(id)s” is among the dead letters.") % {"id": wanted[:200]})
+    if filters.wanted(page):
+        return _filtered(page, name)
     some = dead_letters.page(name, limit=PER_PAGE, before=asked.get("before", ""), after=asked.get("after", ""))
     letters = some.letters
     return page.render(
@@ -45,12 +49,35 @@ def listing(page: Page, name: str) -> HttpResponse:
         total=text.number(some.total),
         newer=letters[0].entry if letters and some.has_newer else "",
         older=letters[-1].entry if letters and some.has_older else "",
-        act_url=page.url("dead_act", name),
-        redrive_all_url=page.url("dead_all", name, REDRIVE),
-        delete_all_url=page.url("dead_all", name, DELETE),
-        wanted=wanted,
-        chosen_field=CHOSEN,
+        **_frame(page, name, wanted),
     )
+
+
+def _filtered(page: Page, name: str) -> HttpResponse:
+    some = search.dead(name, filters.wanted(page), after=page.request.GET.get("after", ""), limit=PER_PAGE)
+    return page.render(
+        "dead",
+        _("Dead letters"),
+        queue=name,
+        tabs=tabs(page, name, "dead"),
+        rows=[_row(page, name, letter) for letter in some.rows],
+        total=text.number(glance(name).dead),
+        **_frame(page, name, ""),
+        **filters.progress(page, some),
+    )
+
+
+def _frame(page: Page, name: str, wanted: str) -> dict[str, Any]:
+    query = f"?{urlencode(terms)}" if (terms := filters.asked(page)) else ""
+    return {
+        "act_url": page.url("dead_act", name),
+        "redrive_all_url": page.url("dead_all", name, REDRIVE) + query,
+        "groups_url": page.url("dead_groups", name),
+        "export_url": page.url("dead_export", name) if page.can(SEE_DATA) else "",
+        "delete_all_url": page.url("dead_all", name, DELETE) + query,
+        "chosen_field": CHOSEN,
+        **filters.shown(page, message_id=wanted, with_error=True),
+    }
 
 
 @needs(VIEW)
@@ -67,9 +94,8 @@ def letter(page: Page, name: str, entry: str) -> HttpResponse:
         first=[
             (_("Reason"), text.visible(reason(view.reason))),
             (_("Attempts"), text.number(view.attempts)),
-            (_("First tried"), text.moment(view.first_ms)),
-            (_("Buried"), text.moment(view.buried_ms)),
         ],
+        last=[(_("Buried"), text.moment(view.buried_ms))],
     )
     return page.render(
         "dead_letter",
@@ -82,6 +108,7 @@ def letter(page: Page, name: str, entry: str) -> HttpResponse:
         has_traceback=bool(view.traceback),
         raw=text.visible_bytes(view.raw) if view.raw and can_see_data else "",
         can_go_back=view.can_go_back,
+        edit_url=page.url("dead_edit", name, entry) if page.can(SEE_DATA, OPERATE) else "",
         act_url=page.url("dead_act", name),
         chosen_field=CHOSEN,
         **about,
@@ -134,6 +161,7 @@ def _all(page: Page, name: str, what: str) -> HttpResponse:
     request, url = page.request, page.url("dead_all", name, what)
     asked = request.POST if request.method == "POST" else request.GET
     until, after = asked.get("until", ""), asked.get("after", "")
+    wanted, terms = filters.wanted(page), filters.asked(page)
     if request.method != "POST" or CONFIRMED not in request.POST:
         found = dead_letters.count(name, until=until)
         if not found.count:
@@ -145,15 +173,20 @@ def _all(page: Page, name: str, what: str) -> HttpResponse:
             what,
             found.count,
             act_url=url,
-            fields=[("until", found.until), ("after", after)],
-            at_most=found.at_most,
+            fields=[("until", found.until), ("after", after), *terms.items()],
+            listed=[text.visible(f"{term}: {value}", limit=200) for term, value in terms.items()],
+            at_most=found.at_most or bool(wanted),
         )
     run = actions.redrive_all if what == REDRIVE else actions.delete_all
-    outcome = run(name, until=until, after=after)
-    _report(page, name, what, outcome, f", all up to {until}")
+    outcome = run(name, until=until, after=after, seconds=actions.SECONDS, wanted=wanted)
+    if wanted and not outcome.done and outcome.resume_after is None and outcome.error is None:
+        page.say(messages.INFO, _("No dead letter fits."))
+    meant = "".join(f", {term} {value}" for term, value in terms.items())
+    _report(page, name, what, outcome, f", all up to {until}{meant}")
     if outcome.resume_after is None:
         return HttpResponseRedirect(page.url("dead", name))
-    return HttpResponseRedirect(f"{url}?until={until}&after={outcome.resume_after}")
+    onward = urlencode({"until": until, "after": outcome.resume_after, **terms})
+    return HttpResponseRedirect(f"{url}?{onward}")
 
 
 def _confirm(

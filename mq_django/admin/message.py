@@ -7,14 +7,18 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin import text
+from mq_django.inspector.dead_letters import error_name
 from mq_django.inspector.messages import MessageView
+
+#: A label and what to say of it; nothing to say leaves it out.
+Fact = tuple[str, SafeString | str]
 
 
 def shown_error(error: str, *, can_see_data: bool, limit: int = text.LONGEST) -> SafeString | str:
     """Return an error as HTML; without its text, which may quote data, for those who may not see that."""
     if can_see_data:
         return text.visible(error, limit=limit, lines=limit == text.LONGEST)
-    name = text.error_name(error)
+    name = error_name(error)
     return text.visible(name) if name else ""
 
 
@@ -39,7 +43,7 @@ def listed(view: MessageView, *, can_see_data: bool) -> dict[str, Any]:
 
 
 def facts(
-    view: MessageView, *, can_see_data: bool, first: Sequence[tuple[str, SafeString | str]] = ()
+    view: MessageView, *, can_see_data: bool, first: Sequence[Fact] = (), last: Sequence[Fact] = ()
 ) -> dict[str, Any]:
     """Return what a message's page says; key, headers and data only to those who may see data."""
     found = [
@@ -47,8 +51,8 @@ def facts(
         (_("Name"), text.visible(view.name) if view.name else ""),
         *first,
         (_("Published"), text.moment(view.published_ms)),
+        *last,
         (_("Expires"), text.moment(view.expires_ms)),
-        (_("Attempt"), str(view.attempt) if view.attempt > 1 else ""),
         (_("Priority"), str(view.priority) if view.priority else ""),
     ]
     if can_see_data:

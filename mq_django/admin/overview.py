@@ -63,6 +63,8 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "ready": text.number(view.ready),
         "waiting": text.number(waiting),
         "waiting_url": page.url("waiting", view.name, "delayed" if view.delayed or not waiting else "unhandled"),
+        "ready_url": page.url("ready", view.name),
+        "pending_url": page.url("pending", view.name),
         "pending": text.number(view.pending),
         "dead": text.number(view.dead),
         "has_dead": view.dead > 0,
@@ -74,6 +76,6 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "chart": charts.sparkline(
             view.activity.handled,
             label=_("Handled in the last %(minutes)s minutes: %(count)s")
-            % {"minutes": charts.SHORT, "count": text.number(sum(view.activity.handled[-charts.SHORT :]))},
+            % {"minutes": charts.SHORT, "count": text.number(sum(view.activity.handled[-charts.SHORT - 1 : -1]))},
         ),
     }

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 
 from mq_django.conf import get_config
 from mq_django.core.visible import spell
-from mq_django.errors import ConfigurationError, ConnectionLost, MQError, StoreError, UnknownQueue
+from mq_django.errors import ConfigurationError, ConnectionLost, MQError, NotSupported, StoreError, UnknownQueue
 from mq_django.models import Queue
 
 logger = logging.getLogger(__name__)
@@ -143,7 +143,9 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
 def sentence_of(error: MQError) -> str:
     """Return what an error means to an operator."""
     if isinstance(error, ConnectionLost):
-        return _("Redis is away or did not answer in time. Nothing is lost: try again in a moment.")
+        return _("Redis is away or did not answer in time. Try again in a moment.")
     if isinstance(error, ConfigurationError):
         return _("The setting MQ_DJANGO cannot be used; manage.py check says what is wrong with it.")
+    if isinstance(error, NotSupported):
+        return _("The store of this queue cannot do that.")
     return _("Redis could not do what was asked.")

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from mq_django import inspector
 from mq_django.admin import charts, text
@@ -15,6 +16,14 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.inspector.activity import NameActivity
 from mq_django.inspector.queues import ConsumerView, QueueView
 
+#: What the charts cover: its name, its beginning, its middle.
+SPANS = {
+    "hour": (gettext_lazy("Last hour"), gettext_lazy("an hour ago"), gettext_lazy("30 min")),
+    "day": (gettext_lazy("Last day"), gettext_lazy("a day ago"), gettext_lazy("12 h")),
+    "week": (gettext_lazy("Last week"), gettext_lazy("a week ago"), gettext_lazy("3½ days")),
+}
+HOURS = {"day": 24, "week": 168}
+
 PARTS = ("tabs", "problems", "tiles", "hour", "names", "consumers")
 
 
@@ -23,7 +32,8 @@ def queue(page: Page, name: str) -> HttpResponse:
     """Show a queue: where its messages are, the last hour, its consumers, its settings."""
     context = _context(page, name)
     settings = _settings(get_config().queue(name))
-    return page.render("queue", name, live_url=page.url("queue_stats", name), settings=settings, **context)
+    live_url = f"{page.url('queue_stats', name)}?span={_span(page)}"
+    return page.render("queue", name, live_url=live_url, settings=settings, **context)
 
 
 @needs(VIEW)
@@ -34,19 +44,35 @@ def stats(page: Page, name: str) -> HttpResponse:
 
 def _context(page: Page, name: str) -> dict[str, Any]:
     view = inspector.queue(name)
-    activity = view.activity
+    span = _span(page)
+    activity = inspector.activity(name, hours=HOURS[span]) if span in HOURS else view.activity
+    label, ago, half = SPANS[span]
     return {
         "queue": name,
         "tabs": tabs(page, name, "queue", view),
         "problems": [{"queue": name, "sentence": problem(view, what), "what": what} for what in view.problems()],
         "summary": _("The queue needs attention.") if view.problems() else _("The queue is well."),
         "tiles": _tiles(page, view),
-        "hour": charts.hour(activity),
+        "spans": [
+            {"label": label, "url": f"?span={key}", "is_current": key == span} for key, (label, *_rest) in SPANS.items()
+        ],
+        "span_label": label,
+        "span_ago": ago,
+        "span_half": half,
+        "hour": charts.columns(activity, label=f"{label}: {charts.summary(activity)}"),
         "hour_summary": charts.summary(activity),
-        "hour_top": text.number(charts.chart_top(activity)),
+        "hour_top": (_("%(count)s/min") if activity.minutes == 1 else _("%(count)s/h"))
+        % {"count": text.number(charts.chart_top(activity))},
+        "paused": view.paused,
+        "switch_url": page.url("resume" if view.paused else "pause", name),
         "names": [_name(found) for found in activity.names],
         "consumers": [_consumer(view, found) for found in view.consumers],
     }
+
+
+def _span(page: Page) -> str:
+    asked = page.request.GET.get("span", "")
+    return asked if asked in SPANS else "hour"
 
 
 def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
@@ -60,11 +86,24 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         }
 
     oldest = "" if view.oldest_ms is None else _("oldest: %(time)s") % {"time": text.duration(view.oldest_ms)}
-    due = "" if view.next_due_ms is None else _("next: in %(time)s") % {"time": text.duration(view.next_due_ms)}
+    due = ""
+    if view.next_due_ms is not None:
+        in_time = _("next: in %(time)s") % {"time": text.duration(view.next_due_ms)}
+        due = in_time if view.next_due_ms else _("next: now")
     rates = {what: text.rate(view.activity.per_minute(what)) for what in ("published", "handled")}
     return [
-        tile(_("Ready"), view.ready, oldest or (rates["published"] and _("in: %s") % rates["published"])),
-        tile(_("Pending"), view.pending, rates["handled"] and _("handled: %s") % rates["handled"]),
+        tile(
+            _("Ready"),
+            view.ready,
+            oldest or (rates["published"] and _("in: %s") % rates["published"]),
+            page.url("ready", view.name),
+        ),
+        tile(
+            _("Pending"),
+            view.pending,
+            rates["handled"] and _("handled: %s") % rates["handled"],
+            page.url("pending", view.name),
+        ),
         tile(_("Delayed"), view.delayed, due, page.url("waiting", view.name, "delayed")),
         tile(
             _("Unhandled"),

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from mq_django.admin import dead, overview, queue, waiting
+from mq_django.admin import control, dead, dead_edit, entries, overview, queue, waiting
 from mq_django.admin.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, UnknownQueue
@@ -22,9 +22,18 @@ _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
     ("<str:name>/stats.json", queue.stats, require_GET, "queue_stats"),
+    ("<str:name>/pause/", control.pause, require_POST, "pause"),
+    ("<str:name>/resume/", control.resume, require_POST, "resume"),
+    ("<str:name>/purge/<str:place>/", control.purge, _get_or_post, "purge"),
+    ("<str:name>/ready/", entries.ready, require_GET, "ready"),
+    ("<str:name>/pending/", entries.pending, require_GET, "pending"),
+    ("<str:name>/entry/<str:home>/<str:entry>/", entries.message, require_GET, "entry"),
     ("<str:name>/dead/", dead.listing, require_GET, "dead"),
     ("<str:name>/dead/chosen/", dead.act, require_POST, "dead_act"),
     ("<str:name>/dead/all/<str:what>/", dead.act_on_all, _get_or_post, "dead_all"),
+    ("<str:name>/dead/groups/", dead_edit.groups, require_GET, "dead_groups"),
+    ("<str:name>/dead/export/", dead_edit.export, require_GET, "dead_export"),
+    ("<str:name>/dead/<str:entry>/edit/", dead_edit.edit, _get_or_post, "dead_edit"),
     ("<str:name>/dead/<str:entry>/", dead.letter, require_GET, "dead_letter"),
     ("<str:name>/cancel/", waiting.cancel, require_POST, "cancel"),
     ("<str:name>/waiting/<str:room>/", waiting.listing, require_GET, "waiting"),

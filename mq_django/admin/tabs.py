@@ -5,17 +5,18 @@ from typing import Any
 from django.contrib.admin.utils import quote
 from django.utils.translation import gettext as _
 
-from mq_django import inspector
 from mq_django.admin.page import Page
 from mq_django.admin.text import number
-from mq_django.inspector.queues import QueueView
+from mq_django.inspector.queues import QueueView, glance
 
 
 def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
     """Return the tabs of a queue's pages with what is behind each."""
-    view = view or inspector.queue(name)
+    view = view or glance(name)
     found = [
         ("queue", _("Queue"), page.queue_url(name), None),
+        ("ready", _("Ready"), page.url("ready", name), view.ready),
+        ("pending", _("Pending"), page.url("pending", name), view.pending),
         ("delayed", _("Delayed"), page.url("waiting", name, "delayed"), view.delayed),
         ("unhandled", _("Unhandled"), page.url("waiting", name, "unhandled"), view.unhandled),
         ("dead", _("Dead letters"), page.url("dead", name), view.dead),

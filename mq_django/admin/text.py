@@ -18,7 +18,6 @@ from mq_django.core.visible import cut, runs
 #: Characters of data, traceback or bytes that one page shows.
 LONGEST = 64 * 1024
 
-_ERROR_NAME = re.compile(r"([A-Za-z_][\w.]{0,200})(?=:|\Z)", re.ASCII)
 _PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-~")
 
 # Milliseconds of each unit, and from how many of it on the next one reads better.
@@ -50,8 +49,9 @@ def compact(data: Any, *, limit: int = 120) -> SafeString:
 
 
 def number(value: float) -> str:
-    """Return a number with separators."""
-    return str(number_format(value, decimal_pos=0, use_l10n=True, force_grouping=True))
+    """Return a number with separators, rounded."""
+    # Django cuts decimals off; 9.9 a minute would be 9.
+    return str(number_format(round(value), use_l10n=True, force_grouping=True))
 
 
 def rate(per_minute: float) -> str:
@@ -111,12 +111,6 @@ def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
         timezone.localtime(when).isoformat(sep=" ", timespec="seconds"),
         said % {"time": duration(abs(ahead))},
     )
-
-
-def error_name(error: str) -> str:
-    """Return the name of an error without its text, which may quote data; empty when there is none."""
-    found = _ERROR_NAME.match(error)
-    return found[1] if found else ""
 
 
 def to_url(member: bytes) -> str:

@@ -8,20 +8,21 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from mq_django.admin import text
+from mq_django.admin import filters, text
 from mq_django.admin.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
 from mq_django.admin.message import facts, listed
 from mq_django.admin.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
-from mq_django.inspector import actions
+from mq_django.admin.wording import why
+from mq_django.inspector import actions, explain, search
 from mq_django.inspector.messages import (
     Room,
-    WaitingList,
     WaitingView,
     find_waiting,
     search_waiting,
     waiting,
 )
+from mq_django.inspector.queues import queue as look_at
 
 #: Messages a page.
 PER_PAGE = 50
@@ -38,6 +39,8 @@ def listing(page: Page, name: str, room: str) -> HttpResponse:
         if found is not None:
             return HttpResponseRedirect(page.url("message", name, found.room, text.to_url(found.member)))
         page.say(messages.WARNING, _("No message waits under “%(id)s”.") % {"id": wanted[:200]})
+    if filters.wanted(page):
+        return _filtered(page, name, where)
     number = _page_number(page)
     some = waiting(name, where, start=(number - 1) * PER_PAGE, limit=PER_PAGE)
     paginator = Paginator(range(some.total), PER_PAGE)
@@ -50,14 +53,36 @@ def listing(page: Page, name: str, room: str) -> HttpResponse:
         queue=name,
         room=where,
         tabs=tabs(page, name, where),
-        rows=[_row(page, name, some, view) for view in some.waiting],
+        rows=[_row(page, name, some.now_ms, view) for view in some.waiting],
         total=text.number(some.total),
         number=number,
         page_range=list(paginator.get_elided_page_range(number)) if paginator.num_pages > 1 else [],
-        act_url=page.url("cancel", name),
-        wanted=wanted,
-        chosen_field=CHOSEN,
+        **_frame(page, name, where, wanted),
     )
+
+
+def _filtered(page: Page, name: str, where: Room) -> HttpResponse:
+    after = page.request.GET.get("after", "")
+    some = search.waiting(name, where, filters.wanted(page), after=after, limit=PER_PAGE)
+    return page.render(
+        "waiting",
+        str(TITLES[where]),
+        queue=name,
+        room=where,
+        tabs=tabs(page, name, where),
+        rows=[_row(page, name, text.now_ms(), view) for view in some.rows],
+        **_frame(page, name, where, ""),
+        **filters.progress(page, some),
+    )
+
+
+def _frame(page: Page, name: str, where: Room, wanted: str) -> dict[str, Any]:
+    return {
+        "act_url": page.url("cancel", name),
+        "purge_url": page.url("purge", name, where),
+        "chosen_field": CHOSEN,
+        **filters.shown(page, message_id=wanted),
+    }
 
 
 @needs(VIEW)
@@ -74,10 +99,14 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
         room=view.room,
         tabs=tabs(page, name, view.room),
         member=text.to_url(view.member),
-        due=text.moment(view.due_ms),
+        why=why(explain.why_waiting(view, look_at(name)), name=view.message.name),
         act_url=page.url("cancel", name),
         chosen_field=CHOSEN,
-        **facts(view.message, can_see_data=page.can(SEE_DATA)),
+        **facts(
+            view.message,
+            can_see_data=page.can(SEE_DATA),
+            first=[(_("Due"), text.moment(view.due_ms)), (_("Attempt"), str(view.message.attempt))],
+        ),
     )
 
 
@@ -144,12 +173,12 @@ def _page_number(page: Page) -> int:
     return max(1, int(asked)) if asked.isdecimal() and len(asked) < 10 else 1
 
 
-def _row(page: Page, name: str, some: WaitingList, view: WaitingView) -> dict[str, Any]:
+def _row(page: Page, name: str, now_ms: int, view: WaitingView) -> dict[str, Any]:
     member = text.to_url(view.member)
     return {
         "member": member,
         "url": page.url("message", name, view.room, member),
-        "due": text.moment(view.due_ms, now=some.now_ms),
-        "published": text.moment(view.message.published_ms, now=some.now_ms),
+        "due": text.moment(view.due_ms, now=now_ms),
+        "published": text.moment(view.message.published_ms, now=now_ms),
         **listed(view.message, can_see_data=page.can(SEE_DATA)),
     }

@@ -4,6 +4,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.admin.text import duration, number
+from mq_django.core.visible import spell
+from mq_django.inspector.explain import Cause
 from mq_django.inspector.queues import Problem, QueueView
 
 
@@ -48,3 +50,30 @@ def reason(word: str) -> str:
         "expired": _("too old"),
     }
     return known.get(word, word)
+
+
+def why(cause: Cause, *, name: str) -> str:
+    """Return in one sentence why a message does not run, or that it does."""
+    sentences = {
+        "broken": _("It is no message: it is put among the dead letters, or dropped, when its turn comes."),
+        "delayed": _("It waits for its due time, in %(time)s."),
+        "due": _("It is due, and becomes ready at any moment."),
+        "unhandled": _("No consumer has a handler for “%(name)s”."),
+        "held": _("Consumer %(consumer)s has held it for %(time)s."),
+        "abandoned": _(
+            "Consumer %(consumer)s holds it and is gone; it gave the last sign of life %(time)s ago. Others take the "
+            "message over after the visibility timeout."
+        ),
+        "paused": _("The queue is paused."),
+        "unconsumed": _("No consumer of this queue lives. Is runconsumer running?"),
+        "next": _("Nothing stands in its way: the next consumer with a free thread takes it."),
+        "behind": _("At least %(count)s others stand before it.")
+        if cause.at_least
+        else ngettext("%(count)s other stands before it.", "%(count)s others stand before it.", cause.count),
+    }
+    return sentences[cause.kind] % {
+        "time": duration(cause.ms),
+        "count": number(cause.count),
+        "name": spell(name),
+        "consumer": spell(cause.consumer),
+    }

@@ -10,7 +10,8 @@ from mq_django.consumers.board import Board
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.service import AWAY, Service
 from mq_django.errors import StoreError
-from mq_django.stores.members import Members, Roll
+from mq_django.stores import open_members
+from mq_django.stores.members import Roll
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
@@ -104,7 +105,7 @@ class Heartbeat(Service):
         super().__init__()
         session = Session(get_client("chores"))
         self._queues = queues
-        self._members = [Members(config, session) for config in queues]
+        self._members = [open_members(config, session) for config in queues]
         self._kin = kin
         self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
         self._interval = min(interval(timeout) for timeout in self._timeouts)
@@ -211,7 +212,7 @@ class OrphanBeat(Service):
         session = Session(get_client("chores"))
         self._supervisor = supervisor
         self._consumer = consumer
-        self._members = [Members(config, session) for config in queues]
+        self._members = [open_members(config, session) for config in queues]
         self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
         self._board = board
 

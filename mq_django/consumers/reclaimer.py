@@ -12,7 +12,7 @@ from mq_django.consumers.service import AWAY, Service
 from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.outcomes import Ack
 from mq_django.errors import StoreError
-from mq_django.stores import open_store
+from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.members import Members, Roll
 from mq_django.stores.results import settled_commands
@@ -93,7 +93,7 @@ class Reclaimer(Service):
         session = Session(get_client("chores"))
         self._queues = queues
         self._stores = [open_store(config, session) for config in queues]
-        self._members = [Members(config, session) for config in queues]
+        self._members = [open_members(config, session) for config in queues]
         #: Told a queue and a consumer that holds nothing there any more.
         self._settled = settled
         self._remains: list[Remains] = []

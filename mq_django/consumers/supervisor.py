@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.children import Child, Terms
 from mq_django.consumers.extender import Extender
 from mq_django.consumers.family import Family
@@ -20,11 +20,14 @@ from mq_django.consumers.listener import Listener
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.promoter import Promoter
 from mq_django.consumers.reclaimer import Reclaimer
+from mq_django.consumers.scheduler import Scheduler
 from mq_django.consumers.service import Service
+from mq_django.consumers.trimmer import Trimmer
 from mq_django.core.ids import token
 from mq_django.core.version import VERSION
 from mq_django.stores import open_store
 from mq_django.stores.base import Promoted
+from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
@@ -64,6 +67,8 @@ class Supervisor:
         stores = [open_store(config, session) for config in queues]
         self._promoter = Promoter(stores, hears=lambda: self._listener.hears, seen=self._seen)
         self._extender = Extender(queues, self._family)
+        self._scheduler = Scheduler.of(queues)
+        self._trimmer = Trimmer([Log(topic, Session(get_client("chores"))) for topic in get_config().topics.values()])
 
     @staticmethod
     def _new_id() -> str:
@@ -72,7 +77,8 @@ class Supervisor:
     def run(self) -> int:
         """Run until asked to stop, or until all is drained; return the exit code."""
         self._listen_to_signals()
-        services = (self._heartbeat, self._reclaimer, self._listener, self._promoter, self._extender)
+        chores = (self._promoter, self._extender, self._trimmer, self._scheduler)
+        services: tuple[Service, ...] = (self._heartbeat, self._reclaimer, self._listener, *chores)
         for service in services:
             service.start()
         try:
@@ -99,6 +105,9 @@ class Supervisor:
         if self._family.look(time.monotonic()):
             # A consumer fetches nothing before it is announced.
             self._heartbeat.wake()
+            # It knows of no pause before somebody looks.
+            for number in range(len(self._queues)):
+                self._promoter.expect(number)
         if self._family.is_drained and not self._stop_asked:
             self._stop_asked = 1
             self._family.stop()

@@ -1,6 +1,7 @@
 """JSON text to values and back: strict, and the same whether or not orjson is installed."""
 
 import json
+import marshal
 import re
 from importlib import import_module
 from importlib.util import find_spec
@@ -9,8 +10,11 @@ from typing import Any, NoReturn
 from mq_django.errors import DecodeError, InvalidMessage
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-#: orjson turns integers over 64 bits into floats, so text with a run of 19 digits goes to the standard library.
-_LONG_NUMBER = re.compile(rb"\d{19}")
+_orjson: Any = import_module("orjson") if find_spec("orjson") else None
+#: orjson turns integers over 64 bits into floats, so text with a run of 19 digits goes to the standard library. Looking
+#: for it this way takes a tenth of what a regular expression does, which would be more than the parsing.
+_DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER = b"0" * 19
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -20,10 +24,27 @@ def dumps(value: Any) -> bytes:
     Raises:
         InvalidMessage: it holds something JSON has no form for: NaN, a set, a datetime, half a surrogate pair.
     """
+    text = _fast_dumps(value) if _orjson is not None else None
+    if text is not None:
+        return text
     try:
         return _encode(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessage(f"The data is not JSON: {error}") from error
+
+
+def _fast_dumps(value: Any) -> bytes | None:
+    """Return the text, or None when the standard library has to decide.
+
+    orjson has forms for more than JSON has: it writes UUIDs and enums, and NaN as null. marshal refuses all but exact
+    built-in types, so what both take is what the standard library takes too.
+    """
+    try:
+        marshal.dumps(value)
+        text: bytes = _orjson.dumps(value)
+    except (TypeError, ValueError):
+        return None
+    return None if b"null" in text else text
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -31,7 +52,6 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
-_fast_loads = import_module("orjson").loads if find_spec("orjson") else None
 
 
 def _standard_loads(text: bytes) -> Any:
@@ -50,8 +70,8 @@ def loads(text: bytes) -> Any:
         DecodeError: it is not JSON, or nested too deep to read.
     """
     try:
-        if _fast_loads is not None and _LONG_NUMBER.search(text) is None:
-            return _fast_loads(text)
+        if _orjson is not None and _LONG_NUMBER not in text.translate(_DIGITS_ALIKE):
+            return _orjson.loads(text)
         return _standard_loads(text)
     except (ValueError, RecursionError) as error:
         reason = str(error) or type(error).__name__

@@ -33,6 +33,8 @@ class Message(NamedTuple):
     unique: str | None = None
     #: Further CloudEvents attributes: text by lower-case name.
     headers: Mapping[str, str] = NO_HEADERS
+    #: Nobody else may publish under its unique key until it is handled, or for a time.
+    claims: bool = False
 
 
 class Delivery(NamedTuple):

@@ -100,3 +100,32 @@ def _end_of_value(text: str, at: int) -> int:
 def _says_nothing(value: Any) -> bool:
     """Tell whether a value gives no secret away, and its absence is worth seeing."""
     return value is None or value is True or value is False or value in ("", [], {})
+
+
+def restore(edited: Any, shown: Any, original: Any) -> Any:
+    """Return edited data with the secrets back that its editor was not shown: what is as it was shown is as it was.
+
+    In a list whose items changed they are not put back, since nobody knows whose they are.
+    """
+    if type(edited) is type(shown) and edited == shown:
+        return original
+    if isinstance(edited, dict) and isinstance(shown, dict) and isinstance(original, Mapping):
+        return {
+            key: restore(value, shown[key], original[key]) if key in shown and key in original else value
+            for key, value in edited.items()
+        }
+    if isinstance(edited, list) and isinstance(shown, list) and len(edited) == len(shown):
+        return [
+            before if type(value) is type(seen) and value == seen else value
+            for value, seen, before in zip(edited, shown, original, strict=True)
+        ]
+    return edited
+
+
+def is_redacted(value: Any) -> bool:
+    """Tell whether a replaced secret is anywhere in data."""
+    if isinstance(value, Mapping):
+        return any(map(is_redacted, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(is_redacted, value))
+    return isinstance(value, str) and REDACTED in value

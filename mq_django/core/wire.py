@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mq_django.core.jsontext import dumps, loads
-from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.errors import DecodeError, InvalidMessage
 
@@ -23,6 +23,7 @@ MAX_NAME_LENGTH = 255
 MAX_PARTS = 1000
 #: The last moment that has an RFC 3339 timestamp, in milliseconds since 1970.
 LAST_MS = 253402300799999
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Attributes with a meaning of their own; all others are headers. `alone` and `lost` are recovery's own notes.
 RESERVED = frozenset(
@@ -36,6 +37,7 @@ RESERVED = frozenset(
         "expires",
         "priority",
         "unique",
+        "claim",
         "specversion",
         "alone",
         "lost",
@@ -58,6 +60,8 @@ def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
             raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {name!r:.300}")
         if not isinstance(value, str):
             raise InvalidMessage(f"Header {name!r} must be text, not {type(value).__name__}")
+        if not value.isprintable() and _SURROGATE.search(value):
+            raise InvalidMessage(f"Header {name!r} has half a surrogate pair, which is not text")
     return headers
 
 
@@ -84,29 +88,32 @@ def _milliseconds(value: object) -> int | None:
     return found
 
 
-def attributes(message: Message) -> list[tuple[str, str]]:
-    """Return a message's attributes but its data, the optional ones only when they say something."""
-    found = [("id", message.id), ("type", message.name)]
+def attributes(message: Message) -> list[str]:
+    """Return a message's attributes but its data, names and values in turn: optional ones only when they say something.
+
+    The first two are `id` and `type`.
+    """
+    found = ["id", message.id, "type", message.name]
     if message.attempt != 1:
-        found.append(("attempt", str(message.attempt)))
+        found += ("attempt", str(message.attempt))
     if message.key is not None:
-        found.append(("partitionkey", message.key))
+        found += ("partitionkey", message.key)
     if message.expires_ms is not None:
-        found.append(("expires", moment(message.expires_ms)))
+        found += ("expires", moment(message.expires_ms))
     if message.priority:
-        found.append(("priority", str(message.priority)))
+        found += ("priority", str(message.priority))
     if message.unique is not None:
-        found.append(("unique", message.unique))
-    if message.headers:
-        found.extend(message.headers.items())
+        found += ("unique", message.unique)
+    if message.claims:
+        found += ("claim", "1")
+    for header in message.headers.items():
+        found += header
     return found
 
 
 def encode_entry(message: Message, data_text: bytes) -> list[str | bytes]:
     """Return a message as the flat fields of a stream entry: its time is the entry's."""
-    fields: list[str | bytes] = [part for pair in attributes(message) for part in pair]
-    fields += ("data", data_text)
-    return fields
+    return [*attributes(message), "data", data_text]
 
 
 def encode_body(message: Message, data_text: bytes, *, member: str, alone: bool = False) -> bytes:
@@ -115,7 +122,8 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: bool 
     It leaves the id out when that is the member. A priority comes first, so that a script can read it without parsing
     the rest.
     """
-    pairs = [pair for pair in attributes(message) if pair != ("id", member)]
+    flat = attributes(message)
+    pairs = [pair for pair in zip(flat[::2], flat[1::2], strict=True) if pair != ("id", member)]
     pairs.sort(key=lambda pair: pair[0] != "priority")
     if message.published_ms is not None:
         pairs.append(("time", moment(message.published_ms)))
@@ -159,7 +167,8 @@ def _name(value: object) -> str:
 
 def _id(value: str) -> str:
     """Return a message's id as it came. One that looks like a unique key could replace another's message."""
-    if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable() or value.startswith(UNIQUE_PREFIX):
+    taken = value.startswith((UNIQUE_PREFIX, PARKED_PREFIX))
+    if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable() or taken:
         raise DecodeError(f"not an id: {value[:80]!r}")
     return value
 
@@ -247,6 +256,7 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
         priority=max(-100, min(100, _integer(found, "priority", 0))),
         unique=None if found.get("unique") is None else str(found["unique"]),
         headers=headers or NO_HEADERS,
+        claims=found.get("claim") is not None,
     )
 
 

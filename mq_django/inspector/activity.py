@@ -1,22 +1,20 @@
-"""Counters to what happened in the last hour: arithmetic, no Redis."""
+"""Counters to what happened in the last hour, day or week: arithmetic, no Redis."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from mq_django.stores.counters import BUCKETS
+from mq_django.stores.counters import BUCKETS, WHAT
 from mq_django.stores.pages import Look
 
 #: Minutes that an `Activity` covers.
 WINDOW = 60
 
-WHAT = ("published", "handled", "retried", "buried", "expired")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameActivity:
-    """What happened to the messages of one name in the last hour."""
+    """What happened to the messages of one name."""
 
     name: str
     published: int
@@ -31,14 +29,19 @@ class NameActivity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What happened in a queue in the last hour: a count a minute, the running minute last."""
+    """What happened in a queue: a count a minute, or a longer step, the running one last."""
 
     published: tuple[int, ...]
     handled: tuple[int, ...]
     retried: tuple[int, ...]
     buried: tuple[int, ...]
-    #: The share of the running minute that is over.
+    #: The share of the running step that is over.
     elapsed: float
+    #: Minutes of a step.
+    minutes: int = 1
+    #: As of a name, of all together.
+    p50: float | None = None
+    p95: float | None = None
     #: The busiest first.
     names: tuple[NameActivity, ...] = ()
 
@@ -55,28 +58,51 @@ NONE = Activity(
 
 def activity_of(look: Look) -> Activity:
     """Return what the counters in a look say about the last hour."""
-    first = look.now_ms // 60_000 - WINDOW + 1
-    minutes: dict[str, list[int]] = {what: [0] * WINDOW for what in WHAT}
+    hours = ((look.hour * 60, look.this_hour), (look.hour * 60 - 60, look.last_hour))
+    return _activity(hours, now=look.now_ms // 60_000, steps=WINDOW, minutes=1, elapsed=look.now_ms % 60_000 / 60_000)
+
+
+def activity_of_days(days: Mapping[int, Mapping[bytes, bytes]], *, now_ms: int, hours: int) -> Activity:
+    """Return what the counters of some days since 1970 say about the last hours."""
+    starts = [(day * 24, fields) for day, fields in days.items()]
+    elapsed = now_ms % 3_600_000 / 3_600_000
+    return _activity(starts, now=now_ms // 3_600_000, steps=hours, minutes=60, elapsed=elapsed)
+
+
+def _activity(
+    found: Iterable[tuple[int, Mapping[bytes, bytes]]], *, now: int, steps: int, minutes: int, elapsed: float
+) -> Activity:
+    first = now - steps + 1
+    totals: dict[str, list[int]] = {what: [0] * steps for what in WHAT}
     names: dict[str, Counter[str]] = defaultdict(Counter)
-    for hour, fields in ((look.hour, look.this_hour), (look.hour - 1, look.last_hour)):
-        for minute, what, name, count in counts(fields):
-            place = hour * 60 + minute - first
-            if 0 <= place < WINDOW:
+    for start, fields in found:
+        for slot, what, name, count in counts(fields):
+            place = start + slot - first
+            if not 0 <= place < steps:
+                continue
+            if name:
                 names[name][what] += count
-                if what in minutes:
-                    minutes[what][place] += count
+            elif what in totals:
+                totals[what][place] += count
+    times = _buckets(sum(names.values(), Counter()))
     return Activity(
-        published=tuple(minutes["published"]),
-        handled=tuple(minutes["handled"]),
-        retried=tuple(minutes["retried"]),
-        buried=tuple(minutes["buried"]),
-        elapsed=look.now_ms % 60_000 / 60_000,
+        published=tuple(totals["published"]),
+        handled=tuple(totals["handled"]),
+        retried=tuple(totals["retried"]),
+        buried=tuple(totals["buried"]),
+        elapsed=elapsed,
+        minutes=minutes,
+        p50=percentile(times, 0.5),
+        p95=percentile(times, 0.95),
         names=tuple(sorted(map(_name_activity, names, names.values()), key=_busiest_first)),
     )
 
 
 def counts(fields: Mapping[bytes, bytes]) -> Iterator[tuple[int, str, str, int]]:
-    """Yield (slot, what, name, count) for the fields of a counters hash; what makes no sense is left out."""
+    """Yield (slot, what, name, count) for the fields of a counters hash; what makes no sense is left out.
+
+    The name is empty where all are counted together.
+    """
     for field, value in fields.items():
         slot, _, rest = field.partition(b"|")
         what, _, name = rest.partition(b"|")
@@ -98,8 +124,12 @@ def percentile(buckets: Sequence[int], share: float) -> float | None:
     return None
 
 
+def _buckets(found: Counter[str]) -> list[int]:
+    return [found[f"t{place}"] for place in range(BUCKETS)]
+
+
 def _name_activity(name: str, found: Counter[str]) -> NameActivity:
-    buckets = [found[f"t{place}"] for place in range(BUCKETS)]
+    buckets = _buckets(found)
     return NameActivity(
         name=name,
         published=found["published"],

@@ -1,15 +1,28 @@
 """Dead letters as people see them."""
 
-from collections.abc import Mapping, Sequence
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps
+from mq_django.core.messages import DeadLetter
 from mq_django.core.redaction import redact_text
+from mq_django.core.wire import MAX_ENTRY_BYTES
 from mq_django.inspector.messages import MessageView, view_of
+from mq_django.inspector.scan import Filter
 from mq_django.stores.dead import DeadLetters, Fields, is_entry, letter_of, number_of, text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+
+#: Dead letters that are counted by name and error, and how many are read at a time; whole ones are fewer.
+MAX_GROUPED, BATCH, WHOLE = 5000, 500, 50
+
+#: Seconds after which the counting ends early: a page is to be there in less than 0.3.
+SECONDS = 0.12
+
+_ERROR_NAME = re.compile(r"([A-Za-z_][\w.]{0,200})(?=:|\Z)", re.ASCII)
 
 #: Newer dead letters that are counted to tell how many there are up to one of them.
 MAX_COUNTED = 1000
@@ -28,7 +41,6 @@ class DeadLetterView:
     #: Empty on a page of many.
     traceback: str
     attempts: int
-    first_ms: int | None
     buried_ms: int
     #: What could not be decoded, as it came.
     raw: bytes = b""
@@ -80,23 +92,91 @@ def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPag
     return DeadPage(total=found.total, letters=some, has_newer=bool(before), has_older=len(found.letters) > limit)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadGroup:
+    """Dead letters of one name that failed with the same error."""
+
+    name: str
+    #: The error's class; empty when it has none.
+    error: str
+    count: int
+    newest_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadGroups:
+    """The newest dead letters, counted by name and error, the most first."""
+
+    groups: Sequence[DeadGroup]
+    counted: int
+    #: There are no older ones.
+    is_all: bool
+
+
+def groups(name: str) -> DeadGroups:
+    """Count the newest dead letters by name and error."""
+    letters, before, counted, ended = _dead(name), "", 0, False
+    deadline = time.monotonic() + SECONDS
+    found: dict[tuple[str, str], list[int]] = {}
+    while not ended and counted < MAX_GROUPED and time.monotonic() < deadline:
+        batch = letters.newest(limit=BATCH, before=before, max_bytes=256).letters
+        for fields in batch:
+            kind = text_of(fields.values.get(b"type")), error_name(text_of(fields.values.get(b"deaderror")))
+            found.setdefault(kind, [0, _buried_ms(fields)])[0] += 1
+        counted += len(batch)
+        ended = len(batch) < BATCH
+        before = batch[-1].entry if batch else before
+    some = [
+        DeadGroup(name=kind, error=error, count=count, newest_ms=newest)
+        for (kind, error), (count, newest) in found.items()
+    ]
+    return DeadGroups(groups=sorted(some, key=lambda group: -group.count), counted=counted, is_all=ended)
+
+
+def matching(name: str, wanted: Filter, *, after: str, until: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield, oldest first, how far it has looked among the dead letters up to `until`, and the entries wanted there.
+
+    Data too long for a page of dead letters is not looked at: a key is then not known, and does not fit.
+    """
+    letters = _dead(name)
+    if not wanted:
+        for entries in letters.entries(after=after, until=until):
+            yield entries[-1], entries
+        return
+    while found := letters.oldest(limit=BATCH, after=after, until=until).letters:
+        after = found[-1].entry
+        views = [_listed(name, fields) for fields in found]
+        yield after, [view.entry for view in views if wanted.takes(view.message, view.error)]
+
+
+def every(name: str) -> Iterator[DeadLetterView]:
+    """Yield all dead letters whole, oldest first."""
+    letters, after = _dead(name), ""
+    while found := letters.oldest(limit=WHOLE, after=after, max_bytes=MAX_ENTRY_BYTES).letters:
+        for fields in found:
+            values = {key: value for key, value in fields.values.items() if isinstance(value, bytes)}
+            yield _whole(letter_of(name, fields.entry, values))
+        after = found[-1].entry
+
+
 def get(name: str, entry: str) -> DeadLetterView | None:
     """Return a dead letter whole, or None when it is no longer there."""
     letter = _dead(name).get(entry)
-    if letter is None:
-        return None
+    return None if letter is None else _whole(letter)
+
+
+def _whole(letter: DeadLetter) -> DeadLetterView:
     if letter.message is not None:
         message = view_of(letter.message, size=len(dumps(letter.message.data)))
     else:
         message = MessageView(id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message")
     return DeadLetterView(
-        entry=entry,
+        entry=letter.entry,
         message=message,
         reason=letter.reason,
         error=redact_text(letter.error),
         traceback=redact_text(letter.traceback),
         attempts=letter.attempts,
-        first_ms=letter.first_ms,
         buried_ms=letter.buried_ms,
         raw=letter.raw,
     )
@@ -142,9 +222,18 @@ def _listed(name: str, fields: Fields) -> DeadLetterView:
         error=redact_text(text_of(values.get(b"deaderror"))),
         traceback="",
         attempts=number_of(values.get(b"deadattempts")) or 0,
-        first_ms=number_of(values.get(b"deadfirst")),
-        buried_ms=int(fields.entry.partition("-")[0]),
+        buried_ms=_buried_ms(fields),
     )
+
+
+def _buried_ms(fields: Fields) -> int:
+    return int(fields.entry.partition("-")[0])
+
+
+def error_name(error: str) -> str:
+    """Return the name of an error without its text, which may quote data; empty when there is none."""
+    found = _ERROR_NAME.match(error)
+    return found[1] if found else ""
 
 
 def _listed_message(name: str, fields: Fields, size: int) -> MessageView:

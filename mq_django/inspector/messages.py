@@ -115,6 +115,17 @@ def search_waiting(name: str, text: str) -> WaitingView | None:
     return find_waiting(name, text.encode()) or find_waiting(name, (UNIQUE_PREFIX + text).encode())
 
 
+def first_ready(name: str, *, limit: int) -> list[MessageView]:
+    """Return up to `limit` messages that were published and not handled yet: what is pending may be among them."""
+    batch = next(_pages(name).entries(batch=limit), [])
+    return [
+        view_of(found.message, size=len(found.data_text))
+        if isinstance(found, Delivery)
+        else MessageView(id=found.entry.decode(), error=redact_text(found.reason))
+        for found in batch
+    ]
+
+
 def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
     """Yield the ids of all messages in a queue, in pages of at most 500 with the place they are in.
 
@@ -153,11 +164,12 @@ def _pages(name: str) -> Pages:
 
 def _waiting(name: str, room: Room, waiter: Waiter) -> WaitingView:
     due_ms = int(waiter.score) if room == "delayed" and abs(waiter.score) < 2**53 else None
-    message = _message(name, waiter)
+    message = message_in(name, waiter)
     return WaitingView(member=waiter.member, room=room, message=message, due_ms=due_ms)
 
 
-def _message(name: str, waiter: Waiter) -> MessageView:
+def message_in(name: str, waiter: Waiter) -> MessageView:
+    """Return the message in a body of the waiting room."""
     member, body = waiter.member.decode(errors="backslashreplace"), waiter.body
     if body is None:
         return MessageView(id=member, error="There is no body under this id: it will be dropped when it is due.")

@@ -6,17 +6,24 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import StoreError
-from mq_django.inspector.activity import NONE, WHAT, Activity, activity_of, counts
-from mq_django.stores.pages import Look, hours_of, look
+from mq_django.inspector.activity import NONE, Activity, activity_of, activity_of_days, counts
+from mq_django.registry import groups
+from mq_django.stores.counters import WHAT
+from mq_django.stores.lag import groups_of
+from mq_django.stores.pages import Look, days_of, hours_of, look, look_closely
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.sessions import Pooled, Wire
 
 #: A supervisor that was not heard of for this long is shown as gone: three of its heartbeats.
 ALIVE_MS = 7500
 
 #: From this age of its oldest ready message a queue is shown as late.
 LATE_MS = 60_000
+
+#: Counters of a week that one page reads; of more only those of all names together.
+MAX_COUNTERS = 50_000
 
 #: Minutes of which dead letters are news.
 RECENT = 30
@@ -80,8 +87,8 @@ class QueueView:
 
     @property
     def recently_buried(self) -> int:
-        """Return how many messages became dead letters in the last half hour."""
-        return sum(self.activity.buried[-RECENT:])
+        """Return how many messages became dead letters in the last half hour, of those that still are."""
+        return min(self.dead, sum(self.activity.buried[-RECENT:]))
 
     def problems(self) -> list[Problem]:
         """Return what is wrong, the worst first."""
@@ -90,7 +97,7 @@ class QueueView:
             "unconsumed": not self.alive and self.depth > 0,
             "paused": self.paused,
             "unhandled": self.unhandled > 0,
-            "buried": self.dead > 0 and self.recently_buried > 0,
+            "buried": self.recently_buried > 0,
             "late": self.alive > 0 and not self.paused and (self.oldest_ms or 0) >= LATE_MS,
         }
         return [problem for problem, there in wrong.items() if there]
@@ -114,24 +121,53 @@ class Totals:
 
 
 def overview() -> list[QueueView]:
-    """Return all configured queues, by name.
+    """Return all queues and groups of topics, by name, with what happened in the last half hour in all.
 
     Raises:
         ConfigurationError: a setting is wrong.
         StoreError: Redis is away.
     """
-    configs = get_config().queues
-    return _views([configs[name] for name in sorted(configs)])
+    wire = Pooled(get_client("inspect"))
+    chosen = _all(wire)
+    looks = look(chosen, wire, minutes=RECENT + 1)
+    return [_view_or_error(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
 def queue(name: str) -> QueueView:
-    """Return a queue.
+    """Return a queue, with what happened in the last hour in all and by name.
 
     Raises:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
-    return _views([get_config().queue(name)])[0]
+    config = get_config().queue(name)
+    return _view_or_error(config, look_closely(config, Pooled(get_client("inspect"))))
+
+
+def activity(name: str, *, hours: int) -> Activity:
+    """Return what happened in a queue in the last hours, a count an hour, in all and by name.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    now_ms = int(time.time() * 1000)
+    today = now_ms // 86_400_000
+    days = range(today - (hours + 23) // 24, today + 1)
+    found = days_of(days, get_config().queue(name), Pooled(get_client("inspect")), longest=MAX_COUNTERS)
+    return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours)
+
+
+def glance(name: str) -> QueueView:
+    """Return a queue as it is now, without what happened before.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    config = get_config().queue(name)
+    (found,) = look([config], Pooled(get_client("inspect")), minutes=0)
+    return _view_or_error(config, found)
 
 
 def totals() -> Totals:
@@ -140,14 +176,15 @@ def totals() -> Totals:
     Raises:
         StoreError: Redis is away, or a queue cannot be read.
     """
-    configs, today = list(get_config().queues.values()), int(time.time()) // 86400
     wire = Pooled(get_client("inspect"))
+    configs, today = _all(wire), int(time.time()) // 86400
     happened = dict.fromkeys(WHAT, 0)
-    for fields in hours_of((today - 1, today), configs, wire):
+    # What is published to a topic is counted once, by the topic; what its groups do with it, by each.
+    for fields in hours_of((today - 1, today), [*configs, *get_config().topics.values()], wire):
         for _, what, _, count in counts(fields):
             if what in happened:
                 happened[what] += count
-    looks = [_or_raise(found) for found in look(configs, wire)]
+    looks = [_or_raise(found) for found in look(configs, wire, minutes=0)]
     return Totals(
         **happened,
         ready=sum(found.ready for found in looks),
@@ -158,18 +195,24 @@ def totals() -> Totals:
     )
 
 
+def _all(wire: Wire) -> list[QueueConfig]:
+    """Return all queues, and the groups that topics have, whether in code or, of other programs, in Redis."""
+    config = get_config()
+    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in config.topics}
+    found |= set(groups_of([topic.keys for topic in config.topics.values()], wire))
+    return [config.queue(name) for name in sorted({*config.queues, *found})]
+
+
 def _or_raise(found: Look | StoreError) -> Look:
     if isinstance(found, StoreError):
         raise found
     return found
 
 
-def _views(configs: list[QueueConfig]) -> list[QueueView]:
-    looks = look(configs, Pooled(get_client("inspect")))
-    return [
-        QueueView(name=config.name, error=str(found)) if isinstance(found, StoreError) else _view(config, found)
-        for config, found in zip(configs, looks, strict=True)
-    ]
+def _view_or_error(config: QueueConfig, found: Look | StoreError) -> QueueView:
+    if isinstance(found, StoreError):
+        return QueueView(name=config.name, error=str(found))
+    return _view(config, found)
 
 
 def _view(config: QueueConfig, found: Look) -> QueueView:

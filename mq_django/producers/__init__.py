@@ -1,5 +1,6 @@
 """Publishing: now, later, in bulk, and with the commit."""
 
 from mq_django.producers.queues import Queue, Queues, queues
+from mq_django.producers.topics import Group, Topic, Topics, topics
 
-__all__ = ["Queue", "Queues", "queues"]
+__all__ = ["Group", "Queue", "Queues", "Topic", "Topics", "queues", "topics"]

@@ -1,32 +1,44 @@
 """Put messages into queues."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.ids import new_id
-from mq_django.core.jsontext import dumps
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
+from mq_django.core.waiting import Answer, Found
 from mq_django.core.wire import check_headers, check_name
-from mq_django.errors import InvalidMessage, MessageTooLarge
+from mq_django.errors import InvalidMessage
+from mq_django.producers.options import (
+    check_conflict,
+    check_priority,
+    check_text,
+    claim_ms,
+    data_text,
+    due,
+    expiry,
+    fresh_id,
+)
 from mq_django.producers.transactions import after_commit
 from mq_django.signals import message_published
 from mq_django.stores import open_store
-from mq_django.stores.base import Outgoing
+from mq_django.stores.base import Outgoing, Store
+from mq_django.stores.refusals import check_supported
+from mq_django.stores.results import keeps, ready_command
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Pooled
 
-#: What one message may wait: longer than that is a mistake in the unit.
-MAX_DELAY = timedelta(days=3660)
 #: Messages of one script call. Redis serves nobody else meanwhile: about 3 ms at this size.
 BATCH = 1000
-CONFLICTS = ("replace", "keep", "earliest", "error")
+#: Bytes of data of one script call.
+BATCH_BYTES = 2 * 1024 * 1024
+
+Result = TypeVar("Result")
 
 
 class Queue:
@@ -51,13 +63,14 @@ class Queue:
         headers: Mapping[str, str] = NO_HEADERS,
         priority: int = 0,
         unique: str | None = None,
-        on_conflict: str = "replace",
+        unique_for: timedelta | float | str | None = None,
+        on_conflict: str | None = None,
         expires: timedelta | datetime | None = None,
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
         message_id: str | None = None,
-        also: Sequence[Command] = (),
+        enqueued_ms: int | None = None,
     ) -> str:
         """Publish a message and return its id.
 
@@ -73,25 +86,42 @@ class Queue:
             headers: text by lower-case name.
             priority: -100 to 100; higher runs sooner.
             unique: with a delay, the message replaces the one that waits under this key; see `on_conflict`.
-            on_conflict: "replace", "keep" the first, the "earliest" of both, or "error".
+            unique_for: the key is taken, also while the message is ready or being handled: "handled" until it is
+                handled, buried, cancelled, expired or purged; a timedelta or seconds: until then or for that long.
+            on_conflict: "replace", "keep" the first and return its id, the "earliest" of both, or "error". With
+                unique_for: "error" or "keep".
             expires: not handled after this time.
             robust: what fails after the commit is logged, not raised.
-            also: commands of ours for the same round trip.
+            enqueued_ms: it runs a task that was enqueued at this moment, and whose result is kept.
 
         Raises:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
             QueueFull, AlreadyPublished, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
-        if on_conflict not in CONFLICTS:
-            raise InvalidMessage(f"on_conflict must be one of {', '.join(CONFLICTS)}, not {on_conflict!r}")
-        delay_ms, due_ms = _due(delay, deliver_at)
-        if unique is not None and delay_ms is None and due_ms is None:
-            raise InvalidMessage("unique= needs delay= or deliver_at=")
-        message = self._message(name, data, key, headers, priority, unique, expires, message_id)
-        outgoing = Outgoing(message, self._data_text(data), delay_ms, due_ms)
+        for_ms = claim_ms(unique, unique_for)
+        conflict = check_conflict(on_conflict, claims=for_ms is not None)
+        delay_ms, due_ms = due(delay, deliver_at)
+        if unique is not None and for_ms is None and delay_ms is None and due_ms is None:
+            raise InvalidMessage("unique= needs delay=, deliver_at= or unique_for=")
+        message = Message(
+            id=fresh_id(self.config) if message_id is None else check_text("message_id", message_id),
+            name=check_name(name),
+            data=data,
+            queue=self.name,
+            key=None if key is None else check_text("key", key),
+            published_ms=int(time.time() * 1000) if enqueued_ms is None else enqueued_ms,
+            expires_ms=expiry(expires),
+            priority=check_priority(priority),
+            unique=None if unique is None else check_text("unique", unique),
+            headers=check_headers(headers),
+            claims=for_ms is not None,
+        )
+        check_supported(self.config, message)
+        outgoing = Outgoing(message, data_text(data, self.config), delay_ms, due_ms)
 
         def send() -> str:
-            return self._send([outgoing], on_conflict=on_conflict, also=also)[0]
+            also = [ready_command(self.config, outgoing)] if enqueued_ms is not None and keeps(self.config) else ()
+            return self._send([outgoing], for_ms=for_ms, on_conflict=conflict, also=also)[0]
 
         return after_commit(send, using=using, on_commit=on_commit, robust=robust) or message.id
 
@@ -101,23 +131,44 @@ class Queue:
         *,
         delay: timedelta | float | None = None,
         deliver_at: datetime | None = None,
+        key: str | None = None,
+        priority: int = 0,
+        expires: timedelta | datetime | None = None,
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
     ) -> list[str]:
-        """Publish many `(name, data)` in one script call a thousand, and return their ids.
+        """Publish many `(name, data)` in one script call a thousand, or two megabytes, and return their ids.
 
-        All are checked before the first is sent. See publish() for the rest.
+        All are checked before the first is sent. What Redis refuses it refuses a call at a time, so that calls before
+        may have been done. See publish() for the rest.
         """
-        delay_ms, due_ms = _due(delay, deliver_at)
+        delay_ms, due_ms = due(delay, deliver_at)
+        waits = delay_ms is not None or due_ms is not None
+        like = Message(
+            id="",
+            name="",
+            data=None,
+            queue=self.name,
+            key=None if key is None else check_text("key", key),
+            # A ready one is as old as its stream entry.
+            published_ms=int(time.time() * 1000) if waits or priority else None,
+            expires_ms=expiry(expires),
+            priority=check_priority(priority),
+        )[3:]
+        config = self.config
         outgoing = [
-            Outgoing(Message(new_id(), check_name(name), data, self.name), self._data_text(data), delay_ms, due_ms)
+            Outgoing(
+                Message(fresh_id(config), check_name(name), data, *like), data_text(data, config), delay_ms, due_ms
+            )
             for name, data in messages
         ]
+        for item in outgoing[:1]:
+            check_supported(config, item.message)
 
         def send() -> None:
-            for at in range(0, len(outgoing), BATCH):
-                self._send(outgoing[at : at + BATCH])
+            for batch in batches(outgoing):
+                self._send(batch)
 
         if outgoing:
             after_commit(send, using=using, on_commit=on_commit, robust=robust)
@@ -131,19 +182,43 @@ class Queue:
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
-    ) -> bool | None:
-        """Remove a message that waits, by its id or its unique key; tell whether it was there.
+    ) -> Answer | None:
+        """Remove a message that waits, by its id or its unique key, and say whether that was in time.
 
-        Inside `atomic()` it happens at the commit, and the answer is None.
+        A true answer is `Answer.CANCELLED`: it will never run. Inside `atomic()` it happens at the commit, and the
+        answer is None.
         """
-        if (message_id is None) == (unique is None):
-            raise InvalidMessage("cancel() takes a message id, or unique=")
-        member = message_id if unique is None else UNIQUE_PREFIX + unique
+        named = _named(message_id, unique)
+        return self._ask(lambda store: store.cancel(named), using=using, on_commit=on_commit, robust=robust)
 
-        def send() -> bool:
-            return open_store(self.config, Pooled(get_client("produce"))).cancel(str(member))
+    def reschedule(
+        self,
+        message_id: str | None = None,
+        *,
+        unique: str | None = None,
+        delay: timedelta | float | None = None,
+        deliver_at: datetime | None = None,
+        using: str | None = None,
+        on_commit: bool = True,
+        robust: bool = False,
+    ) -> Answer | None:
+        """Let a delayed message be due at another time, and say whether that was in time.
 
-        return after_commit(send, using=using, on_commit=on_commit, robust=robust)
+        A true answer is `Answer.RESCHEDULED`: it will not run before. See cancel() for the rest.
+        """
+        named, (delay_ms, due_ms) = _named(message_id, unique), due(delay, deliver_at)
+        if delay_ms is None and due_ms is None:
+            raise InvalidMessage("reschedule() takes delay= or deliver_at=")
+        return self._ask(
+            lambda store: store.reschedule(named, delay_ms=delay_ms, due_ms=due_ms),
+            using=using,
+            on_commit=on_commit,
+            robust=robust,
+        )
+
+    def find(self, message_id: str | None = None, *, unique: str | None = None) -> Found:
+        """Look a message up that waits, by its id or its unique key."""
+        return self._store().find(_named(message_id, unique))
 
     async def apublish(self, name: str, data: Any, **options: Any) -> str:
         """See publish()."""
@@ -153,90 +228,61 @@ class Queue:
         """See publish_many()."""
         return await sync_to_async(self.publish_many, thread_sensitive=True)(messages, **options)
 
-    async def acancel(self, message_id: str | None = None, **options: Any) -> bool | None:
+    async def acancel(self, message_id: str | None = None, **options: Any) -> Answer | None:
         """See cancel()."""
         return await sync_to_async(self.cancel, thread_sensitive=True)(message_id, **options)
 
-    def _message(
-        self,
-        name: str,
-        data: Any,
-        key: str | None,
-        headers: Mapping[str, str],
-        priority: int,
-        unique: str | None,
-        expires: timedelta | datetime | None,
-        message_id: str | None,
-    ) -> Message:
-        if type(priority) is not int or not -100 <= priority <= 100:
-            raise InvalidMessage(f"A priority is a whole number from -100 to 100, not {priority!r}")
-        return Message(
-            id=new_id() if message_id is None else _check_text("message_id", message_id),
-            name=check_name(name),
-            data=data,
-            queue=self.name,
-            key=None if key is None else _check_text("key", key),
-            published_ms=int(time.time() * 1000),
-            expires_ms=_expiry(expires),
-            priority=priority,
-            unique=None if unique is None else _check_text("unique", unique),
-            headers=check_headers(headers),
-        )
+    async def areschedule(self, message_id: str | None = None, **options: Any) -> Answer | None:
+        """See reschedule()."""
+        return await sync_to_async(self.reschedule, thread_sensitive=True)(message_id, **options)
 
-    def _data_text(self, data: Any) -> bytes:
-        text = dumps(data)
-        if len(text) > self.config.max_size:
-            raise MessageTooLarge(
-                f"{len(text)} bytes of data are more than the {self.config.max_size} that queue {self.name!r} takes"
-            )
-        return text
+    async def afind(self, message_id: str | None = None, **options: Any) -> Found:
+        """See find()."""
+        return await sync_to_async(self.find, thread_sensitive=True)(message_id, **options)
+
+    def _store(self) -> Store:
+        return open_store(self.config, Pooled(get_client("produce")))
+
+    def _ask(
+        self, wish: Callable[[Store], Result], *, using: str | None, on_commit: bool, robust: bool
+    ) -> Result | None:
+        return after_commit(lambda: wish(self._store()), using=using, on_commit=on_commit, robust=robust)
 
     def _send(
-        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
+        self,
+        outgoing: Sequence[Outgoing],
+        *,
+        for_ms: int | None = None,
+        on_conflict: str = "replace",
+        also: Sequence[Command] = (),
     ) -> list[str]:
-        store = open_store(self.config, Pooled(get_client("produce")))
-        ids = store.publish(outgoing, on_conflict=on_conflict, also=also)
+        store = self._store()
+        if for_ms is None:
+            ids = store.publish(outgoing, on_conflict=on_conflict, also=also)
+        else:
+            ids = [store.claim(outgoing[0], for_ms=for_ms, on_conflict=on_conflict, also=also)]
         if message_published.receivers:
             for item, message_id in zip(outgoing, ids, strict=True):
                 message_published.send(Queue, queue=self.name, message_id=message_id, name=item.message.name)
         return ids
 
 
-def _check_text(what: str, value: object) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
-        raise InvalidMessage(f"{what} must be 1 to 255 printable characters, not {value!r:.300}")
-    if what == "message_id" and value.startswith(UNIQUE_PREFIX):
-        raise InvalidMessage(f"A message's id cannot start with {UNIQUE_PREFIX!r}")
-    return value
+def _named(message_id: str | None, unique: str | None) -> str:
+    """Return what a store finds a message by."""
+    if (message_id is None) == (unique is None):
+        raise InvalidMessage("Give a message's id, or unique=")
+    return check_text("message_id", message_id) if unique is None else UNIQUE_PREFIX + check_text("unique", unique)
 
 
-def _expiry(expires: timedelta | datetime | None) -> int | None:
-    if isinstance(expires, timedelta):
-        return round((time.time() + expires.total_seconds()) * 1000)
-    return None if expires is None else _moment_ms(expires)
-
-
-def _moment_ms(moment: object) -> int:
-    if not isinstance(moment, datetime):
-        raise InvalidMessage(f"A moment is a datetime, not {type(moment).__name__}")
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1000)
-
-
-def _due(delay: timedelta | float | None, deliver_at: datetime | None) -> tuple[int | None, int | None]:
-    """Return (milliseconds from now, milliseconds since 1970), of which at most one is there."""
-    if delay is not None and deliver_at is not None:
-        raise InvalidMessage("Give delay= or deliver_at=, not both")
-    if deliver_at is not None:
-        return None, _moment_ms(deliver_at)
-    if delay is None:
-        return None, None
-    if isinstance(delay, bool) or not isinstance(delay, timedelta | int | float):
-        raise InvalidMessage(f"A delay is a timedelta or seconds, not {delay!r:.100}")
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if not 0 <= seconds <= MAX_DELAY.total_seconds():
-        raise InvalidMessage(f"A delay is 0 to {MAX_DELAY.days} days, not {delay!r}")
-    return round(seconds * 1000), None
+def batches(outgoing: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
+    """Yield what goes into one script call."""
+    start = size = 0
+    for end, item in enumerate(outgoing):
+        if end - start == BATCH or (size and size + len(item.data_text) > BATCH_BYTES):
+            yield outgoing[start:end]
+            start, size = end, 0
+        size += len(item.data_text)
+    yield outgoing[start:]
 
 
 class Queues(Mapping[str, Queue]):

@@ -1,16 +1,29 @@
 """How queues live in Redis, and nothing else that does."""
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig
+from mq_django.registry import start_of
 from mq_django.stores.base import Store
+from mq_django.stores.limits import LimitedStore
+from mq_django.stores.members import Members
+from mq_django.stores.rsmq import RsmqStore
+from mq_django.stores.rsmq_members import RsmqMembers
 from mq_django.stores.stream import StreamStore
+from mq_django.stores.topic import TopicStore
 from mq_django.transport.sessions import Wire
-
-_STORES = {"stream": StreamStore}
 
 
 def open_store(config: QueueConfig, wire: Wire) -> Store:
-    """Return the store of a queue, talking through `wire`."""
-    return _STORES[config.store](config, wire)
+    """Return the store of a queue, or of a group of a topic, talking through `wire`."""
+    if isinstance(config, GroupConfig):
+        return TopicStore(config, wire, start=start_of(config.name))
+    if isinstance(config, RsmqConfig):
+        return RsmqStore(config, wire)
+    return LimitedStore(config, wire) if config.limits else StreamStore(config, wire)
 
 
-__all__ = ["open_store"]
+def open_members(config: QueueConfig, wire: Wire) -> Members:
+    """Return the roll of who consumes a queue."""
+    return RsmqMembers(config, wire) if isinstance(config, RsmqConfig) else Members(config, wire)
+
+
+__all__ = ["open_members", "open_store"]

@@ -1,12 +1,13 @@
 """What every store promises."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
+from mq_django.core.waiting import Answer, Found
 from mq_django.transport.scripts import Command
 
 
@@ -47,11 +48,12 @@ class Depths(NamedTuple):
     unhandled: int
     pending: int
     dead: int
+    parked: int = 0
 
     @property
     def depth(self) -> int:
         """Return ready + waiting + pending."""
-        return self.ready + self.delayed + self.unhandled + self.pending
+        return self.ready + self.delayed + self.unhandled + self.parked + self.pending
 
 
 class Store(Protocol):
@@ -82,6 +84,15 @@ class Store(Protocol):
         For when `take` brought nothing: whatever goes first is put where this looks while somebody waits here.
         """
 
+    def rest(self) -> float:
+        """Return for how many seconds it makes no sense to take or fetch, because of limits."""
+
+    def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
+        """Return those of a consumer's deliveries that may run, when they came to it past take() and fetch().
+
+        The others wait for a permit, and are no longer the consumer's.
+        """
+
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """Settle a batch in one round trip and return the ids of the messages the consumer no longer held.
 
@@ -96,8 +107,23 @@ class Store(Protocol):
     def promote(self, *, limit: int) -> "Promoted":
         """Make up to `limit` due messages ready, by the server's clock."""
 
-    def cancel(self, message_id: str) -> bool:
-        """Remove a message that waits, and tell whether it was there."""
+    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str, also: Sequence[Command] = ()) -> str:
+        """Put a message in that alone may use its unique key until it is handled, or for `for_ms` unless that is 0.
+
+        Returns the id of the message that has the key; what else `on_conflict` can be than "keep" is "error".
+        """
+
+    def cancel(self, named: str) -> Answer:
+        """Remove a message that waits, by its id, or `u:` and its unique key, and say whether that was in time."""
+
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+        """Let a delayed message be due at another time, and say whether that was in time."""
+
+    def find(self, named: str) -> Found:
+        """Look a message up that waits."""
+
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
+        """Delete about `limit` messages that are ready or wait, in one place or all; return how many, 0 at the end."""
 
     def held_by(self, consumer: str, *, limit: int) -> Sequence[Delivery | Undecodable]:
         """Return up to `limit` of the deliveries that a consumer holds, without counting or touching them."""

@@ -1,15 +1,19 @@
 """What happened a minute and an hour, by handler."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mq_django.core.keys import QueueKeys
+from mq_django.core.keys import QueueKeys, TopicKeys
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
 #: Buckets of handling time: bucket n holds what took less than 100 * 2**n microseconds, the last what took longer.
 BUCKETS = 16
+
+#: What is counted by name, and also under no name in all: pages of many queues read nothing else.
+WHAT = ("published", "handled", "retried", "buried", "expired")
 
 
 class Slot(NamedTuple):
@@ -21,7 +25,7 @@ class Slot(NamedTuple):
     hour: int
 
 
-def slot(keys: QueueKeys, now: float | None = None) -> Slot:
+def slot(keys: QueueKeys | TopicKeys, now: float | None = None) -> Slot:
     """Return where to count what happens now (seconds since 1970)."""
     minutes = int(time.time() if now is None else now) // 60
     hours = minutes // 60
@@ -34,9 +38,14 @@ def bucket(micros: int) -> int:
 
 
 def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Command:
-    """Return the command that adds counts by (what, name)."""
+    """Return the command that adds counts by (what, name), and under no name in all."""
     where = slot(keys)
     args: list[Argument] = [where.minute, where.hour]
+    totals: Counter[str] = Counter()
     for (what, name), count in tally.items():
         args += (f"|{what}|{name}", count)
+        if what in WHAT:
+            totals[what] += count
+    for what, count in totals.items():
+        args += (f"|{what}|", count)
     return scripts.command("counters_add", keys=where.keys, args=args)

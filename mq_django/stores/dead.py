@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import READY
+from mq_django.core.keys import READY, RsmqKeys
 from mq_django.core.messages import DeadLetter, Delivery
 from mq_django.core.wire import decode_entry, entry_ms
+from mq_django.stores.settling import DEAD_FIELDS
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -19,8 +20,7 @@ BATCH = 500
 MAX_LISTED = 16 * 1024
 
 _ENTRY = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
-#: What burying adds to a message's own fields.
-_ADDED = frozenset((b"deadreason", b"deaderror", b"deadtraceback", b"deadattempts", b"deadfirst"))
+_ADDED = frozenset(name.encode() for name in DEAD_FIELDS)
 
 
 class Fields(NamedTuple):
@@ -108,15 +108,26 @@ class DeadLetters:
         Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` for what is no message.
         """
         keys = self._keys
+        if isinstance(keys, RsmqKeys):
+            return self._move("rsmq_redrive", [keys.dead, keys.dead_ids, keys.zset, keys.hash], [keys.wake, *entries])
         return self._move("dead_redrive", [keys.dead, keys.dead_ids, keys.ready], entries)
 
     def delete(self, entries: Sequence[str]) -> list[str]:
         """Delete up to 500 dead letters for good, and return for each entry `DELETED` or `MISSING`."""
         return self._move("dead_delete", [self._keys.dead, self._keys.dead_ids], entries)
 
-    def _move(self, script: str, keys: list[str], entries: Sequence[str]) -> list[str]:
+    def resubmit(self, entry: str, *, message_id: str, data_text: bytes) -> str:
+        """Put a dead letter back into its queue with other data, as a new message.
+
+        Returns `RESUBMITTED`, `MISSING`, or `UNDECODABLE` for what is no message.
+        """
+        keys = self._keys
+        return self._move("dead_resubmit", [keys.dead, keys.dead_ids, keys.ready], [entry, message_id, data_text])[0]
+
+    def _move(self, script: str, keys: list[str], entries: Sequence[Argument]) -> list[str]:
         command = scripts.command(script, keys=keys, args=list(entries))
-        return [word.decode() for word in reply_or_raise(self._wire.trip([command])[0])]
+        reply = reply_or_raise(self._wire.trip([command])[0])
+        return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
 
 
 def _page(reply: Any) -> Page:

@@ -7,7 +7,6 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.core.ids import token
 from mq_django.core.jsontext import dumps, loads
-from mq_django.core.keys import GROUP
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
@@ -90,12 +89,17 @@ class Members:
         others have condemned it since.
         """
         keys = self._keys
-        args: list[Argument] = [GROUP, supervisor, generation, token(), f"supervisor:{supervisor}", dumps(description)]
+        args: list[Argument] = [
+            keys.group,
+            supervisor,
+            generation,
+            token(),
+            f"supervisor:{supervisor}",
+            dumps(description),
+        ]
         for name, told in consumers.items():
             args += (f"consumer:{name}", dumps({**told, "supervisor": supervisor}))
-        command = scripts.command(
-            "members_beat", keys=[keys.consumers, keys.control, keys.ready, keys.urgent], args=args
-        )
+        command = scripts.command("members_beat", keys=[keys.consumers, keys.control, *keys.homes()], args=args)
         reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"CONDEMNED":
             return None
@@ -108,8 +112,8 @@ class Members:
         generation = reply_or_raise(self._wire.trip([("HGET", keys.control, "generation")])[0]) or b"none"
         command = scripts.command(
             "members_beat",
-            keys=[keys.consumers, keys.control, keys.ready, keys.urgent],
-            args=[GROUP, supervisor, generation, token()],
+            keys=[keys.consumers, keys.control, *keys.homes()],
+            args=[keys.group, supervisor, generation, token()],
         )
         return bool(reply_or_raise(self._wire.trip([command])[0]) != b"CONDEMNED")
 
@@ -125,7 +129,7 @@ class Members:
         keys = self._keys
         command = scripts.command(
             "members_leave",
-            keys=[keys.consumers, keys.ready, keys.urgent],
-            args=[GROUP, supervisor, *consumers],
+            keys=[keys.consumers, *keys.homes()],
+            args=[keys.group, supervisor, *consumers],
         )
         return [name.decode() for name in reply_or_raise(self._wire.trip([command])[0])]

@@ -4,11 +4,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mq_django.conf import QueueConfig
-from mq_django.core.keys import GROUP, QueueKeys
+from mq_django.conf import QueueConfig, TopicConfig
+from mq_django.core.keys import GroupKeys, QueueKeys, RsmqKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.wire import decode_entry, entry_ms
 from mq_django.errors import StoreError
+from mq_django.stores.counters import WHAT
+from mq_django.stores.lag import places
 from mq_django.stores.members import Roll, read_roll
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command, translate
@@ -59,22 +61,88 @@ class WaitingPage(NamedTuple):
     waiters: Sequence[Waiter]
 
 
-def look(configs: Sequence[QueueConfig], wire: Wire) -> list[Look | StoreError]:
-    """Look at queues: one round trip, one command a queue; what cannot be read is an error in its place."""
-    hour = int(time.time()) // 3600
-    replies = wire.trip([_look_command(config.keys, hour) for config in configs])
-    return [translate(reply) if isinstance(reply, Exception) else _look(reply, hour) for reply in replies]
+def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[Look | StoreError]:
+    """Look at queues, with what was counted in all in the last minutes.
+
+    One round trip and one command a queue; what cannot be read is an error in its place.
+    """
+    now = int(time.time()) // 60
+    replies = wire.trip([_look_command(config.keys, now, minutes) for config in configs])
+    looks = [_look(reply, now, minutes) for reply in replies]
+    return [_with_log(look, config.keys, wire) for look, config in zip(looks, configs, strict=True)]
 
 
-def _look_command(keys: QueueKeys, hour: int) -> Command:
-    places = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
-    counters = [keys.minutes(hour), keys.minutes(hour - 1)]
-    return scripts.command("pages_look", keys=[*places, keys.consumers, *counters], args=[GROUP])
+def look_closely(config: QueueConfig, wire: Wire) -> Look | StoreError:
+    """Look at one queue, with all that was counted in this hour and the one before, also by name."""
+    now = int(time.time()) // 60
+    keys, hour = config.keys, now // 60
+    reply, *hours = wire.trip(
+        [
+            _look_command(keys, now, 0),
+            ("HGETALL", keys.minutes(hour)),
+            ("HGETALL", keys.minutes(hour - 1)),
+        ]
+    )
+    found = _with_log(_look(reply, now, 0), keys, wire)
+    if isinstance(found, StoreError):
+        return found
+    this_hour, last_hour = ({} if isinstance(reply, Exception) else _pairs(reply) for reply in hours)
+    return found._replace(this_hour=this_hour, last_hour=last_hour)
 
 
-def _look(reply: list[Any], hour: int) -> Look:
-    now_ms, deliverable, pending, delayed, unhandled, dead, oldest, next_due, state, *hashes = reply
-    consumers, this_hour, last_hour = (_pairs(flat) for flat in hashes)
+def _with_log(look: Look | StoreError, keys: QueueKeys, wire: Wire) -> Look | StoreError:
+    """Add what a group of a topic has not read yet, and what it has pending in the log."""
+    if not isinstance(keys, GroupKeys) or isinstance(look, StoreError):
+        return look
+    try:
+        found = places(keys.topic, wire, only=keys.group)
+    except StoreError as error:
+        return error
+    for place in found:
+        oldest = look.now_ms - place.lag_ms if place.lag else None
+        look = look._replace(
+            ready=look.ready + place.lag,
+            pending=look.pending + place.pending,
+            oldest_ms=min((ms for ms in (oldest, look.oldest_ms) if ms is not None), default=None),
+        )
+    return look
+
+
+def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
+    hour = now // 60
+    this_hour, last_hour = _fields(now, minutes)
+    counted = [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1)]
+    if isinstance(keys, RsmqKeys):
+        rooms = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control]
+        return scripts.command("rsmq_look", keys=[*rooms, *counted], args=[len(this_hour), *this_hour, *last_hour])
+    rooms = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
+    return scripts.command(
+        "pages_look",
+        keys=[*rooms, *counted],
+        args=[keys.group, len(this_hour), *this_hour, *last_hour],
+    )
+
+
+def _fields(now: int, minutes: int) -> tuple[list[bytes], list[bytes]]:
+    """Return the fields of what was counted in all, of this hour and of the one before."""
+    past = [now - ago for ago in range(min(minutes, now % 60 + 61))]
+    this_hour = [minute % 60 for minute in past if minute // 60 == now // 60]
+    last_hour = [minute % 60 for minute in past if minute // 60 != now // 60]
+    return counter_fields(this_hour), counter_fields(last_hour)
+
+
+def counter_fields(slots: Sequence[int]) -> list[bytes]:
+    """Return the fields of what was counted in all in some minutes of an hour, or hours of a day."""
+    return [f"{slot}|{what}|".encode() for slot in slots for what in WHAT]
+
+
+def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
+    if isinstance(reply, Exception):
+        return translate(reply)
+    now_ms, deliverable, pending, delayed, unhandled, dead, oldest, next_due, state, roll, *counted = reply
+    this_hour, last_hour = (
+        _there(fields, values) for fields, values in zip(_fields(now, minutes), counted, strict=True)
+    )
     return Look(
         now_ms=now_ms,
         # A server of 6.2 may count as pending what was deleted.
@@ -86,21 +154,37 @@ def _look(reply: list[Any], hour: int) -> Look:
         oldest_ms=entry_ms(oldest) if oldest else None,
         next_due_ms=int(float(next_due)) if next_due else None,
         paused=state == b"PAUSED",
-        roll=read_roll(consumers),
+        roll=read_roll(_pairs(roll)),
         this_hour=this_hour,
         last_hour=last_hour,
-        hour=hour,
+        hour=now // 60,
     )
+
+
+def _there(fields: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    return {field: value for field, value in zip(fields, values, strict=True) if value is not None}
 
 
 def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def hours_of(days: Sequence[int], configs: Sequence[QueueConfig], wire: Wire) -> list[Mapping[bytes, bytes]]:
-    """Return the counters an hour of some days since 1970, for each queue and day."""
-    commands: list[Command] = [("HGETALL", config.keys.hours(day)) for config in configs for day in days]
-    return [_pairs(reply_or_raise(reply)) for reply in wire.trip(commands)]
+def hours_of(
+    days: Sequence[int], configs: Sequence[QueueConfig | TopicConfig], wire: Wire
+) -> list[Mapping[bytes, bytes]]:
+    """Return what was counted in all in the hours of some days since 1970, for each queue and day."""
+    fields = counter_fields(range(24))
+    commands: list[Command] = [("HMGET", config.keys.hours(day), *fields) for config in configs for day in days]
+    return [_there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
+
+
+def days_of(days: Sequence[int], config: QueueConfig, wire: Wire, *, longest: int) -> list[Mapping[bytes, bytes]]:
+    """Return what was counted in the hours of some days since 1970, also by name while these are at most `longest`."""
+    keys = [config.keys.hours(day) for day in days]
+    lengths = [reply_or_raise(reply) for reply in wire.trip([("HLEN", key) for key in keys])]
+    if sum(lengths) > longest:
+        return hours_of(days, [config], wire)
+    return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
 
 
 class Pages:
@@ -118,6 +202,17 @@ class Pages:
     def unhandled(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
         """Return unhandled messages by rank: those of one name lie together."""
         return self._waiting(self._keys.unhandled, start, limit, max_bytes)
+
+    def ranked(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
+        """Return by rank the ready messages with a priority that do not stand in a stream."""
+        return self._waiting(self._keys.priority, start, limit, max_bytes)
+
+    def ranked_one(self, member: bytes) -> Waiter | None:
+        """Return a ready message with a priority by its id, or None."""
+        keys = self._keys
+        replies = self._wire.trip([("ZSCORE", keys.priority, member), ("HGET", keys.waiting, member)])
+        score, body = (reply_or_raise(reply) for reply in replies)
+        return None if score is None else Waiter(member, float(score), body)
 
     def _waiting(self, key: str, start: int, limit: int, max_bytes: int) -> WaitingPage:
         args = [start, start + limit - 1, max_bytes]
@@ -159,7 +254,7 @@ class Pages:
         """Yield the entries of all that is pending in one of the queue's streams, in batches."""
         key, after = self._keys.homes()[int(urgent)], "-"
         while True:
-            (reply,) = self._wire.trip([("XPENDING", key, GROUP, after, "+", batch)])
+            (reply,) = self._wire.trip([("XPENDING", key, self._keys.group, after, "+", batch)])
             if str(reply).startswith("NOGROUP"):
                 return
             found = reply_or_raise(reply)

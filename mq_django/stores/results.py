@@ -10,14 +10,15 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.jsontext import dumps, loads
-from mq_django.core.messages import Delivery
+from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, Bury, Expire, Retry
 from mq_django.errors import DecodeError
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import Outgoing, Settlement
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -34,6 +35,12 @@ MAX_RESULT = 4 * 1024 * 1024
 
 READY, FAILED, SUCCESSFUL = "READY", "FAILED", "SUCCESSFUL"
 
+#: The last moment that a datetime can tell.
+MAX_MS = 253_402_300_799_999
+#: Attempts that are told one by one.
+MAX_ATTEMPT = 10_000
+
+_ENTRY = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=: |:?$)", re.ASCII)
 
 
@@ -81,20 +88,15 @@ def keeps(config: QueueConfig) -> bool:
     return bool(config.result_ttl)
 
 
-def ready_command(
-    config: QueueConfig,
-    message_id: str,
-    *,
-    name: str,
-    data_text: bytes,
-    enqueued_ms: int,
-    due_ms: int | None = None,
-    priority: int = 0,
-) -> Command:
+def ready_command(config: QueueConfig, outgoing: Outgoing) -> Command:
     """Return the command that begins a task's result, for the round trip that enqueues it."""
-    told = {"queue": config.name, "name": name, "enqueued": enqueued_ms, "due": due_ms, "priority": priority}
-    waits_ms = 0 if due_ms is None else max(0, due_ms - enqueued_ms)
-    return ("SET", config.keys.result(message_id), _task_line(told, data_text), "PX", waits_ms + _unfinished_ms(config))
+    message, data_text, delay_ms, due_ms = outgoing
+    ttl_ms = _unfinished_ms(config)
+    if delay_ms is not None or due_ms is not None:
+        now_ms = int(time.time() * 1000)
+        due_ms = now_ms + (delay_ms or 0) if due_ms is None else due_ms
+        ttl_ms += max(0, due_ms - now_ms)
+    return ("SET", config.keys.result(message.id), _task_line(message, data_text, due_ms), "PX", ttl_ms)
 
 
 def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
@@ -128,22 +130,24 @@ def read_result(text: bytes) -> Result | None:
         queue=head["queue"],
         name=head["name"],
         data=head.get("data"),
-        enqueued_ms=head.get("enqueued"),
-        due_ms=head.get("due"),
-        priority=head.get("priority") or 0,
-        attempts=[
-            Attempt(
-                status=line["status"],
-                number=_number(line),
-                consumer=str(line.get("consumer")),
-                started_ms=line.get("started"),
-                finished_ms=line.get("finished") or 0,
-                error=line.get("error"),
-                traceback=line.get("traceback") or "",
-                value=line.get("value"),
-            )
-            for line in lines
-        ],
+        enqueued_ms=_whole(head.get("enqueued"), MAX_MS),
+        due_ms=_whole(head.get("due"), MAX_MS),
+        priority=max(-100, _whole(head.get("priority"), 100) or 0),
+        attempts=[_attempt(line) for line in lines],
+    )
+
+
+def _attempt(line: Mapping[str, Any]) -> Attempt:
+    error = line.get("error")
+    return Attempt(
+        status=line["status"],
+        number=_number(line),
+        consumer=str(line.get("consumer")),
+        started_ms=_whole(line.get("started"), MAX_MS),
+        finished_ms=_whole(line.get("finished"), MAX_MS) or 0,
+        error=None if error is None else str(error),
+        traceback=str(line.get("traceback") or ""),
+        value=line.get("value"),
     )
 
 
@@ -156,14 +160,18 @@ def _line(text: bytes) -> dict[str, Any]:
 
 
 def _number(line: Mapping[str, Any]) -> int:
-    number = line.get("attempt")
-    return number if isinstance(number, int) else 1
+    return max(1, _whole(line.get("attempt"), MAX_ATTEMPT) or 1)
+
+
+def _whole(value: object, largest: int) -> int | None:
+    """Return a number as far as it makes sense: anybody may have written it."""
+    return value if isinstance(value, int) and -largest <= value <= largest else None
 
 
 def _place(entry: object) -> tuple[int, int]:
     """Return where a stream entry stands among all entries of its queue."""
-    milliseconds, _, sequence = str(entry).partition("-")
-    return (int(milliseconds), int(sequence)) if (milliseconds + sequence).isdecimal() else (0, 0)
+    found = _ENTRY.fullmatch(str(entry)[:44])
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _unfinished_ms(config: QueueConfig) -> int:
@@ -174,10 +182,25 @@ def _ttl_ms(config: QueueConfig) -> int:
     return round(config.result_ttl.total_seconds() * 1000)
 
 
-def _task_line(told: Mapping[str, Any], data_text: bytes) -> bytes:
-    # Data that somebody else has published may be JSON over several lines.
-    data = dumps(loads(data_text)) if b"\n" in data_text else data_text
-    return dumps({key: value for key, value in told.items() if value})[:-1] + b',"data":' + data + b"}"
+#: Names are those of a project's tasks: few, and asked for with every message.
+_name_text = lru_cache(maxsize=1000)(dumps)
+
+
+def _task_line(message: Message, data_text: bytes, due_ms: int | None = None) -> bytes:
+    if b"\n" in data_text:  # published by somebody else, as JSON over several lines
+        data_text = dumps(loads(data_text))
+    return b'{"queue":%s,"name":%s,"enqueued":%s,"due":%s,"priority":%d,"data":%s}' % (
+        _name_text(message.queue),
+        _name_text(message.name),
+        _number_text(message.published_ms),
+        _number_text(due_ms),
+        message.priority,
+        data_text,
+    )
+
+
+def _number_text(number: int | None) -> bytes:
+    return b"null" if number is None else b"%d" % number
 
 
 _STATUS: dict[type, str] = {Ack: SUCCESSFUL, Retry: READY, Bury: FAILED, Expire: FAILED}
@@ -193,24 +216,17 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
         assert isinstance(delivery, Delivery)
         message = delivery.message
         keys.append(config.keys.result(message.id))
-        told = {
-            "queue": config.name,
-            "name": message.name,
-            "enqueued": message.published_ms,
-            "priority": message.priority,
-        }
-        started = b"null" if micros is None else b"%d" % (finished_ms - micros // 1000)
         attempt = b'\n{"status":"%s","attempt":%d,"entry":"%s","consumer":%s,"started":%s,"finished":%d%s}' % (
             _STATUS[type(outcome)].encode(),
             message.attempt,
             delivery.entry,
             who,
-            started,
+            _number_text(None if micros is None else finished_ms - micros // 1000),
             finished_ms,
             _came_to(outcome, message.attempt),
         )
         ttl = unfinished_ttl + delay_ms if isinstance(outcome, Retry) else ended_ttl
-        args += (_task_line(told, delivery.data_text), attempt, ttl)
+        args += (_task_line(message, delivery.data_text), attempt, ttl)
     return scripts.command("results_append", keys=keys, args=args)
 
 

@@ -1,10 +1,10 @@
 """Outcomes to script calls: a batch of any mix is one round trip."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from mq_django.core.keys import GROUP, QueueKeys
+from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.wire import encode_body, encode_entry, moment
@@ -20,8 +20,11 @@ BATCH = 500
 MAX_RAW = 64 * 1024
 MAX_TRACEBACK = 4 * 1024
 
-#: Fields of a dead letter beside the message's.
-_OURS = frozenset(("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw"))
+
+#: What a dead letter has beside the message's own fields.
+DEAD_FIELDS = frozenset(
+    ("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw", "deadbody")
+)
 
 
 class SettleCall(NamedTuple):
@@ -36,33 +39,61 @@ def settle_calls(keys: QueueKeys, consumer: str, settlements: Sequence[Settlemen
     groups: dict[tuple[type, int], list[Settlement]] = defaultdict(list)
     for settlement in settlements:
         groups[type(settlement.outcome), settlement.delivery.home].append(settlement)
-    calls = []
-    for (kind, home), group in groups.items():
-        build = _BUILDERS[kind]
+    calls: list[SettleCall] = []
+    for (kind, number), group in groups.items():
+        build, home = _BUILDERS[kind], keys.homes()[number]
         for at in range(0, len(group), BATCH):
             some = group[at : at + BATCH]
-            calls.append(SettleCall(build(keys, keys.homes()[home], consumer, some), some))
+            # First, because a key that outlived its message would be taken for ever.
+            if kind in _FINAL:
+                calls += _unclaim(keys, home, consumer, some)
+            calls.append(SettleCall(build(keys, home, consumer, some), some))
     return calls
 
 
-def _ack(_: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
+def _unclaim(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Iterator[SettleCall]:
+    """Yield the call that lets go of unique keys, if any of the messages has one."""
+    try:
+        claimed = [s.delivery for s in some if s.delivery.message.claims]  # type: ignore[union-attr]
+    except AttributeError:  # one could not be decoded; to ask each would cost all others
+        claimed = [s.delivery for s in some if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
+    if claimed:
+        args: list[Argument] = [keys.group, consumer]
+        for delivery in claimed:
+            args += (delivery.entry, message_id(delivery))
+        yield SettleCall(scripts.command("waiting_unclaim", keys=[home, keys.claims], args=args), ())
+
+
+def _ack(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
     entries = [settlement.delivery.entry for settlement in some]
-    return scripts.command("stream_ack", keys=[home], args=[GROUP, consumer, *entries])
+    return scripts.command("stream_ack", keys=[home], args=[keys.group, consumer, *entries])
 
 
 def _hand_back(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer]
+    args = [keys.group, consumer, *hand_back_args(some)]
+    return scripts.command("stream_hand_back", keys=[home, keys.ready, keys.urgent], args=args)
+
+
+def hand_back_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id and time, and whether its consumer is lost."""
+    args: list[Argument] = []
     for delivery, outcome, *_ in some:
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, HandBack)
         message = delivery.message
         time = "" if message.published_ms is None else message.published_ms
         args += (delivery.entry, message.id, time, "lost" if outcome.lost else "")
-    return scripts.command("stream_hand_back", keys=[home, keys.ready, keys.urgent], args=args)
+    return args
 
 
 def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer, keys.wake]
+    args = [keys.group, consumer, keys.wake, *retry_args(some)]
+    return scripts.command("stream_retry", keys=[home, keys.due, keys.waiting], args=args)
+
+
+def retry_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, what it waits under, ms from now, the body."""
+    args: list[Argument] = []
     for delivery, outcome, delay_ms, *_ in some:
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, Retry)
@@ -70,27 +101,38 @@ def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
         body = encode_body(again, delivery.data_text, member=again.id, alone=outcome.alone)
         args += (delivery.entry, again.id, delay_ms, body)
-    return scripts.command("stream_retry", keys=[home, keys.due, keys.waiting], args=args)
+    return args
 
 
 def _set_aside(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer]
+    args = [keys.group, consumer, *set_aside_args(some)]
+    return scripts.command("stream_set_aside", keys=[home, keys.unhandled, keys.waiting], args=args)
+
+
+def set_aside_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, what it waits under, the score of its name, the body."""
+    args: list[Argument] = []
     for delivery, *_ in some:
         assert isinstance(delivery, Delivery)
         message = delivery.message
         body = encode_body(message, delivery.data_text, member=message.id, alone=delivery.alone)
         args += (delivery.entry, message.id, name_score(message.name), body)
-    return scripts.command("stream_set_aside", keys=[home, keys.unhandled, keys.waiting], args=args)
+    return args
 
 
 def _bury(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args: list[Argument] = [GROUP, consumer]
+    args = [keys.group, consumer, *bury_args(some)]
+    return scripts.command("stream_bury", keys=[home, keys.dead, keys.dead_ids], args=args)
+
+
+def bury_args(some: Sequence[Settlement]) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id, the number of the dead letter's fields, and these."""
+    args: list[Argument] = []
     for delivery, outcome, *_ in some:
         assert isinstance(outcome, Bury)
         fields = [*_told(delivery), *_why(delivery, outcome)]
-        member = delivery.message.id if isinstance(delivery, Delivery) else delivery.entry
-        args += (delivery.entry, member, len(fields), *fields)
-    return scripts.command("stream_bury", keys=[home, keys.dead, keys.dead_ids], args=args)
+        args += (delivery.entry, message_id(delivery), len(fields), *fields)
+    return args
 
 
 def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
@@ -98,9 +140,9 @@ def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
         # With an id, as every dead letter has: the one it is found by in `dead_ids`.
         return ["id", delivery.entry, "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
     headers = delivery.message.headers
-    if not _OURS.isdisjoint(headers):
+    if not DEAD_FIELDS.isdisjoint(headers):
         # A stranger's header must not speak for us.
-        kept = {name: value for name, value in headers.items() if name not in _OURS}
+        kept = {name: value for name, value in headers.items() if name not in DEAD_FIELDS}
         delivery = delivery._replace(message=delivery.message._replace(headers=kept))
     fields = encode_entry(delivery.message, delivery.data_text)
     if delivery.message.published_ms is not None:
@@ -119,6 +161,9 @@ def _why(delivery: Delivery | Undecodable, outcome: Bury) -> list[str | bytes]:
         *("deadfirst", str(first or "")),
     ]
 
+
+#: What ends a message's life.
+_FINAL = frozenset({Ack, Expire, Bury})
 
 _Builder = Callable[[QueueKeys, str, str, Sequence[Settlement]], Command]
 _BUILDERS: dict[type, _Builder] = {

@@ -1,11 +1,14 @@
 """The default store: a Redis stream with one consumer group, and a waiting room beside it."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import GROUP, READY, URGENT
+from mq_django.core.keys import READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.waiting import Answer, Found
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
@@ -16,6 +19,11 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
+#: Of the flat fields of an entry.
+_names, _values = itemgetter(slice(0, None, 2)), itemgetter(slice(1, None, 2))
+
+#: So many messages at once are a batch of a queue that flows.
+FULL = 50
 #: Entries read in one trip by who recovers: at most so many bodies are in memory at once.
 READ = 100
 
@@ -28,6 +36,10 @@ class StreamStore:
         self.keys = config.keys
         self.waiting = WaitingRoom(config, wire)
         self._wire = wire
+        #: Whether the queue ever had a message with a priority, as far as this store has seen.
+        self._ranked = False
+        #: Whether the last take brought a full batch, and nothing goes before what is ready.
+        self._flows = False
 
     def publish(
         self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
@@ -35,12 +47,17 @@ class StreamStore:
         """See Store.publish()."""
         if outgoing[0].delay_ms is not None or outgoing[0].due_ms is not None:
             return self.waiting.add(outgoing, on_conflict=on_conflict, also=also)
+        if any(item.message.priority for item in outgoing):
+            return self.waiting.rank(outgoing, also=also)
         where = slot(self.keys)
-        args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour, len(outgoing)]
-        for message, data_text, _, _ in outgoing:
-            fields = encode_entry(message, data_text)
-            args += (message.name, len(fields), *fields)
-        command = scripts.command("stream_publish", keys=[self.keys.ready, self.keys.due, *where.keys], args=args)
+        args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour]
+        entries = [encode_entry(message, data_text) for message, data_text, _, _ in outgoing]
+        for names, run in groupby(entries, _names):
+            like = list(run)
+            args += (len(like), len(names), *names)
+            args.extend(chain.from_iterable(map(_values, like)))
+        rooms = [self.keys.ready, self.keys.urgent, self.keys.waiting]
+        command = scripts.command("stream_publish", keys=[*rooms, *where.keys], args=args)
         if reply_or_raise(self._wire.trip([*also, command])[-1]) == b"FULL":
             raise QueueFull(f"Queue {self.config.name!r} is at its MAX_DEPTH of {self.config.max_depth}")
         return [message.id for message, *_ in outgoing]
@@ -48,23 +65,36 @@ class StreamStore:
     def create_groups(self) -> None:
         """Make the consumer group, from the stream's beginning, where there is none."""
         # Only `ready` is made with it: `urgent` is mostly not there, and may have been made by a stranger.
-        commands: list[Command] = [("XGROUP", "CREATE", self.keys.ready, GROUP, "0", "MKSTREAM")]
-        commands.append(("XGROUP", "CREATE", self.keys.urgent, GROUP, "0"))
+        commands: list[Command] = [("XGROUP", "CREATE", self.keys.ready, self.keys.group, "0", "MKSTREAM")]
+        commands.append(("XGROUP", "CREATE", self.keys.urgent, self.keys.group, "0"))
         reply, _ = self._wire.trip(commands)
         if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
             reply_or_raise(reply)
 
     def take(self, consumer: str, *, count: int) -> list[Delivery | Undecodable]:
         """Take up to `count` messages for a consumer, what goes first before what is ready, without waiting."""
-        return self._taken(self._wire.trip([self._take_command(consumer, count)])[0])
+        commands = self._take_commands(consumer, count)
+        return self._taken(self._wire.trip(commands), consumer, count)
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> list[Delivery | Undecodable]:
         """See Store.fetch()."""
-        return self._read(self._wire.trip([self._read_command(consumer, count, block_ms)])[0])
+        commands = [self._read_command(consumer, count, block_ms)]
+        if self._ranked:
+            # Whoever was woken wakes the next, while there is something with a priority.
+            commands.append(self._ordered_command(consumer, 0))
+        return self._read(self._wire.trip(commands)[0])
+
+    def rest(self) -> float:
+        """See Store.rest()."""
+        return 0.0
+
+    def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
+        """See Store.admit()."""
+        return deliveries
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
-        calls = settle_calls(self.keys, consumer, settlements)
+        calls = self._calls(consumer, settlements)
         replies = self._wire.trip([*also, *(call.command for call in calls)])[len(also) :]
         return self._stale(calls, replies)
 
@@ -72,18 +102,40 @@ class StreamStore:
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
         """Settle a batch and take the next messages in one round trip, without waiting."""
-        calls = settle_calls(self.keys, consumer, settlements)
-        take = self._take_command(consumer, count)
-        replies = self._wire.trip([*also, *(call.command for call in calls), take])
-        return Fetched(self._taken(replies[-1]), self._stale(calls, replies[len(also) : -1]))
+        calls = self._calls(consumer, settlements)
+        take = self._take_commands(consumer, count)
+        replies = self._wire.trip([*also, *(call.command for call in calls), *take])
+        settled = len(also) + len(calls)
+        stale = self._stale(calls, replies[len(also) : settled])
+        return Fetched(self._taken(replies[settled:], consumer, count), stale)
 
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote()."""
         return self.waiting.promote(limit=limit)
 
-    def cancel(self, message_id: str) -> bool:
+    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str, also: Sequence[Command] = ()) -> str:
+        """See Store.claim()."""
+        return self.waiting.claim(item, for_ms=for_ms, on_conflict=on_conflict, also=also)
+
+    def cancel(self, named: str) -> Answer:
         """See Store.cancel()."""
-        return self.waiting.cancel(message_id)
+        return self.waiting.cancel(named)
+
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+        """See Store.reschedule()."""
+        return self.waiting.reschedule(named, delay_ms=delay_ms, due_ms=due_ms)
+
+    def find(self, named: str) -> Found:
+        """See Store.find()."""
+        return self.waiting.find(named)
+
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
+        """See Store.purge()."""
+        keys = self.keys
+        places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
+        index = [keys.waiting, keys.unique, keys.claims]
+        command = scripts.command("stream_purge", keys=[*places, *index], args=[self.keys.group, limit, place])
+        return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
         """See Store.release_unhandled()."""
@@ -92,14 +144,19 @@ class StreamStore:
     def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
         """See Store.held_by()."""
         held: list[Delivery | Undecodable] = []
-        for home, key in enumerate(self.keys.homes()):
-            if len(held) >= limit:
-                break
-            pending = self._wire.trip([("XPENDING", key, GROUP, "-", "+", limit - len(held), consumer)])[0]
-            entries = [] if self._is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
-            # A few at a time: bodies may be large.
-            for at in range(0, len(entries), READ):
-                held += self._bodies(home, key, entries[at : at + READ])
+        for home in range(len(self.keys.homes())):
+            if len(held) < limit:
+                held += self._held(home, consumer, limit - len(held))
+        return held
+
+    def _held(self, home: int, consumer: str, limit: int) -> list[Delivery | Undecodable]:
+        key = self.keys.homes()[home]
+        (pending,) = self._wire.trip([("XPENDING", key, self.keys.group, "-", "+", limit, consumer)])
+        entries = [] if self._is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
+        held: list[Delivery | Undecodable] = []
+        # A few at a time: bodies may be large.
+        for at in range(0, len(entries), READ):
+            held += self._bodies(home, key, entries[at : at + READ])
         return held
 
     def _bodies(self, home: int, key: str, entries: Sequence[bytes]) -> list[Delivery | Undecodable]:
@@ -127,7 +184,7 @@ class StreamStore:
             entries = [entry for where, entry in receipts if where == home]
             calls += [(home, entries[at : at + BATCH]) for at in range(0, len(entries), BATCH)]
         commands = [
-            scripts.command(script, keys=[self.keys.homes()[home]], args=[GROUP, *consumers, *entries])
+            scripts.command(script, keys=[self.keys.homes()[home]], args=[self.keys.group, *consumers, *entries])
             for home, entries in calls
         ]
         lost: list[HomeEntry] = []
@@ -146,29 +203,59 @@ class StreamStore:
                 ("ZCARD", keys.due),
                 ("ZCARD", keys.unhandled),
                 ("XLEN", keys.dead),
-                ("XPENDING", keys.ready, GROUP),
-                ("XPENDING", keys.urgent, GROUP),
+                ("ZCARD", keys.priority),
+                ("ZCARD", keys.parked),
+                ("XPENDING", keys.ready, self.keys.group),
+                ("XPENDING", keys.urgent, self.keys.group),
             ]
         )
-        ready, urgent, due, unhandled, dead = (reply_or_raise(reply) for reply in replies[:5])
-        pending = sum(0 if self._is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[5:])
-        return Depths(ready + urgent - pending, due, unhandled, pending, dead)
+        ready, urgent, due, unhandled, dead, ranked, parked = (reply_or_raise(reply) for reply in replies[:7])
+        pending = sum(0 if self._is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[7:])
+        return Depths(ready + urgent + ranked - pending, due, unhandled, pending, dead, parked)
 
-    def _take_command(self, consumer: str, count: int) -> Command:
-        keys = [self.keys.ready, self.keys.urgent, self.keys.control]
-        return scripts.command("stream_fetch", keys=keys, args=[GROUP, consumer, count])
+    def _calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
+        return settle_calls(self.keys, consumer, settlements)
 
-    def _taken(self, reply: Any) -> list[Delivery | Undecodable]:
+    def _take_commands(self, consumer: str, count: int) -> list[Command]:
+        """Return what takes messages: a script that keeps their order, or while a full queue flows, a plain read.
+
+        The script copies every message into Lua and back, which takes Redis longer than the reading. Beside the plain
+        read are two looks: what goes first, and a pause, are seen a batch later, as if they had come a batch later.
+        """
+        if not self._flows or count < FULL:
+            return [self._ordered_command(consumer, count)]
+        keys = self.keys
+        read = ("XREADGROUP", "GROUP", keys.group, consumer, "COUNT", count, "STREAMS", keys.ready, ">")
+        return [("XLEN", keys.urgent), ("HMGET", keys.control, "paused", "ranked"), read]
+
+    def _taken(self, replies: Sequence[Any], consumer: str, count: int) -> list[Delivery | Undecodable]:
+        if len(replies) == 1:
+            return self._taken_in_order(replies[0], count)
+        urgent, control, read = replies
+        self._flows = not reply_or_raise(urgent) and reply_or_raise(control) == [None, None]
+        if taken := self._read(read):
+            return taken
+        # Something may have gone first since the look: only the script can say that there is nothing.
+        return self._taken_in_order(self._wire.trip([self._ordered_command(consumer, count)])[0], count)
+
+    def _ordered_command(self, consumer: str, count: int) -> Command:
+        keys = self.keys
+        rooms = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting]
+        return scripts.command("stream_fetch", keys=rooms, args=[self.keys.group, consumer, count])
+
+    def _taken_in_order(self, reply: Any, count: int) -> list[Delivery | Undecodable]:
         if self._is_gone(reply):
             self.create_groups()
             return []
         if reply_or_raise(reply) == b"PAUSED":
             return []
-        ready, urgent = reply
+        ready, urgent, ranked = reply
+        self._ranked = bool(ranked)
+        self._flows = len(ready) == count and not ranked
         return [*self._decoded(urgent, URGENT), *self._decoded(ready, READY)]
 
     def _read_command(self, consumer: str, count: int, block_ms: int) -> Command:
-        who = ("XREADGROUP", "GROUP", GROUP, consumer)
+        who = ("XREADGROUP", "GROUP", self.keys.group, consumer)
         return (*who, "COUNT", count, "BLOCK", block_ms, "STREAMS", self.keys.ready, ">")
 
     def _read(self, reply: Any) -> list[Delivery | Undecodable]:

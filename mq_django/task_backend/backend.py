@@ -1,6 +1,8 @@
 """Django's tasks on our queues: the backend, and `mq_django.task`."""
 
+import inspect
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -11,15 +13,16 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
+from mq_django import registry
 from mq_django.conf import get_config, read
-from mq_django.core.ids import new_id
-from mq_django.core.jsontext import dumps
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.errors import ConfigurationError
+from mq_django.producers.options import fresh_id
 from mq_django.producers.queues import queues
 from mq_django.producers.transactions import after_commit
 from mq_django.registry import register, seconds
-from mq_django.stores.results import find_result, keeps, ready_command
+from mq_django.stores.results import find_result
 from mq_django.task_backend.announcing import ENQUEUED
 from mq_django.task_backend.compat import (
     AnyResult,
@@ -33,9 +36,8 @@ from mq_django.task_backend.compat import (
 )
 from mq_django.task_backend.kept import task_result
 from mq_django.task_backend.publishing import AS_USUAL, Publishing
-from mq_django.task_backend.running import handler_of, has_arguments
+from mq_django.task_backend.running import handler_of, has_arguments, moment
 from mq_django.transport.connections import get_client
-from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Pooled
 
 #: The backend alias of `mq_django.task`: it stands in no setting, and is ours whatever TASKS says.
@@ -72,8 +74,9 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
     ) -> "MQTask":
         """Return a task with other options; None keeps what is there.
 
-        Besides Django's there are those of `Queue.publish`: delay, unique, on_conflict, expires, key, on_commit,
-        robust, and using (the database whose commit to wait for). `delay` and `run_after` replace each other.
+        Besides Django's there are those of `Queue.publish`: delay, unique, unique_for, on_conflict, expires, key,
+        on_commit, robust, and using (the database whose commit to wait for). `delay` and `run_after` replace each
+        other.
 
         Raises:
             InvalidTask: they cannot be used.
@@ -119,11 +122,9 @@ class MQBackend(BaseTaskBackend):
         """Refuse a task that could not run, and make the others known to the consumers of this project."""
         super().validate_task(task)
         self._check_queue(task.queue_name)
-        path = task.module_path
-        known = _tasks.get(path)
-        if known is None or known.func is not task.func:
+        if not _is_known(task):
             register(handler_of(task))
-            _tasks[path] = task
+            _tasks[task.module_path] = task
 
     def _check_queue(self, name: str) -> None:
         if self.queues and name not in self.queues:
@@ -144,13 +145,16 @@ class MQBackend(BaseTaskBackend):
             TypeError, ValueError: an argument has no form in JSON.
             PublishError, StoreError: as `Queue.publish`.
         """
-        self._check_queue(task.queue_name)
-        now = timezone.now()
+        if _is_known(task):
+            self._check_queue(task.queue_name)
+        else:  # it was made for another backend, before TASKS was changed
+            self.validate_task(task)
+        enqueued_ms = int(time.time() * 1000)
         result = TaskResult(
             task=task,
-            id=new_id(),
+            id=fresh_id(get_config().queue(task.queue_name)),
             status=TaskResultStatus.READY,
-            enqueued_at=now,
+            enqueued_at=moment(enqueued_ms),
             started_at=None,
             last_attempted_at=None,
             finished_at=None,
@@ -162,7 +166,16 @@ class MQBackend(BaseTaskBackend):
         )
         publishing: Publishing = getattr(task, "publishing", AS_USUAL)
         on_commit = self.on_commit if publishing.on_commit is None else publishing.on_commit
-        message_id = self._publish(task, result, publishing, on_commit=on_commit, now=now)
+        message_id = queues[task.queue_name].publish(
+            task.module_path,
+            {"args": result.args, "kwargs": result.kwargs},
+            deliver_at=_aware(task.run_after),
+            priority=task.priority,
+            message_id=result.id,
+            enqueued_ms=enqueued_ms,
+            on_commit=on_commit,
+            **publishing.options(),
+        )
         if message_id != result.id:
             # Another message waits under the unique key, and stays.
             object.__setattr__(result, "id", message_id)
@@ -170,37 +183,6 @@ class MQBackend(BaseTaskBackend):
             announce = partial(ENQUEUED.send, type(self), result)
             after_commit(announce, using=publishing.using, on_commit=on_commit, robust=True)
         return result
-
-    def _publish(
-        self, task: AnyTask, result: AnyResult, publishing: Publishing, *, on_commit: bool, now: datetime
-    ) -> str:
-        queue = queues[task.queue_name]
-        data = {"args": result.args, "kwargs": result.kwargs}
-        run_after = _aware(task.run_after)
-        also: list[Command] = []
-        if keeps(queue.config):
-            due = run_after if publishing.delay is None else now + publishing.wait()
-            command = ready_command(
-                queue.config,
-                result.id,
-                name=task.module_path,
-                data_text=dumps(data),
-                enqueued_ms=_milliseconds(now),
-                due_ms=None if due is None else _milliseconds(due),
-                priority=task.priority,
-            )
-            also.append(command)
-        return queue.publish(
-            task.module_path,
-            data,
-            delay=publishing.delay,
-            deliver_at=run_after,
-            priority=task.priority,
-            message_id=result.id,
-            on_commit=on_commit,
-            also=also,
-            **publishing.options(),
-        )
 
     def get_result(self, result_id: str) -> AnyResult:
         """Return what is known of an enqueued task.
@@ -235,18 +217,31 @@ class MQBackend(BaseTaskBackend):
             yield Error(f"{where} has the queue {name!r}, which is not configured.", hint=hint, id="mq_django.E007")
 
 
+def _is_known(task: AnyTask) -> bool:
+    known = _tasks.get(task.module_path)
+    return known is not None and known.func is task.func
+
+
 _own = MQBackend(OWN_ALIAS, {"QUEUES": []})
 
 
-def _aware(moment: datetime | None) -> datetime | None:
+def _aware(run_after: datetime | None) -> datetime | None:
     # Without USE_TZ a time means the server's own zone, as everywhere in Django.
-    return timezone.make_aware(moment) if moment is not None and timezone.is_naive(moment) else moment
+    return timezone.make_aware(run_after) if run_after is not None and timezone.is_naive(run_after) else run_after
 
 
-def _milliseconds(moment: datetime) -> int:
-    aware = _aware(moment)
-    assert aware is not None
-    return int(aware.timestamp() * 1000)
+def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
+    if not isinstance(when, Cron | Every):
+        raise InvalidTask(f"schedule= is cron(...) or every(...), not {when!r:.100}")
+    try:
+        inspect.signature(task.func).bind(*([None] if task.takes_context else []))
+    except TypeError as error:
+        raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
+    path = task.module_path
+    data: dict[str, Any] = {"args": [], "kwargs": {}}
+    return Scheduled(
+        name=path, queue=task.queue_name, message=path, data=data, when=when, priority=task.priority, where=path
+    )
 
 
 Function = Callable[..., Any]
@@ -264,6 +259,7 @@ def task(
     takes_context: bool = ...,
     retry: RetryPolicy | None = ...,
     timeout: timedelta | float | None = ...,
+    schedule: Schedule | None = ...,
 ) -> Callable[[Function], MQTask]: ...
 
 
@@ -276,6 +272,7 @@ def task(
     takes_context: bool = False,
     retry: RetryPolicy | None = None,
     timeout: timedelta | float | None = None,
+    schedule: Schedule | None = None,
 ) -> MQTask | Callable[[Function], MQTask]:
     """Make a function a task of ours, whatever TASKS says.
 
@@ -285,6 +282,8 @@ def task(
         takes_context: the function takes a `TaskContext` as its first argument, `context`.
         retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
+        schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
+            fires each tick; ticks that passed while none lived are made up for once, together.
 
     Raises:
         InvalidTask: it could not run.
@@ -292,7 +291,7 @@ def task(
     """
 
     def decorate(function: Function) -> MQTask:
-        return MQTask(
+        made = MQTask(
             func=function,
             priority=priority,
             backend=OWN_ALIAS,
@@ -302,5 +301,8 @@ def task(
             retry=retry,
             timeout=seconds(timeout),
         )
+        if schedule is not None:
+            registry.schedule(_scheduled(made, schedule))
+        return made
 
     return decorate if function is None else decorate(function)

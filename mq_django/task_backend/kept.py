@@ -1,5 +1,6 @@
 """What was kept of a task, as Django's TaskResult."""
 
+from dataclasses import replace
 from typing import Any
 
 from mq_django.stores.results import Result
@@ -40,15 +41,11 @@ def task_result(found: Result, task: AnyTask, result_id: str) -> AnyResult:
 
 def _as_enqueued(task: AnyTask, found: Result) -> AnyTask:
     """Return the task with the options that it was enqueued with."""
-    changes: dict[str, Any] = {}
-    if found.queue != task.queue_name:
-        changes["queue_name"] = found.queue
-    if found.priority != task.priority:
-        changes["priority"] = found.priority
-    if found.due_ms is not None:
-        changes["run_after"] = moment(found.due_ms)
+    options: dict[str, Any] = {"queue_name": found.queue, "priority": found.priority, "run_after": moment(found.due_ms)}
+    if options == {name: getattr(task, name) for name in options}:
+        return task
     try:
-        return task.using(**changes) if changes else task
+        return replace(task, **options)
     except InvalidTask:  # its queue has been taken out of the settings
         return task
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from mq_django.producers.queues import MAX_DELAY
+from mq_django.producers.options import MAX_DELAY
 from mq_django.task_backend.compat import InvalidTask
 
 
@@ -14,7 +14,8 @@ class Publishing:
 
     delay: timedelta | float | None = None
     unique: str | None = None
-    on_conflict: str = "replace"
+    unique_for: timedelta | float | str | None = None
+    on_conflict: str | None = None
     expires: timedelta | datetime | None = None
     key: str | None = None
     using: str | None = None
@@ -33,19 +34,17 @@ class Publishing:
             raise InvalidTask(f"delay must be 0 to {MAX_DELAY.days} days, not {delay!r}")
 
     def options(self) -> dict[str, Any]:
-        """Return the options as `Queue.publish` takes them, but for on_commit and the delay."""
+        """Return the options as `Queue.publish` takes them, but for on_commit."""
         return {
+            "delay": self.delay,
             "unique": self.unique,
+            "unique_for": self.unique_for,
             "on_conflict": self.on_conflict,
             "expires": self.expires,
             "key": self.key,
             "using": self.using,
             "robust": self.robust,
         }
-
-    def wait(self) -> timedelta:
-        """Return the delay."""
-        return self.delay if isinstance(self.delay, timedelta) else timedelta(seconds=self.delay or 0)
 
 
 #: The one that nearly every task has.

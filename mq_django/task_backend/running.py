@@ -17,7 +17,7 @@ from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
 from mq_django.core.retries import RetryPolicy
 from mq_django.errors import MessageTooLarge
 from mq_django.registry import Handler
-from mq_django.stores.results import error_path, keeps
+from mq_django.stores.results import MAX_ATTEMPT, error_path, keeps
 from mq_django.task_backend.announcing import FINISHED, STARTED
 from mq_django.task_backend.compat import (
     AnyResult,
@@ -203,7 +203,7 @@ class Attempt:
                 backend=self._task.backend,
                 errors=[],
                 # Who ran the attempts before is only known to the kept result.
-                worker_ids=[""] * (self.message.attempt - 1) + [WORKER],
+                worker_ids=[""] * min(self.message.attempt - 1, MAX_ATTEMPT) + [WORKER],
             )
         return self._result
 

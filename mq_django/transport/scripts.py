@@ -1,6 +1,7 @@
 """The Lua scripts, by name, and redis-py's errors in our own words."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,11 +30,20 @@ class Script:
 
 _by_sha: dict[str, Script] = {}
 
+#: A line that stands for `lua/parts/<name>.lua`: functions that several transitions need, and Lua in Redis has no
+#: modules.
+_PART = re.compile(r"^-- with (\w+)$", re.MULTILINE)
+
+
+def _read(path: str) -> str:
+    text = files("mq_django.transport").joinpath("lua", f"{path}.lua").read_text(encoding="utf-8")
+    return _PART.sub(lambda found: _read(f"parts/{found[1]}"), text)
+
 
 @cache
 def load(name: str) -> Script:
-    """Return the script in `lua/<name>.lua`."""
-    text = files("mq_django.transport").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+    """Return the script in `lua/<name>.lua`, with its parts."""
+    text = _read(name)
     script = Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
     _by_sha[script.sha] = script
     return script

@@ -1,8 +1,10 @@
 """Several commands in one round trip, on a connection of one's own or one from the pool."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import redis
@@ -10,6 +12,10 @@ from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ReadOnly
 from mq_django.transport.scripts import Command, in_full, translate
+
+_pack_command: Callable[[Command], bytes] | None = (
+    import_module("hiredis").pack_command if find_spec("hiredis") else None
+)
 
 
 class Wire(Protocol):
@@ -21,6 +27,24 @@ class Wire(Protocol):
         Raises:
             ConnectionLost: the connection broke; which commands ran is not known.
         """
+
+
+def _introduced(connection: Any, commands: Sequence[Command]) -> Sequence[Command]:
+    """Return the commands, with each script in full the first time that a connection sends it.
+
+    A script that turned out to be unknown would run after the commands behind it: a message would be settled before
+    what belongs before that.
+    """
+    # Kept with the connection, which one thread holds at a time; a new socket may lead to a server that knows nothing.
+    socket_now = getattr(connection, "_sock", None)
+    socket_then, known = getattr(connection, "mq_django_scripts", (None, frozenset()))
+    if socket_then is not socket_now:
+        known = frozenset()
+    new = {command[1] for command in commands if command[0] == "EVALSHA"} - known
+    if not new:
+        return commands
+    connection.mq_django_scripts = (socket_now, known | new)
+    return [in_full(command) if command[0] == "EVALSHA" and command[1] in new else command for command in commands]
 
 
 def interrupt(connection: Any) -> None:
@@ -35,6 +59,7 @@ class Session:
     """A connection of one's own, for one thread: what was sent and what is still to come are known."""
 
     def __init__(self, client: redis.Redis) -> None:
+        self._client = client
         self._pool = client.connection_pool
         self._connection: Any = None
 
@@ -43,10 +68,16 @@ class Session:
         try:
             if self._connection is None:
                 self._connection = self._pool.get_connection()
-            self._connection.send_packed_command(self._connection.pack_commands(commands))
+            self._connection.send_packed_command(self._packed(_introduced(self._connection, commands)))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error
+
+    def _packed(self, commands: Sequence[Command]) -> list[bytes]:
+        # In one piece: redis-py's own way looks at each argument, and sends what is long in several.
+        if _pack_command is None:
+            return [b"".join(self._connection.pack_commands(commands))]
+        return [b"".join(map(_pack_command, commands))]
 
     def receive(self) -> Any:
         """Return the next reply; an error reply is returned, not raised."""
@@ -75,6 +106,27 @@ class Session:
             for place in forgotten:
                 replies[place] = self.receive()
         return replies
+
+    def another(self) -> "Session":
+        """Return a session on a connection of its own to the same server."""
+        return Session(self._client)
+
+    @property
+    def socket(self) -> Any:
+        """The connection's socket, to wait for beside others; None while there is none."""
+        return getattr(self._connection, "_sock", None)
+
+    def can_receive(self) -> bool:
+        """Tell whether something has come.
+
+        Raises:
+            ConnectionLost: the connection has ended.
+        """
+        try:
+            return self._connection is not None and bool(self._connection.can_read(timeout=0))
+        except (exceptions.RedisError, OSError) as error:
+            self.close()
+            raise translate(error) from error
 
     def interrupt(self) -> None:
         """End a wait for a reply in another thread: it gets ConnectionLost."""

@@ -9,7 +9,8 @@ from django.dispatch import Signal
 
 from mq_django.core.templates import Arguments, Template
 from mq_django.errors import ConfigurationError
-from mq_django.producers.queues import CONFLICTS, queues
+from mq_django.producers.options import CONFLICTS
+from mq_django.producers.queues import queues
 from mq_django.triggers.links import Link, Receiver, Trigger, database
 from mq_django.triggers.targets import Enqueues, Sending, Target, TaskTarget, calling, task_arguments
 

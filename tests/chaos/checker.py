@@ -1,19 +1,66 @@
-"""Decide from a history alone whether a promise was broken."""
+"""Decide from a history, and from where everything rests at its end, whether the promise was kept.
 
-import re
+Pure and offline: the same history gets the same verdict, on any machine, at any time. The invariants:
+
+I1   a message whose publish returned ends in one place: handled, in the dead-letter queue, or still queued
+I2   nothing has an effect that was not published, or whose publish was refused; no publish takes effect twice
+I3   an effect happens twice only to what a process was running, or had run and not yet settled, when a fault hit it
+I4   nothing counts as handled that had no effect: a sink that takes each id once holds exactly the handled ones
+I5   order per key: does not apply, since queues without partitions promise no order
+I6   a delivery is settled once: one ack, or one burial, and never more attempts than allowed
+I7   nothing starts before it is due
+I8   what Redis counted as published is what was handled, buried, or is left
+I9   at rest nobody holds anything, no consumer is known but the living, and no key exists but the schema's
+I10  a restart on the data of the disk changes nothing
+I11  work goes on soon after each fault is healed, everything is worked off in time, and no supervisor gives up
+"""
+
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from tests.chaos.history import Fault, History
+from tests.chaos.deliveries import Fault, Life, Told, exposed, held
+from tests.chaos.history import Event
+from tests.chaos.places import Rest
 
-#: Seconds by which two processes may disagree about the order of what they noted.
-SLACK = 0.005
+#: Redis counts due times in whole milliseconds.
+DUE_TOLERANCE = 0.002
 
 
-@dataclass
-class Report:
-    """What a history shows."""
+class Violation(NamedTuple):
+    """A promise that was not kept."""
+
+    invariant: str
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What was promised in this run."""
+
+    max_attempts: int
+    #: Seconds from a fault's end until the last of what it hit goes on.
+    recovery: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a run ended."""
+
+    rest: Rest
+    #: The same after Redis was restarted on its data; None: not tried.
+    restarted: Rest | None = None
+    #: Consumers that live; None: all have been stopped.
+    living: Sequence[str] = ()
+    drained: bool = True
+    #: Sentences about supervisors that ended by themselves.
+    given_up: Sequence[str] = ()
+
+
+@dataclass(kw_only=True)
+class Verdict:
+    """What the checker found."""
 
     messages: int = 0
     faults: int = 0
@@ -23,200 +70,171 @@ class Report:
     duplicates_without_fault: int = 0
     early: int = 0
     leaked: int = 0
+    stale: int = 0
+    #: Seconds, one for each fault that hit something.
     recoveries: list[float] = field(default_factory=list)
-    violations: list[str] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
 
-    @property
-    def recovery_p99(self) -> float:
-        """Return the seconds within which all but a hundredth of the faults were over."""
-        found = sorted(self.recoveries)
-        return found[min(len(found) - 1, int(len(found) * 0.99))] if found else 0.0
-
-    def add(self, other: "Report") -> None:
-        for name in ("messages", "faults", "lost", "duplicates", "duplicates_without_fault", "early", "leaked"):
+    def add(self, other: "Verdict") -> None:
+        """Take in the verdict on another run."""
+        for name in (
+            "messages",
+            "faults",
+            "lost",
+            "duplicates",
+            "duplicates_without_fault",
+            "early",
+            "leaked",
+            "stale",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.duplicates_per_fault_max = max(self.duplicates_per_fault_max, other.duplicates_per_fault_max)
         self.recoveries += other.recoveries
         self.violations += other.violations
 
 
-def check(history: History) -> Report:
-    """Return what a history shows, with a line for each broken promise, which begins with the invariant's name."""
-    report = Report(messages=len(history.ids("ok", "unknown")), faults=len(history.faults))
-    for name, invariant in INVARIANTS.items():
-        report.violations += [f"{name}: {told}" for told in invariant(history, report)]
-    return report
+def check(events: Iterable[Event], ending: Ending, terms: Terms) -> Verdict:
+    """Return the verdict on one run, from its events in order and its end."""
+    told = Told(events)
+    verdict = Verdict(
+        messages=sum(life.published == "ok" for life in told.lives.values()),
+        faults=len(told.faults),
+        stale=told.stale,
+    )
+    for judge in (_places, _publishing, _duplicates, _settling, _due_times, _balance, _at_rest, _progress):
+        verdict.violations += judge(told, ending, terms, verdict)
+    return verdict
 
 
-def nothing_is_lost(history: History, report: Report) -> Iterator[str]:
-    """Every published message had its effect, or is still there, and is in one place only."""
-    there = Counter(history.left("ready", "due", "unhandled", "dead"))
-    for id_ in sorted(history.ids("ok")):
-        if id_ not in history.effects and id_ not in there:
-            report.lost += 1
-            yield f"{id_} is lost"
-    for id_, times in there.items():
-        if times > 1:
-            yield f"{id_} is in {times} places"
-        elif any(outcome == "Ack" for _, _, outcome in history.settled[id_]):
-            yield f"{id_} is acked and still there"
-    for id_, line in history.published.items():
-        if line.get("expect") == "dead" and line["result"] == "ok" and id_ not in history.left("dead"):
-            yield f"{id_} should have been buried"
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(sorted(ids)[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
 
 
-def nothing_is_made_up(history: History, _: Report) -> Iterator[str]:
-    """What had an effect was published; what was refused at the publish had none."""
-    for id_ in history.effects:
-        if id_ not in history.published:
-            yield f"{id_} was never published"
-        elif history.published[id_]["result"] == "failed":
-            yield f"{id_} was refused and ran"
+def _found(invariant: str, ids: Sequence[str], what: str) -> Iterator[Violation]:
+    if ids:
+        yield Violation(invariant, f"{len(ids)} {what}: {_some(ids)}")
 
 
-def nothing_runs_twice_without_a_fault(history: History, report: Report) -> Iterator[str]:
-    """Each effect beyond the first belongs to a fault that hit the delivery while it was under way."""
-    faults = [fault for fault in history.faults if fault.allows]
-    blamed: Counter[str] = Counter()
-    for id_, runs in history.effects.items():
-        guilty = [fault for fault in faults if id_ in fault.under_way]
-        extra = len(runs) - 1
-        report.duplicates += extra
-        for fault in guilty[:extra]:
-            blamed[fault.id] += 1
-        if extra > len(guilty):
-            report.duplicates_without_fault += extra - len(guilty)
-            yield f"{id_} had its effect {len(runs)} times, with {len(guilty)} faults to blame"
-    report.duplicates_per_fault_max = max(blamed.values(), default=0)
+def _places(told: Told, ending: Ending, _: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I1: nothing is lost, and nothing is in two places."""
+    dead, queued = set(ending.rest.dead), set(ending.rest.queued)
+    lost, twice = [], []
+    for message, life in told.lives.items():
+        places = bool(life.acks) + (message in dead) + (message in queued)
+        if life.published == "ok" and not (places or life.effects or life.removed):
+            lost.append(message)
+        elif places > 1:
+            twice.append(message)
+    verdict.lost = len(lost)
+    yield from _found("I1", lost, "messages are lost")
+    yield from _found("I1", twice, "messages ended in two places")
+    yield from _found("I1", _repeated(ending.rest.queued), "messages are queued twice")
 
 
-def effects_by_id_are_exact(history: History, _: Report) -> Iterator[str]:
-    """Who takes each id once sees exactly what was published and neither buried nor left."""
-    expected = history.ids("ok") - set(history.left("ready", "due", "unhandled", "dead"))
-    possible = expected | history.ids("unknown")
-    seen = set(history.effects) - set(history.left("ready", "due", "unhandled"))
-    if missing := expected - seen:
-        yield f"{len(missing)} effects are missing"
-    if surplus := seen - possible - set(history.left("dead")):
-        yield f"{len(surplus)} effects are too many"
+def _repeated(ids: Iterable[str]) -> list[str]:
+    return [message for message, count in Counter(ids).items() if count > 1]
 
 
-def order_is_kept(history: History, _: Report) -> Iterator[str]:
-    """Messages of a key have their effects in the order of their places."""
-    places = {id_: place for line in history.of("published") for id_, place in line.get("keys", {}).items()}
-    latest: dict[str, tuple[int, str]] = {}
-    for line in history.of("effect"):
-        if line["id"] in places:
-            key, place = places[line["id"]]
-            before, other = latest.get(key, (-1, ""))
-            if place < before:
-                yield f"{line['id']} of {key} ran after {other}"
-            latest[key] = (place, line["id"])
+def _publishing(told: Told, ending: Ending, _: Terms, __: Verdict) -> Iterator[Violation]:
+    """I2, I4: effects and publishes belong together."""
+    somewhere = {*ending.rest.dead, *ending.rest.queued}
+    refused = [
+        message
+        for message, life in told.lives.items()
+        if life.published == "failed" and (life.starts or message in somewhere)
+    ]
+    unknown = [message for message, life in told.lives.items() if life.effects and life.invoked is None]
+    unseen = [message for message, life in told.lives.items() if life.acks and not life.effects]
+    yield from _found("I2", refused, "messages run though their publish was refused")
+    yield from _found("I2", unknown, "messages had an effect and were never published")
+    yield from _found("I4", unseen, "messages count as handled without an effect")
 
 
-def settled_is_settled(history: History, _: Report) -> Iterator[str]:
-    """A message is acked at most once, begins no more after that, and is buried at most once."""
-    for id_, settlings in history.settled.items():
-        acks = [t for t, _, outcome in settlings if outcome == "Ack"]
-        if len(acks) > 1:
-            yield f"{id_} was acked {len(acks)} times"
-        if acks and any(run.t > acks[0] + SLACK for run in history.starts[id_]):
-            yield f"{id_} began again after it was acked"
-    for id_, times in Counter(history.left("dead")).items():
-        if times > 1:
-            yield f"{id_} was buried {times} times"
-    for id_, runs in history.starts.items():
-        limit = history.published.get(id_, {}).get("attempts")
-        if limit and max(run.attempt for run in runs) > limit:
-            yield f"{id_} had more than its {limit} attempts"
+def _duplicates(told: Told, _: Ending, __: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I3: each repeated effect has a fault of its own that explains it."""
+    repeated = {message: len(life.effects) - 1 for message, life in told.lives.items() if len(life.effects) > 1}
+    verdict.duplicates = sum(repeated.values())
+    excused: Counter[str] = Counter()
+    for fault in told.faults:
+        hit = [] if fault.spares or not repeated else [m for m in exposed(told, fault) if repeated.get(m)]
+        for message in hit:
+            repeated[message] -= 1
+            excused[fault.name] += 1
+    verdict.duplicates_per_fault_max = max(excused.values(), default=0)
+    left = [message for message, count in repeated.items() if count]
+    verdict.duplicates_without_fault = sum(repeated.values())
+    yield from _found("I3", left, "messages had an effect again that no fault explains")
 
 
-def nothing_is_early(history: History, report: Report) -> Iterator[str]:
-    """A delayed message begins after its due time by Redis's clock."""
-    for id_, runs in history.starts.items():
-        line = history.published.get(id_, {})
-        if line.get("delay"):
-            due = history.server_clock(line["began"]) + line["delay"]
-            if history.server_clock(runs[0].t) < due - SLACK:
-                report.early += 1
-                yield f"{id_} began {due - history.server_clock(runs[0].t):.3f} s early"
+def _settling(told: Told, ending: Ending, terms: Terms, _: Verdict) -> Iterator[Violation]:
+    """I6: one end each, and no attempt too many."""
+    lives: Mapping[str, Life] = told.lives
+    yield from _found("I6", [m for m, life in lives.items() if life.acks > 1], "messages were acked twice")
+    yield from _found("I6", [m for m, life in lives.items() if life.buried > 1], "messages were buried twice")
+    yield from _found("I6", _repeated(ending.rest.dead), "messages are in the dead-letter queue twice")
+    beyond = [m for m, life in lives.items() if life.attempts > terms.max_attempts]
+    yield from _found("I6", beyond, f"messages had more than {terms.max_attempts} attempts")
 
 
-def counters_add_up(history: History, _: Report) -> Iterator[str]:
-    """What was counted as published was; without a fault, so was what was handled."""
-    for line in history.of("counters"):
-        sure, most = len(history.ids("ok")), len(history.ids("ok", "unknown"))
-        if not sure <= line["published"] <= most:
-            yield f"{line['published']} are counted as published, of {sure} to {most}"
-        if not history.faults and line["handled"] != len(history.effects):
-            yield f"{line['handled']} are counted as handled, of {len(history.effects)}"
+def _due_times(told: Told, _: Ending, __: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I7: never early, by any clock; what waited while Redis's clock was stepped has no due time to compare."""
+    early = []
+    last_step = max(told.clock_steps, default=0.0)
+    for message, life in told.lives.items():
+        waits = [(life.invoked, life.delay)] if life.invoked is not None and life.delay else []
+        for since, delay in (*waits, *life.retries):
+            # A delivery that was out already may end later: only a wait's own next start is too early.
+            follow = [start for start in life.starts if start > since]
+            if since > last_step and follow and follow[0] < since + delay - DUE_TOLERANCE:
+                early.append(message)
+                break
+    verdict.early = len(early)
+    yield from _found("I7", early, "messages started before they were due")
 
 
-def nothing_is_left_behind(history: History, report: Report) -> Iterator[str]:
-    """At rest nothing is pending, only the living are known, and no key is there that should not be."""
-    for line in history.of("rest"):
-        dead = sorted(set(line["consumers"]) - set(line["alive"]))
-        report.leaked += len(dead)
-        if line["pending"]:
-            yield f"{line['pending']} deliveries are pending at rest"
-        if dead:
-            yield f"consumers are left of the dead: {', '.join(dead[:5])}"
-        if line["strangers"]:
-            yield f"keys are there that nobody knows: {', '.join(line['strangers'][:5])}"
+def _balance(told: Told, ending: Ending, _: Terms, __: Verdict) -> Iterator[Violation]:
+    """I8: Redis's count of publishes is the number of messages that can be shown."""
+    elsewhere = {*ending.rest.dead, *ending.rest.queued}
+    counted = [(message, life) for message, life in told.lives.items() if life.counted]
+    shown = sum(bool(life.effects or life.removed or message in elsewhere) for message, life in counted)
+    if shown != ending.rest.published:
+        yield Violation("I8", f"Redis counted {ending.rest.published} publishes, and {shown} messages can be shown")
 
 
-def files_load(history: History, _: Report) -> Iterator[str]:
-    """After a restart with a rewritten file everything is there."""
-    for line in history.of("reload"):
-        if line["before"] != line["after"]:
-            yield f"{line['before']} before, {line['after']} after"
+def _at_rest(_: Told, ending: Ending, __: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I9, I10: nothing is left over, and the disk has all of it."""
+    rest = ending.rest
+    strangers = sorted(set(rest.consumers) - set(ending.living))
+    verdict.leaked = rest.pending + len(strangers) + len(rest.strange_keys)
+    if rest.pending:
+        yield Violation("I9", f"{rest.pending} deliveries are still pending at rest")
+    yield from _found("I9", strangers, "consumers are known that do not live")
+    yield from _found("I9", rest.strange_keys, "keys are not in the schema")
+    if ending.restarted is not None and ending.restarted != rest:
+        yield Violation("I10", f"a restart changed what is where: {rest} became {ending.restarted}")
 
 
-def work_goes_on(history: History, report: Report) -> Iterator[str]:
-    """After each fault work goes on in time, and no supervisor ends by itself."""
-    for line in history.of("drained"):
-        if line["seconds"] > line["bound"]:
-            yield f"not drained in {line['bound']:g} s"
-    for line in history.of("exited"):
-        yield f"supervisor {line['pid']} ended with {line['code']}"
-    for fault in history.faults:
-        seconds = _recovery(history, fault)
+def _progress(told: Told, ending: Ending, terms: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I11: work goes on."""
+    for fault in told.faults:
+        seconds = _recovery(told, fault)
         if seconds is not None:
-            report.recoveries.append(seconds)
-            if seconds > fault.within:
-                yield f"{fault.name}: {seconds:.1f} s until all went on, not {fault.within:g}"
+            verdict.recoveries.append(seconds)
+            if seconds > terms.recovery:
+                yield Violation(
+                    "I11", f"{fault.kind} {fault.name}: the last of what it hit went on after {seconds:.1f} s"
+                )
+    if not ending.drained:
+        yield Violation("I11", f"{len(ending.rest.queued)} messages were not worked off: {_some(ending.rest.queued)}")
+    for sentence in ending.given_up:
+        yield Violation("I11", sentence)
 
 
-def _recovery(history: History, fault: Fault) -> float | None:
-    """Return the seconds until everything that was under way was settled, by whomever."""
-    if fault.recovers not in ("begin", "end"):
-        return None
-    since = fault.begin if fault.recovers == "begin" else fault.end
-    # What others of the hit processes settled meanwhile is what they do anyway.
-    others = (lambda pid: pid not in fault.pids) if fault.recovers == "begin" else (lambda pid: True)
-    moments = []
-    for id_ in fault.under_way:
-        later = [t for t, pid, _ in history.settled[id_] if t > fault.begin and others(pid)]
+def _recovery(told: Told, fault: Fault) -> float | None:
+    """Return the seconds from a fault's end until the last of what it hit had gone on."""
+    waits = []
+    for life in held(told, fault):
+        later = [at for at in life.moved if at > fault.struck]
         if later:
-            moments.append(min(later))
-    return max(0.0, max(moments) - since) if moments else None
-
-
-INVARIANTS: dict[str, Callable[[History, Report], Iterator[str]]] = {
-    "I1": nothing_is_lost,
-    "I2": nothing_is_made_up,
-    "I3": nothing_runs_twice_without_a_fault,
-    "I4": effects_by_id_are_exact,
-    "I5": order_is_kept,
-    "I6": settled_is_settled,
-    "I7": nothing_is_early,
-    "I8": counters_add_up,
-    "I9": nothing_is_left_behind,
-    "I10": files_load,
-    "I11": work_goes_on,
-}
-
-#: What may be in a namespace, after its queue's tag.
-KNOWN_KEY = re.compile(
-    r":(ready|urgent|priority|due|unhandled|waiting|unique|dead|dead-ids|consumers|control|counters:[mh]:\d+|result:.+)$"
-)
+            waits.append(max(0.0, later[0] - fault.healed))
+    return max(waits, default=None)

@@ -1,125 +1,86 @@
-"""The history of a run: what every actor did, and when, as lines that the checker reads.
+"""What the actors of a run did: one file of JSON lines an actor, on the monotonic clock that all of them share.
 
-Times `t` are seconds on the monotonic clock, which all processes of a machine share. The kinds:
+| what     | noted by                     | tells |
+|-|-|-|
+| invoke   | the producer, before         | `ids`, `delay` in seconds, `uncounted` without the script |
+| ok       | the producer, after          | `ids` whose publish returned |
+| failed   | the producer                 | `ids` that Redis refused with an answer |
+| unknown  | the producer                 | `ids` whose answer was lost |
+| taken    | a consumer                   | `ids` that Redis handed out to it |
+| started  | handler_started              | `id`, `attempt` |
+| effect   | the handler                  | `id`, `attempt` |
+| ended    | handler_finished             | `id`, `outcome` |
+| settled  | whoever settled, after       | `acked`, `buried`, `back`, `stale`: ids; `retried`: ids, ms |
+| fault    | who made it                  | `fault`, its name; `kind`, `began`, `pids`; `spares`: costs nothing |
+| healed   | who made it                  | `fault` |
+| removed  | who deletes behind our back  | `ids` |
+| clock    | who stepped Redis's clock    | |
 
-published   ids, result (ok, failed, unknown), began, delay, expect (handled, dead), keys {id: [key, place]}
-start       id, attempt, pid            a handler begins
-effect      id, attempt, pid            what it does is done
-settled     outcome, ids, pid           Redis has carried it out
-refused     ids, pid                    Redis did not: the deliveries were no longer that consumer's
-fault       fault, name, pids, allows, recovers, within
-            pids: the processes it hits; allows: their deliveries under way may have their effect twice;
-            recovers: from when (begin, end) these must go on within so many seconds, or none
-healed      fault
-clock       shift                       Redis's clock is from now on this many seconds off
-left        place, ids                  what is in Redis at the end: ready, due, unhandled, dead
-rest        pending, consumers, alive, strangers      what Redis holds besides, when nothing is under way
-counters    published, handled, buried
-reload      before, after               depths around a restart with a rewritten append-only file
-drained     seconds, bound              from the last healing until nothing was under way
-exited      pid, code                   a supervisor ended that nobody asked to
+A line is one write, so that what was noted stays noted whatever happens to its writer next.
 """
 
-import itertools
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
-
-from tests.consumers.project.history import read
-
-Line = dict[str, Any]
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Run:
-    """One running of a handler."""
+class Event(NamedTuple):
+    """One line."""
 
-    id: str
-    attempt: int
+    #: Seconds on the monotonic clock.
+    at: float
+    what: str
     pid: int
-    t: float
+    told: Mapping[str, Any]
 
+    @property
+    def id(self) -> str:
+        """Return the message it is about."""
+        return str(self.told["id"])
 
-@dataclass
-class Fault:
-    """Something that was done to the system."""
-
-    id: str
-    name: str
-    pids: frozenset[int]
-    allows: bool
-    begin: float
-    end: float
-    recovers: str
-    within: float
-    #: Deliveries that its processes had begun and not settled: they may have their effect twice.
-    under_way: set[str] = field(default_factory=set)
+    @property
+    def ids(self) -> list[str]:
+        """Return the messages it is about."""
+        return list(self.told["ids"])
 
 
 class History:
-    """The lines of a run, looked up in the ways the checker needs."""
+    """The file of this process, for any of its threads."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
-        self.lines = sorted(lines, key=lambda line: line["t"])
-        self._by_kind: dict[str, list[Line]] = defaultdict(list)
-        for line in self.lines:
-            self._by_kind[line["kind"]].append(line)
-        self.published = {id_: line for line in self.of("published") for id_ in line["ids"]}
-        self.starts = self._runs("start")
-        self.effects = self._runs("effect")
-        #: id -> (moment, pid, outcome) of every settling.
-        self.settled: dict[str, list[tuple[float, int, str]]] = defaultdict(list)
-        for line in self.of("settled"):
-            for id_ in line["ids"]:
-                self.settled[id_].append((line["t"], line["pid"], line["outcome"]))
-        self.faults = self._faults()
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._file: tuple[int, int] | None = None
 
-    @classmethod
-    def of_file(cls, path: Path) -> "History":
-        return cls(read(path))
+    def note(self, what: str, **told: Any) -> None:
+        """Add a line."""
+        line = {"at": time.monotonic(), "what": what, "pid": os.getpid(), **told}
+        os.write(self._fd(), json.dumps(line).encode() + b"\n")
 
-    def of(self, kind: str) -> list[Line]:
-        return self._by_kind.get(kind, [])
+    def _fd(self) -> int:
+        pid = os.getpid()
+        with self._lock:
+            if self._file is None or self._file[0] != pid:
+                path = self._folder / f"{pid}.jsonl"
+                self._file = (pid, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+            return self._file[1]
 
-    def ids(self, *results: str) -> set[str]:
-        """Return the ids whose publish came to one of these."""
-        return {id_ for id_, line in self.published.items() if line["result"] in results}
 
-    def left(self, *places: str) -> list[str]:
-        """Return the ids in places, as often as they are there."""
-        return [id_ for line in self.of("left") if line["place"] in places for id_ in line["ids"]]
+def event(line: Mapping[str, Any]) -> Event:
+    """Return the event in a decoded line."""
+    told = {name: value for name, value in line.items() if name not in ("at", "what", "pid")}
+    return Event(float(line["at"]), str(line["what"]), int(line["pid"]), told)
 
-    def server_clock(self, t: float) -> float:
-        """Return what Redis's clock showed at a moment, up to a constant."""
-        shifts = [line["shift"] for line in self.of("clock") if line["t"] <= t]
-        return t + (shifts[-1] if shifts else 0.0)
 
-    def _runs(self, kind: str) -> dict[str, list[Run]]:
-        runs: dict[str, list[Run]] = defaultdict(list)
-        for line in self.of(kind):
-            runs[line["id"]].append(Run(line["id"], line["attempt"], line["pid"], line["t"]))
-        return runs
+def read(folder: Path) -> list[Event]:
+    """Return what all actors noted, in order."""
+    return in_order(event(json.loads(line)) for path in folder.glob("*.jsonl") for line in path.open("rb"))
 
-    def _faults(self) -> list[Fault]:
-        ends = {line["fault"]: line["t"] for line in self.of("healed")}
-        faults = [
-            Fault(
-                id=line["fault"],
-                name=line["name"],
-                pids=frozenset(line["pids"]),
-                allows=line["allows"],
-                begin=line["t"],
-                end=ends.get(line["fault"], line["t"]),
-                recovers=line["recovers"],
-                within=line["within"],
-            )
-            for line in self.of("fault")
-        ]
-        for run in itertools.chain(*self.starts.values()):
-            over = min((t for t, pid, _ in self.settled[run.id] if pid == run.pid and t >= run.t), default=float("inf"))
-            for fault in faults:
-                if run.pid in fault.pids and run.t <= fault.end and over > fault.begin:
-                    fault.under_way.add(run.id)
-        return faults
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Return events by their time."""
+    return sorted(events, key=lambda found: found.at)

@@ -1,156 +1,123 @@
-"""A TCP proxy in front of Redis that does to connections what networks do."""
+"""A bad road to Redis: it loses replies, goes dead, is slow, or trickles."""
 
 import contextlib
 import socket
 import struct
 import threading
 import time
+from urllib.parse import unquote, urlsplit
+
+#: Closing a socket with this option sends a reset.
+_RESET = struct.pack("ii", 1, 0)
 
 
-class _Link:
-    """One connection through the proxy: two sockets, and a thread for each direction."""
+class Road:
+    """Passes bytes between clients and a server."""
 
-    def __init__(self, proxy: "Proxy", client: socket.socket, server: socket.socket) -> None:
-        self._proxy = proxy
-        self._client = client
-        self._server = server
-        #: Nothing passes any more, and nobody is told: as behind a router that forgot the connection.
-        self.hole = False
-        self._doomed = False
-        self._ended = threading.Lock()
-        self._threads = [threading.Thread(target=target, daemon=True) for target in (self._requests, self._replies)]
-        for thread in self._threads:
-            thread.start()
-
-    def reset(self) -> None:
-        """End the client's side with a RST, which cannot be taken for an orderly close."""
-        with contextlib.suppress(OSError):
-            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._end()
-
-    def join(self) -> None:
-        for thread in self._threads:
-            thread.join(5)
-
-    def _requests(self) -> None:
-        while piece := self._read(self._client):
-            self._doomed = self._doomed or self._proxy.is_to_lose(piece)
-            self._pass(piece, self._server)
-        self._end()
-
-    def _replies(self) -> None:
-        while piece := self._read(self._server):
-            if self._doomed:
-                self._proxy.lost_replies += 1
-                self.reset()
-                return
-            self._pass(piece, self._client)
-        self._end()
-
-    @staticmethod
-    def _read(source: socket.socket) -> bytes:
-        try:
-            return source.recv(65536)
-        except OSError:
-            return b""
-
-    def _pass(self, piece: bytes, target: socket.socket) -> None:
-        if self._proxy.latency:
-            time.sleep(self._proxy.latency)
-        step = self._proxy.trickle or len(piece)
-        for at in range(0, len(piece), step):
-            if self.hole:
-                return
-            with contextlib.suppress(OSError):
-                target.sendall(piece[at : at + step])
-            if self._proxy.trickle:
-                time.sleep(0.001)
-
-    def _end(self) -> None:
-        with self._ended:
-            for sock in (self._client, self._server):
-                with contextlib.suppress(OSError):
-                    # Wakes the other thread, which closing alone would not.
-                    sock.shutdown(socket.SHUT_RDWR)
-                sock.close()
-        self._proxy.forget(self)
-
-
-class Proxy:
-    """Passes connections on to a Redis at a loopback port, until told otherwise."""
-
-    def __init__(self, target: int) -> None:
-        self._target = target
-        self._links: set[_Link] = set()
-        self._changing = threading.Lock()
-        self._lose: list[bytes] = []
-        #: Seconds that each piece waits, and bytes that pass in a millisecond (0: all at once).
-        self.latency = 0.0
-        self.trickle = 0
-        self.lost_replies = 0
+    def __init__(self, url: str) -> None:
+        self._url = url
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._accept, name="proxy", daemon=True)
-        self._thread.start()
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}"
+        #: Seconds that every reply is late.
+        self.latency = 0.0
+        #: Replies come a byte at a time.
+        self.trickles = False
+        #: Nothing passes, and nobody is told.
+        self.dead = False
+        self._resets = 0
+        self._lock = threading.Lock()
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def reset_after_request(self, count: int = 1) -> None:
+        """Let the next requests arrive, and instead of their replies reset the client's connection."""
+        with self._lock:
+            self._resets = count
 
     @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}"
+    def resets_left(self) -> int:
+        """Return how many replies are still to be lost."""
+        return self._resets
 
-    def reset_all(self) -> None:
-        """Break every connection."""
-        for link in self._all():
-            link.reset()
-
-    def forget_all(self) -> None:
-        """Let every connection of now hang for ever; new ones work."""
-        for link in self._all():
-            link.hole = True
-
-    def lose_reply_to(self, word: bytes) -> None:
-        """Break the next connection whose request holds `word`, when the server has run it."""
-        with self._changing:
-            self._lose.append(word)
+    def revive(self) -> None:
+        """Be a good road again; the connections that went dead are closed."""
+        was_dead, self.dead = self.dead, False
+        self.latency, self.trickles = 0.0, False
+        if was_dead:
+            self._close_all()
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(5)
-        links = self._all()
-        for link in links:
-            link.reset()
-        for link in links:
-            link.join()
+        """Close the road."""
+        _close(self._listener)
+        self._close_all()
 
-    def is_to_lose(self, piece: bytes) -> bool:
-        with self._changing:
-            found = next((word for word in self._lose if word in piece), None)
-            if found is not None:
-                self._lose.remove(found)
-        return found is not None
-
-    def forget(self, link: _Link) -> None:
-        with self._changing:
-            self._links.discard(link)
-
-    def _all(self) -> list[_Link]:
-        with self._changing:
-            return list(self._links)
+    def _close_all(self) -> None:
+        with self._lock:
+            pairs, self._pairs = self._pairs, []
+        for pair in pairs:
+            for end in pair:
+                _close(end)
 
     def _accept(self) -> None:
-        while True:
-            try:
+        with contextlib.suppress(OSError):
+            while True:
                 client, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection(("127.0.0.1", self._target), 5)
-            except OSError:
-                client.close()
-                continue
-            server.settimeout(None)
-            for sock in (client, server):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self._changing:
-                self._links.add(_Link(self, client, server))
+                try:
+                    server = self._connect()
+                except OSError:
+                    client.close()
+                    continue
+                with self._lock:
+                    self._pairs.append((client, server))
+                for pump in (self._requests, self._replies):
+                    threading.Thread(target=pump, args=(client, server), daemon=True).start()
+
+    def _connect(self) -> socket.socket:
+        parts = urlsplit(self._url)
+        if parts.scheme == "unix":
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(unquote(parts.path))
+            return server
+        return socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 0))
+
+    def _requests(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := client.recv(65536):
+                if not self.dead:
+                    server.sendall(data)
+        _close(server)
+
+    def _replies(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(65536):
+                if self.dead:
+                    continue
+                if self._loses_this():
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                    break
+                self._pass_on(client, data)
+        _close(client)
+        _close(server)
+
+    def _loses_this(self) -> bool:
+        with self._lock:
+            if not self._resets:
+                return False
+            self._resets -= 1
+            return True
+
+    def _pass_on(self, client: socket.socket, data: bytes) -> None:
+        if self.latency:
+            time.sleep(self.latency)
+        at = 0
+        while self.trickles and at < len(data):
+            client.sendall(data[at : at + 1])
+            at += 1
+            time.sleep(0.001)
+        client.sendall(data[at:])
+
+
+def _close(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()

@@ -14,7 +14,7 @@ from mq_django.errors import RedisOutOfMemory, StoreError
 from mq_django.producers import queues
 from mq_django.transport.scripts import load
 from mq_django.transport.servers import PrivateServer
-from tests.chaos.proxy import Proxy
+from tests.consumers.proxy import Proxy
 from tests.consumers.trees import kill
 from tests.waiting import wait_until
 

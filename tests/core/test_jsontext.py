@@ -1,4 +1,8 @@
+import enum
+import json
 import uuid
+from collections import namedtuple
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
@@ -6,6 +10,27 @@ import pytest
 from mq_django.core import jsontext
 from mq_django.core.jsontext import dumps, loads
 from mq_django.errors import DecodeError, InvalidMessage
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class Word(enum.StrEnum):
+    ONE = "one"
+
+
+Pair = namedtuple("Pair", "left right")
+
+
+@dataclass
+class Point:
+    x: int
+
 
 VALUES = [
     None,
@@ -26,8 +51,8 @@ VALUES = [
 @pytest.fixture(params=["fast", "standard"])
 def _library(request, monkeypatch):
     if request.param == "standard":
-        monkeypatch.setattr(jsontext, "_fast_loads", None)
-    elif jsontext._fast_loads is None:
+        monkeypatch.setattr(jsontext, "_orjson", None)
+    elif jsontext._orjson is None:
         pytest.skip("orjson is not installed")
 
 
@@ -41,14 +66,48 @@ def test_what_goes_in_comes_out(value):
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), float("inf"), {1, 2}, b"bytes", datetime.now(tz=UTC), uuid.uuid4(), "\ud800", object()],
+    [
+        float("nan"),
+        float("inf"),
+        {1, 2},
+        b"bytes",
+        datetime.now(tz=UTC),
+        uuid.uuid4(),
+        Colour.RED,
+        Point(1),
+        "\ud800",
+        object(),
+    ],
     ids=repr,
 )
+@pytest.mark.usefixtures("_library")
 def test_what_json_has_no_form_for_is_refused(value):
     with pytest.raises(InvalidMessage):
         dumps({"deep": [value]})
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"n": 2**63, "list": [1, -0.5, (2, "three")], "none": None, "text": 'null \x1f\x7f\u2028"\\/'},
+        {7: "number", True: "bool", None: "none", 1.5: "float"},
+        [Number.ONE, Word.ONE, Pair(1, 2)],
+        [[]] * 300,
+    ],
+    ids=repr,
+)
+@pytest.mark.usefixtures("_library")
+def test_the_text_is_the_same_with_and_without_orjson(value):
+    assert dumps(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("number", [1e16, 1e-7, 5e-324, 1.7976931348623157e308, -0.0, 0.1])
+@pytest.mark.usefixtures("_library")
+def test_a_float_keeps_its_value(number):
+    assert repr(json.loads(dumps(number))) == repr(number)
+
+
+@pytest.mark.usefixtures("_library")
 def test_data_that_contains_itself_is_refused():
     round_and_round: list = []
     round_and_round.append(round_and_round)

@@ -13,7 +13,7 @@ def test_keys_are_those_of_the_protocol():
     assert KEYS.minutes(7) == "mq:{emails}:counters:m:7"
     assert KEYS.hours(7) == "mq:{emails}:counters:h:7"
     assert KEYS.result("a1") == "mq:{emails}:result:a1"
-    assert KEYS.parked("tenant:7") == "mq:{emails}:parked:tenant:7"
+    assert KEYS.parked == "mq:{emails}:parked"
 
 
 def test_all_keys_of_a_queue_carry_its_name_as_hash_tag():

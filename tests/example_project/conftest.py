@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import django
 import pytest
 import redis
 from pytest_django import Settings
@@ -49,11 +50,23 @@ def start_gateway() -> Iterator[StartGateway]:
 
 
 @pytest.fixture
-def shop(settings: Settings, mq_settings: MQSettings, tmp_path: Path) -> Settings:
-    """The shop's own settings, on this test's Redis and database."""
-    for name in ("ROOT_URLCONF", "EMAIL_BACKEND", "DEFAULT_FROM_EMAIL", "GATEWAY_TIMEOUT", "TEMPLATES"):
+def mail_folder(tmp_path: Path) -> Path:
+    """Where this test's mails go."""
+    folder = tmp_path / "mails"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def shop(settings: Settings, mq_settings: MQSettings, mail_folder: Path) -> Settings:
+    """The shop's own settings, on this test's Redis, database and mail folder."""
+    for name in ("ROOT_URLCONF", "DEFAULT_FROM_EMAIL", "GATEWAY_TIMEOUT", "TEMPLATES"):
         setattr(settings, name, getattr(example_settings, name))
-    settings.EMAIL_FILE_PATH = tmp_path / "mails"
+    backend = example_settings.MAIL_BACKEND
+    if django.VERSION >= (6, 1):
+        settings.MAILERS = {"default": {"BACKEND": backend, "OPTIONS": {"file_path": mail_folder}}}
+    else:
+        settings.EMAIL_BACKEND, settings.EMAIL_FILE_PATH = backend, mail_folder
     mq_settings(QUEUES=example_settings.MQ_DJANGO["QUEUES"])
     return settings
 

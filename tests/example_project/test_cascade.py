@@ -99,7 +99,7 @@ def test_a_busy_gateway_is_tried_again_and_after_the_last_attempt_sms_has_its_tu
 
 
 def test_when_push_and_sms_fail_for_good_a_mail_is_written(
-    shop: Settings, start_gateway: StartGateway, ready: Ready
+    shop: Settings, mail_folder: Path, start_gateway: StartGateway, ready: Ready
 ) -> None:
     shop.GATEWAY_URL = start_gateway(gone=1, unknown=1)
     notification = notify()
@@ -110,7 +110,7 @@ def test_when_push_and_sms_fail_for_good_a_mail_is_written(
 
     assert steps(notification) == [("push", "refused"), ("sms", "refused"), ("email", "delivered")]
     assert [message.name for message in ready("notifications")] == ["sms", "email"]
-    (mail,) = Path(shop.EMAIL_FILE_PATH).iterdir()
+    (mail,) = mail_folder.iterdir()
     assert "To: ada@example.org" in mail.read_text()
 
 

@@ -145,3 +145,22 @@ def test_redis_away_is_an_error_of_ours_within_two_seconds(mq_settings, tmp_path
 def test_a_queue_that_is_not_configured_is_unknown():
     with pytest.raises(UnknownQueue):
         inspector.queue("nope")
+
+
+def test_what_happened_in_a_day_and_a_week_is_counted_by_the_hour():
+    tally("emails", {("handled", "welcome"): 3, ("t3", "welcome"): 3})
+
+    day, week = inspector.activity("emails", hours=24), inspector.activity("emails", hours=168)
+
+    assert (len(day.handled), len(week.handled)) == (24, 168)
+    assert day.handled[-1] == week.handled[-1] == 3
+    assert week.names[0].handled == 3
+
+
+def test_very_many_counters_are_read_in_all_only(monkeypatch):
+    monkeypatch.setattr("mq_django.inspector.queues.MAX_COUNTERS", 1)
+    tally("emails", {("handled", "welcome"): 3})
+
+    found = inspector.activity("emails", hours=24)
+
+    assert (found.handled[-1], found.names) == (3, ())

@@ -4,7 +4,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.errors import WrongKeyType
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import Outgoing, Settlement
 from mq_django.stores.results import (
     MAX_TRACEBACK,
     error_path,
@@ -38,8 +38,9 @@ def note(config, wire, *settlements, consumer="c1"):
     assert not [reply for reply in replies if isinstance(reply, Exception)]
 
 
-def begin(config, wire, **options):
-    wire.trip([ready_command(config, "m1", name="shop.tasks.send", data_text=DATA_TEXT, enqueued_ms=1000, **options)])
+def begin(config, wire, *, priority=0, **options):
+    message = Message("m1", "shop.tasks.send", {}, "emails", published_ms=1000, priority=priority)
+    wire.trip([ready_command(config, Outgoing(message, DATA_TEXT, **options))])
 
 
 def found(config, wire):
@@ -132,7 +133,7 @@ def test_what_expired_has_failed_without_an_error(config, wire):
 
 def test_a_result_lives_for_the_ttl_after_its_end_and_longer_before(config, wire, redis_client):
     key = config.keys.result("m1")
-    begin(config, wire, due_ms=1000 + 3_600_000)
+    begin(config, wire, delay_ms=3_600_000)
     week, day, hour = 7 * 86_400_000, 86_400_000, 3_600_000
     assert week < redis_client.pttl(key) <= week + hour
     note(config, wire, settlement(Retry(), delay_ms=2 * hour))
@@ -191,6 +192,18 @@ def test_the_class_of_an_error_is_read_from_what_is_told_of_it(told, path):
 )
 def test_what_is_no_result_reads_as_none(text):
     assert read_result(text) is None
+
+
+def test_numbers_that_make_no_sense_are_none():
+    text = (
+        b'{"name":"a","queue":"q","enqueued":"x","due":99999999999999999,"priority":-101}\n'
+        b'{"status":"READY","attempt":1000000000000,"entry":"' + b"9" * 5000 + b'-1","started":[],"finished":-1e400}\n'
+        b'{"status":"FAILED","attempt":-5,"entry":"1-x","started":1.5,"error":7,"traceback":[1]}'
+    )
+    result = read_result(text)
+    assert (result.enqueued_ms, result.due_ms, result.priority) == (None, None, 0)
+    (attempt,) = [attempt for attempt in result.attempts if attempt.status == "FAILED"]
+    assert (attempt.number, attempt.started_ms, attempt.error, attempt.traceback) == (1, None, "7", "[1]")
 
 
 def test_a_line_that_is_no_attempt_is_left_out():

@@ -12,6 +12,7 @@ from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.errors import QueueFull, RedisOutOfMemory, WrongKeyType
 from mq_django.stores import open_store
 from mq_django.stores.base import Outgoing, Settlement
+from mq_django.stores.stream import FULL
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
@@ -393,3 +394,47 @@ def test_a_foreign_consumer_group_name_is_not_needed_to_read_depths(store, redis
     with pytest.raises(ResponseError):
         redis_client.xpending(store.keys.ready, GROUP)
     assert where(store) == {"ready": 1}
+
+
+def test_in_a_queue_that_flows_what_goes_first_comes_at_most_a_batch_late(store):
+    publish(store, *range(300))
+    store.create_groups()
+    first, *_ = held = take(store, "a", count=FULL)
+    settle(store, "a", [first], HandBack())
+    late = take(store, "a", count=FULL)
+    again = take(store, "a", count=FULL)
+    found = [item.message.data for item in (*held, *late, *again)]
+    assert sorted(found) == [0, *range(3 * FULL - 1)]
+    assert found.index(0, 1) <= 2 * FULL
+
+
+def test_what_was_handed_back_while_a_queue_ran_dry_is_taken(store, redis_client):
+    publish(store, *range(FULL + 1))
+    store.create_groups()
+    held = take(store, "a", count=FULL)
+    # Undelivered messages stand in `ready`, so these go where only the script looks ...
+    settle(store, "a", held, HandBack())
+    # ... and then somebody else takes the last of `ready`.
+    redis_client.xreadgroup(GROUP, "b", {store.keys.ready: ">"})
+    assert len(take(store, "a", count=FULL)) == FULL
+
+
+def test_a_queue_that_flows_notices_a_pause(store, redis_client):
+    publish(store, *range(300))
+    store.create_groups()
+    take(store, "a", count=FULL)
+    redis_client.hset(store.keys.control, "paused", "1")
+    take(store, "a", count=FULL)
+    assert take(store, "a", count=FULL) == []
+
+
+def test_a_large_batch_is_fenced_message_by_message(store):
+    publish(store, *range(60))
+    mine, theirs = take(store, "a", count=50), take(store, "b", count=5)
+    # The newest of what is held, backwards, and what is not held among them.
+    batch = [*mine[:9:-1], *theirs]
+    assert settle(store, "a", batch, Ack()) == [item.message.id for item in theirs]
+    assert [item.message.data for item in store.held_by("a", limit=100)] == list(range(10))
+    assert [item.message.data for item in store.held_by("b", limit=100)] == list(range(50, 55))
+    assert where(store) == {"ready": 5, "pending": 15}
+    assert settle(store, "a", [*mine, *theirs], Ack()) == [item.message.id for item in (*mine[10:], *theirs)]

@@ -21,13 +21,14 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 
-JOIN = """
+IMPORTS = """
 import os, sys
 from pathlib import Path
 from mq_django.transport import embedded
 directory = Path(sys.argv[1])
-print(embedded.url(directory), flush=True)
 """
+
+JOIN = IMPORTS + "print(embedded.url(directory), flush=True)\n"
 
 #: A user that joins, says so, and stays until its standard input ends.
 USER = JOIN + "sys.stdin.read()"
@@ -81,7 +82,15 @@ def keepers(directory: Path) -> list[Process]:
     return sorted(found, key=lambda process: process.parent in {p.pid for p in found})
 
 
+def pair(directory: Path) -> list[Process]:
+    """Return the guard and its child, once both are there: whoever joins does not wait for the second."""
+    wait_until(lambda: len(keepers(directory)) == 2, message="a guard and its child")
+    return keepers(directory)
+
+
 def server_runs(directory: Path) -> bool:
+    if not directory.exists():
+        return False
     lock = keeper.take_lock(directory / keeper.SERVER_LOCK, fcntl.LOCK_EX)
     if lock is None:
         return True
@@ -158,7 +167,7 @@ class TestSharing:
 
     def test_asking_again_changes_nothing(self, directory):
         assert embedded.url(directory) == embedded.url(directory)
-        assert len(keepers(directory)) == 2
+        assert pair(directory)
 
     def test_another_idea_of_temporary_folders_leads_to_the_same_server(self, join, tmp_path):
         first = join()
@@ -200,11 +209,12 @@ class TestLeaving:
 
     def test_a_user_killed_while_it_starts_the_server_leaves_nothing(self, join, directory):
         for wait in range(8):
-            user = join()
+            user = join(IMPORTS + "print('begins', flush=True); embedded.url(directory)")
+            assert user.process.stdout.readline() == "begins\n"
             # Not for a condition: the kill is to hit each stage of the start.
-            time.sleep(wait * 0.04)
+            time.sleep(wait * 0.02)
             user.kill()
-        wait_until(lambda: directory.exists() and nothing_runs(directory), message="all are gone")
+        wait_until(lambda: nothing_runs(directory), message="all are gone")
         assert join().command("PING") is True
 
     def test_who_comes_while_the_server_is_being_stopped_gets_the_next(self, join, directory):
@@ -220,7 +230,7 @@ class TestLeaving:
         assert late.command("GET", "key") == b"value"
         assert late.server_pid != pid
         keeper_looks(directory)
-        assert len(keepers(directory)) == 2
+        assert pair(directory)
 
     def test_a_deleted_directory_ends_the_server(self, join, directory):
         user = join()
@@ -286,10 +296,10 @@ class TestKillingTheKeeper:
         user = join()
         pid = user.server_pid
         for of_the_pair in (0, 1):
-            victim = keepers(directory)[of_the_pair].pid
+            victim = pair(directory)[of_the_pair].pid
             os.kill(victim, signal.SIGKILL)
             wait_until(lambda gone=victim: not alive(gone), message="killed")
-            wait_until(lambda: len(keepers(directory)) == 2, message="replaced")
+            assert victim not in {process.pid for process in pair(directory)}
         user.kill()
         wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
         assert not alive(pid)
@@ -298,6 +308,7 @@ class TestKillingTheKeeper:
         monkeypatch.setattr(embedded, "KEEPER_SILENCE", 0.5)
         user = join()
         pid = user.server_pid
+        assert pair(directory)
         # Both at once: stopped, neither can replace the other.
         for end in (signal.SIGSTOP, signal.SIGKILL):
             for victim in keepers(directory):

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from itertools import chain
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -14,6 +15,7 @@ from mq_django.consumers.children import Terms
 from mq_django.consumers.logs import configure_logs
 from mq_django.consumers.supervisor import Supervisor
 from mq_django.errors import ConfigurationError, MQError, StoreError
+from mq_django.registry import groups
 from mq_django.transport.capabilities import examine
 from mq_django.transport.connections import get_client
 
@@ -45,7 +47,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """See BaseCommand.add_arguments()."""
-        parser.add_argument("queues", nargs="*", help="Queues to handle; all when none is named.")
+        parser.add_argument("queues", nargs="*", help="Queues, topics and topic:groups; all when none is named.")
         parser.add_argument("--processes", type=whole, default=1, help="Consumers to run, a process each.")
         parser.add_argument("--threads", type=whole, default=8, help="Handlers a process runs at once.")
         parser.add_argument(
@@ -78,8 +80,13 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _queues(self, names: list[str]) -> list[QueueConfig]:
+        """Return the queues and groups of these names, where a topic stands for all its groups here; else all."""
         config = get_config()
-        return [config.queue(name) for name in dict.fromkeys(names)] or list(config.queues.values())
+        named = [groups(name) if name in config.topics else [name] for name in names]
+        found = list(dict.fromkeys(chain.from_iterable(named))) if names else [*config.queues, *groups()]
+        if not found:
+            raise CommandError("There is nothing to handle: no queue, and no topic that has a subscriber.")
+        return [config.queue(name) for name in found]
 
     def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:
         terms = Terms(

@@ -2,8 +2,7 @@
 --
 -- KEYS[1]  consumers    {queue}:consumers   HASH
 -- KEYS[2]  control      {queue}:control     HASH
--- KEYS[3]  ready        {queue}:ready       STREAM
--- KEYS[4]  urgent       {queue}:urgent      STREAM
+-- KEYS[3]  and on       the streams that deliveries are read from
 -- ARGV[1]  group
 -- ARGV[2]  supervisor
 -- ARGV[3]  generation   that it knows this queue by; '' at its first beat
@@ -36,7 +35,7 @@ redis.call('hincrby', KEYS[1], 'beat:' .. ARGV[2], 1)
 redis.call('hset', KEYS[1], 'seen:' .. ARGV[2], time[1] * 1000 + math.floor(time[2] / 1000), unpack(ARGV, 5))
 
 local strays = {}
-for i = 3, 4 do
+for i = 3, #KEYS do
   local consumers = redis.pcall('xinfo', 'consumers', KEYS[i], ARGV[1])
   for _, consumer in ipairs(consumers.err and {} or consumers) do
     -- Name and count of the pending come second and fourth in every version.

@@ -1,8 +1,7 @@
 -- Remove consumers and supervisors that hold nothing.
 --
 -- KEYS[1]  consumers    {queue}:consumers   HASH
--- KEYS[2]  ready        {queue}:ready       STREAM
--- KEYS[3]  urgent       {queue}:urgent      STREAM
+-- KEYS[2]  and on       the streams that deliveries are read from
 -- ARGV[1]  group
 -- ARGV[2]  supervisor   removed too, unless it is ''
 -- then the ids of the consumers
@@ -12,15 +11,16 @@
 local stay = {}
 for i = 3, #ARGV do
   local holds = false
-  for _, home in ipairs({ KEYS[2], KEYS[3] }) do
-    local group = redis.pcall('xpending', home, ARGV[1], '-', '+', 1, ARGV[i])
+  for home = 2, #KEYS do
+    local group = redis.pcall('xpending', KEYS[home], ARGV[1], '-', '+', 1, ARGV[i])
     holds = holds or (not group.err and #group > 0)
   end
   if holds then
     stay[#stay + 1] = ARGV[i]
   else
-    redis.pcall('xgroup', 'delconsumer', KEYS[2], ARGV[1], ARGV[i])
-    redis.pcall('xgroup', 'delconsumer', KEYS[3], ARGV[1], ARGV[i])
+    for home = 2, #KEYS do
+      redis.pcall('xgroup', 'delconsumer', KEYS[home], ARGV[1], ARGV[i])
+    end
     redis.call('hdel', KEYS[1], 'consumer:' .. ARGV[i])
   end
 end

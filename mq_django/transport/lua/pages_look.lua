@@ -8,11 +8,14 @@
 -- KEYS[6]  dead       {queue}:dead        STREAM
 -- KEYS[7]  control    {queue}:control     HASH
 -- KEYS[8]  consumers  {queue}:consumers   HASH
--- then keys of counters                   HASH
+-- KEYS[9]  this hour  {queue}:counters:m:<hour>       HASH
+-- KEYS[10] last hour  {queue}:counters:m:<hour - 1>   HASH
 -- ARGV[1]  group
+-- ARGV[2]  n          fields of `this hour`
+-- then these, and then those of `last hour`
 --
 -- Returns {now in ms, deliverable, pending, delayed, unhandled, dead, id of the oldest ready entry or '',
--- first due time or '', 'PAUSED' or 'OPEN', consumers, counters ...}; the last ones as flat fields and values.
+-- first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters' values, twice}.
 
 local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
 
@@ -41,8 +44,12 @@ for i = 1, 2 do
   end
 end
 
+local function counters(key, first, last)
+  return first > last and {} or redis.call('hmget', key, unpack(ARGV, first, last))
+end
+
 local time = redis.call('time')
-local reply = {
+return {
   time[1] * 1000 + math.floor(time[2] / 1000),
   deliverable,
   pending,
@@ -52,8 +59,7 @@ local reply = {
   oldest,
   redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2] or '',
   redis.call('hget', KEYS[7], 'paused') == '1' and 'PAUSED' or 'OPEN',
+  redis.call('hgetall', KEYS[8]),
+  counters(KEYS[9], 3, 2 + ARGV[2]),
+  counters(KEYS[10], 3 + ARGV[2], #ARGV),
 }
-for i = 8, #KEYS do
-  reply[#reply + 1] = redis.call('hgetall', KEYS[i])
-end
-return reply

@@ -7,16 +7,27 @@
 --
 -- Returns the ids of those that the consumer no longer holds; these are left as they are.
 
-local held, stale = {}, {}
-for i = 3, #ARGV do
-  if #redis.call('xpending', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2]) == 1 then
-    held[#held + 1] = ARGV[i]
-  else
-    stale[#stale + 1] = ARGV[i]
+local home, group, consumer = KEYS[1], ARGV[1], ARGV[2]
+
+-- Messages are mostly done in the order they came, so that the oldest of what the consumer holds are nearly all of
+-- them: asked for together they take half as long as one by one.
+local holds = {}
+local function still_held(entry)
+  return holds[entry] or #redis.call('xpending', home, group, entry, entry, 1, consumer) == 1
+end
+if #ARGV > 10 then
+  for _, pending in ipairs(redis.call('xpending', home, group, '-', '+', #ARGV, consumer)) do
+    holds[pending[1]] = true
   end
 end
+
+local held, stale = {}, {}
+for i = 3, #ARGV do
+  local list = still_held(ARGV[i]) and held or stale
+  list[#list + 1] = ARGV[i]
+end
 if #held > 0 then
-  redis.call('xack', KEYS[1], ARGV[1], unpack(held))
-  redis.call('xdel', KEYS[1], unpack(held))
+  redis.call('xack', home, group, unpack(held))
+  redis.call('xdel', home, unpack(held))
 end
 return stale

@@ -1,28 +1,41 @@
 -- Take messages for a consumer without waiting: what goes first, then what is ready.
 --
--- KEYS[1]  ready      {queue}:ready     STREAM
--- KEYS[2]  urgent     {queue}:urgent    STREAM
--- KEYS[3]  control    {queue}:control   HASH
+-- KEYS[1]  ready      {queue}:ready      STREAM
+-- KEYS[2]  urgent     {queue}:urgent     STREAM
+-- KEYS[3]  control    {queue}:control    HASH
+-- KEYS[4]  priority   {queue}:priority   ZSET    score: see parts/ranks
+-- KEYS[5]  waiting    {queue}:waiting    HASH    member -> body
 -- ARGV[1]  group
 -- ARGV[2]  consumer
--- ARGV[3]  count      messages
+-- ARGV[3]  count      messages, at most 1000; 0 only wakes the next blocked reader when priorities are left for it
 --
--- Returns {entries of ready, entries of urgent}, each entry {id, {field, value, ...}}; or 'PAUSED'.
+-- Returns {entries of ready, entries of urgent, 1 if priorities were ever used}, each entry
+-- {id, {field, value, ...}}; or 'PAUSED'.
 
-if redis.call('hget', KEYS[3], 'paused') == '1' then
+local ready, urgent, control, priority, waiting = unpack(KEYS)
+local group, consumer, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+local state = redis.call('hmget', control, 'paused', 'ranked')
+if state[1] == '1' then
   return 'PAUSED'
 end
 
-local left = tonumber(ARGV[3])
-local taken = { {}, {} }
-for _, home in ipairs({ 2, 1 }) do
-  if left > 0 and (home == 1 or redis.call('exists', KEYS[2]) == 1) then
-    local reply =
-      redis.call('xreadgroup', 'group', ARGV[1], ARGV[2], 'count', left, 'streams', KEYS[home], '>')
-    if reply then
-      taken[home] = reply[1][2]
-      left = left - #taken[home]
-    end
+-- with take
+count = read(2, count)
+if not state[2] then
+  read(1, count)
+  return all_taken(0)
+end
+-- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+redis.call('hdel', control, '')
+if count > 0 then
+  take_by_rank(count)
+elseif ARGV[3] == '0' and #undelivered(ready, group, 1) == 0 then
+  local id = redis.call('zrange', priority, 0, 0)[1]
+  if id then
+    redis.call('xadd', ready, '*', 'id', id, 'message', redis.call('hget', waiting, id) or '')
+    redis.call('zrem', priority, id)
+    redis.call('hdel', waiting, id)
   end
 end
-return taken
+return all_taken(1)

@@ -1,44 +1,51 @@
 -- Put messages into a queue, now.
 --
 -- KEYS[1]  ready     {queue}:ready               STREAM
--- KEYS[2]  due       {queue}:due                 ZSET
--- KEYS[3]  minutes   {queue}:counters:m:<hour>   HASH    counters
--- KEYS[4]  hours     {queue}:counters:h:<day>    HASH    counters
+-- KEYS[2]  urgent    {queue}:urgent              STREAM
+-- KEYS[3]  waiting   {queue}:waiting             HASH
+-- KEYS[4]  minutes   {queue}:counters:m:<hour>   HASH    counters
+-- KEYS[5]  hours     {queue}:counters:h:<day>    HASH    counters
 -- ARGV[1]  limit     messages the queue may hold, or 0
 -- ARGV[2]  minute    slot of the counters in `minutes`
 -- ARGV[3]  hour      slot of the counters in `hours`
--- ARGV[4]  n         messages
--- then for each message: its name, the number of its fields and values, and these
+-- then for each run of messages with the same fields: how many, the number of fields, their names, the second of
+-- which is `type`, and for each message its values
 --
--- Returns the entries' ids, or 'FULL', and then nothing was written.
+-- Returns 'READY', or 'FULL', and then nothing was written.
 
-local ready, due, minutes, hours = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local limit, n = tonumber(ARGV[1]), tonumber(ARGV[4])
+-- with types
+-- with counts
+local ready, urgent, waiting, minutes, hours = unpack(KEYS)
 
-for key, kind in pairs({ [minutes] = 'hash', [hours] = 'hash' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+local wrong = wrong_type({ [minutes] = 'hash', [hours] = 'hash' })
+if wrong then
+  return wrong
 end
-if limit > 0 and redis.call('xlen', ready) + redis.call('zcard', due) + n > limit then
+local limit, n, at = tonumber(ARGV[1]), 0, 4
+while limit > 0 and at <= #ARGV do
+  n = n + ARGV[at]
+  at = at + 2 + ARGV[at + 1] * (ARGV[at] + 1)
+end
+if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting) + n > limit then
   return 'FULL'
 end
 
-local ids, counts, at = {}, {}, 5
-for i = 1, n do
-  local name, fields = ARGV[at], tonumber(ARGV[at + 1])
-  ids[i] = redis.call('xadd', ready, '*', unpack(ARGV, at + 2, at + 1 + fields))
-  counts[name] = (counts[name] or 0) + 1
-  at = at + 2 + fields
-end
-for name, count in pairs(counts) do
-  -- The first count of a slot is when its hash may be new: it then gets its time to live, a day and 35 days.
-  if redis.call('hincrby', minutes, ARGV[2] .. '|published|' .. name, count) == count then
-    redis.call('expire', minutes, 93600)
+local counts = {}
+at = 4
+while at <= #ARGV do
+  local messages, width, entry = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), {}
+  for i = 1, width do
+    entry[2 * i - 1] = ARGV[at + 1 + i]
   end
-  if redis.call('hincrby', hours, ARGV[3] .. '|published|' .. name, count) == count then
-    redis.call('expire', hours, 3024000)
+  at = at + 2 + width
+  for _ = 1, messages do
+    for i = 1, width do
+      entry[2 * i] = ARGV[at + i - 1]
+    end
+    redis.call('xadd', ready, '*', unpack(entry))
+    counts[entry[4]] = (counts[entry[4]] or 0) + 1
+    at = at + width
   end
 end
-return ids
+count_published(minutes, ARGV[2], hours, ARGV[3], counts)
+return 'READY'

@@ -10,6 +10,7 @@
 --
 -- Returns the ids of the entries that the consumer no longer holds; these are left as they are.
 
+-- with clock
 local home, due, waiting = KEYS[1], KEYS[2], KEYS[3]
 for key, kind in pairs({ [due] = 'zset', [waiting] = 'hash' }) do
   local found = redis.call('type', key).ok
@@ -18,8 +19,7 @@ for key, kind in pairs({ [due] = 'zset', [waiting] = 'hash' }) do
   end
 end
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
 local stale = {}
 for at = 4, #ARGV, 4 do
@@ -28,7 +28,7 @@ for at = 4, #ARGV, 4 do
     redis.call('xack', home, ARGV[1], entry)
     redis.call('xdel', home, entry)
     redis.call('hset', waiting, member, ARGV[at + 3])
-    redis.call('zadd', due, string.format('%.0f', now + ARGV[at + 2]), member)
+    redis.call('zadd', due, due_at('+', ARGV[at + 2], now), member)
   else
     stale[#stale + 1] = entry
   end

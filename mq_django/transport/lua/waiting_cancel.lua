@@ -2,13 +2,37 @@
 --
 -- KEYS[1]  due        {queue}:due         ZSET
 -- KEYS[2]  unhandled  {queue}:unhandled   ZSET
--- KEYS[3]  waiting    {queue}:waiting     HASH   member -> body
--- KEYS[4]  unique     {queue}:unique      HASH   unique member -> id
--- ARGV[1]  member     the message's id, or 'u:' and its unique key
+-- KEYS[3]  priority   {queue}:priority    ZSET
+-- KEYS[4]  parked     {queue}:parked      ZSET
+-- KEYS[5]  waiting    {queue}:waiting     HASH   member -> body
+-- KEYS[6]  unique     {queue}:unique      HASH   unique member -> id, and id -> member
+-- KEYS[7]  claims     {queue}:claims      HASH   what claims a unique key
+-- KEYS[8]  replaced   {queue}:replaced    ZSET   ids that others took the place of; score: when, ms
+-- ARGV[1]  named      the message's id, or 'u:' and its unique key
 --
--- Returns 'CANCELLED', or 'MISSING' when it does not wait: it is ready by now, or was never there.
+-- Returns 'CANCELLED', 'REPLACED', or 'MISSING' when it does not wait: it is ready by now, or was never there.
 
-local removed = redis.call('zrem', KEYS[1], ARGV[1]) + redis.call('zrem', KEYS[2], ARGV[1])
-redis.call('hdel', KEYS[3], ARGV[1])
-redis.call('hdel', KEYS[4], ARGV[1])
-return removed > 0 and 'CANCELLED' or 'MISSING'
+-- with types
+-- with clock
+-- with members
+-- with claims
+local due, unhandled, priority, parked, waiting, unique, claims, replaced = unpack(KEYS)
+
+local wrong = wrong_type({ [due] = 'zset', [unhandled] = 'zset', [priority] = 'zset', [parked] = 'zset' })
+  or wrong_type({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [replaced] = 'zset' })
+if wrong then
+  return wrong
+end
+
+local member, removed = member_of(unique, claims, ARGV[1]), 0
+for at = 1, 4 do
+  removed = removed + redis.call('zrem', KEYS[at], member)
+end
+if removed == 0 then
+  return was_replaced(replaced, ARGV[1]) and 'REPLACED' or 'MISSING'
+end
+local id = string.match(member, '^[up]:') and redis.call('hget', unique, member) or member
+redis.call('hdel', waiting, member)
+redis.call('hdel', unique, member, id)
+release_claim(claims, id)
+return 'CANCELLED'

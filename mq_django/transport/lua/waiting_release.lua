@@ -3,28 +3,34 @@
 -- KEYS[1]  unhandled  {queue}:unhandled   ZSET    score: the name's hash
 -- KEYS[2]  waiting    {queue}:waiting     HASH    member -> body
 -- KEYS[3]  ready      {queue}:ready       STREAM
+-- KEYS[4]  priority   {queue}:priority    ZSET    score: see parts/ranks
+-- KEYS[5]  control    {queue}:control     HASH
 -- ARGV[1]  score      of the name
 -- ARGV[2]  limit      messages, at most 500
+-- ARGV[3]  group
 --
 -- Returns how many were moved.
 
-for key, kind in pairs({ [KEYS[2]] = 'hash', [KEYS[3]] = 'stream' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+-- with types
+-- with ready
+local unhandled, waiting, ready, priority, control = unpack(KEYS)
+
+local wrong = wrong_type({ [waiting] = 'hash', [ready] = 'stream', [priority] = 'zset', [control] = 'hash' })
+if wrong then
+  return wrong
 end
 
-local members = redis.call('zrangebyscore', KEYS[1], ARGV[1], ARGV[1], 'limit', 0, ARGV[2])
+local members = redis.call('zrangebyscore', unhandled, ARGV[1], ARGV[1], 'limit', 0, ARGV[2])
 if #members == 0 then
   return 0
 end
-local bodies = redis.call('hmget', KEYS[2], unpack(members))
-redis.call('zrem', KEYS[1], unpack(members))
-redis.call('hdel', KEYS[2], unpack(members))
+local bodies = redis.call('hmget', waiting, unpack(members))
+redis.call('zrem', unhandled, unpack(members))
+redis.call('hdel', waiting, unpack(members))
+local make_ready = readier(ready, priority, waiting, control, ARGV[3])
 for i = 1, #members do
   if bodies[i] then
-    redis.call('xadd', KEYS[3], '*', 'id', members[i], 'message', bodies[i])
+    make_ready(members[i], bodies[i])
   end
 end
 return #members

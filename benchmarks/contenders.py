@@ -1,0 +1,93 @@
+"""Who is measured, and how to see in Redis what of a queue's messages is still to be handled."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import redis
+
+Remaining = Callable[[redis.Redis], int]
+
+OURS = "ours"
+
+
+def total(*commands: str) -> Remaining:
+    """Return a function that adds up the replies of commands."""
+    split = [command.split() for command in commands]
+
+    def remaining(client: redis.Redis) -> int:
+        pipeline = client.pipeline(transaction=False)
+        for command in split:
+            pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+        return sum(int(reply) for reply in pipeline.execute())
+
+    return remaining
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """Somebody who publishes and handles messages."""
+
+    #: As in the table.
+    name: str
+    #: The module that speaks for it (see benchmarks.driver), or the file of a node program of the same verbs.
+    module: str
+    #: Messages published and not yet handled.
+    remaining: Remaining
+    #: What of its environment is measured with: `ours`, or the name of a file in `requirements/`.
+    environment: str
+    #: Messages for about three seconds of work: published one by one, in bulk (0: it has no such call), handled.
+    one_by_one: int
+    bulk: int
+    handled: int
+    #: Sizes of the queue in the growth workload.
+    sizes: tuple[int, ...] = (10_000, 100_000)
+    #: Its environment variables: they choose its settings.
+    variables: Mapping[str, str] = field(default_factory=dict)
+    #: The names of the workloads it cannot do, or that would tell nothing new of it.
+    skips: frozenset[str] = frozenset()
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether it is mq_django with handlers, for which everything is measured."""
+        return self.module == "benchmarks.ours.contender"
+
+
+RAW = Contender(
+    name="bare redis-py",
+    module="benchmarks.raw",
+    remaining=total("XLEN raw"),
+    environment=OURS,
+    one_by_one=20_000,
+    bulk=200_000,
+    handled=300_000,
+    sizes=(10_000, 100_000, 1_000_000),
+    variables={"BENCH_MODE": "json"},
+    skips=frozenset({"delays", "kill", "idle", "memory delayed"}),
+)
+BYTES = replace(
+    RAW,
+    name="bare redis-py, no JSON",
+    variables={"BENCH_MODE": "bytes"},
+    skips=RAW.skips | {"publish", "at rest", "memory", "growth"},
+)
+HANDLERS = Contender(
+    name="mq_django",
+    module="benchmarks.ours.contender",
+    remaining=total("XLEN mq:{bench0}:ready"),
+    environment=OURS,
+    one_by_one=20_000,
+    bulk=200_000,
+    handled=300_000,
+    sizes=(10_000, 100_000, 1_000_000),
+)
+TASKS = Contender(
+    name="mq_django @task",
+    module="benchmarks.ours.task_contender",
+    remaining=HANDLERS.remaining,
+    environment=OURS,
+    one_by_one=20_000,
+    bulk=0,
+    handled=60_000,
+    skips=frozenset({"bulk", "at rest", "delays", "memory", "idle", "kill", "growth"}),
+)
+PEERS: tuple[Contender, ...] = ()

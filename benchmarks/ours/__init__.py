@@ -1,0 +1,1 @@
+"""mq_django as a contender: a project with one app."""

@@ -1,0 +1,30 @@
+"""The handlers of each queue."""
+
+import time
+from collections.abc import Callable
+
+from benchmarks import messages
+from mq_django import handler
+from mq_django.core.messages import Message
+
+
+def noop(message: Message) -> None:
+    """Do nothing."""
+
+
+def noted(kind: str) -> Callable[[Message], None]:
+    """Return the handler of a kind that leaves notes."""
+    seconds = messages.SLEEPS[kind]
+
+    def handle(message: Message) -> None:
+        if seconds:
+            time.sleep(seconds)
+        messages.note(message.data)
+
+    return handle
+
+
+for number in range(messages.QUEUES):
+    for kind in messages.KINDS:
+        function = noop if kind == messages.NOOP else noted(kind)
+        handler(messages.queue_name(number), kind)(function)

@@ -1,0 +1,14 @@
+"""A project as small as can be: our app, handlers, and a database as every Django project has one."""
+
+import os
+
+from benchmarks import messages
+
+SECRET_KEY = "only for measuring"
+USE_TZ = True
+INSTALLED_APPS = ["mq_django", "benchmarks.ours"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+MQ_DJANGO = {
+    "CONNECTION": os.environ["BENCH_REDIS_URL"],
+    "QUEUES": {messages.queue_name(number): {} for number in range(messages.QUEUES)},
+}

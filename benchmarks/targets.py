@@ -1,0 +1,84 @@
+"""What mq_django shall reach, as ratios to what was measured in the same run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS
+from benchmarks.messages import SIZE
+
+Figures = Mapping[str, Mapping[str, float]]
+#: The figures of the best of the others, by name.
+BEST = "best peer"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A figure of ours, what it is compared with, and the bound of their ratio."""
+
+    what: str
+    who: str
+    name: str
+    bound: float
+    is_: Literal["at least", "at most"]
+    #: Whose same figure it is divided by; None: the figure itself counts.
+    by: str | None = RAW.name
+    #: Another name of the figure that it is divided by.
+    by_name: str = ""
+    #: What the figure is divided by, when that is a number.
+    scale: float = 1.0
+
+    def value(self, figures: Figures) -> float | None:
+        """Return the figure or its ratio, or None when it was not measured."""
+        ours = figures.get(self.who, {}).get(self.name)
+        base = self.scale if self.by is None else figures.get(self.by, {}).get(self.by_name or self.name)
+        return None if ours is None or not base else ours / base
+
+    @property
+    def is_only_told(self) -> bool:
+        """Tell whether it has no bound: it is there to be seen beside the others."""
+        return self.is_ == "at least" and not self.bound
+
+    def met(self, value: float) -> bool:
+        """Tell whether a value is within the bound."""
+        return value >= self.bound if self.is_ == "at least" else value <= self.bound
+
+
+def _ratio(what: str, who: str, name: str, bound: float, by: str = RAW.name, by_name: str = "") -> Target:
+    return Target(what, who, name, bound, "at least", by, by_name)
+
+
+OURS, TASK = HANDLERS.name, TASKS.name
+
+TARGETS = (
+    _ratio("handle, one process, by the raw limit", OURS, "handle /s", 0.60),
+    _ratio("handle, one process, by the raw limit without JSON", OURS, "handle /s", 0.0, by=BYTES.name),
+    _ratio("handle, one process, by the best Python peer", OURS, "handle /s", 10.0, by="best Python peer"),
+    _ratio("handle, one process, by npm rsmq", OURS, "handle /s", 2.0, by="npm rsmq"),
+    _ratio("handle a task, one process, by the raw limit", TASK, "handle /s", 0.35),
+    _ratio("handle, two processes, by one", OURS, "2 processes /s", 1.6, by=OURS, by_name="handle /s"),
+    _ratio("publish in bulk, by raw pipelined XADD", OURS, "bulk /s", 1.5),
+    _ratio("publish one by one, by a bare XADD loop", OURS, "publish /s", 0.8),
+    _ratio("enqueue a task, by a bare XADD loop", TASK, "publish /s", 0.6),
+    Target("at rest, p50, by the raw limit's", OURS, "at rest p50 ms", 1.5, "at most"),
+    Target("at rest, p99, by the raw limit's", OURS, "at rest p99 ms", 2.5, "at most"),
+    Target("kill -9: messages lost", OURS, "kill missing", 0, "at most", by=None),
+    Target("kill -9: s until the last is handled", OURS, "kill pause s", 3, "at most", by=None),
+    Target("delays: handled early", OURS, "delay early", 0, "at most", by=None),
+    Target("delays: p99 late, ms", OURS, "delay p99", 5, "at most", by=None),
+    Target("delays among 1,000,000: p99 late, ms", OURS, "delay p99 of 1,000,000", 50, "at most", by=None),
+    Target("memory of a ready message, by its data", OURS, "bytes ready", 1.4, "at most", by=None, scale=SIZE),
+    Target("memory of a delayed message, by its data", OURS, "bytes delayed", 2.5, "at most", by=None, scale=SIZE),
+    Target("idle on 5 queues: commands/s", OURS, "idle commands/s", 5, "at most", by=None),
+    Target("idle on 5 queues: % of a core", OURS, "idle cpu %", 1, "at most", by=None),
+    Target("consumer at rest, MB", OURS, "rest MB", 60, "at most", by=None),
+    Target("growth of a consumer over 1,000,000, MB", OURS, "grown MB", 10, "at most", by=None),
+    Target("50 ms handlers, 4 x 8 threads: % of ideal", OURS, "share of ideal %", 97, "at least", by=None),
+    Target("50 ms handlers, 4 x 8 threads: share max/mean", OURS, "share max/mean", 1.05, "at most", by=None),
+    Target("200/s with 1 % slow: p99 of fast, by alone", OURS, "200/s ratio", 2.0, "at most", by=None),
+)
+
+#: What the regression guard holds, by this share of its bound: so far below what is reached that a noisy machine does
+#: not fail it.
+GUARDED = [target for target in TARGETS if target.by == RAW.name and target.is_ == "at least"]
+LOOSE = 0.5

@@ -1,0 +1,112 @@
+"""A crowded waiting room, and many messages due at one instant: mq_django's promises about delays at scale."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import redis
+
+from benchmarks import messages
+from benchmarks.contenders import Contender
+from benchmarks.messages import NOTE
+from benchmarks.trial import Note, Trial, percentile
+from benchmarks.workloads import Figures, warm
+
+#: Messages that wait for an hour beside those that are measured.
+CROWD = 1_000_000
+SUPERVISORS = 4
+RATE = 1000
+SECONDS = 20
+BURST = 100_000
+CHUNK = 5000
+DUE, WAITING, WAKE = (f"mq:{{bench0}}:{kind}" for kind in ("due", "waiting", "wake"))
+
+
+def _now_us(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1_000_000 + int(micros)
+
+
+def _now_ms(client: redis.Redis) -> int:
+    return _now_us(client) // 1000
+
+
+def _fill(client: redis.Redis, count: int, due_ms: Callable[[int], int], *, first: int) -> None:
+    """Let messages wait as the smallest producer does: a body in a hash, a due time in a sorted set."""
+    ahead_ns = -_now_us(client) * 1000 + time.monotonic_ns()
+    for start in range(first, first + count, CHUNK):
+        numbers = range(start, min(start + CHUNK, first + count))
+        scores = {f"m{n}": due_ms(n - first) for n in numbers}
+        data = [{**messages.make(n), "due_ns": scores[f"m{n}"] * 1_000_000 + ahead_ns} for n in numbers]
+        bodies: dict[Any, Any] = {f"m{one['n']}": json.dumps({"type": NOTE, "data": one}) for one in data}
+        pipeline = client.pipeline(transaction=False)
+        pipeline.hset(WAITING, mapping=bodies)
+        pipeline.zadd(DUE, scores)
+        pipeline.execute()
+
+
+@contextmanager
+def _crowded(contender: Contender) -> Iterator[Trial]:
+    """Yield a trial with a million messages waiting, and four supervisors that promote."""
+    with Trial(contender) as trial, ExitStack() as trees:
+        later = _now_ms(trial.client) + 3_600_000
+        _fill(trial.client, CROWD, lambda _: later, first=10_000_000)
+        for _ in range(SUPERVISORS):
+            trees.enter_context(trial.consumer())
+            warm(trial)
+        trial.client.config_set("slowlog-log-slower-than", 1000)
+        trial.client.config_set("slowlog-max-len", 10_000)
+        trial.client.slowlog_reset()
+        yield trial
+
+
+def _longest_script(client: redis.Redis) -> float:
+    """Return the milliseconds of the script that held Redis the longest, from a millisecond on."""
+    took = [entry["duration"] for entry in client.slowlog_get(10_000) if entry["command"].startswith(b"EVAL")]
+    return float(max(took, default=0)) / 1000
+
+
+def _wrong(notes: list[Note], count: int) -> Figures:
+    seen = Counter(note.number for note in notes)
+    return {"early": sum(note.late < 0 for note in notes), "lost": count - len(seen), "doubled": len(notes) - len(seen)}
+
+
+def steady(contender: Contender) -> Figures:
+    """A thousand due a second, four promoting, among a million that wait."""
+    count = RATE * SECONDS
+    with _crowded(contender) as trial:
+        start = _now_ms(trial.client) + 5000
+        _fill(trial.client, count, lambda n: start + n * 1000 // RATE, first=0)
+        trial.client.publish(WAKE, f"due {start}")
+        notes = trial.wait_for_notes(count, timeout=SECONDS + 60)
+        longest = _longest_script(trial.client)
+    late = [note.late * 1000 for note in notes]
+    figures = {"p50 ms": percentile(late, 50), "p99 ms": percentile(late, 99), "longest script ms": longest}
+    return {f"1,000 due/s of 1,000,000 {name}": n for name, n in {**figures, **_wrong(notes, count)}.items()}
+
+
+def burst(contender: Contender) -> Figures:
+    """A hundred thousand due at one instant, four promoting, among a million that wait."""
+    with _crowded(contender) as trial:
+        at = _now_ms(trial.client) + 15_000
+        _fill(trial.client, BURST, lambda _: at, first=0)
+        trial.client.publish(WAKE, f"due {at}")
+        while trial.client.zcount(DUE, at, at) == BURST:
+            time.sleep(0.001)
+        began = time.monotonic()
+        while trial.client.zcount(DUE, at, at):
+            time.sleep(0.01)
+        took = time.monotonic() - began
+        notes = trial.wait_for_notes(BURST, timeout=120)
+        longest = _longest_script(trial.client)
+    shares = Counter(note.pid for note in notes)
+    figures = {
+        "promotions/s": BURST / took,
+        "longest script ms": longest,
+        "share max/mean": max(shares.values()) * SUPERVISORS / len(notes),
+        **_wrong(notes, BURST),
+    }
+    return {f"burst of 100,000 {name}": value for name, value in figures.items()}

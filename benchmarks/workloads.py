@@ -1,0 +1,191 @@
+"""What is measured. A workload takes a trial's contender and returns figures by name."""
+
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import redis
+
+from benchmarks.contenders import Contender
+from benchmarks.messages import NOTE, NOTES, WORK
+from benchmarks.trees import wait_until
+from benchmarks.trial import START, Drained, Failed, Note, Trial, percentile
+
+Figures = Mapping[str, float]
+Workload = Callable[[Contender], Figures]
+
+
+def one_by_one(contender: Contender) -> Figures:
+    """Publish messages with a call each."""
+    with Trial(contender) as trial:
+        return {"publish /s": contender.one_by_one / trial.do("publish", count=contender.one_by_one)}
+
+
+def bulk(contender: Contender) -> Figures:
+    """Publish messages with a call a thousand."""
+    with Trial(contender) as trial:
+        return {"bulk /s": contender.bulk / trial.do("publish", count=contender.bulk, bulk=True)}
+
+
+def fill(trial: Trial, count: int) -> float:
+    """Publish no-op messages as fast as the contender can, and return the seconds."""
+    return trial.do("publish", count=count, bulk=bool(trial.contender.bulk))
+
+
+def handle(contender: Contender, *, processes: int = 1, threads: int = 8) -> Drained:
+    """Let a consumer empty a queue of no-op messages."""
+    with Trial(contender) as trial:
+        fill(trial, contender.handled)
+        with trial.consumer(processes=processes, threads=threads) as tree:
+            return trial.drain(tree, seconds=30.0)
+
+
+def one_process(contender: Contender) -> Figures:
+    """Handle with one process."""
+    drained = handle(contender)
+    return {"handle /s": drained.rate, "handle cpu us": drained.micros, "handle Redis's cpu us": drained.server_micros}
+
+
+def two_processes(contender: Contender) -> Figures:
+    """Handle with two processes, and see how busy Redis is."""
+    drained = handle(contender, processes=2)
+    return {"2 processes /s": drained.rate, "2 processes: Redis's core %": drained.server_share * 100}
+
+
+def warm(trial: Trial) -> None:
+    """Have a consumer handle its first messages."""
+    trial.do("pace", kind=NOTE, count=20, rate=50)
+    if len(trial.wait_for_notes(20, timeout=START)) < 20:
+        raise Failed(f"{trial.contender.name}: nothing was handled within {START:g} s")
+    trial.client.delete(NOTES)
+
+
+def _paced(trial: Trial, count: int, **options: object) -> list[Note]:
+    trial.do("pace", kind=NOTE, count=count, **options)
+    notes = trial.wait_for_notes(count, timeout=90)
+    if len(notes) < count:
+        raise Failed(f"{trial.contender.name}: {len(notes)} of {count} were handled")
+    return notes
+
+
+def at_rest(contender: Contender) -> Figures:
+    """Time from the publish call to the handler, for single messages."""
+    with Trial(contender) as trial, trial.consumer():
+        warm(trial)
+        late = [note.late * 1000 for note in _paced(trial, 300, rate=50)]
+    return {"at rest p50 ms": percentile(late, 50), "at rest p99 ms": percentile(late, 99)}
+
+
+def delays(contender: Contender, *, waiting: int = 0) -> Figures:
+    """How late delayed messages are handled, with others waiting for an hour."""
+    with Trial(contender) as trial:
+        if waiting:
+            trial.do("publish", count=waiting, bulk=True, delay=3600.0)
+        with trial.consumer():
+            warm(trial)
+            late = [note.late * 1000 for note in _paced(trial, 200, rate=50, delay=2.0)]
+    figures = {"p50": percentile(late, 50), "p99": percentile(late, 99), "early": sum(ms < 0 for ms in late)}
+    return {f"delay {name}{f' of {waiting:,}' if waiting else ''}": value for name, value in figures.items()}
+
+
+def memory(contender: Contender, *, count: int = 20_000) -> Figures:
+    """Bytes in Redis of a message that is ready, and of one that is delayed."""
+    figures = {}
+    cases: dict[str, dict[str, object]] = {"ready": {}, "delayed": {"delay": 3600.0}}
+    for name, options in cases.items():
+        if f"memory {name}" in contender.skips:
+            continue
+        with Trial(contender) as trial:
+            trial.do("publish", count=1, **options)
+            before = trial.client.info("memory")["used_memory"]
+            trial.do("publish", count=count, bulk=bool(contender.bulk), **options)
+            after = trial.client.info("memory")["used_memory"]
+        figures[f"bytes {name}"] = (after - before) / count
+    return figures
+
+
+def idle(contender: Contender, *, queues: int = 5, seconds: float = 20.0) -> Figures:
+    """What a consumer without work costs: commands on the wire, processor, memory of its largest process."""
+    with Trial(contender, queues=queues) as trial, trial.consumer() as tree:
+        warm(trial)
+        time.sleep(6.0)
+        before, began = tree.cpu_seconds(), time.monotonic()
+        sent = _commands(trial.client, seconds)
+        cpu = (tree.cpu_seconds() - before) / (time.monotonic() - began)
+        largest = max(tree.memory().values())
+    return {"idle commands/s": sum(sent.values()) / seconds, "idle cpu %": cpu * 100, "rest MB": largest}
+
+
+def _commands(client: redis.Redis, seconds: float) -> Counter[str]:
+    """Count the commands that come in over the wire, those of scripts not among them."""
+    found: Counter[str] = Counter()
+    with client.monitor() as monitor:  # type: ignore[no-untyped-call]
+        threading.Timer(seconds, client.echo, ["the end"]).start()
+        for command in monitor.listen():
+            if command["command"] == "ECHO the end":
+                return found
+            if command["client_type"] != "lua":
+                found[command["command"].split()[0]] += 1
+    return found
+
+
+def kill(contender: Contender, *, count: int = 2000, patience: float = 120.0) -> Figures:
+    """Kill the consumer's whole tree three times under load, each time starting it again at once."""
+    with Trial(contender) as trial:
+        trial.do("publish", kind=WORK, count=count)
+        moments = random.Random(7)
+        tree = trial.consumer().start()
+        try:
+            for times in range(1, 4):
+                wait_until(lambda goal=times * count // 5: trial.client.llen(NOTES) >= goal, timeout=60)
+                time.sleep(moments.uniform(0.0, 0.3))
+                tree.kill()
+                tree = trial.consumer().start()
+            restarted = time.monotonic()
+            wait_until(lambda: len({note.number for note in trial.notes()}) >= count, timeout=patience, step=0.2)
+            time.sleep(1.0)
+        finally:
+            tree.stop()
+        notes = trial.notes()
+    times_seen = Counter(note.number for note in notes)
+    after = sorted(note.handled for note in notes if note.handled > restarted)
+    return {
+        "kill missing": count - len(times_seen),
+        "kill doubled": sum(seen - 1 for seen in times_seen.values()),
+        "kill done s": max(note.handled for note in notes) - restarted,
+        "kill pause s": _longest_pause(after),
+    }
+
+
+def _longest_pause(moments: list[float]) -> float:
+    """Return the longest time between two handled messages: when only the lost sheep are left."""
+    return max((later - earlier for earlier, later in itertools.pairwise(moments)), default=0.0)
+
+
+def share(contender: Contender, *, consumers: int = 4, threads: int = 8, count: int = 3200) -> Figures:
+    """Spread handlers of 50 ms over four consumers."""
+    with Trial(contender) as trial, trial.consumer(processes=consumers, threads=threads):
+        for _ in range(consumers):
+            warm(trial)
+        trial.do("publish", kind=WORK, count=count)
+        notes = trial.wait_for_notes(count, timeout=120)
+    by_process = Counter(note.pid for note in notes)
+    # From when the first message was there: all that is not handling counts against it.
+    took = max(note.handled for note in notes) - min(note.sent for note in notes)
+    ideal = count * 0.05 / (consumers * threads)
+    return {"share of ideal %": ideal / took * 100, "share max/mean": max(by_process.values()) * consumers / len(notes)}
+
+
+def slow(contender: Contender) -> Figures:
+    """The latency of fast messages at 200/s: alone, and among one in a hundred that takes a second."""
+    found = {}
+    for name, every in {"alone": 0, "among slow": 100}.items():
+        with Trial(contender) as trial, trial.consumer():
+            warm(trial)
+            notes = _paced(trial, 2000, rate=200, slow_every=every)
+        fast = [note.late * 1000 for note in notes if not every or note.number % every != 50]
+        found[f"200/s p99 ms {name}"] = percentile(fast, 99)
+    return {**found, "200/s ratio": found["200/s p99 ms among slow"] / found["200/s p99 ms alone"]}

@@ -1,0 +1,86 @@
+"""Where the demo lives: a folder of its own, a Redis, and the environment that tells its processes of both."""
+
+import fcntl
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from example_project.demo.children import address, listen
+from mq_django.transport.servers import PrivateServer, configured_url, find_server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Where the demo lives."""
+
+    folder: Path
+    #: For the children: it names the folder, the Redis, the gateway.
+    env: dict[str, str]
+    redis: str
+    #: The Redis goes on after the demo, so the demo takes its keys along.
+    is_shared: bool
+    #: Where the gateway will answer.
+    gateway: socket.socket
+
+
+@contextmanager
+def surroundings(folder: Path, *, namespace: str, reminder_seconds: float) -> Iterator[Surroundings]:
+    """Empty the folder, find or start a Redis, and name all in the environment.
+
+    Raises:
+        NoServer: there is no Redis to be had; its text says how to install one.
+        Occupied: another demo uses the folder.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(occupied(folder))
+        empty(folder)
+        url = configured_url()
+        is_shared = url is not None
+        if url is None:
+            binary = find_server()
+            server = stack.enter_context(PrivateServer(binary=binary, directory=folder / "redis"))
+            url, redis = server.url, f"a private one ({binary.path}), gone with the demo"
+        else:
+            redis = f"MQ_REDIS_URL, under {namespace}:*"
+        gateway = stack.enter_context(listen())
+        names = {
+            "DJANGO_SETTINGS_MODULE": "example_project.settings",
+            "EXAMPLE_PROJECT_DIR": str(folder),
+            "EXAMPLE_PROJECT_NAMESPACE": namespace,
+            "EXAMPLE_PROJECT_GATEWAY_URL": address(gateway),
+            "EXAMPLE_PROJECT_REMINDER_SECONDS": str(reminder_seconds),
+            "MQ_REDIS_URL": url,
+        }
+        os.environ.update(names)
+        yield Surroundings(folder=folder, env=dict(os.environ), redis=redis, is_shared=is_shared, gateway=gateway)
+
+
+class Occupied(Exception):
+    """Another demo runs in the folder."""
+
+
+@contextmanager
+def occupied(folder: Path) -> Iterator[None]:
+    """Keep other demos out of the folder, which each empties first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            # Let go of by the system however this process ends.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Occupied(f"Another demo runs in {folder}: end it, or name another with --folder.") from None
+        yield
+
+
+def empty(folder: Path) -> None:
+    """Remove what an earlier demo left: its ledger would ask for messages that its Redis had."""
+    for leftover in ("shop.sqlite3", "shop.sqlite3-wal", "shop.sqlite3-shm"):
+        (folder / leftover).unlink(missing_ok=True)
+    for leftover in ("mails", "logs", "redis"):
+        shutil.rmtree(folder / leftover, ignore_errors=True)
+    for needed in ("mails", "logs", "redis"):
+        (folder / needed).mkdir(parents=True)

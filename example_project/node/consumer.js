@@ -1,0 +1,95 @@
+// Handle messages that a Django project publishes with mq_django.
+//
+//   node consumer.js <queue>
+//
+// Prints each message it handles as a line of JSON. A message named "fail" fails, to show retries and dead letters.
+// Stop it with Ctrl-C or SIGTERM. MQ_REDIS_URL, MQ_NAMESPACE and MQ_MAX_ATTEMPTS are read. See docs/protocol.md.
+'use strict'
+
+const { randomBytes } = require('node:crypto')
+const { readFileSync } = require('node:fs')
+const { hostname } = require('node:os')
+const { join } = require('node:path')
+const { Redis } = require('ioredis')
+
+const url = process.env.MQ_REDIS_URL || 'redis://127.0.0.1:6379'
+const prefix = `${process.env.MQ_NAMESPACE || 'mq'}:{${process.argv[2]}}`
+const maxAttempts = Number(process.env.MQ_MAX_ATTEMPTS || 25)
+const key = kind => `${prefix}:${kind}`
+const me = `${hostname()}-${process.pid}-${randomBytes(6).toString('hex')}`
+const about = { host: hostname(), pid: process.pid, since_ms: Date.now(), version: 'node' }
+
+const redis = new Redis(url.replace(/^unix:\/\//, ''), { maxRetriesPerRequest: null })
+const reader = redis.duplicate() // a blocked read holds its connection
+const lua = join(__dirname, '..', '..', 'mq_django', 'transport', 'lua')
+// A line `-- with <name>` stands for the file parts/<name>.lua.
+const script = name => readFileSync(join(lua, `${name}.lua`), 'utf8').replace(/^-- with (\w+)$/gm, (_, part) => script(`parts/${part}`))
+for (const name of ['stream_fetch', 'stream_ack', 'stream_retry', 'stream_bury', 'members_leave']) {
+  redis.defineCommand(name, { lua: script(name) })
+}
+
+async function handle (message) {
+  if (message.type === 'fail') throw new Error('as asked')
+  console.log(JSON.stringify({ id: message.id, name: message.type, data: message.data, attempt: message.attempt }))
+}
+
+// Both forms of an entry: fields beside a JSON object override what the object says.
+function decode (entry, flat) {
+  const fields = {}
+  for (let at = 0; at < flat.length; at += 2) fields[flat[at]] = flat[at + 1]
+  const { message, ...beside } = fields
+  const found = message === undefined ? { ...beside, data: JSON.parse(beside.data) } : { ...JSON.parse(message), ...beside }
+  return { id: entry, time: Number(entry.split('-')[0]), ...found, attempt: Number(found.attempt || 1) }
+}
+
+async function run (home, [entry, flat]) {
+  let message
+  try {
+    message = decode(entry, flat)
+    await handle(message)
+    return redis.stream_ack(1, home, 'mq', me, entry)
+  } catch (error) {
+    if (!message || message.attempt >= maxAttempts) {
+      const fields = message ? Object.entries({ ...message, data: JSON.stringify(message.data) }).flat() : ['deadraw', flat.join('\n')]
+      fields.push('deadreason', message ? 'attempts' : 'undecodable', 'deaderror', String(error))
+      fields.push('deadtraceback', String(error.stack), 'deadattempts', message ? message.attempt : 1)
+      return redis.stream_bury(3, home, key('dead'), key('dead-ids'), 'mq', me, entry, message ? message.id : entry, fields.length, ...fields)
+    }
+    const body = JSON.stringify({ ...message, attempt: message.attempt + 1 })
+    const delay = Math.min(3600000, 1000 * 2 ** (message.attempt - 1)) * (1 - Math.random() / 4)
+    return redis.stream_retry(3, home, key('due'), key('waiting'), 'mq', me, key('wake'), entry, message.id, Math.round(delay), body)
+  }
+}
+
+// First what goes first, unless the queue is paused; then wait for what comes.
+async function fetch () {
+  const rooms = ['ready', 'urgent', 'control', 'priority', 'waiting'].map(key)
+  const taken = await redis.stream_fetch(5, ...rooms, 'mq', me, 10)
+  if (taken === 'PAUSED') return new Promise(resolve => setTimeout(resolve, 200, []))
+  const found = [...taken[1].map(item => [key('urgent'), item]), ...taken[0].map(item => [key('ready'), item])]
+  if (found.length) return found
+  const read = await reader.xreadgroup('GROUP', 'mq', me, 'COUNT', 10, 'BLOCK', 5000, 'STREAMS', key('ready'), '>')
+  // Whoever was woken wakes the next, while there is something with a priority.
+  if (taken[2]) await redis.stream_fetch(5, ...rooms, 'mq', me, 0)
+  return read ? read[0][1].map(item => [key('ready'), item]) : []
+}
+
+async function main () {
+  let stopping = false
+  for (const signal of ['SIGTERM', 'SIGINT']) process.once(signal, () => { stopping = true; reader.disconnect() })
+  await redis.xgroup('CREATE', key('ready'), 'mq', '0', 'MKSTREAM').catch(error => { if (!/BUSYGROUP/.test(error)) throw error })
+  // Whoever does not say that it lives is never missed, and what it held when it died stays with it.
+  const roll = { [`supervisor:${me}`]: JSON.stringify(about), [`consumer:${me}`]: JSON.stringify({ ...about, supervisor: me }) }
+  const beat = () => redis.multi().hincrby(key('consumers'), `beat:${me}`, 1).hset(key('consumers'), { ...roll, [`seen:${me}`]: Date.now() }).exec()
+  await beat()
+  const beating = setInterval(() => beat().catch(console.error), 2000)
+  while (!stopping) {
+    const found = await fetch().catch(error => { if (!stopping) throw error; return [] })
+    for (const [home, item] of found) await run(home, item)
+  }
+  clearInterval(beating)
+  await redis.members_leave(3, key('consumers'), key('ready'), key('urgent'), 'mq', me, me)
+  redis.disconnect()
+}
+
+main().catch(error => { console.error(error); process.exit(1) })

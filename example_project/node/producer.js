@@ -1,0 +1,68 @@
+// Publish messages to a Django project that uses mq_django, with plain Redis commands.
+//
+//   node producer.js <queue> <name> '<JSON data>' [delay in ms]
+//   node producer.js emails welcome '{"user_id":7}'
+//   node producer.js emails welcome '{"user_id":7}' 900000
+//
+// MQ_REDIS_URL names the Redis (unix:///path works too), MQ_NAMESPACE the namespace. See docs/protocol.md.
+'use strict'
+
+const { randomUUID } = require('node:crypto')
+const { Redis } = require('ioredis')
+
+const url = process.env.MQ_REDIS_URL || 'redis://127.0.0.1:6379'
+const namespace = process.env.MQ_NAMESPACE || 'mq'
+
+class Queue {
+  constructor (redis, name) {
+    this.redis = redis
+    this.prefix = `${namespace}:{${name}}`
+  }
+
+  // One command: this is all there is to it.
+  async publish (name, data, headers = {}) {
+    const fields = { id: randomUUID(), type: name, data: JSON.stringify(data), ...headers }
+    await this.redis.xadd(`${this.prefix}:ready`, '*', ...Object.entries(fields).flat())
+    return fields.id
+  }
+
+  // The body waits in a hash, its due time in a sorted set; the wake channel makes it exact.
+  async publishLater (name, data, delayMs) {
+    const id = randomUUID()
+    const [seconds, micros] = await this.redis.time()
+    const due = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000) + delayMs
+    const replies = await this.redis.multi()
+      .hset(`${this.prefix}:waiting`, id, JSON.stringify({ type: name, data, time: due - delayMs }))
+      .zadd(`${this.prefix}:due`, due, id)
+      .publish(`${this.prefix}:wake`, `due ${due}`)
+      .exec()
+    const failed = replies.find(([error]) => error)
+    if (failed) throw failed[0]
+    return id
+  }
+
+  async cancel (id) {
+    const [[, removed]] = await this.redis.multi()
+      .zrem(`${this.prefix}:due`, id)
+      .hdel(`${this.prefix}:waiting`, id)
+      .exec()
+    return removed === 1
+  }
+}
+
+async function main ([queueName, name, data, delayMs]) {
+  // A write that is sent again by the client, after a reply was lost, is a message that is there twice.
+  const redis = new Redis(url.replace(/^unix:\/\//, ''), { autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 })
+  try {
+    const queue = new Queue(redis, queueName)
+    const value = JSON.parse(data)
+    console.log(delayMs ? await queue.publishLater(name, value, Number(delayMs)) : await queue.publish(name, value))
+  } finally {
+    redis.disconnect()
+  }
+}
+
+module.exports = { Queue }
+if (require.main === module) {
+  main(process.argv.slice(2)).catch(error => { console.error(String(error)); process.exitCode = 1 })
+}

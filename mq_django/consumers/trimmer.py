@@ -1,0 +1,57 @@
+"""Keep topics within their retention, and say when a group falls behind it."""
+
+import logging
+from collections.abc import Sequence
+
+from mq_django.consumers.service import Service
+from mq_django.signals import retention_alarm
+from mq_django.stores.log import Log, Standing
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks at a topic.
+EVERY = 10.0
+#: Trims of one topic in a row: 250,000 messages. More wait for the next look, so that no topic keeps others waiting.
+IN_A_ROW = 500
+
+
+class Trimmer(Service):
+    """Looks at every topic. Any number of these may run: a trim is atomic, bounded, and does no harm twice."""
+
+    name = "trimmer"
+
+    def __init__(self, logs: Sequence[Log]) -> None:
+        super().__init__()
+        self._logs = logs
+
+    def run_once(self) -> float:
+        """Judge the groups, then trim, so that an alarm comes before the loss that it warns of."""
+        for log in self._logs:
+            for standing in log.standings():
+                self._judge(log, standing)
+            self._trim(log)
+        return EVERY
+
+    def _trim(self, log: Log) -> None:
+        for _ in range(IN_A_ROW):
+            trimmed = log.trim()
+            for group, count in trimmed.lost.items():
+                logger.error(
+                    "Group %s of topic %s lost %d messages that were over the retention before it read them",
+                    *(group, log.config.name, count),
+                )
+            if self.stopping or not trimmed.more:
+                return
+
+    def _judge(self, log: Log, standing: Standing) -> None:
+        place, share, topic = standing.place, standing.share, log.config.name
+        late = share is not None and share >= log.config.retention_alarm
+        word = log.sound(place.name, round(share * 100) if late and share is not None else None)
+        if word == "RAISED":
+            logger.warning(
+                "Group %s of topic %s is %d messages and %d s behind: %d %% of the retention",
+                *(place.name, topic, place.lag, place.lag_ms // 1000, round((share or 0) * 100)),
+            )
+            retention_alarm.send_robust(Trimmer, queue=topic, group=place.name, share=share, lag=place.lag)
+        elif word == "CLEARED":
+            logger.info("Group %s of topic %s has caught up", place.name, topic)

@@ -1,0 +1,64 @@
+"""Places in a topic's log."""
+
+import re
+from datetime import UTC, datetime
+
+from mq_django.errors import InvalidOffset
+
+#: Where a group can start, or be moved to: "beginning", "end", a moment, or the id of an entry.
+Place = str | datetime
+
+BEGINNING, END = "beginning", "end"
+
+_ENTRY = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)
+_LAST = 2**64 - 1
+
+
+def milliseconds(moment: datetime) -> int:
+    """Return a moment as milliseconds since 1970; without a time zone it is UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
+
+
+def parse(offset: str) -> tuple[int, int]:
+    """Return the two numbers of an entry's id.
+
+    Raises:
+        InvalidOffset: it is none.
+    """
+    found = _ENTRY.fullmatch(offset)
+    numbers = [int(part or 0) for part in found.groups()] if found else [_LAST + 1, 0]
+    if max(numbers) > _LAST:
+        raise InvalidOffset(f"An offset is the id of an entry such as 1700000000000-0, not {offset!r:.100}")
+    return numbers[0], numbers[1]
+
+
+def before(place: Place) -> str:
+    """Return the id after which a group goes on, so that the message at `place` is the next: 0, $, or an entry's.
+
+    Raises:
+        InvalidOffset: it is no place in a log.
+    """
+    if place == BEGINNING:
+        return "0"
+    if place == END:
+        return "$"
+    first, second = (max(0, milliseconds(place)), 0) if isinstance(place, datetime) else parse(str(place))
+    if second:
+        return f"{first}-{second - 1}"
+    return f"{first - 1}-{_LAST}" if first else "0"
+
+
+def first(place: Place) -> str:
+    """Return where a range that begins with the message at `place` begins, for XRANGE."""
+    after = before(place)
+    return {"0": "-", "$": "+"}.get(after, f"({after}")
+
+
+def last(place: Place) -> str:
+    """Return where a range that ends with the message at `place` ends, for XRANGE."""
+    if place in (BEGINNING, END):
+        return "-" if place == BEGINNING else "+"
+    if isinstance(place, datetime):
+        return f"{max(0, milliseconds(place))}-{_LAST}"
+    return "{}-{}".format(*parse(place))

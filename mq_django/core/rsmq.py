@@ -1,0 +1,122 @@
+"""RSMQ's format: names, ids, limits, and what a body means here. Pure."""
+
+import re
+import secrets
+import string
+import time
+
+from mq_django.core.jsontext import dumps
+from mq_django.core.keys import NAME
+from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.wire import MAX_ENTRY_BYTES, decode_body, encode_body, message_of
+from mq_django.errors import DecodeError, InvalidFormat, InvalidValue
+
+DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE = 30, 0, 65536
+MAX_SECONDS = 9_999_999
+MIN_MAXSIZE, MAX_MAXSIZE, UNLIMITED = 1024, 65536, -1
+
+#: The name of messages whose body is not one of ours: their data is the body, as text.
+TEXT = "message"
+
+#: An id: microseconds since 1970 in base 36, and 22 letters and digits at random.
+MESSAGE_ID = re.compile(r"[a-zA-Z0-9:]{32}", re.ASCII)
+_OWN_ID = re.compile(r"[0-9a-z]{10}[a-zA-Z0-9]{22}", re.ASCII)
+_DIGITS = string.digits + string.ascii_lowercase
+_LETTERS = string.digits + string.ascii_letters
+
+
+def check_queue(name: object) -> str:
+    """Return a name that a queue can be created by, else raise InvalidFormat."""
+    # `QUEUES` would share its key with the set of the names.
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name == "QUEUES":
+        raise InvalidFormat(f"Invalid qname format: 1 to 160 letters, digits, - and _, not {name!r:.200}")
+    return name
+
+
+def check_existing(name: object) -> str:
+    """Return a name that others may have given a queue, which is any without a colon, else raise InvalidFormat."""
+    if not isinstance(name, str) or not name or ":" in name or name == "QUEUES":
+        raise InvalidFormat(f"Invalid qname format: {name!r:.200}")
+    return name
+
+
+def check_seconds(what: str, value: object) -> int:
+    """Return `vt` or `delay`, else raise InvalidValue."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_SECONDS:
+        raise InvalidValue(f"{what} must be between 0 and {MAX_SECONDS}, not {value!r:.100}")
+    return value
+
+
+def check_maxsize(value: object) -> int:
+    """Return a `maxsize`, else raise InvalidValue."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not is_number or (value != UNLIMITED and not MIN_MAXSIZE <= value <= MAX_MAXSIZE):  # type: ignore[operator]
+        raise InvalidValue(f"maxsize must be between {MIN_MAXSIZE} and {MAX_MAXSIZE}, or -1, not {value!r:.100}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def units(text: str) -> int:
+    """Return a text's length as RSMQ counts it: in UTF-16 units."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def tail() -> str:
+    """Return the random part of an id."""
+    bits = secrets.randbits(132)
+    return "".join(_LETTERS[bits // 62**place % 62] for place in range(22))
+
+
+#: Microseconds in the latest id.
+_latest = 0
+
+
+def new_id() -> str:
+    """Return an id for a message that is published now; in one thread they rise.
+
+    Two threads may come to the same microsecond. Their ids still differ in 22 random characters, and no order is
+    promised between threads.
+    """
+    global _latest  # noqa: PLW0603 - the clock may stand still between two calls
+    micros = _latest = max(_latest + 1, time.time_ns() // 1000)
+    head = ""
+    while micros:
+        micros, digit = divmod(micros, 36)
+        head = _DIGITS[digit] + head
+    return head + tail()
+
+
+def sent_micros(message_id: str) -> int | None:
+    """Return when a message was sent, in microseconds since 1970; None for an id that does not say."""
+    return int(message_id[:10], 36) if _OWN_ID.fullmatch(message_id) else None
+
+
+def encode(message: Message, data_text: bytes) -> bytes:
+    """Return a message as the body of an RSMQ message: text as it is, anything else as JSON that says its name."""
+    plain = message.name == TEXT and isinstance(message.data, str)
+    if plain and message.key is None and message.expires_ms is None and not message.headers:
+        return str(message.data).encode()
+    return encode_body(message._replace(attempt=1), data_text, member=message.id)
+
+
+def decode(
+    body: bytes, *, queue: str, message_id: str, first_ms: int, attempt: int, alone: bool, receipt: bytes
+) -> Delivery | Undecodable:
+    """Return the delivery that an RSMQ message is; one of others has the name TEXT and its text as data."""
+    if len(body) > MAX_ENTRY_BYTES:
+        return Undecodable(0, receipt, [body], f"{len(body)} bytes are more than the {MAX_ENTRY_BYTES} there may be")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        return Undecodable(0, receipt, [body], str(error))
+    sent = sent_micros(message_id)
+    moment = first_ms if sent is None else sent // 1000
+    try:
+        found = decode_body(body)
+        message = message_of({**found, "id": message_id}, queue=queue, entry=receipt)
+        data_text = dumps(found["data"])
+    except DecodeError:
+        message, data_text = Message(message_id, TEXT, text, queue), dumps(text)
+    own = message._replace(
+        attempt=max(1, attempt), published_ms=message.published_ms or moment, priority=0, unique=None, claims=False
+    )
+    return Delivery(own, 0, receipt, data_text, alone)

@@ -1,0 +1,168 @@
+"""When something is due again and again: cron expressions and equal intervals."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Protocol
+from zoneinfo import ZoneInfo
+
+from mq_django.errors import ConfigurationError, MissingDependency
+
+#: An optional package: `pip install mq-django[schedules]`.
+_croniter: Any | None = import_module("croniter").croniter if find_spec("croniter") else None
+_ALIASES = frozenset({"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"})
+_FIELD = re.compile(r"[0-9*/,\-#?A-Za-z]+", re.ASCII)
+#: croniter's own additions that choose a time at random: no two processes would agree on it.
+_RANDOM = re.compile(r"(?<![A-Za-z])[HRhr](?![A-Za-z])")
+#: No clock is ever set by more than this, so that what it does to ticks is found by looking so far around.
+_SHIFT = timedelta(hours=3)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Schedule(Protocol):
+    """Says when the next tick is."""
+
+    def after(self, moment: datetime, local: tzinfo) -> datetime:
+        """Return the first tick after an aware moment, in UTC; `local` is the zone when it names none itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduled:
+    """A message that is published at every tick of a schedule."""
+
+    #: Of the schedule, one in the project.
+    name: str
+    queue: str
+    #: The name of the message, and its data.
+    message: str
+    data: Any
+    when: Schedule
+    priority: int = 0
+    #: What the message is about, such as `order:7`.
+    key: str | None = None
+    #: How long after its tick it is still handled; None: for ever.
+    expires: timedelta | None = None
+    #: Where it is written, for messages to people.
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Every:
+    """Ticks at equal intervals, counted from 1970-01-01 00:00 UTC: all processes agree, and restarts move nothing."""
+
+    period: timedelta
+
+    def after(self, moment: datetime, local: tzinfo) -> datetime:
+        """See Schedule.after()."""
+        return _EPOCH + ((moment - _EPOCH) // self.period + 1) * self.period
+
+    def __str__(self) -> str:
+        return f"every {self.period}"
+
+
+@dataclass(frozen=True)
+class Cron:
+    """Ticks where the minutes, hours, days, months and weekdays of a clock on the wall match an expression.
+
+    When clocks go forward, what falls into the hour that is left out is done as much later as the clock was set. When
+    they go back, what names its hour is done once, the first time; what is done every hour is done in both.
+    """
+
+    expression: str
+    zone: str | None = None
+
+    @cached_property
+    def _tz(self) -> tzinfo | None:
+        return None if self.zone is None else ZoneInfo(self.zone)
+
+    @cached_property
+    def _hourly(self) -> bool:
+        return self.expression == "@hourly" or self.expression.split()[1:2] in (["*"], ["*/1"])
+
+    def after(self, moment: datetime, local: tzinfo) -> datetime:
+        """See Schedule.after()."""
+        zone = self._tz or local
+        wall = moment.astimezone(zone).replace(tzinfo=None)
+        best = datetime.max.replace(tzinfo=UTC)
+        for shown in self._walls(wall if _is_steady(moment, zone) else wall - _SHIFT):
+            ticks = list(self._ticks(shown, zone))
+            best = min([best, *(tick for tick in ticks if tick > moment)])
+            # Where a clock is set, a later time on the wall may be an earlier moment.
+            if best < ticks[0] - _SHIFT or (best <= ticks[-1] and _is_steady(best, zone)):
+                break
+        return best
+
+    def _walls(self, start: datetime) -> Iterator[datetime]:
+        """Yield what matches on the wall, as if no clock was ever set."""
+        walls = _croniter(self.expression, start)  # type: ignore[misc]  # cron() has seen to it
+        while True:
+            yield walls.get_next(datetime)
+
+    def _ticks(self, wall: datetime, zone: tzinfo) -> Iterator[datetime]:
+        """Yield the moments at which a clock shows this."""
+        first = wall.replace(tzinfo=zone).astimezone(UTC)
+        yield first
+        second = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+        if self._hourly and second > first:
+            yield second
+
+    def __str__(self) -> str:
+        return f"{self.expression} ({self.zone})" if self.zone else self.expression
+
+
+def _is_steady(moment: datetime, zone: tzinfo) -> bool:
+    """Tell whether nobody sets the clocks around a moment."""
+    before, after = ((moment + shift).astimezone(zone).utcoffset() for shift in (-_SHIFT, _SHIFT))
+    return before == after
+
+
+def cron(expression: str, *, timezone: str | None = None) -> Cron:
+    """Make a schedule of a cron expression: minute, hour, day of the month, month, day of the week.
+
+    Args:
+        expression: five fields as in crontab(5), with names, ranges, lists, steps, `L` and `#`; or @hourly and so on.
+        timezone: such as "Europe/Berlin"; None: the project's TIME_ZONE.
+
+    Raises:
+        MissingDependency: croniter is not installed.
+        ConfigurationError: it says nothing, or no day ever matches it.
+    """
+    if _croniter is None:
+        raise MissingDependency('cron() needs croniter: pip install "mq-django[schedules]"')
+    if not _is_cron(str(expression).split()):
+        raise ConfigurationError(f"{expression!r:.100} is not a cron expression of five fields, such as '*/5 * * * *'")
+    if timezone is not None:
+        try:
+            ZoneInfo(timezone)
+        except (ValueError, LookupError, TypeError, OSError) as error:
+            raise ConfigurationError(f"{timezone!r:.100} is not a time zone, such as 'Europe/Berlin'") from error
+    try:
+        _croniter(expression, datetime(2001, 1, 1)).get_next(datetime)  # noqa: DTZ001 - a clock on the wall
+    except (ValueError, LookupError) as error:
+        raise ConfigurationError(f"No day ever matches {expression!r}, or it is no cron expression: {error}") from error
+    return Cron(" ".join(expression.split()), timezone)
+
+
+def _is_cron(fields: list[str]) -> bool:
+    if len(fields) == 1:
+        return fields[0] in _ALIASES
+    return len(fields) == 5 and all(_FIELD.fullmatch(part) and not _RANDOM.search(part) for part in fields)
+
+
+def every(period: timedelta | None = None, /, **parts: float) -> Every:
+    """Make a schedule of equal intervals: `every(minutes=10)`, with the arguments of a timedelta, or a timedelta.
+
+    Raises:
+        ConfigurationError: it is shorter than a second.
+    """
+    try:
+        length = timedelta(**parts) if period is None else period
+        if length >= timedelta(seconds=1):
+            return Every(length)
+    except (TypeError, OverflowError) as error:
+        raise ConfigurationError(f"every() takes the arguments of a timedelta, such as minutes=10: {error}") from error
+    raise ConfigurationError(f"every() takes a second or more, not {length}")

@@ -1,0 +1,105 @@
+"""Messages that are ready, and those that consumers hold, as people see them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mq_django.conf import get_config
+from mq_django.core.keys import READY
+from mq_django.core.messages import Delivery
+from mq_django.core.redaction import redact_text
+from mq_django.core.wire import MAX_ENTRY_BYTES, decode_entry, entry_ms
+from mq_django.inspector.messages import MessageView, message_in, view_of
+from mq_django.inspector.scan import Filter, Scanned, scan
+from mq_django.stores.dead import text_of
+from mq_django.stores.entries import MAX_BEFORE, Entries, Entry, Home
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+
+__all__ = ["MAX_BEFORE", "EntryView", "Home", "before", "get", "pending", "ready"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryView:
+    """A message that is ready or pending."""
+
+    home: Home
+    #: Its name in its home.
+    entry: bytes
+    message: MessageView
+    #: When it became ready, in ms since 1970; None when that is not known.
+    ready_ms: int | None
+    #: Who holds it; empty when it is ready.
+    consumer: str
+    #: Milliseconds since it was handed out, or its consumer last said that it still works on it.
+    held_ms: int
+
+
+def ready(name: str, wanted: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
+    """Return a page of the ready messages that are wanted, with a priority first, then as they came.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    entries = _entries(name)
+    return _scan(name, lambda cursor, count: entries.ready(after=cursor, limit=count), wanted, after, limit)
+
+
+def pending(name: str, wanted: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
+    """Return a page of the messages that consumers hold and that are wanted, those handed out first coming first."""
+    entries = _entries(name)
+    return _scan(name, lambda cursor, count: entries.pending(after=cursor, limit=count), wanted, after, limit)
+
+
+def get(name: str, home: Home, entry: bytes) -> EntryView | None:
+    """Return a message that is ready or pending, or None when it is no longer there."""
+    found = _entries(name).get(home, entry, max_bytes=MAX_ENTRY_BYTES)
+    return None if found is None else _view(name, found)
+
+
+def before(name: str, view: EntryView) -> int:
+    """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""
+    return _entries(name).before(view.home, view.entry)
+
+
+def _scan(
+    name: str, read: Callable[[str, int], Sequence[Entry]], wanted: Filter, after: str, limit: int
+) -> Scanned[EntryView]:
+    return scan(
+        lambda cursor, count: [(found.cursor, _view(name, found)) for found in read(cursor, count)],
+        (lambda view: wanted.takes(view.message)) if wanted else None,
+        after=after,
+        limit=limit,
+    )
+
+
+def _entries(name: str) -> Entries:
+    return Entries(get_config().queue(name), Pooled(get_client("inspect")))
+
+
+def _view(name: str, found: Entry) -> EntryView:
+    in_stream = found.waiter is None
+    return EntryView(
+        home=found.home,
+        entry=found.entry,
+        message=_message(name, found),
+        ready_ms=entry_ms(found.entry) if in_stream else None,
+        consumer=found.consumer,
+        held_ms=found.idle_ms,
+    )
+
+
+def _message(name: str, found: Entry) -> MessageView:
+    if found.waiter is not None:
+        return message_in(name, found.waiter)
+    entry, values = found.entry.decode(), found.values
+    size = sum(value if isinstance(value, int) else len(value) for value in values.values())
+    if not values:
+        return MessageView(id=entry, error="deleted while it was pending")
+    if any(isinstance(value, int) for value in values.values()):
+        return MessageView(id=text_of(values.get(b"id")) or entry, name=text_of(values.get(b"type")), size=size)
+    flat = [part for key, value in values.items() if isinstance(value, bytes) for part in (key, value)]
+    decoded = decode_entry(flat, queue=name, home=READY, entry=found.entry)
+    if isinstance(decoded, Delivery):
+        return view_of(decoded.message, size=size)
+    return MessageView(id=text_of(values.get(b"id")) or entry, size=size, error=redact_text(decoded.reason))

@@ -1,0 +1,191 @@
+"""Look at queues and act on them from a terminal."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from mq_django import inspector
+from mq_django.core.jsontext import loads
+from mq_django.core.visible import cut, spell
+from mq_django.core.wire import moment
+from mq_django.errors import DecodeError, MQError
+from mq_django.inspector import actions, dead_letters, messages
+from mq_django.inspector.actions import Outcome
+from mq_django.inspector.messages import MessageView
+from mq_django.inspector.queues import QueueView
+from mq_django.producers import queues
+
+#: Columns of `status`, each with what it shows.
+STATUS: dict[str, Callable[[QueueView], int]] = {
+    "ready": lambda view: view.ready,
+    "pending": lambda view: view.pending,
+    "delayed": lambda view: view.delayed,
+    "unhandled": lambda view: view.unhandled,
+    "dead": lambda view: view.dead,
+    "consumers": lambda view: view.alive,
+}
+
+
+VERBS = ("status", "peek", "publish", "cancel", "redrive", "pause", "resume", "purge")
+
+
+class Command(BaseCommand):
+    """`manage.py mq status | peek | publish | cancel | redrive | pause | resume | purge`."""
+
+    help = "Look at queues and act on them."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """See BaseCommand.add_arguments()."""
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS))
+
+        status = self._verb(verbs, "status", "Count what the queues hold.")
+        status.add_argument("queues", nargs="*", help="All when none is named.")
+
+        peek = self._verb(verbs, "peek", "Show the first messages, secrets replaced.", queue=True)
+        peek.add_argument("place", choices=["ready", "delayed", "unhandled", "dead"], nargs="?", default="ready")
+        peek.add_argument("--limit", type=int, default=10)
+
+        publish = self._verb(verbs, "publish", "Publish a message.", queue=True)
+        publish.add_argument("name")
+        publish.add_argument("data", nargs="?", default="null", help="JSON; null when it is left out.")
+        publish.add_argument("--delay", type=float, help="Seconds.")
+        publish.add_argument("--key")
+        publish.add_argument("--unique", help="With --delay: replaces the message that waits under it.")
+
+        cancel = self._verb(verbs, "cancel", "Remove messages that wait.", queue=True)
+        cancel.add_argument("ids", nargs="+", metavar="id", help="A message's id, or u: and its unique key.")
+
+        redrive = self._verb(verbs, "redrive", "Put dead letters back into their queue.", queue=True)
+        redrive.add_argument("ids", nargs="*", metavar="id")
+        redrive.add_argument("--all", action="store_true", help="Those that are dead now.")
+
+        self._verb(verbs, "pause", "Let no handler of a queue start.", queue=True)
+        self._verb(verbs, "resume", "Let handlers of a paused queue start again.", queue=True)
+
+        purge = self._verb(verbs, "purge", "Delete messages for good.", queue=True)
+        purge.add_argument("place", choices=["ready", "delayed", "unhandled", "dead"])
+        purge.add_argument("--yes", action="store_true", help="Say that you mean it.")
+
+    def _verb(self, verbs: Any, name: str, what: str, *, queue: bool = False) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
+        parser.add_argument("--json", action="store_true", help="Print JSON.")
+        if queue:
+            parser.add_argument("queue")
+        return parser
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """See BaseCommand.handle()."""
+        try:
+            getattr(self, f"_{options['verb']}")(options)
+        except MQError as error:
+            raise CommandError(str(error)) from error
+
+    def _status(self, options: dict[str, Any]) -> None:
+        names = options["queues"]
+        views = [inspector.queue(name) for name in names] if names else inspector.overview()
+        found: list[dict[str, Any]] = [
+            {"queue": view.name, "error": view.error}
+            if view.error
+            else {"queue": view.name, **{column: count(view) for column, count in STATUS.items()}}
+            for view in views
+        ]
+        width = max([5, *(len(row["queue"]) for row in found)])
+        lines = ["  ".join(["queue".ljust(width), *(column.rjust(9) for column in STATUS)])]
+        for row in found:
+            cells = [row["error"]] if "error" in row else [str(row[column]).rjust(9) for column in STATUS]
+            lines.append("  ".join([row["queue"].ljust(width), *cells]))
+        self._print(options, found, lines)
+
+    def _peek(self, options: dict[str, Any]) -> None:
+        found = list(_peeked(options["queue"], options["place"], max(1, min(500, options["limit"]))))
+        lines = [
+            "  ".join(
+                spell(str(value)) if key != "data" else cut(spell(json.dumps(value, ensure_ascii=False)), 200)
+                for key, value in row.items()
+                if value is not None
+            )
+            for row in found
+        ]
+        self._print(options, found, lines or ["Nothing there."])
+
+    def _publish(self, options: dict[str, Any]) -> None:
+        try:
+            data = loads(options["data"].encode())
+        except DecodeError as error:
+            raise CommandError(f"The data is {error}") from error
+        message_id = queues[options["queue"]].publish(
+            options["name"], data, delay=options["delay"], key=options["key"], unique=options["unique"]
+        )
+        self._print(options, {"id": message_id}, [message_id])
+
+    def _cancel(self, options: dict[str, Any]) -> None:
+        members = [name.encode(errors="surrogateescape") for name in options["ids"]]
+        self._report(options, actions.cancel(options["queue"], members), "cancelled")
+
+    def _redrive(self, options: dict[str, Any]) -> None:
+        queue, wanted = options["queue"], options["ids"]
+        if bool(wanted) == options["all"]:
+            raise CommandError("Name the messages to redrive, or say --all.", returncode=2)
+        if options["all"]:
+            until = dead_letters.count(queue).until
+            outcome = actions.redrive_all(queue, until=until, seconds=float("inf"))
+        else:
+            entries = [dead_letters.find(queue, name) for name in wanted]
+            outcome = actions.redrive(queue, [entry for entry in entries if entry is not None])
+            outcome.missing += entries.count(None)
+        self._report(options, outcome, "redriven")
+
+    def _pause(self, options: dict[str, Any]) -> None:
+        changed = actions.pause(options["queue"])
+        self._print(options, {"paused": True, "changed": changed}, ["paused" if changed else "was paused already"])
+
+    def _resume(self, options: dict[str, Any]) -> None:
+        changed = actions.resume(options["queue"])
+        self._print(options, {"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"])
+
+    def _purge(self, options: dict[str, Any]) -> None:
+        queue, place = options["queue"], options["place"]
+        view = inspector.queue(queue)
+        count = getattr(view, place)
+        if not options["yes"]:
+            raise CommandError(f"This deletes {count} messages for good. Say --yes.", returncode=2)
+        if place == "dead":
+            until = dead_letters.count(queue).until
+            outcome = actions.delete_all(queue, until=until, seconds=float("inf"))
+        else:
+            outcome = actions.purge(queue, place, at_most=count, seconds=float("inf"))
+        self._report(options, outcome, "deleted")
+
+    def _report(self, options: dict[str, Any], outcome: Outcome, done: str) -> None:
+        counts = {done: outcome.done, "missing": outcome.missing, "refused": outcome.refused}
+        self._print(
+            options, counts, [", ".join(f"{count} {word}" for word, count in counts.items() if count or word == done)]
+        )
+        if outcome.error is not None:
+            raise CommandError(str(outcome.error)) from outcome.error
+
+    def _print(self, options: dict[str, Any], found: Any, lines: Iterable[str]) -> None:
+        if options["json"]:
+            lines = [json.dumps(found, ensure_ascii=True)]
+        for line in lines:
+            self.stdout.write(line)
+
+
+def _peeked(queue: str, place: str, limit: int) -> Iterable[dict[str, Any]]:
+    if place == "dead":
+        for letter in dead_letters.page(queue, limit=limit).letters:
+            yield {**_row(letter.message), "reason": letter.reason, "error": letter.error}
+    elif place == "ready":
+        yield from map(_row, messages.first_ready(queue, limit=limit))
+    else:
+        room: messages.Room = "delayed" if place == "delayed" else "unhandled"
+        for view in messages.waiting(queue, room, start=0, limit=limit).waiting:
+            due = None if view.due_ms is None else moment(view.due_ms)
+            yield {**_row(view.message), "due": due}
+
+
+def _row(view: MessageView) -> dict[str, Any]:
+    return {"id": view.id, "name": view.name, "attempt": view.attempt, "data": view.data if view.has_data else None}

@@ -1,0 +1,276 @@
+"""Put messages into topics, and move their groups."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from asgiref.sync import async_to_sync, sync_to_async
+
+from mq_django.conf import GroupConfig, TopicConfig, get_config
+from mq_django.core.ids import new_id
+from mq_django.core.messages import NO_HEADERS, Delivery, Message
+from mq_django.core.offsets import BEGINNING, END, Place
+from mq_django.core.outcomes import Bury, Retry
+from mq_django.core.wire import check_headers, check_name
+from mq_django.errors import UnknownGroup, UnknownHandler
+from mq_django.producers.options import check_text, data_text, expiry
+from mq_django.producers.queues import batches
+from mq_django.producers.transactions import after_commit
+from mq_django.registry import find, start_of
+from mq_django.signals import message_published
+from mq_django.stores.base import Outgoing
+from mq_django.stores.log import Log, Standing
+from mq_django.transport.connections import Role, get_client
+from mq_django.transport.sessions import Pooled
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What a replay did."""
+
+    #: Messages that were handled; in a dry run, that would have been.
+    handled: Sequence[Message]
+    #: Messages whose handler failed, with why.
+    failed: Sequence[tuple[Message, str]] = field(default=())
+    #: Entries of the log that are no messages, with why.
+    undecodable: Sequence[tuple[str, str]] = field(default=())
+
+
+class Topic:
+    """One configured topic. Get it as `mq_django.topics["name"]`."""
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.config = config
+
+    @property
+    def name(self) -> str:
+        """Return the topic's name."""
+        return self.config.name
+
+    def publish(
+        self,
+        name: str,
+        data: Any,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        expires: timedelta | datetime | None = None,
+        message_id: str | None = None,
+        using: str | None = None,
+        on_commit: bool = True,
+        robust: bool = False,
+    ) -> str:
+        """Publish a message to every group, and return its id.
+
+        With `message_id`, publishing again within the topic's `DUPLICATE_WINDOW` adds nothing: so a publish that failed
+        without an answer can be repeated. A log has one order, so there is neither a delay nor a priority; a handler's
+        `Retry(delay=...)` delays for its group. See Queue.publish() for the rest.
+
+        Raises:
+            InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
+            ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
+        """
+        outgoing = Outgoing(
+            Message(
+                id=new_id() if message_id is None else check_text("message_id", message_id),
+                name=check_name(name),
+                data=data,
+                queue=self.name,
+                key=None if key is None else check_text("key", key),
+                published_ms=int(time.time() * 1000),
+                expires_ms=expiry(expires),
+                headers=check_headers(headers),
+            ),
+            data_text(data, self.config),
+        )
+
+        def send() -> None:
+            self._send([outgoing], once=message_id is not None)
+
+        after_commit(send, using=using, on_commit=on_commit, robust=robust)
+        return outgoing.message.id
+
+    def publish_many(
+        self,
+        messages: Iterable[tuple[str, Any]],
+        *,
+        using: str | None = None,
+        on_commit: bool = True,
+        robust: bool = False,
+    ) -> list[str]:
+        """Publish many `(name, data)` in one script call a thousand, or two megabytes, and return their ids.
+
+        All are checked before the first is sent. See publish() for the rest.
+        """
+        outgoing = [
+            Outgoing(Message(new_id(), check_name(name), data, self.name), data_text(data, self.config))
+            for name, data in messages
+        ]
+
+        def send() -> None:
+            for some in batches(outgoing):
+                self._send(some)
+
+        if outgoing:
+            after_commit(send, using=using, on_commit=on_commit, robust=robust)
+        return [item.message.id for item in outgoing]
+
+    async def apublish(self, name: str, data: Any, **options: Any) -> str:
+        """See publish()."""
+        return await sync_to_async(self.publish, thread_sensitive=True)(name, data, **options)
+
+    async def apublish_many(self, messages: Iterable[tuple[str, Any]], **options: Any) -> list[str]:
+        """See publish_many()."""
+        return await sync_to_async(self.publish_many, thread_sensitive=True)(messages, **options)
+
+    def group(self, name: str) -> "Group":
+        """Return a group of the topic, whether or not there is one of that name yet."""
+        return Group(self, self.config.group(name))
+
+    def groups(self) -> list[Standing]:
+        """Return every group that there is, with its lag and how much of the retention it is behind."""
+        return self._log("inspect").standings()
+
+    def _send(self, outgoing: Sequence[Outgoing], *, once: bool = False) -> None:
+        added = self._log("produce").publish(outgoing, once=once)
+        if message_published.receivers:
+            for item, is_new in zip(outgoing, added, strict=True):
+                if is_new:
+                    told = {"queue": self.name, "message_id": item.message.id, "name": item.message.name}
+                    message_published.send(Topic, **told)
+
+    def _log(self, role: Role) -> Log:
+        return Log(self.config, Pooled(get_client(role)))
+
+
+class Group:
+    """A group of a topic: its place in the log. Get it as `mq_django.topics["name"].group("name")`."""
+
+    def __init__(self, topic: Topic, config: GroupConfig) -> None:
+        self.topic = topic
+        self.config = config
+
+    @property
+    def name(self) -> str:
+        """Return the group's name."""
+        return self.config.group
+
+    def subscribe(self, start: Place | None = None) -> bool:
+        """Make the group now, at `start` or where its subscriber says, and tell whether it was not there.
+
+        Consumers do so by themselves. It is for who wants a group to begin before its first consumer does.
+        """
+        place = start_of(self.config.name) if start is None else start
+        return self._log("produce").subscribe(self.name, place)
+
+    def unsubscribe(self) -> bool:
+        """Remove the group with its retries, dead letters, counters and alarm; tell whether it was there.
+
+        Consumers of it that still run subscribe again, where their subscriber says: that is a replay, too.
+        """
+        return self._log("produce").unsubscribe(self.name, now=time.time())
+
+    def seek(self, place: Place) -> None:
+        """Go on with the message at `place`: "beginning", "end", the first since a datetime, or the id of an entry.
+
+        It may be done while consumers run. What they hold of the log is theirs no longer: when it ends, it is not
+        settled. What waits for another attempt still does, because it has left the log.
+
+        Raises:
+            UnknownGroup: nobody has subscribed.
+        """
+        self._log("produce").seek(self.name, place)
+
+    def standing(self) -> Standing:
+        """Return the group's place, its lag, and how much of the retention it is behind.
+
+        Raises:
+            UnknownGroup: nobody has subscribed.
+        """
+        for standing in self.topic.groups():
+            if standing.place.name == self.name:
+                return standing
+        raise UnknownGroup(f"Topic {self.topic.name!r} has no group {self.name!r}")
+
+    def messages(self, since: Place = BEGINNING, until: Place = END) -> Iterator[Message]:
+        """Yield the messages that the log has from `since` to `until`, without touching any group."""
+        for found in self._log("inspect").read(since, until):
+            if isinstance(found, Delivery):
+                yield found.message
+
+    def replay(
+        self,
+        handler: Callable[[Message], Any] | None = None,
+        *,
+        since: Place = BEGINNING,
+        until: Place = END,
+        dry: bool = False,
+    ) -> Replayed:
+        """Run a range of the log through a handler, here and now, without moving the group.
+
+        Args:
+            handler: takes a message; None: the group's own subscriber.
+            dry: run nothing, and return what would be.
+
+        Raises:
+            UnknownHandler: none was given, and the group has no subscriber.
+        """
+        handled: list[Message] = []
+        failed: list[tuple[Message, str]] = []
+        undecodable: list[tuple[str, str]] = []
+        for found in self._log("produce").read(since, until):
+            if not isinstance(found, Delivery):
+                undecodable.append((found.entry.decode(), found.reason))
+                continue
+            message = found.message._replace(queue=self.config.name)
+            call = handler or self._subscriber(message.name)
+            error = "" if dry else _run(call, message)
+            if error:
+                failed.append((message, error))
+            else:
+                handled.append(message)
+        return Replayed(handled=handled, failed=failed, undecodable=undecodable)
+
+    def _subscriber(self, name: str) -> Callable[[Message], Any]:
+        found = find(self.config.name, name)
+        if found is None:
+            raise UnknownHandler(f"Group {self.name!r} of topic {self.topic.name!r} has no subscriber here")
+        return async_to_sync(found.call) if found.is_async else found.call
+
+    def _log(self, role: Role) -> Log:
+        return Log(self.topic.config, Pooled(get_client(role)))
+
+
+def _run(call: Callable[[Message], Any], message: Message) -> str:
+    """Run a handler, and return what went wrong; empty when nothing did."""
+    try:
+        outcome = call(message)
+    except Exception as error:
+        logger.exception("Message %s (%s) failed in a replay", message.id, message.name)
+        return f"{type(error).__name__}: {error}"
+    return (outcome.error or type(outcome).__name__) if isinstance(outcome, Retry | Bury) else ""
+
+
+class Topics(Mapping[str, Topic]):
+    """The topics in `MQ_DJANGO["TOPICS"]`, by name."""
+
+    def __getitem__(self, name: str) -> Topic:
+        return Topic(get_config().topic(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(get_config().topics)
+
+    def __len__(self) -> int:
+        return len(get_config().topics)
+
+    def __contains__(self, name: object) -> bool:
+        return name in get_config().topics
+
+
+#: The topics of this project.
+topics = Topics()

@@ -1,0 +1,180 @@
+"""Pages of what is ready and of what consumers hold. Nothing here changes anything."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, get_args
+
+from mq_django.conf import QueueConfig
+from mq_django.core.keys import LOG, READY, URGENT, GroupKeys, RsmqKeys
+from mq_django.stores.dead import is_entry
+from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Where a message that is ready or pending is, in the order in which they are read. Only groups of topics have the
+#: last, and queues in RSMQ's format have nothing but the second, which then is all of RSMQ's set.
+Home = Literal["urgent", "priority", "ready", "log"]
+
+HOMES: tuple[Home, ...] = get_args(Home)
+_STREAMS: dict[Home, int] = {"urgent": URGENT, "ready": READY, "log": LOG}
+
+#: So many of the messages before one are counted.
+MAX_BEFORE = 1000
+
+
+class Entry(NamedTuple):
+    """A message that is ready or pending."""
+
+    home: Home
+    #: Of the stream; of `priority`, the member.
+    entry: bytes
+    #: A value that is too long for a page is its length instead. Of `priority`, empty.
+    values: Mapping[bytes, bytes | int]
+    #: Of `priority`.
+    waiter: Waiter | None = None
+    #: Who holds it; empty when it is ready.
+    consumer: str = ""
+    #: Since it was handed out, or its consumer last said that it still works on it.
+    idle_ms: int = 0
+    #: From where to go on after it.
+    cursor: str = ""
+
+
+class Entries:
+    """What is in the streams of one queue, and in line before them."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._keys = config.keys
+        self._pages = Pages(config, wire)
+        self._wire = wire
+        self._homes: tuple[Home, ...] = HOMES if isinstance(self._keys, GroupKeys) else HOMES[:-1]
+
+    def ready(self, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED) -> list[Entry]:
+        """Return up to `limit` ready messages: what goes first, by priority, and then as they came.
+
+        Those with a negative priority are among the second, though they are handed out last. `after` is the cursor of
+        the last that was seen.
+        """
+        begin, place = _cursor(after)
+        if isinstance(self._keys, RsmqKeys):
+            return self._ranked(int(place or 0), limit, max_bytes)
+        found: list[Entry] = []
+        for home in self._homes[HOMES.index(begin) :]:
+            if len(found) < limit:
+                found += self._ready(home, place if home == begin else "", limit - len(found), max_bytes)
+        return found
+
+    def _ready(self, home: Home, place: str, limit: int, max_bytes: int) -> list[Entry]:
+        if home == "priority":
+            return self._ranked(int(place or 0), limit, max_bytes)
+        args: list[Argument] = [self._keys.group, place, limit, max_bytes]
+        command = scripts.command("entries_ready", keys=[self._stream(home)], args=args)
+        flat = reply_or_raise(self._wire.trip([command])[0])
+        return [
+            Entry(home, entry, _values(fields), cursor=f"{home}.{entry.decode()}")
+            for entry, fields in zip(flat[::2], flat[1::2], strict=True)
+        ]
+
+    def _ranked(self, start: int, limit: int, max_bytes: int) -> list[Entry]:
+        is_rsmq = isinstance(self._keys, RsmqKeys)
+        read = self._pages.delayed if is_rsmq else self._pages.ranked
+        page = read(start=start, limit=limit, max_bytes=max_bytes)
+        return [
+            Entry("priority", waiter.member, {}, waiter, cursor=f"priority.{start + place + 1}")
+            for place, waiter in enumerate(page.waiters)
+            if not is_rsmq or waiter.score <= page.now_ms
+        ]
+
+    def pending(self, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED) -> list[Entry]:
+        """Return up to `limit` messages that consumers hold, with who does and for how long."""
+        begin, place = _cursor(after)
+        if isinstance(self._keys, RsmqKeys):
+            return self._owned(self._keys, int(place or 0), limit)
+        found: list[Entry] = []
+        for home in self._homes[HOMES.index(begin) :]:
+            if home != "priority" and len(found) < limit:
+                first = f"({place}" if home == begin and place else "-"
+                found += self._pending(home, first, limit - len(found), max_bytes)
+        return found
+
+    def _owned(self, keys: RsmqKeys, start: int, limit: int) -> list[Entry]:
+        (reply,) = self._wire.trip([("HGETALL", keys.owners)])
+        flat = reply_or_raise(reply)
+        owners = sorted(zip(flat[::2], flat[1::2], strict=True))[start : start + limit]
+        bodies = self._wire.trip([("HGET", keys.hash, member) for member, _ in owners]) if owners else []
+        return [
+            Entry(
+                *("priority", member, {}, Waiter(member, 0.0, reply_or_raise(body))),
+                consumer=owner.rpartition(b" ")[0].decode(errors="backslashreplace"),
+                cursor=f"priority.{start + place + 1}",
+            )
+            for place, ((member, owner), body) in enumerate(zip(owners, bodies, strict=True))
+        ]
+
+    def _pending(self, home: Home, first: str, limit: int, max_bytes: int) -> list[Entry]:
+        args: list[Argument] = [self._keys.group, first, limit, max_bytes]
+        command = scripts.command("entries_pending", keys=[self._stream(home)], args=args)
+        flat = reply_or_raise(self._wire.trip([command])[0])
+        return [
+            Entry(
+                *(home, entry, _values(fields), None, consumer.decode(errors="backslashreplace"), idle),
+                cursor=f"{home}.{entry.decode()}",
+            )
+            for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+        ]
+
+    def get(self, home: Home, entry: bytes, *, max_bytes: int) -> Entry | None:
+        """Return a message that is ready or pending, or None."""
+        if isinstance(self._keys, RsmqKeys):
+            there = self._pages.waiter(entry)
+            return None if there is None else Entry("priority", entry, {}, there[0])
+        if home == "priority":
+            waiter = self._pages.ranked_one(entry)
+            return None if waiter is None else Entry("priority", entry, {}, waiter)
+        if home not in self._homes:
+            return None
+        text = entry.decode(errors="replace")
+        if not is_entry(text):
+            return None
+        stream = self._stream(home)
+        found, pending = self._wire.trip(
+            [("XRANGE", stream, text, text), ("XPENDING", stream, self._keys.group, text, text, 1)]
+        )
+        if not reply_or_raise(found):
+            return None
+        values = _values(found[0][1])
+        if isinstance(pending, Exception) or not pending:
+            return Entry(home, entry, values)
+        _, consumer, idle, _ = pending[0]
+        return Entry(home, entry, values, None, consumer.decode(errors="backslashreplace"), idle)
+
+    def before(self, home: Home, entry: bytes) -> int:
+        """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""
+        if isinstance(self._keys, RsmqKeys):
+            (rank,) = self._wire.trip([("ZRANK", self._keys.zset, entry)])
+            return int(reply_or_raise(rank) or 0)
+        keys = [self._keys.ready, self._keys.urgent, self._keys.priority]
+        if home == "log":
+            # Before the log a group reads what it keeps itself.
+            keys, home = [self._stream("log"), self._keys.ready, self._keys.priority], "ready"
+        command = scripts.command("entries_before", keys=keys, args=[self._keys.group, home, entry, MAX_BEFORE])
+        return int(reply_or_raise(self._wire.trip([command])[0]))
+
+    def _stream(self, home: Home) -> str:
+        return self._keys.homes()[_STREAMS[home]]
+
+
+def _cursor(text: str) -> tuple[Home, str]:
+    """Return where a cursor points; one that makes no sense points to the beginning."""
+    home, _, place = text.partition(".")
+    if home == "priority" and place.isdecimal() and len(place) < 16:
+        return "priority", place
+    for known in _STREAMS:
+        if home == known and is_entry(place):
+            return known, place
+    return HOMES[0], ""
+
+
+def _values(flat: Sequence[bytes | int]) -> dict[bytes, bytes | int]:
+    names = [name for name in flat[::2] if isinstance(name, bytes)]
+    return dict(zip(names, flat[1::2], strict=True))

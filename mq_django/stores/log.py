@@ -1,0 +1,146 @@
+"""A topic's log: published to once, read by every group, kept for its retention."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mq_django.conf import TopicConfig
+from mq_django.core.keys import GROUP_SEPARATOR, LOG
+from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.offsets import Place, before, first, last
+from mq_django.core.wire import decode_entry, encode_entry
+from mq_django.errors import UnknownGroup
+from mq_django.stores.base import Outgoing
+from mq_django.stores.counters import slot
+from mq_django.stores.lag import GroupPlace, groups_of, places
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Entries that a trimming script looks at. Redis serves nobody else meanwhile: about 1 ms at this size.
+TRIM = 500
+
+
+class Standing(NamedTuple):
+    """A group against the retention of its topic."""
+
+    place: GroupPlace
+    #: How much of the retention it is behind: at 1 it begins to lose messages. None: there is no retention.
+    share: float | None
+
+
+class Trimmed(NamedTuple):
+    """What a trim did."""
+
+    removed: int
+    #: There is more to trim now.
+    more: bool
+    #: Something that a group has pending is over the retention, and was kept.
+    held: bool
+    #: Messages that went before a group had read them, by group.
+    lost: dict[str, int]
+
+
+class Log:
+    """The log of one topic, for who publishes, looks, moves groups and trims."""
+
+    def __init__(self, config: TopicConfig, wire: Wire) -> None:
+        self.config = config
+        self.keys = config.keys
+        self._wire = wire
+
+    def publish(self, outgoing: Sequence[Outgoing], *, once: bool = False, also: Sequence[Command] = ()) -> list[bool]:
+        """Put messages in, and tell which were added: with `once`, none whose id was published within the window."""
+        where = slot(self.keys)
+        window = round(self.config.duplicate_window.total_seconds() * 1000)
+        args: list[Argument] = [where.minute, where.hour, window, len(outgoing)]
+        for message, data_text, *_ in outgoing:
+            fields = encode_entry(message, data_text)
+            args += (message.id if once else "", message.name, len(fields), *fields)
+        keys = [self.keys.log, self.keys.published, *where.keys]
+        command = scripts.command("topic_publish", keys=keys, args=args)
+        return [word != b"DUPLICATE" for word in reply_or_raise(self._wire.trip([*also, command])[-1])]
+
+    def subscribe(self, group: str, start: Place) -> bool:
+        """Make a group that begins at a place, and tell whether it was not there."""
+        keys = self.keys.group(group)
+        command = scripts.command(
+            "topic_subscribe",
+            keys=[self.keys.log, keys.ready, keys.control, self.keys.control],
+            args=[group, before(start), ""],
+        )
+        return bool(reply_or_raise(self._wire.trip([command])[0])[0] == b"CREATED")
+
+    def seek(self, group: str, place: Place) -> None:
+        """Move a group, ack what it has pending in the log, and raise its generation.
+
+        Raises:
+            UnknownGroup: there is none of that name.
+        """
+        keys = self.keys.group(group)
+        command = scripts.command("topic_seek", keys=[self.keys.log, keys.control], args=[group, before(place)])
+        if reply_or_raise(self._wire.trip([command])[0]) == b"MISSING":
+            raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
+
+    def unsubscribe(self, group: str, *, now: float) -> bool:
+        """Remove a group with everything it keeps, and tell whether it was there."""
+        keys = [self.keys.log, *self.keys.group(group).all(now)]
+        command = scripts.command("topic_unsubscribe", keys=keys, args=[group])
+        return bool(reply_or_raise(self._wire.trip([command])[0]) == b"REMOVED")
+
+    def read(self, since: Place, until: Place, *, batch: int = 100) -> Iterator[Delivery | Undecodable]:
+        """Yield what the log has between two places, both included; nobody holds it."""
+        begins, ends = first(since), last(until)
+        while True:
+            found = reply_or_raise(self._wire.trip([("XRANGE", self.keys.log, begins, ends, "COUNT", batch)])[0])
+            for entry, fields in found:
+                yield decode_entry(fields, queue=self.config.name, home=LOG, entry=entry)
+            if len(found) < batch:
+                return
+            begins = f"({found[-1][0].decode()}"
+
+    def standings(self) -> list[Standing]:
+        """Return every group, and how much of the retention it is behind."""
+        found = places(self.keys, self._wire)
+        used, length = self._size() if self.config.retention_bytes else (0, 0)
+        return [Standing(place, self._share(place, used / max(1, length))) for place in found]
+
+    def _size(self) -> tuple[int, int]:
+        replies = self._wire.trip([("MEMORY", "USAGE", self.keys.log), ("XLEN", self.keys.log)])
+        used, length = (reply_or_raise(reply) for reply in replies)
+        return used or 0, length
+
+    def _share(self, place: GroupPlace, bytes_each: float) -> float | None:
+        config, shares = self.config, []
+        if config.retention:
+            shares.append(place.lag_ms / 1000 / config.retention.total_seconds())
+        if config.retention_count:
+            shares.append(place.lag / config.retention_count)
+        if config.retention_bytes:
+            shares.append(place.lag * bytes_each / config.retention_bytes)
+        return max(shares, default=None)
+
+    def sound(self, group: str, percent: int | None) -> str:
+        """Note or clear a group's alarm: RAISED, CLEARED, SAME, or MISSING when the group is not there (any more)."""
+        command = scripts.command(
+            "topic_alarm",
+            keys=[self.keys.log, self.keys.group(group).control],
+            args=[group, "" if percent is None else percent],
+        )
+        return str(reply_or_raise(self._wire.trip([command])[0]).decode())
+
+    def trim(self) -> Trimmed:
+        """Remove the oldest entries that are over the retention: a bounded number, and nothing that is pending."""
+        config, names = self.config, self._names()
+        retention = round(config.retention.total_seconds() * 1000) if config.retention else 0
+        limits = [retention, config.retention_count or 0, config.retention_bytes or 0, TRIM]
+        command = scripts.command(
+            "topic_trim",
+            keys=[self.keys.log, *(self.keys.group(name).control for name in names)],
+            args=[*limits, *names],
+        )
+        count, more, held, *lost = reply_or_raise(self._wire.trip([command])[0])
+        pairs = zip(lost[::2], lost[1::2], strict=True)
+        return Trimmed(count, bool(more), bool(held), {name.decode(): number for name, number in pairs})
+
+    def _names(self) -> list[str]:
+        return [name.partition(GROUP_SEPARATOR)[2] for name in groups_of([self.keys], self._wire)]

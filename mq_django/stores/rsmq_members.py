@@ -1,0 +1,50 @@
+"""Who consumes a queue in RSMQ's format."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mq_django.conf import RsmqConfig
+from mq_django.stores.members import Members, Roll, read_roll
+from mq_django.stores.rsmq import RsmqStore
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+
+class RsmqMembers(Members):
+    """The consumers of one queue and their supervisors."""
+
+    def __init__(self, config: RsmqConfig, wire: Wire) -> None:
+        super().__init__(config, wire)
+        self._store = RsmqStore(config, wire)
+
+    def beat(
+        self,
+        supervisor: str,
+        description: Mapping[str, Any],
+        consumers: Mapping[str, Mapping[str, Any]],
+        *,
+        generation: str = "",
+    ) -> Roll | None:
+        """Say that a supervisor and its consumers live, and keep hidden all that these hold.
+
+        Other programs know no heartbeats: what is not hidden from them in time, they receive.
+        """
+        roll = super().beat(supervisor, description, consumers, generation=generation)
+        for consumer in consumers if roll is not None else ():
+            self._store.keep_all(consumer)
+        return roll
+
+    def keep_alive(self, supervisor: str) -> bool:
+        """See Members.keep_alive()."""
+        lives = super().keep_alive(supervisor)
+        fields = reply_or_raise(self._wire.trip([("HGETALL", self._keys.consumers)])[0]) if lives else []
+        roll = read_roll(dict(zip(fields[::2], fields[1::2], strict=True)))
+        for consumer in roll.consumers_of(supervisor):
+            self._store.keep_all(consumer)
+        return lives
+
+    def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
+        """See Members.leave()."""
+        named = list(consumers)
+        holding = [consumer for consumer in named if self._store.holds(consumer)]
+        gone = [consumer for consumer in named if consumer not in holding]
+        return [*super().leave(gone, supervisor="" if holding else supervisor), *holding]

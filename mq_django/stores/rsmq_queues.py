@@ -1,0 +1,187 @@
+"""RSMQ's own operations on RSMQ's own keys, as npm's `rsmq` does them, but each in one script."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mq_django.core.keys import RsmqKeys
+from mq_django.core.rsmq import (
+    DEFAULT_DELAY,
+    DEFAULT_MAXSIZE,
+    DEFAULT_VT,
+    check_existing,
+    check_maxsize,
+    check_queue,
+    check_seconds,
+    sent_micros,
+    tail,
+    units,
+)
+from mq_django.errors import MessageNotString, MessageTooLong, NoAttributeSupplied, QueueExists, QueueNotFound
+from mq_django.stores.counters import slot
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+
+class Attributes(NamedTuple):
+    """An RSMQ queue."""
+
+    #: Seconds.
+    vt: int
+    delay: int
+    #: UTF-16 units, or -1 for unlimited.
+    maxsize: int
+    totalrecv: int
+    totalsent: int
+    #: Seconds since 1970, by the server's clock.
+    created: int
+    modified: int
+    msgs: int
+    hiddenmsgs: int
+
+
+class Received(NamedTuple):
+    """A message of an RSMQ queue."""
+
+    id: str
+    #: As it is in Redis; programs in other languages may send what is not UTF-8.
+    body: bytes
+    #: How often it was received.
+    rc: int
+    #: When it was first received: milliseconds since 1970.
+    fr: int
+    #: When it was sent: milliseconds since 1970, with fractions; None when its id does not say.
+    sent: float | None
+
+    @property
+    def message(self) -> str:
+        """Return the body as text; what is not UTF-8 is replaced."""
+        return self.body.decode(errors="replace")
+
+
+class RsmqQueues:
+    """The RSMQ queues of one namespace."""
+
+    def __init__(self, namespace: str, wire: Wire, *, realtime: bool = False) -> None:
+        self.namespace = namespace
+        self._wire = wire
+        self._realtime = realtime
+
+    def _keys(self, queue: str) -> RsmqKeys:
+        return RsmqKeys(self.namespace, check_existing(queue))
+
+    def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
+        return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
+
+    def create(
+        self, queue: str, *, vt: int = DEFAULT_VT, delay: int = DEFAULT_DELAY, maxsize: int = DEFAULT_MAXSIZE
+    ) -> None:
+        """Create a queue.
+
+        Raises:
+            InvalidFormat, InvalidValue: the name or a number cannot be.
+            QueueExists: it is there already; nothing was changed.
+        """
+        numbers = [check_seconds("vt", vt), check_seconds("delay", delay), check_maxsize(maxsize)]
+        keys = RsmqKeys(self.namespace, check_queue(queue))
+        if self._run("rsmq_create", [keys.hash, keys.names], [queue, *numbers]) == b"EXISTS":
+            raise QueueExists(f"Queue exists: {queue!r}")
+
+    def names(self) -> set[str]:
+        """Return the names of all queues."""
+        (reply,) = self._wire.trip([("SMEMBERS", RsmqKeys(self.namespace, "-").names)])
+        return {name.decode(errors="replace") for name in reply_or_raise(reply)}
+
+    def attributes(self, queue: str, changes: Mapping[str, int] | None = None) -> Attributes:
+        """Change attributes of a queue, if any are given, and return all.
+
+        Raises:
+            NoAttributeSupplied: `changes` is empty.
+            InvalidValue: a number is out of bounds.
+            QueueNotFound: there is none.
+        """
+        keys, args = self._keys(queue), list[Argument]()
+        for name, value in (changes or {}).items():
+            args += (name, check_maxsize(value) if name == "maxsize" else check_seconds(name, value))
+        if changes is not None and not args:
+            raise NoAttributeSupplied
+        return Attributes(*self._there(queue, self._run("rsmq_attributes", [keys.zset, keys.hash], args)))
+
+    def delete_queue(self, queue: str) -> None:
+        """Delete a queue with its messages; our dead letters of it stay.
+
+        Raises:
+            QueueNotFound: there is none.
+        """
+        keys = self._keys(queue)
+        if self._run("rsmq_drop", [keys.zset, keys.hash, keys.names, *keys.own()], [queue]) == b"NOQUEUE":
+            raise QueueNotFound(f"Queue not found: {queue!r}")
+
+    def send(self, queue: str, messages: Sequence[str], *, delay: int | None = None) -> list[str]:
+        """Send messages, all or none, and return their ids.
+
+        Raises:
+            MessageNotString, MessageTooLong: one of them cannot be sent.
+            QueueNotFound: there is no such queue.
+        """
+        keys = self._keys(queue)
+        where = slot(keys)
+        mode, ms = ("", 0) if delay is None else ("+", check_seconds("delay", delay) * 1000)
+        args: list[Argument] = [0, where.minute, where.hour, keys.realtime if self._realtime else "", keys.wake]
+        for message in messages:
+            if not isinstance(message, str):
+                raise MessageNotString(f"The message must be a string, not {type(message).__name__}")
+            args += (tail(), units(message), mode, ms, "", message.encode())
+        reply = self._there(queue, self._run("rsmq_send", [keys.zset, keys.hash, *where.keys], args))
+        if reply == b"TOOLONG":
+            raise MessageTooLong(f"A message is longer than the maxsize of queue {queue!r}")
+        return [message_id.decode() for message_id in reply]
+
+    def receive(self, queue: str, *, vt: int | None = None, count: int = 1) -> list[Received]:
+        """Receive up to `count` messages, at most 500, and hide them for `vt` seconds, or for what the queue says.
+
+        Raises:
+            QueueNotFound: there is no such queue.
+        """
+        keys = self._keys(queue)
+        hide: Argument = "" if vt is None else check_seconds("vt", vt) * 1000
+        rooms = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
+        _, *flat = self._there(queue, self._run("rsmq_receive", rooms, ["", count, hide]))
+        return [_received(*flat[at : at + 4]) for at in range(0, len(flat), 6)]
+
+    def pop(self, queue: str) -> Received | None:
+        """Receive a message and delete it at once.
+
+        Raises:
+            QueueNotFound: there is no such queue.
+        """
+        keys = self._keys(queue)
+        found = self._there(queue, self._run("rsmq_pop", [keys.zset, keys.hash]))
+        return _received(*found) if found else None
+
+    def delete(self, queue: str, ids: Sequence[str]) -> int:
+        """Delete messages, whoever holds them, and return how many were there."""
+        keys = self._keys(queue)
+        rooms = [keys.zset, keys.hash, keys.owners, keys.notes, keys.unhandled]
+        return int(self._run("rsmq_delete", rooms, list(ids)))
+
+    def show(self, queue: str, message_id: str, vt: int) -> bool:
+        """Hide a message for `vt` seconds from now, and tell whether it was there.
+
+        Raises:
+            QueueNotFound: there is no such queue.
+        """
+        keys = self._keys(queue)
+        args: list[Argument] = [message_id, check_seconds("vt", vt) * 1000, keys.wake]
+        return bool(self._there(queue, self._run("rsmq_show", [keys.zset, keys.hash], args)) == 1)
+
+    def _there(self, queue: str, reply: Any) -> Any:
+        if reply == b"NOQUEUE":
+            raise QueueNotFound(f"Queue not found: {queue!r}")
+        return reply
+
+
+def _received(message_id: bytes, body: bytes, count: int, first_ms: bytes) -> Received:
+    text = message_id.decode(errors="replace")
+    sent = sent_micros(text)
+    return Received(text, body, int(count), int(first_ms), None if sent is None else sent / 1000)

@@ -1,0 +1,97 @@
+"""Outcomes of deliveries of an RSMQ queue to script calls."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from mq_django.core.configs import RsmqConfig
+from mq_django.core.keys import RsmqKeys
+from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.rsmq import sent_micros
+from mq_django.stores.base import Settlement
+from mq_django.stores.settling import BATCH, SettleCall, bury_args, set_aside_args
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+
+
+def rsmq_calls(config: RsmqConfig, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
+    """Return the script calls that settle a batch for a consumer."""
+    kinds: dict[type, list[Settlement]] = defaultdict(list)
+    for settlement in settlements:
+        kinds[type(settlement.outcome)].append(settlement)
+    calls = []
+    for kind, group in kinds.items():
+        for at in range(0, len(group), BATCH):
+            some = group[at : at + BATCH]
+            calls.append(SettleCall(_BUILDERS[kind](config, consumer, some), some))
+    return calls
+
+
+def _ack(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
+    return _command("rsmq_ack", config.keys, [], consumer, [settlement.delivery.entry for settlement in some])
+
+
+def _retry(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
+    keys = config.keys
+    args: list[Argument] = [keys.wake]
+    for delivery, outcome, delay_ms, *_ in some:
+        assert isinstance(outcome, Retry)
+        args += (delivery.entry, delay_ms, "1" if outcome.alone else "")
+    return _command("rsmq_retry", keys, [keys.retried], consumer, args)
+
+
+def _hand_back(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
+    keys = config.keys
+    args: list[Argument] = [keys.wake]
+    for delivery, outcome, *_ in some:
+        assert isinstance(delivery, Delivery)
+        assert isinstance(outcome, HandBack)
+        sent = sent_micros(delivery.message.id)
+        place = delivery.message.published_ms or 0 if sent is None else sent // 1000
+        args += (delivery.entry, place, "lost" if outcome.lost else "")
+    return _command("rsmq_hand_back", keys, [], consumer, args)
+
+
+def _bury(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
+    keys = config.keys
+    args: list[Argument] = []
+    flat, at = bury_args(some), 0
+    while at < len(flat):
+        # Without the second, the id by which it is found: that is a part of the receipt.
+        count = int(flat[at + 2])
+        fields = flat[at + 3 : at + 3 + count]
+        args += (flat[at], count, *_named(fields, flat[at]))
+        at += 3 + count
+    return _command("rsmq_bury", keys, [keys.dead, keys.dead_ids], consumer, args)
+
+
+def _named(fields: Sequence[Argument], receipt: Argument) -> list[Argument]:
+    """Return the fields of a dead letter with RSMQ's id of the message, also when it could not be decoded."""
+    assert isinstance(receipt, bytes)
+    return ["id", receipt.rpartition(b":")[0], *fields[2:]]
+
+
+def _set_aside(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
+    keys = config.keys
+    # For as long as a peer gets that receives it.
+    args: list[Argument] = [config.vt * 1000]
+    flat = set_aside_args(some)
+    for at in range(0, len(flat), 4):
+        args += (flat[at], flat[at + 2])
+    return _command("rsmq_set_aside", keys, [keys.unhandled], consumer, args)
+
+
+def _command(script: str, keys: RsmqKeys, more: Sequence[str], consumer: str, args: Sequence[Argument]) -> Command:
+    rooms = [keys.zset, keys.hash, keys.owners, keys.notes, *more]
+    return scripts.command(script, keys=rooms, args=[consumer, *args])
+
+
+_Builder = Callable[[RsmqConfig, str, Sequence[Settlement]], Command]
+_BUILDERS: dict[type, _Builder] = {
+    Ack: _ack,
+    Expire: _ack,
+    Retry: _retry,
+    HandBack: _hand_back,
+    Bury: _bury,
+    SetAside: _set_aside,
+}

@@ -1,0 +1,120 @@
+"""What a queue's schedules have done, and their pauses."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mq_django import registry
+from mq_django.conf import QueueConfig, get_config
+from mq_django.core.ids import new_id
+from mq_django.core.jsontext import dumps
+from mq_django.core.messages import NO_HEADERS, Message
+from mq_django.core.schedules import Scheduled
+from mq_django.core.wire import encode_body, moment
+from mq_django.stores.counters import slot
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: The attribute of a message that tells its tick.
+TICK_HEADER = "scheduledtime"
+
+
+class Firing(StrEnum):
+    """What became of a tick."""
+
+    FIRED = "fired"
+    #: Somebody else did it.
+    DONE = "done"
+    PAUSED = "paused"
+    #: It is not yet there, by Redis's clock.
+    EARLY = "early"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleState:
+    """What is known of a schedule. Times are in ms since 1970, by Redis's clock."""
+
+    #: The ticks up to here are done with; None: no consumer has seen it yet.
+    last_ms: int | None = None
+    #: When its message was last published.
+    fired_ms: int | None = None
+    paused: bool = False
+
+
+def scheduled() -> list[Scheduled]:
+    """Return every schedule of the project; one in the settings takes the place of one in the code of its name."""
+    return list({**registry.schedules(), **get_config().schedules}.values())
+
+
+class Schedules:
+    """The schedules of one queue."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._keys = config.keys
+        self._wire = wire
+
+    def look(self, names: Sequence[str]) -> tuple[int, list[int]]:
+        """Return now and up to when the ticks of each are done with; a schedule that is new begins now."""
+        command = scripts.command("schedules_look", keys=[self._keys.schedules], args=list(names))
+        now_ms, *lasts = reply_or_raise(self._wire.trip([command])[0])
+        return now_ms, [int(last) for last in lasts]
+
+    def fire(self, entry: Scheduled, tick_ms: int) -> tuple[Firing, int]:
+        """Publish the message of a tick unless somebody has, and return what became of it, and now."""
+        return self._fire(entry, tick_ms, new_id())
+
+    def fire_now(self, entry: Scheduled) -> str:
+        """Publish the message of a schedule at once, paused or not, and return its id; its ticks stay as they are."""
+        message_id = new_id()
+        self._fire(entry, None, message_id)
+        return message_id
+
+    def pause(self, name: str) -> None:
+        """Let ticks pass without a message."""
+        reply_or_raise(self._wire.trip([("HSET", self._keys.schedules, f"paused:{name}", 1)])[0])
+
+    def resume(self, name: str) -> None:
+        """Fire again from the next tick on."""
+        reply_or_raise(self._wire.trip([("HDEL", self._keys.schedules, f"paused:{name}")])[0])
+
+    def states(self) -> Mapping[str, ScheduleState]:
+        """Return what is known of every schedule, also of those that are no longer in the code, by name."""
+        flat = reply_or_raise(self._wire.trip([("HGETALL", self._keys.schedules)])[0])
+        told: dict[str, dict[str, str]] = {}
+        for field, value in zip(flat[::2], flat[1::2], strict=True):
+            kind, _, name = field.decode(errors="replace").partition(":")
+            told.setdefault(name, {})[kind] = value.decode(errors="replace")
+        return {
+            name: ScheduleState(
+                last_ms=_number(kinds.get("last")), fired_ms=_number(kinds.get("fired")), paused="paused" in kinds
+            )
+            for name, kinds in told.items()
+        }
+
+    def _fire(self, entry: Scheduled, tick_ms: int | None, message_id: str) -> tuple[Firing, int]:
+        keys, where = self._keys, slot(self._keys)
+        at_ms = int(time.time() * 1000) if tick_ms is None else tick_ms
+        message = Message(
+            id=message_id,
+            name=entry.message,
+            data=entry.data,
+            queue=entry.queue,
+            key=entry.key,
+            published_ms=at_ms,
+            expires_ms=None if entry.expires is None else at_ms + round(entry.expires.total_seconds() * 1000),
+            priority=entry.priority,
+            headers=NO_HEADERS if tick_ms is None else {TICK_HEADER: moment(tick_ms)},
+        )
+        body = encode_body(message, dumps(entry.data), member=message_id)
+        args: list[Argument] = [entry.name, "" if tick_ms is None else tick_ms, where.minute, where.hour]
+        args += (keys.group, message_id, entry.message, body)
+        rooms = [keys.schedules, keys.ready, keys.priority, keys.waiting, keys.control]
+        command = scripts.command("schedules_fire", keys=[*rooms, *where.keys], args=args)
+        word, now_ms = reply_or_raise(self._wire.trip([command])[0])
+        return Firing(word.decode().lower()), now_ms
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

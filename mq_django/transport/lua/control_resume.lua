@@ -1,0 +1,17 @@
+-- Hand out messages of a queue again, and tell its supervisors at once.
+--
+-- KEYS[1]  control   {queue}:control   HASH
+-- ARGV[1]  wake      channel
+--
+-- Returns 'RESUMED', or 'WAS_RUNNING' when it was not paused; the supervisors are told either way.
+
+-- with types
+local wrong = wrong_type({ [KEYS[1]] = 'hash' })
+if wrong then
+  return wrong
+end
+
+local before = redis.call('hget', KEYS[1], 'paused')
+redis.call('hdel', KEYS[1], 'paused')
+redis.call('publish', ARGV[1], 'resumed')
+return before == '1' and 'RESUMED' or 'WAS_RUNNING'

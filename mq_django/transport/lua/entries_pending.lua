@@ -1,0 +1,28 @@
+-- Read a page of what consumers hold, without long fields.
+--
+-- KEYS[1]  home    {queue}:ready or :urgent   STREAM
+-- ARGV[1]  group
+-- ARGV[2]  first   an entry, '(' and an entry, or '-'
+-- ARGV[3]  limit   messages, at most 501
+-- ARGV[4]  bytes   a longer value is left out
+--
+-- Returns for each: entry, consumer, ms since it was handed out or extended, {field, value or its length, ...}.
+
+-- with cut
+local reply = {}
+-- A stream or group that is not there is an error to XPENDING, and nothing wrong.
+local pending = redis.pcall('xpending', KEYS[1], ARGV[1], ARGV[2], '+', ARGV[3])
+if pending.err then
+  if string.find(pending.err, 'NOGROUP', 1, true) then
+    return reply
+  end
+  return pending
+end
+for _, held in ipairs(pending) do
+  local found = redis.call('xrange', KEYS[1], held[1], held[1])[1]
+  reply[#reply + 1] = held[1]
+  reply[#reply + 1] = held[2]
+  reply[#reply + 1] = held[3]
+  reply[#reply + 1] = found and cut(found[2], tonumber(ARGV[4])) or {}
+end
+return reply

@@ -1,0 +1,32 @@
+-- Read a page of what nobody was handed yet, without long fields.
+--
+-- KEYS[1]  home    {queue}:ready or :urgent   STREAM
+-- ARGV[1]  group
+-- ARGV[2]  after   an entry, or '' for the first that was not handed out
+-- ARGV[3]  limit   messages, at most 501
+-- ARGV[4]  bytes   a longer value is left out
+--
+-- Returns for each: entry, {field, value or its length, ...}.
+
+-- with undelivered
+-- with cut
+local first = undelivered(KEYS[1], ARGV[1], 1)[1]
+local reply = {}
+if not first then
+  return reply
+end
+
+local from = first[1]
+if ARGV[2] ~= '' then
+  -- Consumers may have come further than whoever turns the pages.
+  local next = redis.call('xrange', KEYS[1], '(' .. ARGV[2], '+', 'count', 1)[1]
+  local held = next and redis.call('xrange', KEYS[1], next[1], '(' .. from, 'count', 1)[1]
+  if not held then
+    from = '(' .. ARGV[2]
+  end
+end
+for _, found in ipairs(redis.call('xrange', KEYS[1], from, '+', 'count', ARGV[3])) do
+  reply[#reply + 1] = found[1]
+  reply[#reply + 1] = cut(found[2], tonumber(ARGV[4]))
+end
+return reply

@@ -1,0 +1,11 @@
+-- Let the unique key go that a message claims, if it still does.
+local function release_claim(claims, id)
+  local key = redis.call('hget', claims, 'i:' .. id)
+  if key then
+    redis.call('hdel', claims, 'i:' .. id)
+    local claim = redis.call('hget', claims, 'k:' .. key)
+    if claim and string.match(claim, '^%d+:(.*)$') == id then
+      redis.call('hdel', claims, 'k:' .. key)
+    end
+  end
+end

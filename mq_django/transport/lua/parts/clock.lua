@@ -1,0 +1,12 @@
+-- The server's clock in milliseconds.
+local function now_ms()
+  local time = redis.call('time')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- The score of a due time: '+' and ms from now, or '=' and ms since 1970. The millisecond that has begun counts as
+-- over, so that never early holds for parts of one, too.
+local function due_at(mode, ms, now)
+  ms = tonumber(ms)
+  return string.format('%.0f', mode == '=' and ms or ms > 0 and now + 1 + ms or now)
+end

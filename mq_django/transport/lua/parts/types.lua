@@ -1,0 +1,9 @@
+-- Return an error when a key holds something else than it should: Redis rolls no script back.
+local function wrong_type(kinds)
+  for key, kind in pairs(kinds) do
+    local found = redis.call('type', key).ok
+    if found ~= 'none' and found ~= kind then
+      return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
+    end
+  end
+end

@@ -1,0 +1,14 @@
+-- The undelivered entries that stand first in a stream.
+local function undelivered(stream, group, count)
+  local last = '-'
+  local groups = redis.pcall('xinfo', 'groups', stream)
+  for _, found in ipairs(groups.err and {} or groups) do
+    local name, delivered
+    for at = 1, #found, 2 do
+      name = found[at] == 'name' and found[at + 1] or name
+      delivered = found[at] == 'last-delivered-id' and found[at + 1] or delivered
+    end
+    last = name == group and '(' .. delivered or last
+  end
+  return redis.call('xrange', stream, last, '+', 'count', count)
+end

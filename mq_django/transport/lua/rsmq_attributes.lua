@@ -1,0 +1,26 @@
+-- Read, and first change, the attributes of an RSMQ queue.
+--
+-- KEYS[1]  zset  {namespace}:<queue>     ZSET   score: when visible, ms
+-- KEYS[2]  hash  {namespace}:<queue>:Q   HASH
+-- then ARGV: names and values to set
+--
+-- Returns {vt, delay, maxsize, totalrecv, totalsent, created, modified, messages, hidden messages}, or 'NOQUEUE'.
+
+-- with clock
+-- with rsmq
+local zset, hash = unpack(KEYS)
+if not attributes(hash) then
+  return 'NOQUEUE'
+end
+if #ARGV > 0 then
+  redis.call('hset', hash, 'modified', redis.call('time')[1], unpack(ARGV))
+end
+local vt, delay, maxsize = attributes(hash)
+local rest = redis.call('hmget', hash, 'totalrecv', 'totalsent', 'created', 'modified')
+local reply = { vt, delay, maxsize }
+for i = 1, 4 do
+  reply[#reply + 1] = math.floor(tonumber(rest[i] or 0) or 0)
+end
+reply[#reply + 1] = redis.call('zcard', zset)
+reply[#reply + 1] = redis.call('zcount', zset, string.format('(%.0f', now_ms()), '+inf')
+return reply

@@ -1,0 +1,40 @@
+-- Give deliveries of an RSMQ queue up: to the dead-letter queue.
+--
+-- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
+-- KEYS[2]  hash       {namespace}:<queue>:Q              HASH   attributes, bodies, counts
+-- KEYS[3]  owners     {namespace}:<queue>:mq:owners      HASH   id -> consumer and receive count
+-- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that do not count, and more
+-- KEYS[5]  dead       {namespace}:<queue>:mq:dead        STREAM
+-- KEYS[6]  dead ids   {namespace}:<queue>:mq:dead-ids    HASH   message id -> entry of `dead`
+-- ARGV[1]  consumer   must still hold each delivery
+-- then for each delivery: the receipt, the number of fields and values of the dead letter, and these
+--
+-- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+
+-- with types
+local zset, hash, owners, notes, dead, ids = unpack(KEYS)
+local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash', [dead] = 'stream', [ids] = 'hash' })
+if wrong then
+  return wrong
+end
+
+-- with rsmq_receipts
+local stale, at = {}, 2
+while at <= #ARGV do
+  local id, fields = held(ARGV[at]), tonumber(ARGV[at + 1])
+  if id then
+    -- The body as it is: that is what is put back when the message is redriven.
+    local letter = { unpack(ARGV, at + 2, at + 1 + fields) }
+    letter[#letter + 1] = 'deadbody'
+    letter[#letter + 1] = redis.call('hget', hash, id) or ''
+    redis.call('zrem', zset, id)
+    redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
+    redis.call('hdel', owners, id)
+    redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost')
+    redis.call('hset', ids, id, redis.call('xadd', dead, '*', unpack(letter)))
+  else
+    stale[#stale + 1] = ARGV[at]
+  end
+  at = at + 2 + fields
+end
+return stale

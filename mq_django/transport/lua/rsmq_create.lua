@@ -1,0 +1,25 @@
+-- Create an RSMQ queue.
+--
+-- KEYS[1]  hash     {namespace}:<queue>:Q   HASH
+-- KEYS[2]  names    {namespace}:QUEUES      SET
+-- ARGV[1]  queue
+-- ARGV[2]  vt       seconds
+-- ARGV[3]  delay    seconds
+-- ARGV[4]  maxsize  UTF-16 units, or -1
+--
+-- Returns 'CREATED', or 'EXISTS', and then nothing was written. What some clients leave behind when they set attributes
+-- of a queue that is not there is no queue.
+
+-- with types
+-- with rsmq
+local wrong = wrong_type({ [KEYS[1]] = 'hash', [KEYS[2]] = 'set' })
+if wrong then
+  return wrong
+end
+if attributes(KEYS[1]) then
+  return 'EXISTS'
+end
+local now = redis.call('time')[1]
+redis.call('hset', KEYS[1], 'vt', ARGV[2], 'delay', ARGV[3], 'maxsize', ARGV[4], 'created', now, 'modified', now)
+redis.call('sadd', KEYS[2], ARGV[1])
+return 'CREATED'

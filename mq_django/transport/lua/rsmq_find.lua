@@ -1,0 +1,26 @@
+-- Look a message of an RSMQ queue up that waits.
+--
+-- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
+-- KEYS[2]  hash       {namespace}:<queue>:Q              HASH   attributes, bodies, counts
+-- KEYS[3]  unhandled  {namespace}:<queue>:mq:unhandled   ZSET
+-- KEYS[4]  retried    {namespace}:<queue>:mq:retried     ZSET   as in zset: with the same score, nobody has it
+-- KEYS[5]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that do not count
+-- ARGV[1]  id
+--
+-- Returns {'DELAYED' or 'UNHANDLED', score, body, receive count, receives that do not count}; or 'MISSING'.
+
+-- with clock
+-- with rsmq_waits
+local zset, hash, unhandled, retried, notes = unpack(KEYS)
+local id = ARGV[1]
+local place = waits(zset, hash, unhandled, retried, id)
+if not place then
+  return 'MISSING'
+end
+return {
+  place,
+  redis.call('zscore', zset, id),
+  redis.call('hget', hash, id) or '',
+  redis.call('hget', hash, id .. ':rc') or 0,
+  redis.call('hget', notes, id .. ':free') or 0,
+}

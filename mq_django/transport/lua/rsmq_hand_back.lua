@@ -1,0 +1,40 @@
+-- Give deliveries of an RSMQ queue back uncharged, to the place they had.
+--
+-- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
+-- KEYS[2]  hash       {namespace}:<queue>:Q              HASH   attributes, bodies, counts
+-- KEYS[3]  owners     {namespace}:<queue>:mq:owners      HASH   id -> consumer and receive count
+-- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that do not count, and more
+-- ARGV[1]  consumer   must still hold each delivery
+-- ARGV[2]  channel    told that something is visible earlier than was known
+-- then for each delivery: the receipt; when it was sent, ms; and 'lost' when its consumer vanished with its machine: what
+-- that happens to twice runs alone from then on
+--
+-- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+
+-- with types
+-- with clock
+local zset, hash, owners, notes = unpack(KEYS)
+local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash' })
+if wrong then
+  return wrong
+end
+
+-- with rsmq_receipts
+local now = now_ms()
+local stale = {}
+for at = 3, #ARGV, 3 do
+  local id = held(ARGV[at])
+  if id then
+    redis.call('zadd', zset, string.format('%.0f', math.min(now, ARGV[at + 1])), id)
+    redis.call('hdel', owners, id)
+    -- RSMQ counts every receive; this one is not to be charged as an attempt.
+    redis.call('hincrby', notes, id .. ':free', 1)
+    if ARGV[at + 2] == 'lost' then
+      redis.call('hset', notes, id .. (redis.call('hexists', notes, id .. ':lost') == 1 and ':alone' or ':lost'), '1')
+    end
+  else
+    stale[#stale + 1] = ARGV[at]
+  end
+end
+redis.call('publish', ARGV[2], string.format('due %.0f', now))
+return stale

@@ -1,0 +1,38 @@
+-- Read what a consumer holds of an RSMQ queue.
+--
+-- KEYS[1]  zset      {namespace}:<queue>             ZSET   score: when visible, ms
+-- KEYS[2]  hash      {namespace}:<queue>:Q           HASH   attributes, bodies, counts
+-- KEYS[3]  owners    {namespace}:<queue>:mq:owners   HASH   id -> consumer and receive count
+-- KEYS[4]  notes     {namespace}:<queue>:mq:notes    HASH   id:free -> receives that do not count, and more
+-- ARGV[1]  consumer
+-- ARGV[2]  limit     messages
+-- ARGV[3]  bodies    '1' to read them
+--
+-- Returns for each message: id, body or '', receive count, when it was first received, receives that do not count, '1'
+-- if it must run alone. Records of what others have received or deleted since are removed.
+
+local zset, hash, owners, notes = unpack(KEYS)
+-- with rsmq_receipts
+local mine, all = {}, redis.call('hgetall', owners)
+for at = 1, #all, 2 do
+  local consumer, count = string.match(all[at + 1], '^(.*) (%d+)$')
+  if consumer == ARGV[1] then
+    if held(all[at] .. ':' .. count) then
+      mine[#mine + 1] = all[at]
+    else
+      redis.call('hdel', owners, all[at])
+    end
+  end
+end
+table.sort(mine)
+local reply = {}
+for i = 1, math.min(#mine, tonumber(ARGV[2])) do
+  local id = mine[i]
+  local told = redis.call('hmget', hash, id .. ':rc', id .. ':fr')
+  local noted = redis.call('hmget', notes, id .. ':free', id .. ':alone')
+  local body = ARGV[3] == '1' and redis.call('hget', hash, id) or ''
+  for _, value in ipairs({ id, body or '', told[1], told[2] or 0, noted[1] or 0, noted[2] or '' }) do
+    reply[#reply + 1] = value
+  end
+end
+return reply

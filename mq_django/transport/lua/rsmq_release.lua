@@ -1,0 +1,23 @@
+-- Let the unhandled messages of one name be seen.
+--
+-- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
+-- KEYS[2]  unhandled  {namespace}:<queue>:mq:unhandled   ZSET   score: the name's hash
+-- ARGV[1]  score      of the name
+-- ARGV[2]  limit      messages, at most 500
+-- ARGV[3]  channel    told that something is visible earlier than was known
+--
+-- Returns how many were shown.
+
+-- with clock
+local now, shown = now_ms(), 0
+for _, id in ipairs(redis.call('zrangebyscore', KEYS[2], ARGV[1], ARGV[1], 'limit', 0, ARGV[2])) do
+  redis.call('zrem', KEYS[2], id)
+  if redis.call('zscore', KEYS[1], id) then
+    redis.call('zadd', KEYS[1], string.format('%.0f', now), id)
+    shown = shown + 1
+  end
+end
+if shown > 0 then
+  redis.call('publish', ARGV[3], string.format('due %.0f', now))
+end
+return shown

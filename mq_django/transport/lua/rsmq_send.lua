@@ -1,0 +1,73 @@
+-- Put messages into an RSMQ queue.
+--
+-- KEYS[1]  zset      {namespace}:<queue>                        ZSET   score: when visible, ms
+-- KEYS[2]  hash      {namespace}:<queue>:Q                      HASH   attributes, bodies, counts
+-- KEYS[3]  minutes   {namespace}:<queue>:mq:counters:m:<hour>   HASH
+-- KEYS[4]  hours     {namespace}:<queue>:mq:counters:h:<day>    HASH
+-- ARGV[1]  limit     messages that the queue may hold, or 0
+-- ARGV[2]  minute    slot of the counters
+-- ARGV[3]  hour      slot of the counters
+-- ARGV[4]  realtime  channel told the number of messages, or ''
+-- ARGV[5]  wake      channel told that something is visible earlier than was known
+-- then for each message: its id, or the random part of one; its length in UTF-16 units; '+' (ms from now), '=' (ms since
+-- 1970) or '' (the queue's delay); ms; its name for the counters, or ''; the body
+--
+-- Returns the ids; or 'NOQUEUE', 'FULL' or 'TOOLONG', and then nothing was written.
+
+-- with types
+-- with clock
+-- with counts
+-- with rsmq
+local zset, hash, minutes, hours = unpack(KEYS)
+local wrong = wrong_type({ [zset] = 'zset', [hash] = 'hash', [minutes] = 'hash', [hours] = 'hash' })
+if wrong then
+  return wrong
+end
+local _, delay, maxsize = attributes(hash)
+if not maxsize then
+  return 'NOQUEUE'
+end
+if ARGV[1] ~= '0' and redis.call('zcard', zset) + (#ARGV - 5) / 6 > tonumber(ARGV[1]) then
+  return 'FULL'
+end
+for at = 6, #ARGV, 6 do
+  if maxsize ~= -1 and tonumber(ARGV[at + 1]) > maxsize then
+    return 'TOOLONG'
+  end
+end
+
+local function base36(number)
+  local digits, text = '0123456789abcdefghijklmnopqrstuvwxyz', ''
+  while number > 0 do
+    local digit = number % 36
+    text = string.sub(digits, digit + 1, digit + 1) .. text
+    number = (number - digit) / 36
+  end
+  return text
+end
+
+local time, now = redis.call('time'), now_ms()
+local first = redis.call('zrange', zset, 0, 0, 'withscores')[2]
+local ids, counts = {}, {}
+for at = 6, #ARGV, 6 do
+  local id, mode, ms, name = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4]
+  if #id == 22 then
+    id = base36(time[1] * 1000000 + time[2] + #ids) .. id
+  end
+  ms = mode == '' and delay * 1000 or ms
+  redis.call('zadd', zset, string.format('%.0f', mode == '=' and ms or now + ms), id)
+  redis.call('hset', hash, id, ARGV[at + 5])
+  redis.call('hincrby', hash, 'totalsent', 1)
+  if ARGV[4] ~= '' then
+    redis.call('publish', ARGV[4], redis.call('zcard', zset))
+  end
+  counts[name] = (counts[name] or 0) + 1
+  ids[#ids + 1] = id
+end
+counts[''] = nil
+count_published(minutes, ARGV[2], hours, ARGV[3], counts)
+local head = redis.call('zrange', zset, 0, 0, 'withscores')[2]
+if head ~= first then
+  redis.call('publish', ARGV[5], 'due ' .. head)
+end
+return ids

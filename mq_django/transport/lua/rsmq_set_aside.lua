@@ -1,0 +1,36 @@
+-- Hide deliveries of an RSMQ queue that nobody here can handle, uncharged: others may.
+--
+-- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
+-- KEYS[2]  hash       {namespace}:<queue>:Q              HASH   attributes, bodies, counts
+-- KEYS[3]  owners     {namespace}:<queue>:mq:owners      HASH   id -> consumer and receive count
+-- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that do not count, and more
+-- KEYS[5]  unhandled  {namespace}:<queue>:mq:unhandled   ZSET   score: the name's hash
+-- ARGV[1]  consumer   must still hold each delivery
+-- ARGV[2]  ms         to hide them
+-- then for each delivery: the receipt, the score
+--
+-- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+
+-- with types
+-- with clock
+local zset, hash, owners, notes, unhandled = unpack(KEYS)
+local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash', [unhandled] = 'zset' })
+if wrong then
+  return wrong
+end
+
+-- with rsmq_receipts
+local hidden = string.format('%.0f', now_ms() + ARGV[2])
+local stale = {}
+for at = 3, #ARGV, 2 do
+  local id = held(ARGV[at])
+  if id then
+    redis.call('zadd', zset, hidden, id)
+    redis.call('zadd', unhandled, ARGV[at + 1], id)
+    redis.call('hdel', owners, id)
+    redis.call('hincrby', notes, id .. ':free', 1)
+  else
+    stale[#stale + 1] = ARGV[at]
+  end
+end
+return stale

@@ -1,0 +1,49 @@
+-- Publish the message of a schedule's tick: for whoever comes first, and for nobody else.
+--
+-- KEYS[1]  schedules   {queue}:schedules           HASH    'last:' name -> ms, 'fired:' name -> ms, 'paused:' name
+-- KEYS[2]  ready       {queue}:ready               STREAM
+-- KEYS[3]  priority    {queue}:priority            ZSET    score: see parts/ranks
+-- KEYS[4]  waiting     {queue}:waiting             HASH    member -> body
+-- KEYS[5]  control     {queue}:control             HASH
+-- KEYS[6]  minutes     {queue}:counters:m:<hour>   HASH    counters
+-- KEYS[7]  hours       {queue}:counters:h:<day>    HASH    counters
+-- ARGV[1]  name
+-- ARGV[2]  tick        ms since 1970, or '': at once, whatever is done with and paused
+-- ARGV[3]  minute      slot of the counters in `minutes`
+-- ARGV[4]  hour        slot of the counters in `hours`
+-- ARGV[5]  group
+-- ARGV[6..8]           the message's id, name and body
+--
+-- Returns {word, now in ms}: 'FIRED', 'DONE' (by somebody else), 'PAUSED', or 'EARLY', and then nothing was written.
+
+-- with types
+-- with clock
+-- with counts
+-- with ready
+local schedules, ready, priority, waiting, control, minutes, hours = unpack(KEYS)
+local name, tick = ARGV[1], tonumber(ARGV[2])
+
+local wrong = wrong_type({ [schedules] = 'hash', [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash' })
+  or wrong_type({ [control] = 'hash', [minutes] = 'hash', [hours] = 'hash' })
+if wrong then
+  return wrong
+end
+
+local now = now_ms()
+if tick then
+  if tick > now then
+    return { 'EARLY', now }
+  end
+  if tonumber(redis.call('hget', schedules, 'last:' .. name) or 0) >= tick then
+    return { 'DONE', now }
+  end
+  -- Up to now, so that of several ticks that were missed together one is made up for.
+  redis.call('hset', schedules, 'last:' .. name, string.format('%.0f', now))
+  if redis.call('hexists', schedules, 'paused:' .. name) == 1 then
+    return { 'PAUSED', now }
+  end
+end
+redis.call('hset', schedules, 'fired:' .. name, string.format('%.0f', now))
+readier(ready, priority, waiting, control, ARGV[5])(ARGV[6], ARGV[8])
+count_published(minutes, ARGV[3], hours, ARGV[4], { [ARGV[7]] = 1 })
+return { 'FIRED', now }

@@ -1,0 +1,53 @@
+-- Give deliveries of a topic's log back uncharged, before everything that is still in the log.
+--
+-- KEYS[1]  log        {topic}:log                   STREAM   kept: what is settled is acked, not deleted
+-- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
+-- KEYS[3]  ready      {topic}:g:<group>:ready       STREAM   read before the log, and waited for like it
+-- ARGV[1]  group
+-- ARGV[2]  consumer   must still hold each delivery
+-- then for each delivery: the receipt; the message's id and time, which it brings along to its new entry; and 'lost'
+-- when its consumer vanished with its machine: what that happens to twice runs alone from then on
+--
+-- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+
+local log, control, ready = unpack(KEYS)
+local found = redis.call('type', ready).ok
+if found ~= 'none' and found ~= 'stream' then
+  return redis.error_reply('WRONGTYPE ' .. ready .. ' holds a ' .. found)
+end
+
+-- with receipts
+
+local function again(fields, at)
+  local there = {}
+  for i = 1, #fields, 2 do
+    there[fields[i]] = true
+  end
+  local function add(name, value)
+    if value ~= '' and not there[name] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = value
+    end
+  end
+  add('id', ARGV[at + 1])
+  add('time', ARGV[at + 2])
+  if ARGV[at + 3] == 'lost' then
+    add(there.lost and 'alone' or 'lost', '1')
+  end
+  return fields
+end
+
+local stale = {}
+for at = 3, #ARGV, 4 do
+  local entry = held(ARGV[at])
+  if entry then
+    local read = redis.call('xrange', log, entry, entry)[1]
+    redis.call('xack', log, ARGV[1], entry)
+    if read then
+      redis.call('xadd', ready, '*', unpack(again(read[2], at)))
+    end
+  else
+    stale[#stale + 1] = ARGV[at]
+  end
+end
+return stale

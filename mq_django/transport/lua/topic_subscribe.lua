@@ -1,0 +1,52 @@
+-- Make a group of a topic, where there is none.
+--
+-- KEYS[1]  log      {topic}:log                 STREAM
+-- KEYS[2]  ready    {topic}:g:<group>:ready     STREAM
+-- KEYS[3]  control  {topic}:g:<group>:control   HASH    log-generation
+-- KEYS[4]  topic    {topic}:control             HASH    born: when its log was begun, ms
+-- ARGV[1]  group
+-- ARGV[2]  start    '0', '$' for the end, or the entry after which the group starts
+-- ARGV[3]  born     what the caller was told before, or ''
+--
+-- Returns {'CREATED', 'LOST' or 'EXISTS', born}. 'LOST': the log that the caller knew is gone with all its groups. What
+-- was published since must not be skipped, so the group then starts at the beginning.
+
+local log, ready, control, topic = unpack(KEYS)
+-- with types
+local wrong = wrong_type({ [ready] = 'stream', [control] = 'hash', [topic] = 'hash' })
+if wrong then
+  return wrong
+end
+
+-- with clock
+local now = string.format('%.0f', now_ms())
+redis.call('hsetnx', topic, 'born', now)
+local born, start, word = redis.call('hget', topic, 'born'), ARGV[2], 'CREATED'
+if ARGV[3] ~= '' and ARGV[3] ~= born then
+  start, word = '0', 'LOST'
+end
+if start == '$' then
+  start = '0'
+  local info = redis.call('exists', log) == 1 and redis.call('xinfo', 'stream', log) or {}
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      start = info[i + 1]
+    end
+  end
+end
+
+local made = redis.pcall('xgroup', 'create', log, ARGV[1], start, 'mkstream')
+if made.err and not string.find(made.err, 'BUSYGROUP') then
+  return made
+end
+local own = redis.pcall('xgroup', 'create', ready, ARGV[1], '0', 'mkstream')
+if own.err and not string.find(own.err, 'BUSYGROUP') then
+  return own
+end
+if made.err then
+  return { 'EXISTS', born }
+end
+-- From the clock: a group that was removed and made again must not come to a generation that it had before.
+local generation = math.max(tonumber(redis.call('hget', control, 'log-generation') or 0) + 1, tonumber(now))
+redis.call('hset', control, 'log-generation', string.format('%.0f', generation))
+return { word, born }

@@ -1,0 +1,61 @@
+-- Put a message in whose unique key nobody else may use until it is handled, or for a time.
+--
+-- KEYS[1]  claims    {queue}:claims              HASH    'k:' key -> 'until:id' (ms, or 0), and 'i:' id -> key
+-- KEYS[2]  ready     {queue}:ready               STREAM
+-- KEYS[3]  urgent    {queue}:urgent              STREAM
+-- KEYS[4]  priority  {queue}:priority            ZSET    score: see parts/ranks
+-- KEYS[5]  due       {queue}:due                 ZSET    score: due time, ms
+-- KEYS[6]  waiting   {queue}:waiting             HASH    member -> body
+-- KEYS[7]  control   {queue}:control             HASH
+-- KEYS[8]  minutes   {queue}:counters:m:<hour>   HASH    counters
+-- KEYS[9]  hours     {queue}:counters:h:<day>    HASH    counters
+-- ARGV[1..4]  limit  messages the queue may hold, or 0; slots of the counters in `minutes` and `hours`; group
+-- ARGV[5]  channel   told the new first due time
+-- ARGV[6]  key
+-- ARGV[7]  for       ms, or 0: until it is handled
+-- ARGV[8]  mode      '!' (now), '+' (ms from now) or '=' (ms since 1970)
+-- ARGV[9]  ms
+-- ARGV[10..12]       id, name, body
+--
+-- Returns {'CLAIMED', id}; or {'TAKEN', id of the message that has the key}, or 'FULL', and then nothing was written.
+
+-- with types
+-- with clock
+-- with counts
+-- with ready
+local claims, ready, urgent, priority, due, waiting, control, minutes, hours = unpack(KEYS)
+local limit, key, lasts, mode, id = tonumber(ARGV[1]), ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[10]
+
+local wrong = wrong_type({ [claims] = 'hash', [ready] = 'stream', [priority] = 'zset', [due] = 'zset' })
+  or wrong_type({ [waiting] = 'hash', [control] = 'hash', [minutes] = 'hash', [hours] = 'hash' })
+if wrong then
+  return wrong
+end
+
+local now = now_ms()
+local ends, holder = string.match(redis.call('hget', claims, 'k:' .. key) or '', '^(%d+):(.*)$')
+if holder and (ends == '0' or tonumber(ends) > now) then
+  return { 'TAKEN', holder }
+end
+if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting) + 1 > limit then
+  return 'FULL'
+end
+
+if holder then
+  redis.call('hdel', claims, 'i:' .. holder)
+end
+ends = lasts > 0 and now + lasts or 0
+redis.call('hset', claims, 'k:' .. key, string.format('%.0f:%s', ends, id), 'i:' .. id, key)
+if mode == '!' then
+  readier(ready, priority, waiting, control, ARGV[4])(id, ARGV[12])
+else
+  local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
+  redis.call('hset', waiting, id, ARGV[12])
+  redis.call('zadd', due, due_at(mode, ARGV[9], now), id)
+  local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
+  if head ~= first then
+    redis.call('publish', ARGV[5], 'due ' .. head)
+  end
+end
+count_published(minutes, ARGV[2], hours, ARGV[3], { [ARGV[11]] = 1 })
+return { 'CLAIMED', id }

@@ -1,0 +1,28 @@
+-- Let a delayed message be due at another time.
+--
+-- KEYS[1]  due       {queue}:due        ZSET   score: due time, ms
+-- KEYS[2]  unique    {queue}:unique     HASH   unique member -> id, and id -> member
+-- KEYS[3]  claims    {queue}:claims     HASH   what claims a unique key
+-- KEYS[4]  replaced  {queue}:replaced   ZSET   ids that others took the place of; score: when, ms
+-- ARGV[1]  named     the message's id, or 'u:' and its unique key
+-- ARGV[2]  mode      '+' (ms from now) or '=' (ms since 1970)
+-- ARGV[3]  ms
+-- ARGV[4]  channel   told the new first due time
+--
+-- Returns 'RESCHEDULED', 'REPLACED', or 'MISSING' when it is not delayed: it is ready by now, or was never there.
+
+-- with clock
+-- with members
+local due, unique, claims, replaced = unpack(KEYS)
+
+local member = member_of(unique, claims, ARGV[1])
+if not redis.call('zscore', due, member) then
+  return was_replaced(replaced, ARGV[1]) and 'REPLACED' or 'MISSING'
+end
+local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
+redis.call('zadd', due, due_at(ARGV[2], ARGV[3], now_ms()), member)
+local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
+if head ~= first then
+  redis.call('publish', ARGV[4], 'due ' .. head)
+end
+return 'RESCHEDULED'

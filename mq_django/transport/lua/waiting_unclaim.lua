@@ -1,0 +1,17 @@
+-- Let the unique keys go that deliveries claim, for they are about to be settled for good.
+--
+-- KEYS[1]  home      {queue}:ready or :urgent   STREAM
+-- KEYS[2]  claims    {queue}:claims             HASH   'k:' key -> 'until:id' (ms, or 0), and 'i:' id -> key
+-- ARGV[1]  group
+-- ARGV[2]  consumer  must still hold each delivery
+-- then for each delivery: the entry's id, the message's id
+--
+-- Returns 'RELEASED'.
+
+-- with claims
+for at = 3, #ARGV, 2 do
+  if #redis.call('xpending', KEYS[1], ARGV[1], ARGV[at], ARGV[at], 1, ARGV[2]) == 1 then
+    release_claim(KEYS[2], ARGV[at + 1])
+  end
+end
+return 'RELEASED'

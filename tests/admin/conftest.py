@@ -1,0 +1,40 @@
+"""Users of the admin, by what they may do."""
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+BASE = "/admin/mq_django/queue/"
+
+LogIn = Callable[..., Client]
+
+
+@pytest.fixture
+def log_in(db: None) -> LogIn:
+    """Return a client of a new staff user who holds some of our permissions."""
+
+    def log_in(*permissions: str, **user: object) -> Client:
+        name = f"user{User.objects.count()}"
+        found = User.objects.create_user(name, password="x", is_staff=True, **user)
+        found.user_permissions.set(
+            Permission.objects.filter(content_type__app_label="mq_django", codename__in=permissions)
+        )
+        client = Client()
+        client.force_login(found)
+        return client
+
+    return log_in
+
+
+@pytest.fixture
+def operator(log_in: LogIn) -> Client:
+    """Return a client of a user who may do everything."""
+    return log_in("view_queue", "view_message_data", "operate_queue", "purge_queue")
+
+
+@pytest.fixture
+def viewer(log_in: LogIn) -> Client:
+    """Return a client of a user who may look, but not at data."""
+    return log_in("view_queue")

@@ -1,0 +1,221 @@
+"""Redriving and deleting dead letters in the admin."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django import inspector
+from mq_django.inspector import actions, dead_letters
+from tests.admin.conftest import BASE
+from tests.seeding import bury, bury_garbage, bury_many, dead_entry, publish
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+DEAD = f"{BASE}emails/dead/"
+CHOSEN = f"{DEAD}chosen/"
+
+
+def numbers() -> tuple[int, int]:
+    view = inspector.queue("emails")
+    return view.ready, view.dead
+
+
+def letters():
+    return dead_letters.page("emails", limit=50).letters
+
+
+def test_a_dead_letter_shows_what_it_says_and_why_it_is_dead(operator):
+    bury("emails", "welcome", {"user_id": 7, "password": "hunter2"}, error="SMTPError: password=hunter2 refused")
+
+    page = operator.get(f"{DEAD}{dead_entry('emails')}/").content.decode()
+
+    assert "welcome" in page
+    assert "&quot;user_id&quot;: 7" in page
+    assert "SMTPError: password=[redacted] refused" in page
+    assert "Traceback" in page
+    assert "failed too often" in page
+    assert "hunter2" not in page
+
+
+def test_one_is_redriven_once_that_is_confirmed(operator):
+    message_id = bury("emails", "welcome", {"user_id": 7})
+    fields = {"action": "redrive", "_selected_action": dead_entry("emails")}
+
+    asked = operator.post(CHOSEN, fields)
+    assert "Redrive 1 dead letter?" in asked.content.decode()
+    assert message_id in asked.content.decode()
+    assert numbers() == (0, 1)
+
+    done = operator.post(CHOSEN, {**fields, "confirmed": "yes"}, follow=True)
+    assert "1 dead letter was redriven." in done.content.decode()
+    assert numbers() == (1, 0)
+
+    (entry,) = LogEntry.objects.all()
+    assert entry.user_id == int(operator.session["_auth_user_id"])
+    assert entry.object_id == "emails"
+    assert entry.change_message == f"Redrove 1 dead letters: {message_id}"
+    assert message_id in operator.get(f"{BASE}emails/history/").content.decode()
+
+
+def test_the_chosen_are_deleted_and_the_others_stay(operator):
+    bury_many("emails", 5)
+    entries = [letter.entry for letter in letters()]
+    fields = {"action": "delete", "_selected_action": entries[:3]}
+
+    assert "Delete 3 dead letters?" in operator.post(CHOSEN, fields).content.decode()
+    done = operator.post(CHOSEN, {**fields, "confirmed": "yes"}, follow=True)
+
+    assert "3 dead letters were deleted." in done.content.decode()
+    assert [letter.entry for letter in letters()] == entries[3:]
+    assert LogEntry.objects.get().change_message.startswith("Deleted 3 dead letters: ")
+
+
+def test_what_somebody_else_redrove_meanwhile_is_said(operator):
+    bury_many("emails", 2)
+    entries = [letter.entry for letter in letters()]
+    actions.redrive("emails", entries[:1])
+
+    done = operator.post(CHOSEN, {"action": "redrive", "_selected_action": entries, "confirmed": "yes"}, follow=True)
+
+    page = done.content.decode()
+    assert "1 dead letter was redriven." in page
+    assert "1 were gone before" in page
+    assert numbers() == (2, 0)
+
+
+def test_what_is_no_message_cannot_be_redriven_and_shows_its_bytes(operator, redis_client):
+    bury_garbage(redis_client, "emails", {"x": b"\xff\x00<b>"})
+    entry = dead_entry("emails")
+
+    page = operator.get(f"{DEAD}{entry}/").content.decode()
+    assert "\\xff" in page
+    assert "&lt;b&gt;" in page
+    assert 'value="redrive"' not in page
+
+    done = operator.post(CHOSEN, {"action": "redrive", "_selected_action": entry, "confirmed": "yes"}, follow=True)
+    assert "1 cannot be redriven, because they are no messages; they stay." in done.content.decode()
+    assert numbers() == (0, 1)
+    assert not LogEntry.objects.exists()
+
+
+def test_all_up_to_the_confirmation_are_redriven(operator):
+    bury_many("emails", 7)
+
+    asked = operator.get(f"{DEAD}all/redrive/")
+    assert "Redrive 7 dead letters?" in asked.content.decode()
+    until = dict(asked.context["fields"])["until"]
+    bury("emails", "late")
+    done = operator.post(f"{DEAD}all/redrive/", {"until": until, "after": "", "confirmed": "yes"}, follow=True)
+
+    assert "7 dead letters were redriven." in done.content.decode()
+    # The late one was ready for a moment, and took all that was ready with it.
+    assert numbers() == (7, 1)
+    assert LogEntry.objects.get().change_message == f"Redrove 7 dead letters, all up to {until}"
+
+
+def test_all_are_deleted(operator):
+    bury_many("emails", 3)
+    until = dict(operator.get(f"{DEAD}all/delete/").context["fields"])["until"]
+
+    operator.post(f"{DEAD}all/delete/", {"until": until, "confirmed": "yes"})
+
+    assert numbers() == (0, 0)
+
+
+def test_what_a_request_has_no_time_for_is_asked_for_again(operator, monkeypatch):
+    bury_many("emails", 1100)
+    until = dict(operator.get(f"{DEAD}all/redrive/").context["fields"])["until"]
+    monkeypatch.setattr(actions, "SECONDS", 0.0)
+
+    done = operator.post(f"{DEAD}all/redrive/", {"until": until, "confirmed": "yes"}, follow=True)
+
+    page = done.content.decode()
+    # At least one batch is done each time, so that it comes to an end.
+    assert "500 dead letters were redriven." in page
+    assert "There are more than a request has time for." in page
+    assert "Redrive 600 dead letters?" in page
+    assert numbers() == (500, 600)
+
+    fields = dict(done.context["fields"])
+    for _ in range(2):
+        done = operator.post(f"{DEAD}all/redrive/", {**fields, "confirmed": "yes"}, follow=True)
+        fields = dict(done.context.get("fields", ()))
+    assert numbers() == (1100, 0)
+    assert done.redirect_chain[-1][0] == DEAD
+
+
+def test_a_message_is_found_by_its_id(operator):
+    message_id = bury("emails")
+
+    assert operator.get(DEAD, {"id": message_id}).url == f"{DEAD}{dead_entry('emails')}/"
+    assert "No message “nope”" in operator.get(DEAD, {"id": "nope"}, follow=True).content.decode()
+
+
+def test_pages_lead_to_older_ones_and_back(operator):
+    bury_many("emails", 120)
+
+    first = operator.get(DEAD)
+    second = operator.get(DEAD, {"before": first.context["older"]})
+    third = operator.get(DEAD, {"before": second.context["older"]})
+    back = operator.get(DEAD, {"after": third.context["newer"]})
+
+    assert [len(page.context["rows"]) for page in (first, second, third)] == [50, 50, 20]
+    assert first.context["newer"] == ""
+    assert third.context["older"] == ""
+    assert [row["entry"] for row in back.context["rows"]] == [row["entry"] for row in second.context["rows"]]
+
+
+@pytest.mark.parametrize("entry", ["1-1", "nonsense", "+", "99999999999999999999999-1"])
+def test_a_dead_letter_that_is_gone_leads_back_to_the_list(operator, entry):
+    assert operator.get(f"{DEAD}{entry}/").url == DEAD
+
+
+def test_nothing_chosen_is_nothing_done(operator):
+    bury("emails")
+
+    assert operator.post(CHOSEN, {"action": "delete", "confirmed": "yes"}).url == DEAD
+    assert operator.post(CHOSEN, {"action": "explode", "confirmed": "yes"}).status_code == 400
+    assert numbers() == (0, 1)
+
+
+def test_long_data_is_left_out_of_the_list_and_shown_on_its_page(operator):
+    bury("emails", "welcome", {"text": "x" * 50_000})
+
+    assert "long: 49 KiB" in operator.get(DEAD).content.decode()
+    assert "x" * 50_000 in operator.get(f"{DEAD}{dead_entry('emails')}/").content.decode()
+
+
+def test_a_redriven_message_is_deliverable_again(operator):
+    publish("emails", "other", 1, delay=60)
+    message_id = bury("emails", "welcome", {"user_id": 7})
+    fields = {"action": "redrive", "_selected_action": dead_entry("emails"), "confirmed": "yes"}
+
+    operator.post(CHOSEN, fields)
+
+    places = dict(inspector.ids("emails"))
+    assert places["ready"] == [message_id]
+
+
+def test_all_that_fit_a_filter_are_redriven_and_no_others(operator):
+    bury_many("emails", 3)
+    meant = [bury("emails", "remind", error="SMTPError: refused") for _ in range(2)]
+    url = operator.get(DEAD, {"name": "remind", "error": "SMTP"}).context["redrive_all_url"]
+
+    asked = operator.get(url)
+    assert "Redrive up to 5 dead letters?" in asked.content.decode()
+    assert "error: SMTP" in asked.content.decode()
+    done = operator.post(f"{DEAD}all/redrive/", dict(asked.context["fields"]), follow=True)
+
+    assert "2 dead letters were redriven." in done.content.decode()
+    assert sorted(dict(inspector.ids("emails"))["ready"]) == sorted(meant)
+    assert numbers() == (2, 3)
+    assert LogEntry.objects.get().change_message.endswith(", name remind, error SMTP")
+
+
+def test_when_no_dead_letter_fits_that_is_said(operator):
+    bury("emails")
+    fields = dict(operator.get(f"{DEAD}all/redrive/", {"name": "nope"}).context["fields"])
+
+    done = operator.post(f"{DEAD}all/redrive/", {**fields, "confirmed": "yes"}, follow=True)
+
+    assert "No dead letter fits." in done.content.decode()
+    assert numbers() == (0, 1)

@@ -1,0 +1,179 @@
+"""Ready and pending messages in the admin, and what a filter finds."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django import inspector
+from mq_django.inspector import actions
+from mq_django.inspector import scan as scanning
+from tests.admin.conftest import BASE
+from tests.seeding import CONSUMER, beat, bury, dead_entry, publish, publish_many, take
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+
+def page(client, path, **query):
+    response = client.get(f"{BASE}emails/{path}", query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_a_ready_message_says_why_it_does_not_run(operator):
+    message_id = publish("emails", "welcome", {"user_id": 7, "password": "hunter2"}, key="user:7")
+    (row,) = operator.get(f"{BASE}emails/ready/").context["rows"]
+
+    shown = operator.get(row["url"]).content.decode()
+
+    assert message_id in shown
+    assert "&quot;user_id&quot;: 7" in shown
+    assert "hunter2" not in shown
+    assert "No consumer of this queue lives. Is runconsumer running?" in shown
+    actions.pause("emails")
+    assert "The queue is paused." in operator.get(row["url"]).content.decode()
+
+
+def test_a_pending_message_says_who_holds_it(operator):
+    publish("emails", "welcome", 1)
+    take("emails", 1)
+    beat("emails")
+
+    (row,) = operator.get(f"{BASE}emails/pending/").context["rows"]
+
+    assert CONSUMER in row["consumer"]
+    assert f"Consumer {CONSUMER} holds it and is gone" in operator.get(row["url"]).content.decode()
+
+
+@pytest.mark.parametrize(("delay", "why"), [(3600, "It waits for its due time, in 59 min.")])
+def test_a_waiting_message_says_why_too(operator, delay, why):
+    publish("emails", "welcome", 1, delay=delay, message_id="m1")
+
+    assert why in page(operator, "waiting/delayed/m1/")
+
+
+def test_ready_messages_have_pages(operator):
+    publish_many("emails", [("welcome", n) for n in range(70)])
+
+    first = operator.get(f"{BASE}emails/ready/")
+    second = operator.get(f"{BASE}emails/ready/{first.context['go_on']}")
+
+    assert (len(first.context["rows"]), len(second.context["rows"])) == (50, 20)
+    assert second.context["go_on"] == ""
+
+
+def test_an_id_is_found_wherever_the_message_is(operator):
+    ready = publish("emails", "welcome", 1)
+    publish("emails", "welcome", 1, delay=60, message_id="later")
+
+    assert operator.get(f"{BASE}emails/ready/", {"id": "later"}).url == f"{BASE}emails/waiting/delayed/later/"
+    (row,) = operator.get(f"{BASE}emails/ready/", {"id": ready}).context["rows"]
+    assert ready in row["id"]
+    dead = bury("emails")
+    assert operator.get(f"{BASE}emails/ready/", {"id": dead}).url == f"{BASE}emails/dead/{dead_entry('emails')}/"
+
+
+def test_a_look_says_how_far_it_has_come_and_goes_on_at_a_click(operator, monkeypatch):
+    monkeypatch.setattr(scanning, "MAX_SCANNED", 60)
+    monkeypatch.setattr(scanning, "SECONDS", 60)
+    publish_many("emails", [("welcome", n) for n in range(100)])
+    publish("emails", "remind", 1)
+
+    first = operator.get(f"{BASE}emails/ready/", {"name": "remind"})
+    second = operator.get(f"{BASE}emails/ready/{first.context['go_on']}")
+
+    assert "Looked through 60 messages." in first.content.decode()
+    assert first.context["rows"] == []
+    assert "Looked through 101 messages." in second.content.decode()
+    assert len(second.context["rows"]) == 1
+
+
+@pytest.mark.parametrize("path", ["ready/", "waiting/delayed/", "dead/"])
+def test_those_who_may_not_see_data_cannot_ask_for_it(operator, viewer, path):
+    """Else one would guess keys and errors letter by letter."""
+    bury("emails", key="secret", error="ValueError: secret")
+    publish("emails", "welcome", 1, key="secret", delay=60)
+    publish("emails", "welcome", 1, key="secret")
+
+    for query in ({"key": "other"}, {"error": "other"}):
+        assert len(viewer.get(f"{BASE}emails/{path}", query).context["rows"]) == 1
+    assert operator.get(f"{BASE}emails/{path}", {"key": "other"}).context["rows"] == []
+
+
+@pytest.mark.parametrize("value", ["yesterday", "2026-99-99T00:00", "\0"])
+def test_a_time_that_is_none_is_no_filter(operator, value):
+    publish("emails", "welcome", 1)
+
+    assert len(operator.get(f"{BASE}emails/ready/", {"from": value}).context["rows"]) == 1
+
+
+def test_a_queue_is_paused_and_resumed_once_that_is_confirmed(operator):
+    publish("emails", "welcome", 1)
+    assert "Pause the queue?" in operator.post(f"{BASE}emails/pause/").content.decode()
+    assert not inspector.queue("emails").paused
+
+    done = operator.post(f"{BASE}emails/pause/", {"confirmed": "yes"}, follow=True).content.decode()
+    assert "The queue is paused." in done
+    assert "Resume the queue…" in done
+    assert inspector.queue("emails").paused
+    operator.post(f"{BASE}emails/pause/", {"confirmed": "yes"})
+
+    assert "1 message is ready and will be handled." in operator.post(f"{BASE}emails/resume/").content.decode()
+    operator.post(f"{BASE}emails/resume/", {"confirmed": "yes"})
+    assert not inspector.queue("emails").paused
+    said = LogEntry.objects.order_by("pk").values_list("change_message", flat=True)
+    assert list(said) == ["Paused the queue", "Resumed the queue"]
+
+
+@pytest.mark.parametrize(("place", "left"), [("ready", (0, 2)), ("delayed", (3, 0))])
+def test_one_place_is_purged_once_that_is_confirmed(operator, place, left):
+    publish_many("emails", [("welcome", n) for n in range(3)])
+    for _ in range(2):
+        publish("emails", "welcome", 1, delay=60)
+    asked = operator.get(f"{BASE}emails/purge/{place}/")
+    assert f"Purge {5 - sum(left)} {place} messages?" in asked.content.decode()
+
+    fields = dict(asked.context["fields"])
+    done = operator.post(f"{BASE}emails/purge/{place}/", fields, follow=True)
+
+    assert f"{5 - sum(left)} messages were deleted." in done.content.decode()
+    view = inspector.queue("emails")
+    assert (view.ready, view.delayed) == left
+    assert LogEntry.objects.get().change_message == f"Purged {5 - sum(left)} {place} messages"
+
+
+def test_a_purge_deletes_no_more_than_was_confirmed(operator):
+    publish_many("emails", [("welcome", n) for n in range(3)])
+    fields = dict(operator.get(f"{BASE}emails/purge/ready/").context["fields"])
+    publish_many("emails", [("welcome", n) for n in range(4)])
+
+    operator.post(f"{BASE}emails/purge/ready/", fields)
+
+    assert inspector.queue("emails").ready == 4
+
+
+def test_what_a_purge_has_no_time_for_is_asked_for_again(operator, monkeypatch):
+    publish_many("emails", [("welcome", n) for n in range(1100)])
+    fields = dict(operator.get(f"{BASE}emails/purge/ready/").context["fields"])
+    monkeypatch.setattr(actions, "purge", _hasty(actions.purge))
+
+    done = operator.post(f"{BASE}emails/purge/ready/", fields, follow=True).content.decode()
+
+    assert "500 messages were deleted." in done
+    assert "Purge 600 ready messages?" in done
+
+
+def _hasty(purge):
+    return lambda *args, **options: purge(*args, **{**options, "seconds": 0.0})
+
+
+def test_what_cannot_be_purged_is_not_found(operator):
+    assert operator.get(f"{BASE}emails/purge/pending/").status_code == 404
+
+
+def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings):
+    mq_settings(QUEUES={"legacy": {"STORE": "rsmq"}})
+    publish("legacy", "welcome", 1)
+
+    operator.post(f"{BASE}legacy/pause/", {"confirmed": "yes"})
+    assert inspector.queue("legacy").paused
+    operator.post(f"{BASE}legacy/purge/ready/", {"confirmed": "yes", "count": "5"})
+    assert inspector.queue("legacy").ready == 0

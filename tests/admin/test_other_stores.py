@@ -1,0 +1,63 @@
+"""The pages over queues of other stores: groups of topics, and queues in RSMQ's format."""
+
+import pytest
+
+from mq_django import queues, topics
+from mq_django.admin.text import to_url
+from mq_django.conf import get_config
+from mq_django.core.outcomes import Bury, Retry
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.stores.dead import DeadLetters
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled, Session
+from tests.admin.conftest import BASE
+
+ME = "host-1-me"
+
+
+@pytest.fixture(params=["orders:billing", "jobs"])
+def name(request, mq_settings, namespace):
+    mq_settings(QUEUES={"emails": {}, "jobs": {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}}, TOPICS={"orders": {}})
+    return request.param
+
+
+@pytest.fixture
+def held(name):
+    """One message of each place: ready, pending, delayed, dead."""
+    store = open_store(get_config().queue(name), Session(get_client("consume")))
+    store.create_groups()
+    publish = queues["jobs"].publish_many if name == "jobs" else topics["orders"].publish_many
+    publish([("welcome", {"n": n}) for n in range(4)], on_commit=False)
+    first, second, third = store.take(ME, count=3)
+    store.settle(ME, [Settlement(first, Bury("no"))])
+    store.settle(ME, [Settlement(second, Retry(), 60_000)])
+    return first.message, second.message, third.message
+
+
+def test_the_overview_counts_them(operator, name, held):
+    page = operator.get(BASE).content.decode()
+    assert name in page
+
+
+@pytest.mark.parametrize("where", ["change/", "stats.json", "ready/", "pending/", "dead/", "waiting/delayed/"])
+def test_every_page_of_it_is_there(operator, name, held, where):
+    if where == "change/":
+        where = ""
+    page = operator.get(f"{BASE}{name.replace(':', '_3A') if not where else name}/{where or 'change/'}")
+    assert page.status_code == 200
+
+
+def test_a_dead_letter_can_be_redriven_and_a_message_that_waits_cancelled(operator, name, held):
+    dead, delayed, _ = held
+    letters = DeadLetters(get_config().queue(name), Pooled(get_client("inspect")))
+    entry = letters.find(dead.id.encode())
+    assert dead.id in operator.get(f"{BASE}{name}/dead/{entry}/").content.decode()
+    assert delayed.id in operator.get(f"{BASE}{name}/waiting/delayed/").content.decode()
+    store = open_store(get_config().queue(name), Session(get_client("consume")))
+    assert (store.depths().ready, store.depths().delayed, store.depths().dead) == (1, 1, 1)
+    chosen = {"action": "redrive", "_selected_action": [entry], "confirmed": "yes"}
+    assert operator.post(f"{BASE}{name}/dead/chosen/", chosen).status_code == 302
+    chosen = {"_selected_action": [to_url(delayed.id.encode())], "confirmed": "yes"}
+    assert operator.post(f"{BASE}{name}/cancel/", chosen).status_code == 302
+    assert (store.depths().ready, store.depths().delayed, store.depths().dead) == (2, 0, 0)

@@ -1,0 +1,326 @@
+"""What holds on every page: hostile content, no inline code, Redis away, other admin sites."""
+
+import json
+import re
+import socket
+import time
+from itertools import takewhile
+from typing import Any
+
+import pytest
+from django.contrib.admin import AdminSite
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+from django.urls import include, path
+
+from mq_django.admin import QueueAdmin
+from mq_django.conf import get_config
+from mq_django.core.outcomes import Bury
+from mq_django.models import Queue
+from tests.admin.conftest import BASE
+from tests.seeding import beat, bury, dead_entry, publish, set_aside, settle, take, tally
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+#: Printable, so it may be a name; and with what hides or reorders, so it may only be text.
+NASTY = "\"'><script>alert(1)</script>{{ 7 }}"
+HOSTILE = f"{NASTY}\u202e\u0007\u2028"
+
+
+class Stalled:
+    """A server that accepts and never answers."""
+
+    def __enter__(self) -> str:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        return f"redis://127.0.0.1:{self.socket.getsockname()[1]}/0"
+
+    def __exit__(self, *_: Any) -> None:
+        self.socket.close()
+
+
+def addresses() -> list[str]:
+    return [
+        "",
+        "emails/change/",
+        "emails/ready/",
+        "emails/ready/?name=a",
+        "emails/pending/",
+        "emails/waiting/delayed/",
+        "emails/waiting/delayed/?name=a",
+        "emails/waiting/unhandled/",
+        "emails/dead/?error=a&key=b",
+        "emails/dead/",
+        f"emails/dead/{dead_entry('emails')}/",
+        "emails/dead/groups/",
+        f"emails/dead/{dead_entry('emails')}/edit/",
+        "emails/dead/all/redrive/",
+        "emails/dead/all/delete/",
+        "emails/history/",
+    ]
+
+
+@pytest.fixture
+def hostile(mq_settings, redis_client) -> None:
+    """Fill a queue with messages that foreign producers made to break pages."""
+    keys = get_config().queue("emails").keys
+    data = json.dumps({HOSTILE: [HOSTILE, {"x": HOSTILE}], "deep": json.loads("[" * 200 + "]" * 200)})
+    fields = {"id": NASTY, "type": NASTY, "data": data, "partitionkey": HOSTILE, HOSTILE: HOSTILE}
+    body = json.dumps({**fields, "data": json.loads(data), "unique": HOSTILE})
+    redis_client.zadd(
+        keys.due, {NASTY: time.time() * 1000 + 90_000, HOSTILE: time.time() * 1000 + 60_000, f"u:{HOSTILE}": 1}
+    )
+    redis_client.hset(keys.waiting, mapping={NASTY: body, HOSTILE: "{", f"u:{HOSTILE}": body})
+    redis_client.zadd(keys.unhandled, {f"x{HOSTILE}": 1})
+    redis_client.hset(keys.waiting, f"x{HOSTILE}", body)
+    redis_client.xadd(keys.ready, {**fields, "type": HOSTILE, "nonsense": b"\xff" + HOSTILE.encode()})
+    settle("emails", take("emails", 1), Bury(error=HOSTILE, reason=HOSTILE))
+    redis_client.xadd(keys.ready, fields)
+    settle("emails", take("emails", 1), Bury(error=HOSTILE, traceback=HOSTILE, reason=HOSTILE))
+    tally("emails", {("handled", HOSTILE): 1, ("t3", HOSTILE): 1})
+    told = {"host": HOSTILE, "pid": HOSTILE, "version": HOSTILE, "since_ms": 10**30, "supervisor": HOSTILE}
+    redis_client.hset(keys.consumers, f"consumer:{HOSTILE}", json.dumps(told))
+    redis_client.hset(keys.consumers, f"supervisor:{HOSTILE}", "no json")
+    redis_client.hset(keys.consumers, f"seen:{HOSTILE}", "9" * 18)
+
+
+def every_page(client: Client) -> dict[str, str]:
+    """Return the pages of all addresses, and of all messages they link to."""
+    pages = {}
+    for address in addresses():
+        response = client.get(BASE + address)
+        assert response.status_code == 200, address
+        pages[address] = response.content.decode()
+    for address in list(pages):
+        for link in re.findall(rf'<th scope="row"[^>]*><a href="({BASE}emails/[^"]+)"', pages[address]):
+            response = client.get(link)
+            assert response.status_code == 200, link
+            pages[link] = response.content.decode()
+    return pages
+
+
+@pytest.mark.usefixtures("hostile")
+def test_hostile_content_is_shown_and_harmless(operator):
+    pages = every_page(operator)
+
+    assert len(pages) >= 14
+    for address, page in pages.items():
+        assert "<script>alert" not in page, address
+        assert not re.search("[\u202e\u0007\u2028]", page), address
+    dead = pages["emails/dead/"]
+    assert "&lt;script&gt;alert(1)" in dead
+    assert '<span class="mq-odd">U+202E</span>' in dead
+    assert '<span class="mq-odd">U+2028</span>' in dead
+
+
+@pytest.mark.usefixtures("hostile")
+def test_hostile_messages_can_be_cancelled_redriven_and_deleted(operator, redis_client):
+    keys = get_config().queue("emails").keys
+    delayed = [row["member"] for row in operator.get(f"{BASE}emails/waiting/delayed/").context["rows"]]
+    dead = [row["entry"] for row in operator.get(f"{BASE}emails/dead/").context["rows"]]
+
+    assert operator.post(f"{BASE}emails/cancel/", {"_selected_action": delayed}).status_code == 200
+    operator.post(f"{BASE}emails/cancel/", {"_selected_action": delayed, "confirmed": "yes"})
+    chosen = {"_selected_action": dead, "confirmed": "yes"}
+    operator.post(f"{BASE}emails/dead/chosen/", {"action": "redrive", **chosen})
+    operator.post(f"{BASE}emails/dead/chosen/", {"action": "delete", **chosen})
+
+    assert redis_client.zcard(keys.due) == 0
+    assert redis_client.xlen(keys.dead) == 0
+    ((_, fields),) = redis_client.xrange(keys.ready)
+    assert fields[b"id"] == NASTY.encode()
+    history = operator.get(f"{BASE}emails/history/").content.decode()
+    assert "\u202e" not in history
+    assert "<script>alert" not in history
+
+
+def test_no_page_has_inline_code_or_style(operator):
+    bury("emails")
+    publish("emails", "welcome", 1, delay=60)
+    set_aside("emails", "nobody")
+    beat("emails")
+    pages = every_page(operator)
+    pages["live"] = "".join(operator.get(f"{BASE}stats.json").json()["parts"].values())
+    pages["live queue"] = "".join(operator.get(f"{BASE}emails/stats.json").json()["parts"].values())
+
+    for address, page in pages.items():
+        assert not re.search(r"<script(?![^>]*\bsrc=)", page), address
+        assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", page), address
+
+
+def test_the_overview_names_what_is_wrong_first(operator):
+    publish("default", "welcome", 1)
+
+    page = operator.get(BASE).content.decode()
+
+    assert "1 queue needs attention." in page
+    problem = page.index("has 1 message and no living consumer")
+    assert problem < page.index('id="result_list"')
+    beat("default")
+    assert "All queues are well." in operator.get(BASE).content.decode()
+
+
+def test_live_parts_are_those_of_the_page(operator):
+    bury("emails")
+    for page, stats in ((BASE, f"{BASE}stats.json"), (f"{BASE}emails/change/", f"{BASE}emails/stats.json")):
+        html = operator.get(page).content.decode()
+        answer = operator.get(stats).json()
+        assert answer["summary"] in html
+        for name in answer["parts"]:
+            assert f'data-mq-part="{name}"' in html
+
+
+def test_redis_away_is_a_sentence_on_every_page(operator, mq_settings, tmp_path):
+    bury("emails")
+    everywhere = addresses()
+    mq_settings(CONNECTION=f"unix://{tmp_path}/nobody.sock")
+
+    for address in everywhere:
+        started = time.monotonic()
+        response = operator.get(BASE + address)
+        assert time.monotonic() - started < 2, address
+        if address == "emails/history/":
+            assert response.status_code == 200
+        else:
+            assert response.status_code == 503, address
+            assert "Redis is away or did not answer in time." in response.content.decode()
+    answer = operator.get(f"{BASE}stats.json")
+    assert answer.status_code == 503
+    assert "Redis is away" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("address", "fields"),
+    [
+        ("emails/dead/chosen/", {"action": "redrive", "_selected_action": "1-1", "confirmed": "yes"}),
+        ("emails/dead/all/delete/", {"until": "1-1", "confirmed": "yes"}),
+        ("emails/cancel/", {"_selected_action": "m1", "confirmed": "yes"}),
+    ],
+)
+def test_redis_away_is_a_sentence_after_a_button_too(operator, mq_settings, tmp_path, address, fields):
+    mq_settings(CONNECTION=f"unix://{tmp_path}/nobody.sock")
+
+    response = operator.post(BASE + address, fields, follow=True)
+
+    assert "Redis is away or did not answer in time." in response.content.decode()
+
+
+def test_redis_that_hangs_is_a_sentence_within_two_seconds(operator, mq_settings):
+    """A server that is stopped takes connections and says nothing."""
+    with Stalled() as url:
+        mq_settings(CONNECTION=url)
+        for address in ("", "emails/change/", "emails/dead/"):
+            started = time.monotonic()
+            response = operator.get(BASE + address)
+            assert time.monotonic() - started < 2
+            assert response.status_code == 503
+
+
+def test_settings_that_are_wrong_are_a_sentence(operator, mq_settings):
+    mq_settings(CONNECTION="no-such-alias")
+
+    response = operator.get(BASE)
+
+    assert response.status_code == 503
+    assert "manage.py check says" in response.content.decode()
+
+
+def test_one_unreadable_queue_does_not_hide_the_others(operator, redis_client):
+    redis_client.set(get_config().queue("default").keys.ready, "mine")
+    publish("emails", "welcome", 1)
+
+    page = operator.get(BASE)
+
+    assert page.status_code == 200
+    assert "default</a> cannot be read" in page.content.decode()
+
+
+def test_a_queue_that_is_not_configured_leads_to_the_overview(operator):
+    response = operator.get(f"{BASE}nope/dead/", follow=True)
+
+    assert response.redirect_chain[-1][0] == BASE
+    assert "There is no queue “nope” in the settings." in response.content.decode()
+    assert operator.get(f"{BASE}nope/stats.json").status_code == 404
+
+
+def test_names_with_an_underscore_keep_their_links(operator, mq_settings):
+    mq_settings(QUEUES={"order_items": {}, "stats": {}, "add": {}})
+    bury("order_items")
+
+    page = operator.get(BASE).content.decode()
+    for link in re.findall(rf'<th scope="row"[^>]*><a href="({BASE}[^"]+)"', page):
+        assert operator.get(link).status_code == 200, link
+    chosen = {"action": "delete", "_selected_action": dead_entry("order_items"), "confirmed": "yes"}
+    operator.post(f"{BASE}order_items/dead/chosen/", chosen)
+    assert "Deleted 1 dead letters" in operator.get(f"{BASE}order_5Fitems/history/").content.decode()
+
+
+def test_pages_send_few_commands(operator, redis_client, mq_settings):
+    """At most 20, and 2 a queue shown: a look at a queue is one script."""
+    mq_settings(QUEUES={"emails": {}, **{f"q{n}": {} for n in range(49)}})
+    for _ in range(60):
+        publish("emails", "welcome", 1, delay=60)
+        bury("emails")
+
+    for address in [*addresses(), "stats.json", "emails/stats.json"]:
+        shown = 50 if address in ("", "stats.json") else 1
+        operator.get(BASE + address)
+        with redis_client.monitor() as monitor:
+            operator.get(BASE + address)
+            redis_client.echo("that was it")
+            sent = list(takewhile(lambda seen: "that was it" not in seen["command"], monitor.listen()))
+        count = sum(seen["client_type"] != "lua" for seen in sent)
+        assert count <= 20 + 2 * shown, address
+        assert count >= (0 if address == "emails/history/" else shown), address
+
+
+own_site = AdminSite(name="backoffice")
+own_site.register(Queue, QueueAdmin)
+
+urlpatterns = [path("shop/", include([path("staff/", own_site.urls)]))]
+
+
+@pytest.mark.urls("tests.admin.test_pages")
+def test_all_works_in_another_admin_site_behind_a_prefix(settings):
+    client = Client()
+    client.force_login(User.objects.create_superuser("boss", password="x"))
+    base = "/shop/staff/mq_django/queue/"
+    bury("emails")
+    entry = dead_entry("emails")
+
+    for address in addresses():
+        page = client.get(base + address)
+        assert page.status_code == 200
+        assert "/admin/" not in re.sub(r'"/?static/[^"]*"', "", page.content.decode())
+    fields = {"action": "redrive", "_selected_action": entry}
+    assert client.post(f"{base}emails/dead/chosen/", fields).context["act_url"].startswith(base)
+    done = client.post(f"{base}emails/dead/chosen/", {**fields, "confirmed": "yes"})
+    assert done.url == f"{base}emails/dead/"
+
+
+def test_all_works_where_every_view_requires_a_log_in(operator, client, settings):
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
+    bury("emails")
+
+    for address in addresses():
+        assert operator.get(BASE + address).status_code == 200
+        assert client.get(BASE + address).status_code == 302
+
+
+def test_the_migration_is_what_the_model_says():
+    call_command("makemigrations", "mq_django", check=True, dry_run=True, verbosity=0)
+
+
+@pytest.mark.parametrize(
+    ("span", "label", "bars"), [("hour", "Last hour", 60), ("day", "Last day", 24), ("week", "Last week", 168)]
+)
+def test_charts_cover_an_hour_a_day_or_a_week(operator, span, label, bars):
+    tally("emails", {("handled", "welcome"): 3, ("t3", "welcome"): 3})
+
+    page = operator.get(f"{BASE}emails/change/", {"span": span}).content.decode()
+
+    assert f"<h2>{label}</h2>" in page
+    assert page.count('class="mq-column"') == bars
+    assert "3 handled" in page
+    assert f"stats.json?span={span}" in page
+    assert operator.get(f"{BASE}emails/stats.json", {"span": span}).json()["parts"]["hour"].count("mq-column") == bars

@@ -1,0 +1,95 @@
+"""Values to words and HTML."""
+
+import pytest
+
+from mq_django.admin import charts, text
+from mq_django.inspector.activity import NONE
+from mq_django.inspector.dead_letters import error_name
+
+NOW = 1_790_000_000_000
+
+
+@pytest.mark.parametrize(
+    "member",
+    [b"", b"m1", b"u:cart:7", b"a/b", b"..", b".", b"a_b", b"_5F", b"\xff\x00", "ü\u202e".encode(), b"?#%&<>"],
+)
+def test_members_survive_the_way_through_a_url(member):
+    made = text.to_url(member)
+
+    assert text.from_url(made) == member
+    assert set(made) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-~_")
+
+
+@pytest.mark.parametrize("typed", ["a_zz", "ü", "_", "_5", "a/b"])
+def test_what_somebody_typed_into_a_url_breaks_nothing(typed):
+    assert text.from_url(typed) == typed.encode()
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (0, "0 s"),
+        (119_999, "119 s"),
+        (120_000, "2 min"),
+        (7_200_000, "2 h"),
+        (259_200_000, "3 d"),
+        (10**14, "1,157,407 d"),
+    ],
+)
+def test_durations(ms, words):
+    assert text.duration(ms) == words
+
+
+@pytest.mark.parametrize(("per_minute", "words"), [(0.4, ""), (9.9, "10/min"), (599, "599/min"), (120_000, "2,000/s")])
+def test_rates(per_minute, words):
+    assert text.rate(per_minute) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(None, ""), (0.00042, "0.4 ms"), (0.042, "42 ms"), (1.23, "1.2 s"), (float("inf"), "over 1.6 s")],
+)
+def test_handling_times(seconds, words):
+    assert text.seconds(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [(NOW - 3000, ">3 s ago<"), (NOW + 90_000, ">in 90 s<"), (NOW, ">0 s ago<"), (10**20, str(10**20))],
+)
+def test_moments(ms, said):
+    assert said in text.moment(ms, now=NOW)
+
+
+def test_no_moment_is_nothing():
+    assert text.moment(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        ("ValueError: user 7 has no address", "ValueError"),
+        ("smtplib.SMTPServerDisconnected", "smtplib.SMTPServerDisconnected"),
+        ("there is no field data", ""),
+        ("<b>", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_of_an_error_without_its_text(error, name):
+    assert error_name(error) == name
+
+
+def test_html_from_elsewhere_is_escaped_and_isolated():
+    assert text.visible("<b>\u202e") == '<bdi>&lt;b&gt;<span class="mq-odd">U+202E</span></bdi>'
+    assert text.visible_bytes(b"\xff<") == "<bdi>\\xff&lt;</bdi>"
+    assert "&lt;/script&gt;" in text.pretty({"x": "</script>"})
+
+
+def test_charts_of_nothing_are_drawn():
+    assert "<svg" in charts.sparkline(NONE.handled, label="x")
+    assert charts.columns(NONE, label="x").count("<g>") == 60
+    assert charts.chart_top(NONE) == 2
+
+
+def test_labels_of_charts_are_escaped():
+    assert '"><script>' not in charts.sparkline([1, 2], label='"><script>')

@@ -1,0 +1,111 @@
+"""Delayed and unhandled messages in the admin, and their cancelling."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from tests.admin.conftest import BASE
+from tests.seeding import publish, set_aside
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+DELAYED = f"{BASE}emails/waiting/delayed/"
+UNHANDLED = f"{BASE}emails/waiting/unhandled/"
+CANCEL = f"{BASE}emails/cancel/"
+
+
+def test_delayed_messages_come_in_the_order_of_their_due_times(operator):
+    for minutes in (30, 10, 20):
+        publish("emails", "welcome", {"n": minutes}, delay=60 * minutes, message_id=f"m{minutes}")
+
+    page = operator.get(DELAYED)
+
+    assert [row["member"] for row in page.context["rows"]] == ["m10", "m20", "m30"]
+    assert "in 9 min" in page.content.decode()
+
+
+def test_a_page_has_fifty_of_many_and_a_page_that_is_no_more_shows_the_last(operator):
+    for n in range(120):
+        publish("emails", "welcome", n, delay=60 + n)
+
+    assert len(operator.get(DELAYED).context["rows"]) == 50
+    assert len(operator.get(DELAYED, {"p": "3"}).context["rows"]) == 20
+    assert operator.get(DELAYED, {"p": "99"}).context["number"] == 3
+    for nonsense in ("0", "-1", "x", "9" * 30, "٣"):
+        assert operator.get(DELAYED, {"p": nonsense}).status_code == 200
+
+
+def test_a_message_is_found_by_its_id_or_its_unique_key_and_shown(operator):
+    publish("emails", "welcome", {"cart": 7, "token": "t"}, delay=60, message_id="m1")
+    publish("emails", "remind", {"cart": 8}, delay=60, unique="cart:8")
+
+    by_id = operator.get(DELAYED, {"id": "m1"}, follow=True).content.decode()
+    by_key = operator.get(DELAYED, {"id": "cart:8"}, follow=True).content.decode()
+
+    assert "&quot;cart&quot;: 7" in by_id
+    assert "[redacted]" in by_id
+    assert "&quot;cart&quot;: 8" in by_key
+    assert "cart:8" in by_key
+    assert "No message waits under “nope”" in operator.get(DELAYED, {"id": "nope"}).content.decode()
+
+
+def test_unhandled_messages_have_a_page(operator):
+    message_id = set_aside("emails", "orders.archived.v2", {"n": 1})
+
+    page = operator.get(UNHANDLED).content.decode()
+
+    assert message_id in page
+    assert "orders.archived.v2" in page
+    assert "become ready when one starts that has" in page
+
+
+@pytest.mark.parametrize("unique", [None, "cart:8/../<b>"])
+def test_a_delayed_message_is_cancelled_once_that_is_confirmed(operator, unique):
+    publish("emails", "welcome", 1, delay=60, message_id="m1", unique=unique)
+    ((row,),) = [operator.get(DELAYED).context["rows"]]
+    fields = {"room": "delayed", "_selected_action": row["member"]}
+
+    assert "Cancel 1 message?" in operator.post(CANCEL, fields).content.decode()
+    assert inspector.queue("emails").delayed == 1
+    done = operator.post(CANCEL, {**fields, "confirmed": "yes"}, follow=True)
+
+    assert "1 message was cancelled." in done.content.decode()
+    assert inspector.queue("emails").delayed == 0
+    assert LogEntry.objects.get().change_message.startswith("Cancelled 1 messages: ")
+
+
+def test_several_are_cancelled_and_what_became_ready_meanwhile_is_said(operator):
+    for n in range(3):
+        publish("emails", "welcome", n, delay=60, message_id=f"m{n}")
+    members = ["m0", "m1", "gone"]
+
+    done = operator.post(CANCEL, {"_selected_action": members, "confirmed": "yes"}, follow=True)
+
+    page = done.content.decode()
+    assert "2 messages were cancelled." in page
+    assert "1 were gone before" in page
+    assert inspector.queue("emails").delayed == 1
+
+
+def test_a_message_that_waits_no_more_leads_back_to_the_list(operator):
+    assert operator.get(f"{DELAYED}nope/").url == DELAYED
+
+
+def test_what_waits_without_a_body_or_with_a_broken_one_is_shown_as_that(operator, redis_client):
+    keys = get_config().queue("emails").keys
+    redis_client.zadd(keys.due, {"bare": 1, b"\xff\xfe": 2, "broken": 3, "late": 8e15, "never": "inf"})
+    redis_client.hset(keys.waiting, "broken", b'{"type": "welcome"')
+
+    page = operator.get(DELAYED)
+
+    assert len(page.context["rows"]) == 5
+    for row in page.context["rows"]:
+        assert operator.get(row["url"]).status_code == 200
+    members = [row["member"] for row in page.context["rows"]]
+    operator.post(CANCEL, {"_selected_action": members, "confirmed": "yes"})
+    assert redis_client.zcard(keys.due) == 0
+
+
+def test_a_room_that_is_none_is_not_found(operator):
+    assert operator.get(f"{BASE}emails/waiting/hall/").status_code == 404

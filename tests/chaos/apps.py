@@ -1,0 +1,31 @@
+"""What runs in the consumers of a run: the handlers, and the noting of what happens to each delivery."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from django.apps import AppConfig
+
+from tests.chaos import observing
+from tests.chaos.history import History
+
+
+class Chaos(AppConfig):
+    """Notes a consumer's history when a run asks for it."""
+
+    name = "tests.chaos"
+
+    def ready(self) -> None:
+        """Begin to observe."""
+        folder = os.environ.get("CHAOS_HISTORY")
+        if folder:
+            observing.observe(History(Path(folder)))
+            threading.Thread(target=_end_with, args=(int(os.environ["CHAOS_OWNER"]),), daemon=True).start()
+
+
+def _end_with(owner: int) -> None:
+    """End this process when the run that it belongs to is gone: consumers themselves wait for Redis for ever."""
+    while Path(f"/proc/{owner}").exists():
+        time.sleep(1.0)
+    os._exit(1)

@@ -1,0 +1,188 @@
+"""What a history says about each message and each delivery: the facts that the checker judges."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tests.chaos.history import Event
+
+#: Before everything, and after.
+NEVER = float("inf")
+
+
+@dataclass(slots=True)
+class Hold:
+    """A process has a message: from taking it, or from starting it, until it knows it settled."""
+
+    pid: int
+    since: float
+    until: float = NEVER
+
+    def overlaps(self, begin: float, end: float) -> bool:
+        """Tell whether it was so at some moment between two."""
+        return self.since <= end and self.until >= begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that was done to the processes of a run."""
+
+    name: str
+    kind: str
+    began: float
+    #: When it had hit for certain.
+    struck: float
+    healed: float
+    pids: frozenset[int]
+    #: Must cost no duplicate at all.
+    spares: bool
+
+
+@dataclass(slots=True)
+class Life:
+    """One message, as the history tells it."""
+
+    invoked: float | None = None
+    delay: float = 0.0
+    #: "ok", "failed", "unknown", or "" when the producer did not live to tell.
+    published: str = ""
+    counted: bool = True
+    effects: list[float] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
+    attempts: int = 0
+    acks: int = 0
+    buried: int = 0
+    #: (attempt ended, seconds to wait) of each retry.
+    retries: list[tuple[float, float]] = field(default_factory=list)
+    #: Handed out and not settled; started and not settled.
+    taken: list[Hold] = field(default_factory=list)
+    open: list[Hold] = field(default_factory=list)
+    #: Moments at which it visibly went on: started, or settled by whoever held it.
+    moved: list[float] = field(default_factory=list)
+    last_end: float = 0.0
+    #: Somebody deleted it from Redis: it is handled if it was in hand, and cannot be handed to anybody else.
+    removed: bool = False
+
+
+class Told:
+    """A whole history, read once."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.lives: dict[str, Life] = defaultdict(Life)
+        self.clock_steps: list[float] = []
+        self.stale = 0
+        self._begun: list[Event] = []
+        self._healed: dict[str, float] = {}
+        for event in events:
+            self._read(event)
+        self.faults = [self._fault(event) for event in self._begun]
+
+    def _read(self, event: Event) -> None:
+        readers = {
+            "invoke": self._invoke,
+            **dict.fromkeys(("ok", "failed", "unknown"), self._published),
+            "taken": self._taken,
+            "started": self._started,
+            "effect": self._effect,
+            "ended": self._ended,
+            "settled": self._settled,
+            "fault": self._begun.append,
+            "healed": self._heal,
+            "clock": self._clock,
+            "removed": self._removed,
+        }
+        if event.what not in readers:
+            raise ValueError(f"no such event: {event.what!r}")
+        readers[event.what](event)
+
+    def _invoke(self, event: Event) -> None:
+        for message in event.ids:
+            life = self.lives[message]
+            life.invoked, life.delay = event.at, float(event.told.get("delay", 0.0))
+            life.counted = not event.told.get("uncounted")
+
+    def _published(self, event: Event) -> None:
+        for message in event.ids:
+            self.lives[message].published = event.what
+
+    def _taken(self, event: Event) -> None:
+        for message in event.ids:
+            self.lives[message].taken.append(Hold(event.pid, event.at))
+
+    def _started(self, event: Event) -> None:
+        life = self.lives[event.id]
+        life.starts.append(event.at)
+        life.moved.append(event.at)
+        life.attempts = max(life.attempts, int(event.told["attempt"]))
+        life.open.append(Hold(event.pid, event.at))
+
+    def _effect(self, event: Event) -> None:
+        self.lives[event.id].effects.append(event.at)
+
+    def _ended(self, event: Event) -> None:
+        self.lives[event.id].last_end = event.at
+
+    def _heal(self, event: Event) -> None:
+        self._healed[str(event.told["fault"])] = event.at
+
+    def _removed(self, event: Event) -> None:
+        for message in event.ids:
+            self.lives[message].removed = True
+
+    def _clock(self, event: Event) -> None:
+        self.clock_steps.append(event.at)
+
+    def _settled(self, event: Event) -> None:
+        for message in event.told.get("acked", ()):
+            self.lives[message].acks += 1
+            self._close(message, event)
+        for message in event.told.get("buried", ()):
+            self.lives[message].buried += 1
+            self._close(message, event)
+        for message in event.told.get("back", ()):
+            self._close(message, event)
+        for message, delay_ms in event.told.get("retried", ()):
+            life = self.lives[message]
+            life.retries.append((life.last_end, delay_ms / 1000))
+            self._close(message, event)
+        for message in event.told.get("stale", ()):
+            self.stale += 1
+            self._close(message, event, went_on=False)
+
+    def _close(self, message: str, event: Event, *, went_on: bool = True) -> None:
+        life = self.lives[message]
+        if went_on:
+            life.moved.append(event.at)
+        for hold in (*life.taken, *life.open):
+            if hold.pid == event.pid and hold.until == NEVER:
+                hold.until = event.at
+
+    def _fault(self, event: Event) -> Fault:
+        name = str(event.told["fault"])
+        return Fault(
+            name=name,
+            kind=str(event.told["kind"]),
+            began=float(event.told["began"]),
+            struck=event.at,
+            healed=self._healed.get(name, event.at),
+            pids=frozenset(event.told["pids"]),
+            spares=bool(event.told.get("spares")),
+        )
+
+
+def exposed(told: Told, fault: Fault) -> set[str]:
+    """Return what the processes that a fault hit were running, or had run and not yet settled."""
+    return {
+        message
+        for message, life in told.lives.items()
+        if any(hold.pid in fault.pids and hold.overlaps(fault.began, fault.struck) for hold in life.open)
+    }
+
+
+def held(told: Told, fault: Fault) -> Sequence[Life]:
+    """Return the messages that were in the hands of the processes that a fault hit, when it had hit."""
+    return [
+        life
+        for life in told.lives.values()
+        if any(hold.pid in fault.pids and hold.overlaps(fault.struck, fault.struck) for hold in life.taken)
+    ]

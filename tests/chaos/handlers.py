@@ -1,0 +1,79 @@
+"""What the messages of a run do: jobs that have an effect, and poison of every kind."""
+
+import os
+import sys
+import threading
+import time
+from itertools import count
+
+from mq_django import handler
+from mq_django.core.messages import Message
+from tests.chaos.observing import id_of, note
+from tests.chaos.settings import QUEUE
+
+#: Seconds that poison may run.
+TIMEOUT = 1.0
+
+_deaths = count()
+
+
+class Failed(Exception):
+    """A job did not work this time."""
+
+
+@handler(QUEUE, "job")
+def job(message: Message) -> None:
+    """Work for a while, and have the effect in the middle, so that a fault finds it on either side."""
+    half = message.data.get("ms", 0) / 2000
+    if message.attempt <= message.data.get("fails", 0):
+        time.sleep(half)
+        raise Failed(message.data["id"])
+    time.sleep(half)
+    note("effect", id=message.data["id"], attempt=message.attempt)
+    time.sleep(half)
+
+
+@handler(QUEUE, "raise")
+def raise_(message: Message) -> None:
+    raise Failed(message.data["id"])
+
+
+@handler(QUEUE, "memory")
+def memory(message: Message) -> None:
+    raise MemoryError(message.data["id"])
+
+
+@handler(QUEUE, "exit")
+def exit_(message: Message) -> None:
+    sys.exit(3)
+
+
+@handler(QUEUE, "die")
+def die(message: Message) -> None:
+    _will_hit_this_process("die", message)
+    os._exit(3)
+
+
+@handler(QUEUE, "loop", timeout=TIMEOUT)
+def loop(message: Message) -> None:
+    while True:
+        pass
+
+
+@handler(QUEUE, "hold", timeout=TIMEOUT)
+def hold(message: Message) -> None:
+    """Wait where no exception can reach: only a new process helps."""
+    _will_hit_this_process("hold", message)
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire(timeout=60)
+
+
+def _will_hit_this_process(kind: str, message: Message) -> None:
+    note(
+        "fault",
+        fault=f"{kind}-{id_of(message)}-{os.getpid()}-{next(_deaths)}",
+        kind=kind,
+        began=time.monotonic(),
+        pids=[os.getpid()],
+    )

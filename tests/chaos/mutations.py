@@ -1,0 +1,118 @@
+"""`python -m tests.chaos.mutations [SCENARIO]...`: is the proof worth anything?
+
+Takes one safeguard out of a copy of the tree at a time, and plays the scenario that it stands against: the checker must
+find a violation each time. A copy, because a product that can switch its safeguards off has none.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos.report import servers
+
+ROOT = Path(__file__).parent.parent.parent
+#: Seconds of one scenario, with everything that goes wrong in it.
+LIMIT = 240
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutation:
+    """A safeguard, and how it is taken out."""
+
+    name: str
+    #: Files in which it stands, as a pattern, and what is replaced by what; each file has it.
+    files: Sequence[str]
+    pattern: str
+    replacement: str
+    scenario: str
+
+
+LUA = "mq_django/transport/lua"
+
+MUTATIONS = [
+    Mutation(
+        name="the fence: who lost a delivery settles it all the same",
+        files=[f"{LUA}/stream_{verb}.lua" for verb in ("ack", "retry", "bury", "hand_back")],
+        pattern=r"#redis\.call\('xpending', [^\n]*\) == 1",
+        replacement="true",
+        scenario="stops",
+    ),
+    Mutation(
+        name="the reconciliation: nobody looks for what was handed out with a lost reply",
+        files=["mq_django/consumers/fetcher.py"],
+        pattern=r"    def _take_stranded\(self\) -> None:\n",
+        replacement="    def _take_stranded(self) -> None:\n        return\n",
+        scenario="bad-roads",
+    ),
+    Mutation(
+        name="the reclaiming: what a dead supervisor's consumers held stays theirs",
+        files=["mq_django/consumers/reclaimer.py"],
+        pattern=r"(def reclaim\w*\([^)]*\) -> int:\n)",
+        replacement=r"\1    return 0\n",
+        scenario="kills",
+    ),
+    Mutation(
+        name="the type checks: a script finds out in the middle that a key is not what it should be",
+        files=[f"{LUA}/stream_{verb}.lua" for verb in ("retry", "bury")],
+        pattern=r"if found ~= 'none' and found ~= kind then",
+        replacement="if false then",
+        scenario="hostile",
+    ),
+]
+
+
+def mutate(root: Path, mutation: Mutation) -> None:
+    """Take the safeguard out of a copy.
+
+    Raises:
+        ValueError: a file does not have it any more, so that the mutation proves nothing.
+    """
+    for name in mutation.files:
+        path = root / name
+        text, count = re.subn(mutation.pattern, mutation.replacement, path.read_text(encoding="utf-8"))
+        if not count:
+            raise ValueError(f"{name} does not match {mutation.pattern!r}")
+        path.write_text(text, encoding="utf-8")
+
+
+def violations(root: Path, scenario: str, seed: str) -> int:
+    """Play a scenario in a copy, and return the violations that the checker found."""
+    command = [sys.executable, "-m", "tests.chaos", "--seed", seed, "--server", str(servers()[-1]), scenario]
+    played = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=LIMIT, check=False)
+    sys.stdout.write(
+        "".join(f"    {line.strip()}\n" for line in played.stdout.splitlines() if " I" in line or "BROKEN" in line)
+    )
+    return int(json.loads(played.stdout.splitlines()[-1])["violations"])
+
+
+def survives(mutation: Mutation, seed: str) -> bool:
+    """Tell whether the proof does not notice that a safeguard is missing."""
+    with tempfile.TemporaryDirectory(prefix="mq-mutation-") as folder:
+        root = Path(folder)
+        for part in ("mq_django", "tests", "example_project"):
+            shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+        mutate(root, mutation)
+        return not violations(root, mutation.scenario, seed)
+
+
+def main(scenarios: Sequence[str]) -> int:
+    """Try the mutations of some scenarios, or all, and return 1 when one survives."""
+    survivors = 0
+    for mutation in [one for one in MUTATIONS if not scenarios or one.scenario in scenarios]:
+        sys.stdout.write(f"without {mutation.name} ({mutation.scenario})\n")
+        sys.stdout.flush()
+        alive = survives(mutation, "mutations")
+        survivors += alive
+        sys.stdout.write("    SURVIVES: the proof does not see it\n" if alive else "    found\n")
+        sys.stdout.flush()
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

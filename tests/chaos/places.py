@@ -1,0 +1,163 @@
+"""Where messages are when a run has come to rest, read from Redis past everything that is tested."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import redis
+
+from mq_django.core.jsontext import loads
+from mq_django.core.keys import KINDS, GroupKeys, QueueKeys, RsmqKeys
+from mq_django.errors import DecodeError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rest:
+    """One queue at rest."""
+
+    #: Ids of messages that are ready, pending or wait.
+    queued: list[str] = field(default_factory=list)
+    #: Ids of dead letters, one for each.
+    dead: list[str] = field(default_factory=list)
+    #: Dead letters that never were messages of ours.
+    foreign_dead: int = 0
+    #: Publishes that Redis counted.
+    published: int = 0
+    pending: int = 0
+    #: Consumers in the streams and on the roll.
+    consumers: list[str] = field(default_factory=list)
+    #: Keys that are not in the schema.
+    strange_keys: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+
+def look(client: redis.Redis, keys: QueueKeys) -> Rest:
+    """Return where everything of a queue is."""
+    bodies = [_attributes(fields) for home in keys.homes() for _, fields in _undone(client, keys, home)]
+    bodies += [_attributes({b"message": body}) for body in _waiting(client, keys)]
+    dead = [label(_attributes(fields)) for _, fields in _entries(client, keys.dead)]
+    return Rest(
+        queued=sorted(found for body in bodies if (found := label(body))),
+        dead=sorted(found for found in dead if found),
+        foreign_dead=sum(not found for found in dead),
+        published=_published(client, keys),
+        pending=sum(_pending(client, keys, home) for home in keys.homes()) + _owned(client, keys),
+        consumers=sorted(set(consumers(client, keys))),
+        strange_keys=sorted(_strange(client, keys)),
+    )
+
+
+def left(client: redis.Redis, keys: QueueKeys) -> int:
+    """Return how many messages are ready, pending or wait."""
+    if isinstance(keys, RsmqKeys):
+        return int(client.zcard(keys.zset))
+    found = 0
+    for home in keys.homes():
+        if _is(client, home, b"stream"):
+            found += len(_undone(client, keys, home)) if _is_log(keys, home) else client.xlen(home)
+    return found + int(client.hlen(keys.waiting) if _is(client, keys.waiting, b"hash") else 0)
+
+
+def consumers(client: redis.Redis, keys: QueueKeys) -> list[str]:
+    """Return everybody who is known to Redis as a consumer of a queue."""
+    names = [name.decode() for name in _bytes(client.hkeys(keys.consumers))]
+    found = [name.partition(":")[2] for name in names if name.startswith("consumer:")]
+    for home in keys.homes():
+        if client.exists(home):
+            found += [row["name"].decode() for row in client.xinfo_consumers(home, keys.group)]
+    return found
+
+
+def label(attributes: Mapping[str, Any]) -> str | None:
+    """Return the id that the run gave a message, or None for what is not of the run."""
+    data = attributes.get("data")
+    found = data.get("id") if isinstance(data, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _attributes(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
+    try:
+        if b"message" in fields:
+            found = loads(fields[b"message"])
+            found = found if isinstance(found, dict) else {}
+        else:
+            found = {"data": loads(fields[b"data"])} if b"data" in fields else {}
+    except DecodeError:
+        return {}
+    if isinstance(found.get("data"), str):
+        try:
+            found["data"] = loads(found["data"].encode())
+        except DecodeError:
+            return {}
+    return found
+
+
+def _bytes(reply: Any) -> list[bytes]:
+    """Return what a client that decodes nothing returns; redis-py's types know only of both kinds."""
+    return list(reply)
+
+
+def _entries(client: redis.Redis, key: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    reply: Any = client.xrange(key)
+    return [(entry, fields or {}) for entry, fields in reply]
+
+
+def _is(client: redis.Redis, key: str, kind: bytes) -> bool:
+    return bool(client.type(key) == kind)
+
+
+def _is_log(keys: QueueKeys, home: str) -> bool:
+    return isinstance(keys, GroupKeys) and home == keys.topic.log
+
+
+def _undone(client: redis.Redis, keys: QueueKeys, home: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    """Return what is ready or pending in a stream; a log keeps what was handled, too."""
+    if not _is_log(keys, home) or not client.exists(home):
+        return _entries(client, home)
+    groups = [group for group in client.xinfo_groups(home) if group["name"] == keys.group.encode()]
+    if not groups:
+        return _entries(client, home)
+    after: Any = client.xrange(home, min=b"(" + groups[0]["last-delivered-id"])
+    pending = client.xpending_range(home, keys.group, "-", "+", 100_000)
+    held: Any = [client.xrange(home, row["message_id"], row["message_id"])[0] for row in pending]
+    return [*held, *after]
+
+
+def _waiting(client: redis.Redis, keys: QueueKeys) -> list[bytes]:
+    """Return the bodies that wait; RSMQ keeps all in one place."""
+    if not isinstance(keys, RsmqKeys):
+        return _bytes(client.hvals(keys.waiting))
+    members = _bytes(client.zrange(keys.zset, 0, -1))
+    return [body for body in _bytes(client.hmget(keys.hash, members)) if body] if members else []
+
+
+def _owned(client: redis.Redis, keys: QueueKeys) -> int:
+    return int(client.hlen(keys.owners)) if isinstance(keys, RsmqKeys) else 0
+
+
+def _pending(client: redis.Redis, keys: QueueKeys, home: str) -> int:
+    return int(client.xpending(home, keys.group)["pending"]) if client.exists(home) else 0
+
+
+def _published(client: redis.Redis, keys: QueueKeys) -> int:
+    found = 0
+    for key in client.scan_iter(match=f"{keys.namespace}:*counters:h:*", count=1000):
+        counters: Any = client.hgetall(key)
+        found += sum(int(n) for name, n in counters.items() if name.endswith(b"|published|"))
+    return found
+
+
+def _strange(client: redis.Redis, keys: QueueKeys) -> list[str]:
+    known = {getattr(keys, name) for name in KINDS}
+    if isinstance(keys, GroupKeys):
+        known |= {keys.topic.log, keys.topic.control, keys.topic.published}
+    if isinstance(keys, RsmqKeys):
+        known |= {keys.zset, keys.hash, keys.names, *keys.own()}
+    counters = [keys.minutes(0).removesuffix("m:0")]
+    if isinstance(keys, GroupKeys):
+        counters.append(keys.topic.minutes(0).removesuffix("m:0"))
+    found = [key.decode(errors="replace") for key in _bytes(client.scan_iter(count=1000))]
+    return [key for key in set(found) if key not in known and not key.startswith(tuple(counters))]

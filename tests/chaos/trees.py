@@ -1,0 +1,115 @@
+"""Trees of `runconsumer`: start them, find their processes, hit them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.chaos.settings import QUEUE
+from tests.processes import processes
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Tree:
+    """A supervisor and its consumers, each process with 8 threads."""
+
+    def __init__(self, connection: str, folder: Path, *, processes: int = 2) -> None:
+        self._log = (folder / "consumers.log").open("ab")
+        command = [sys.executable, "-m", "django", "runconsumer", QUEUE, "--processes", str(processes)]
+        self.process = subprocess.Popen(
+            [*command, "--threads", "8", "--grace", "10"],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "DJANGO_SETTINGS_MODULE": "tests.chaos.settings",
+                "PYTHONPATH": str(ROOT),
+                "CHAOS_CONNECTION": connection,
+                "CHAOS_HISTORY": str(folder),
+                "CHAOS_OWNER": str(os.getpid()),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
+        #: Whether the run itself ended it.
+        self.ended = False
+
+    @property
+    def pid(self) -> int:
+        """Return the supervisor's process id."""
+        return self.process.pid
+
+    def children(self) -> list[int]:
+        """Return the process ids of the consumers."""
+        return [found.pid for found in processes() if found.parent == self.pid]
+
+    def pids(self) -> list[int]:
+        """Return all process ids of the tree, the supervisor's first."""
+        return [self.pid, *self.children()]
+
+    def kill(self) -> list[int]:
+        """Kill the whole tree as a power failure does, and return who died."""
+        # Stopped first, so that no part of it sees another die.
+        hit = self.pids()
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            send(hit, number)
+        self.ended = True
+        self.process.wait()
+        wait_until(lambda: not _living(hit), timeout=10)
+        self._log.close()
+        return hit
+
+    def stop(self, *, timeout: float = 20.0) -> bool:
+        """Stop the tree as a deploy does, and tell whether it ended by itself in time."""
+        self.ended = True
+        children = self.children()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            send([*children, *self.pids()], signal.SIGKILL)
+            self.process.wait()
+            return False
+        finally:
+            self._log.close()
+        return True
+
+    @property
+    def gave_up(self) -> int | None:
+        """Return the exit code of a supervisor that ended by itself, or None."""
+        return None if self.ended else self.process.poll()
+
+
+def send(pids: Sequence[int], number: int) -> None:
+    """Send a signal to processes; one that has gone is passed over."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def kill(pid: int) -> None:
+    """Kill a process and wait until it runs no more."""
+    send([pid], signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while _living([pid]) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _living(pids: Sequence[int]) -> list[int]:
+    living = []
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state not in "ZX":
+            living.append(pid)
+    return living

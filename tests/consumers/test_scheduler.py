@@ -1,0 +1,96 @@
+import logging
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from mq_django import registry
+from mq_django.conf import get_config
+from mq_django.consumers.scheduler import Scheduler
+from mq_django.core.schedules import Every, Scheduled, cron, every
+from mq_django.stores.schedules import Schedules, scheduled
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests import places
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def keys(mq_settings):
+    return get_config().queue("emails").keys
+
+
+def entry(when, name="nightly"):
+    return Scheduled(name=name, queue="emails", message="report", data=None, when=when)
+
+
+@pytest.fixture
+def make():
+    sessions = []
+
+    def scheduler(*entries):
+        session = Session(get_client("consume"))
+        sessions.append(session)
+        return Scheduler(entries, {"emails": Schedules(get_config().queue("emails"), session)})
+
+    yield scheduler
+    for session in sessions:
+        session.close()
+
+
+def test_several_processes_fire_each_tick_once_and_on_time(make, keys, redis_client):
+    often = entry(Every(timedelta(milliseconds=300)))
+    schedulers = [make(often) for _ in range(4)]
+    for scheduler in schedulers:
+        scheduler.start()
+    try:
+        wait_until(lambda: redis_client.xlen(keys.ready) >= 4)
+    finally:
+        for scheduler in schedulers:
+            scheduler.stop()
+        for scheduler in schedulers:
+            assert scheduler.join(5)
+    ticks = Counter(message["scheduledtime"] for message in places.ready(redis_client, keys))
+    assert set(ticks.values()) == {1}
+
+
+def test_it_sleeps_until_the_next_tick_and_no_longer_than_a_minute(make, keys):
+    assert make(entry(every(days=1))).run_once() <= 60
+    hourly = make(entry(every(seconds=30)))
+    assert 0 < hourly.run_once() <= 30
+
+
+def test_a_tick_that_was_missed_is_made_up_for_with_a_word(make, keys, redis_client, caplog):
+    redis_client.hset(keys.schedules, "last:nightly", places.now_ms(redis_client) - 3 * 86_400_000)
+    with caplog.at_level(logging.WARNING):
+        make(entry(cron("0 3 * * *"))).run_once()
+        make(entry(cron("0 3 * * *"))).run_once()
+    assert redis_client.xlen(keys.ready) == 1
+    assert "Schedule nightly makes up for what it missed since" in caplog.text
+
+
+def test_a_schedule_that_is_new_waits_for_its_first_tick(make, keys, redis_client):
+    make(entry(every(days=1))).run_once()
+    assert redis_client.hexists(keys.schedules, "last:nightly")
+    assert not redis_client.exists(keys.ready)
+
+
+def test_without_schedules_nothing_is_asked(make, redis_client):
+    before = redis_client.info("stats")["total_commands_processed"]
+    assert make().run_once() == 60
+    assert redis_client.info("stats")["total_commands_processed"] == before + 1
+
+
+def test_the_settings_replace_a_schedule_in_code_of_the_same_name(mq_settings, monkeypatch):
+    monkeypatch.setattr(registry, "_schedules", {})
+    registry.schedule(entry(every(minutes=1)))
+    registry.schedule(entry(every(minutes=1), name="other"))
+    mq_settings(
+        SCHEDULES={
+            "nightly": {"queue": "emails", "message": "report", "cron": "0 3 * * *", "timezone": "Europe/Berlin"}
+        }
+    )
+    assert {found.name: str(found.when) for found in scheduled()} == {
+        "nightly": "0 3 * * * (Europe/Berlin)",
+        "other": "every 0:01:00",
+    }

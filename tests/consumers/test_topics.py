@@ -1,0 +1,85 @@
+"""`runconsumer` on a topic, with real processes."""
+
+import os
+import signal
+
+import pytest
+
+from mq_django import queues, topics
+from tests.peers.programs import Project
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def shop(mq_settings, redis_client):
+    made = Project(
+        mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {"RETRY": {"delay": 0.05}, "VISIBILITY_TIMEOUT": 2}}),
+        redis_client,
+    )
+    yield made
+    made.stop()
+
+
+def of(told, group):
+    return [each["data"] for each in told if each.get("group") == group]
+
+
+def groups():
+    return {standing.place.name: standing for standing in topics["orders"].groups()}
+
+
+def test_every_group_handles_every_message_with_retries_of_its_own(shop):
+    shop.runconsumer()
+    wait_until(lambda: len(groups()) == 2, timeout=20)
+    topics["orders"].publish("order.paid", "fails once")
+    topics["orders"].publish("order.paid", 2)
+    topics["orders"].publish("order.sent", 3)
+    queues["emails"].publish("welcome", 4)
+    told = shop.wait_handled(6)
+    # Threads run side by side, so only what they did is certain, not in which order.
+    assert set(of(told, "billing")) == {2, 3, "fails once"}
+    assert set(of(told, "stock")) == {2, "fails once"}
+    assert {each["group"]: each["attempt"] for each in told if each["data"] == "fails once"} == {
+        "stock": 1,
+        "billing": 2,
+    }
+    wait_until(lambda: all(standing.place.pending == 0 for standing in groups().values()))
+    assert {standing.place.lag for standing in groups().values()} == {0}
+
+
+def test_a_seek_replays_while_consumers_run(shop):
+    shop.runconsumer("orders:billing")
+    topics["orders"].publish_many([("order.paid", n) for n in range(50)])
+    shop.wait_handled(50)
+    topics["orders"].group("billing").seek("beginning")
+    told = shop.wait_handled(100)
+    assert sorted(of(told, "billing")) == sorted([*range(50), *range(50)])
+
+
+def test_a_killed_consumer_loses_nothing_of_a_topic(shop):
+    program = shop.runconsumer("orders", "--processes", "2")
+    wait_until(lambda: len(groups()) == 2, timeout=20)
+    topics["orders"].publish_many([("order.paid", n) for n in range(300)])
+    shop.wait_handled(20)
+    os.kill(shop.handled()[0]["pid"], signal.SIGKILL)
+    wait_until(lambda: {s.place.lag + s.place.pending for s in groups().values()} == {0}, timeout=30)
+    wait_until(lambda: set(of(shop.handled(), "billing")) == set(of(shop.handled(), "stock")) == set(range(300)))
+    assert program.stop() == 0
+
+
+def test_an_orderly_stop_loses_and_doubles_nothing(shop):
+    first = shop.runconsumer("orders")
+    wait_until(lambda: len(groups()) == 2, timeout=20)
+    topics["orders"].publish_many([("order.paid", n) for n in range(400)])
+    shop.wait_handled(50)
+    assert first.stop() == 0
+    shop.runconsumer("orders")
+    told = shop.wait_handled(800)
+    assert sorted(of(told, "billing")) == sorted(of(told, "stock")) == list(range(400))
+
+
+def test_nothing_to_handle_is_a_sentence(mq_settings, redis_client):
+    empty = Project(mq_settings(QUEUES={}, TOPICS={"other": {}}), redis_client)
+    program = empty.runconsumer("other")
+    assert program.process.wait(20) == 1
+    assert "There is nothing to handle" in program.stop_and_tell()

@@ -1,0 +1,84 @@
+import logging
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers.trimmer import Trimmer
+from mq_django.core.outcomes import ACK
+from mq_django.signals import retention_alarm
+from mq_django.stores.base import Settlement
+from mq_django.stores.log import Log
+from mq_django.stores.topic import TopicStore
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests.stores.cases import outgoing
+
+ME = "host-1-me"
+
+
+@pytest.fixture
+def log(mq_settings):
+    mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION": None, "RETENTION_COUNT": 1000}})
+    return Log(get_config().topic("orders"), Session(get_client("produce")))
+
+
+@pytest.fixture
+def billing(log):
+    store = TopicStore(log.config.group("billing"), Session(get_client("consume")))
+    store.create_groups()
+    return store
+
+
+@pytest.fixture
+def alarms():
+    heard = []
+
+    def hear(**told):
+        heard.append((told["queue"], told["group"], round(told["share"], 2), told["lag"]))
+
+    retention_alarm.connect(hear)
+    yield heard
+    retention_alarm.disconnect(hear)
+
+
+def publish(log, count):
+    for at in range(0, count, 500):
+        log.publish([outgoing(data=n) for n in range(at, min(count, at + 500))])
+
+
+def handle(store, count):
+    while count:
+        taken = store.take(ME, count=min(500, count))
+        store.settle(ME, [Settlement(delivery, ACK) for delivery in taken])
+        count -= len(taken)
+
+
+def test_an_alarm_comes_before_a_loss_and_goes_when_the_group_has_caught_up(log, billing, alarms, redis_client, caplog):
+    trimmer = Trimmer([log])
+    publish(log, 700)
+    trimmer.run_once()
+    assert alarms == []
+    publish(log, 150)
+    trimmer.run_once()
+    trimmer.run_once()
+    assert alarms == [("orders", "billing", 0.85, 850)]
+    assert redis_client.hget(billing.keys.control, "alarm") == b"85"
+    assert "Group billing of topic orders is 850 messages" in caplog.text
+    handle(billing, 800)
+    trimmer.run_once()
+    assert redis_client.hget(billing.keys.control, "alarm") is None
+
+
+def test_retention_wins_over_a_group_that_does_not_read(log, billing, alarms, redis_client, caplog):
+    publish(log, 5000)
+    Trimmer([log]).run_once()
+    assert 1000 <= redis_client.xlen(log.keys.log) < 1100
+    lost = int(redis_client.hget(billing.keys.control, "lost"))
+    assert lost == 5000 - redis_client.xlen(log.keys.log)
+    assert alarms == [("orders", "billing", 5.0, 5000)]
+    assert [record.levelno for record in caplog.records if "lost" in record.message][:1] == [logging.ERROR]
+
+
+def test_a_topic_that_nobody_has_used_is_no_trouble(log, redis_client):
+    Trimmer([log]).run_once()
+    assert not redis_client.exists(log.keys.log)

@@ -1,0 +1,118 @@
+"""What people do not get to see of a message's data."""
+
+import time
+
+import pytest
+
+from mq_django.core.redaction import REDACTED, is_redacted, is_secret, redact, redact_text, restore
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("password", "Password", "dbPassword", "PASSWORD_HASH", "user.passwd", "newPassword2"),
+        *("token", "access_token", "refreshToken", "X-Auth-Token", "csrfmiddlewaretoken"),
+        *("secret", "client_secret", "authorization", "Proxy-Authorization", "credentials"),
+        *("api_key", "apiKey", "API-KEY", "x_api_key", "private key", "AWSAccessKeyId"),
+        *("card", "card_no", "cardNumber", "creditCard", "CVV", "cvv2", "cvc", "pan", "iban"),
+        *("ssn", "user_ssn", "otp", "pin", "pwd", "jwt", "cookie", "Set-Cookie", "sessionid"),
+    ],
+)
+def test_secret_keys(key):
+    assert is_secret(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("name", "email", "user_id", "key", "discard", "cardinality", "postcard", "spin", "pinned"),
+        *("lessness", "compass", "passenger", "author", "authored_by", "span", "company", "optional", ""),
+    ],
+)
+def test_keys_that_only_look_a_bit_like_secrets(key):
+    assert not is_secret(key)
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        ({"password": "x", "n": 1}, {"password": REDACTED, "n": 1}),
+        ([{"a": [{"api_key": "x"}]}], [{"a": [{"api_key": REDACTED}]}]),
+        ({"card": {"number": "4111", "holder": "me"}}, {"card": REDACTED}),
+        ({"tokens": ["a", "b"]}, {"tokens": REDACTED}),
+        ({"pin": 1234, "otp": 0}, {"pin": REDACTED, "otp": REDACTED}),
+        # Whether there is one gives nothing away, and is worth seeing.
+        ({"token": None, "secret": "", "password": True}, {"token": None, "secret": "", "password": True}),
+        ({"url": "https://u:pw@host/x"}, {"url": f"https://u:{REDACTED}@host/x"}),
+        ({"body": '{"password": "x", "n": 1}'}, {"body": f'{{"password": {REDACTED}, "n": 1}}'}),
+        ("text", "text"),
+        (7, 7),
+        (None, None),
+    ],
+)
+def test_data(data, shown):
+    assert redact(data) == shown
+
+
+def test_what_is_nested_too_deep_is_not_shown():
+    data: list[object] = ["visible"]
+    for _ in range(500):
+        data = [data]
+
+    assert "visible" not in repr(redact(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("password=abc def", f"password={REDACTED} def"),
+        ("db_password = 'a b' tail", f"db_password = {REDACTED} tail"),
+        ('{"user": {"token": "a\\"b", "x": 1}}', f'{{"user": {{"token": {REDACTED}, "x": 1}}}}'),
+        ('{"token": "cut off he', f'{{"token": {REDACTED}'),
+        (
+            "{'card': {'a': {'b': 1}, 'number': '4111'}, 'n': 3}",
+            f"{{'card': {REDACTED}, 'n': 3}}",
+        ),
+        ('{\\"api_key\\": \\"abc\\", \\"n\\": 1}', f'{{\\"api_key\\": {REDACTED}, \\"n\\": 1}}'),
+        ("Authorization: Bearer ab.cd.ef next", f"Authorization: {REDACTED} next"),
+        ("https://x/?api_key=12", f"https://x/?api_key={REDACTED}"),
+        ("redis://:s3cret@host:1/0", f"redis://:{REDACTED}@host:1/0"),
+        # What names an error, and what only asks for a secret, stays readable.
+        ("InvalidTokenError: Signature has expired", "InvalidTokenError: Signature has expired"),
+        ("KeyError: 'token'", "KeyError: 'token'"),
+        ("the password: ", "the password: "),
+        ("discard=3 cardinality=4", "discard=3 cardinality=4"),
+    ],
+)
+def test_text(text, shown):
+    assert redact_text(text) == shown
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a=", 'password="', "a", "://", "x:", "aa://bb:", "token=(", "token:{}", '"_', "token='\\", "token: \t"],
+)
+def test_hostile_text_takes_no_time(piece):
+    text = piece * (200_000 // len(piece))
+    started = time.perf_counter()
+
+    redact_text(text)
+
+    assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("original", "edited", "restored"),
+    [
+        ({"a": 1, "token": "t"}, {"a": 2, "token": REDACTED}, {"a": 2, "token": "t"}),
+        ({"token": "t"}, {"token": "new"}, {"token": "new"}),
+        ({"x": {"pin": "1", "n": 1}}, {"x": {"pin": REDACTED, "n": 2}}, {"x": {"pin": "1", "n": 2}}),
+        ([{"pin": "1"}, 5], [{"pin": REDACTED}, 6], [{"pin": "1"}, 6]),
+        # Somebody took the first away: whose secret the other one's place has is not to be guessed.
+        ([{"pin": "1"}, {"pin": "2"}], [{"pin": REDACTED}], [{"pin": REDACTED}]),
+        ({"a": 1}, [1], [1]),
+    ],
+)
+def test_secrets_come_back_where_they_were(original, edited, restored):
+    assert restore(edited, redact(original), original) == restored
+    assert is_redacted(restored) == (REDACTED in str(restored))

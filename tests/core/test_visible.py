@@ -1,0 +1,35 @@
+"""Text from elsewhere, with everything that would hide or reorder it spelled out."""
+
+import pytest
+
+from mq_django.core.visible import cut, runs, spell
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("plain text", "plain text"),
+        ("Zürich 北京 שלום 🙂", "Zürich 北京 שלום 🙂"),
+        ("abc\u202egnp.exe", "abc<U+202E>gnp.exe"),
+        ("a\x00b\x1b[31m", "a<U+0000>b<U+001B>[31m"),
+        ("zero\u200bwidth\ufeff", "zero<U+200B>width<U+FEFF>"),
+        ("two\nlines\u2028more", "two<U+000A>lines<U+2028>more"),
+        ("half \ud800 pair", "half <U+D800> pair"),
+        ("", ""),
+    ],
+)
+def test_what_would_hide_is_spelled_out(text, spelled):
+    assert spell(text) == spelled
+
+
+def test_lines_stay_where_lines_are_kept():
+    assert spell("a\n\tb\r", lines=True) == "a\n\tb<U+000D>"
+
+
+def test_runs_tell_what_is_spelled_out():
+    assert list(runs("ab\u202ec\u202d")) == [("ab", False), ("U+202E", True), ("c", False), ("U+202D", True)]
+
+
+def test_a_cut_says_so():
+    assert cut("abcdef", 6) == "abcdef"
+    assert cut("abcdef", 5) == "abcd…"

@@ -1,0 +1,178 @@
+"""The example shop with its website, its gateway and its consumers, and a Chromium in front of it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import wait_until
+
+playwright = pytest.importorskip("playwright.sync_api", reason="make e2e installs Playwright")
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+PICTURES = ROOT / "docs" / "img"
+Open = Callable[..., "Window"]
+
+
+def chromium() -> str:
+    """Return the browser of this machine, or end the test: these are run on purpose."""
+    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.fail("there is no Chromium on this machine; set CHROMIUM to one")
+    return found
+
+
+class Shop:
+    """The running example project."""
+
+    def __init__(self, folder: Path, redis_url: str, namespace: str) -> None:
+        self.env = {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.e2e.settings",
+            "EXAMPLE_PROJECT_DIR": str(folder),
+            "EXAMPLE_PROJECT_NAMESPACE": namespace,
+            # Nobody answers there, so that what is pushed fails.
+            "EXAMPLE_PROJECT_GATEWAY_URL": "http://127.0.0.1:9",
+            "MQ_REDIS_URL": redis_url,
+            "PYTHONPATH": str(ROOT),
+        }
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.manage("openshop", "--verbosity", "0")
+        self.url = self._serve()
+
+    def manage(self, *arguments: str) -> str:
+        """Run one of manage.py's commands, and return what it says."""
+        command = [sys.executable, "-m", "django", *arguments]
+        done = subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def consume(self) -> None:
+        """Start consumers."""
+        self._start("consumers", "-m", "django", "runconsumer", "--threads", "2")
+
+    def rest(self) -> None:
+        """Stop the consumers."""
+        self._stop("consumers")
+
+    def end(self) -> None:
+        """Stop everything."""
+        for name in list(self._running):
+            self._stop(name)
+
+    def _start(self, name: str, *arguments: str, **options: Any) -> None:
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [sys.executable, *arguments], env=self.env, cwd=ROOT, stdout=log, stderr=log, **options
+            )
+
+    def _stop(self, name: str) -> None:
+        process = self._running.pop(name)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(5)
+
+    def _serve(self) -> str:
+        from example_project.demo.children import address, listen  # noqa: PLC0415 - it reads no settings
+
+        with listen() as listener:
+            url = address(listener)
+            fd = listener.fileno()
+            self._start("web", "-m", "example_project.demo.website", str(fd), pass_fds=(fd,))
+        wait_until(lambda: _answers(f"{url}/admin/login/"), timeout=30)
+        return url
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+class Window:
+    """One page of the browser, and what it complained about."""
+
+    def __init__(self, page: Any, shop: Shop) -> None:
+        self.page = page
+        self.shop = shop
+        self.complaints: list[str] = []
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _said(self, said: Any) -> None:
+        # The browser asks for an icon by itself, and the shop has none.
+        if said.type in ("error", "warning") and not said.location["url"].endswith("/favicon.ico"):
+            self.complaints.append(f"{said.text} ({said.location['url']})")
+
+    def go(self, path: str = "") -> None:
+        self.page.goto(f"{self.shop.url}/admin/mq_django/queue/{path}")
+
+    def press(self, name: str) -> None:
+        """Press a button or follow a link."""
+        found = self.page.get_by_role("button", name=name).or_(self.page.get_by_role("link", name=name))
+        found.first.click()
+
+    def expect(self, text: str, *, seconds: float = 15) -> None:
+        """Wait until the page says something."""
+        playwright.expect(self.page.locator("#container")).to_contain_text(text, timeout=seconds * 1000)
+
+    def picture(self, name: str) -> None:
+        """Keep a picture for the documentation, when that is asked for."""
+        if os.environ.get("MQ_E2E_PICTURES"):
+            self.page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
+
+    def log_in(self) -> None:
+        from example_project.shop import goods  # noqa: PLC0415 - it reads no settings
+
+        self.page.goto(f"{self.shop.url}/admin/login/?next=/admin/mq_django/queue/")
+        self.page.fill("#id_username", goods.ADMIN_NAME)
+        self.page.fill("#id_password", goods.ADMIN_PASSWORD)
+        self.page.click("input[type=submit]")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as found:
+        started = found.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, redis_url: str, namespace: str) -> Iterator[Shop]:
+    found = Shop(tmp_path, redis_url, namespace)
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def window(browser: Any, shop: Shop) -> Iterator[Open]:
+    """Open pages, logged in; at the end none may have complained."""
+    opened: list[tuple[Window, Any]] = []
+
+    def open_page(**options: Any) -> Window:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+        context.set_default_timeout(15_000)
+        found = Window(context.new_page(), shop)
+        opened.append((found, context))
+        found.log_in()
+        return found
+
+    yield open_page
+    for found, context in opened:
+        context.close()
+        assert found.complaints == []

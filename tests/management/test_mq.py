@@ -1,0 +1,133 @@
+"""`manage.py mq`: the same looks and deeds as the admin's."""
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from mq_django import inspector
+from tests.seeding import bury, bury_many, publish, set_aside
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def mq(*args: str) -> str:
+    out = StringIO()
+    call_command("mq", *args, stdout=out)
+    return out.getvalue()
+
+
+def mq_json(*args: str) -> Any:
+    return json.loads(mq(*args, "--json"))
+
+
+def test_status_counts_every_queue():
+    publish("emails", "welcome", 1)
+    publish("emails", "welcome", 1, delay=60)
+
+    default, emails = mq_json("status")
+
+    assert default == {"queue": "default"} | dict.fromkeys(
+        ("ready", "pending", "delayed", "unhandled", "dead", "consumers"), 0
+    )
+    assert (emails["ready"], emails["delayed"]) == (1, 1)
+    assert mq("status", "emails").splitlines()[1].split() == ["emails", "1", "0", "1", "0", "0", "0"]
+
+
+@pytest.mark.parametrize("place", ["ready", "delayed", "unhandled", "dead"])
+def test_peek_shows_messages_with_their_secrets_replaced(place):
+    data = {"n": 1, "password": "hunter2"}
+    seed = {
+        "ready": lambda: publish("emails", "welcome", data),
+        "delayed": lambda: publish("emails", "welcome", data, delay=60),
+        "unhandled": lambda: set_aside("emails", "welcome", data),
+        "dead": lambda: bury("emails", "welcome", data),
+    }
+    message_id = seed[place]()
+
+    (row,) = mq_json("peek", "emails", place)
+
+    assert row["id"] == message_id
+    assert row["name"] == "welcome"
+    assert row["data"] == {"n": 1, "password": "[redacted]"}
+    assert message_id in mq("peek", "emails", place)
+    assert "hunter2" not in mq("peek", "emails", place)
+
+
+def test_peek_spells_out_what_would_speak_to_the_terminal():
+    publish("emails", "welcome", "\x1b[31m\u202e")
+
+    assert "\\u001b[31m<U+202E>" in mq("peek", "emails")
+
+
+def test_publish_puts_a_message_in():
+    message_id = mq_json("publish", "emails", "welcome", '{"user_id": 7}')["id"]
+    mq("publish", "emails", "welcome", "--delay", "60")
+
+    assert mq_json("peek", "emails")[0]["id"] == message_id
+    assert inspector.queue("emails").delayed == 1
+
+
+@pytest.mark.parametrize("data", ["{", "NaN", "nonsense"])
+def test_publish_refuses_what_is_no_json(data):
+    with pytest.raises(CommandError, match="not JSON"):
+        mq("publish", "emails", "welcome", data)
+
+
+def test_cancel_removes_what_waits():
+    publish("emails", "welcome", 1, delay=60, message_id="m1")
+    publish("emails", "welcome", 1, delay=60, unique="cart:7")
+
+    assert mq("cancel", "emails", "m1", "u:cart:7", "gone") == "2 cancelled, 1 missing\n"
+    assert inspector.queue("emails").delayed == 0
+
+
+def test_redrive_takes_some_or_all_and_never_guesses():
+    ids = bury_many("emails", 3)
+
+    assert mq_json("redrive", "emails", ids[0], "gone") == {"redriven": 1, "missing": 1, "refused": 0}
+    for unclear in (["emails"], ["emails", ids[1], "--all"]):
+        with pytest.raises(CommandError, match="--all"):
+            mq("redrive", *unclear)
+    assert mq("redrive", "emails", "--all") == "2 redriven\n"
+    assert inspector.queue("emails").ready == 3
+
+
+@pytest.mark.parametrize("args", [("status", "nope"), ("peek", "nope"), ("redrive", "nope", "--all")])
+def test_a_queue_that_is_not_configured_is_an_error(args):
+    with pytest.raises(CommandError, match="No queue 'nope'"):
+        mq(*args)
+
+
+def test_redis_away_is_an_error_in_a_sentence(mq_settings, tmp_path):
+    mq_settings(CONNECTION=f"unix://{tmp_path}/nobody.sock")
+
+    with pytest.raises(CommandError, match="Redis is away"):
+        mq("status")
+
+
+def test_pause_and_resume_say_whether_they_changed_anything():
+    assert mq("pause", "emails") == "paused\n"
+    assert mq_json("pause", "emails") == {"paused": True, "changed": False}
+    assert inspector.queue("emails").paused
+    assert mq("resume", "emails") == "resumed\n"
+    assert not inspector.queue("emails").paused
+
+
+def test_purge_deletes_one_place_and_only_when_that_is_meant():
+    publish("emails", "welcome", 1)
+    publish("emails", "welcome", 1, delay=60)
+
+    with pytest.raises(CommandError, match="deletes 1 messages for good"):
+        mq("purge", "emails", "ready")
+    assert mq("purge", "emails", "ready", "--yes") == "1 deleted\n"
+    assert (inspector.queue("emails").ready, inspector.queue("emails").delayed) == (0, 1)
+
+
+def test_purge_deletes_dead_letters():
+    bury_many("emails", 3)
+
+    assert mq_json("purge", "emails", "dead", "--yes")["deleted"] == 3
+    assert inspector.queue("emails").dead == 0

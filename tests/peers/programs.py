@@ -1,0 +1,128 @@
+"""Programs that tests run as processes of their own: consumers of ours, and peers in other languages."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+NODE_PROGRAMS = ROOT / "example_project" / "node"
+
+
+class Program:
+    """A process that ends with its test, and whose output is told when that fails."""
+
+    def __init__(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [str(part) for part in command],
+            env={**os.environ, **environment},
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.told = False
+
+    def stop(self, *, kill: bool = False) -> int:
+        """End the process and return its exit code."""
+        self.stop_and_tell(kill=kill)
+        return self.process.returncode
+
+    def stop_and_tell(self, *, kill: bool = False) -> str:
+        """End the process and return what it has printed."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            output, _ = self.process.communicate(timeout=15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            output, _ = self.process.communicate()
+        self.told = True
+        print(output)  # noqa: T201 - pytest shows it when the test fails
+        return output
+
+
+def run(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
+    """Run a program to its end and return what it printed."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        env={**os.environ, **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+class Project:
+    """A Django project with consumers of its own, in a namespace of a test."""
+
+    def __init__(self, settings: Mapping[str, Any], client: redis.Redis) -> None:
+        self.namespace = settings["NAMESPACE"]
+        self.url = settings["CONNECTION"]
+        self._client = client
+        self._settings = settings
+        self.programs: list[Program] = []
+
+    def runconsumer(self, *arguments: str) -> Program:
+        """Start `runconsumer`."""
+        environment = {
+            "DJANGO_SETTINGS_MODULE": "tests.peers.settings",
+            "PYTHONPATH": str(ROOT),
+            "MQ_DJANGO_TEST": json.dumps(self._settings),
+        }
+        return self._start([sys.executable, "-m", "django", "runconsumer", *arguments], environment)
+
+    def node_consumer(self, queue: str, **environment: str) -> Program:
+        """Start the example consumer in JavaScript."""
+        return self._start(["node", NODE_PROGRAMS / "consumer.js", queue], {**self.node_environment, **environment})
+
+    def node_publish(self, *arguments: str) -> str:
+        """Publish with the example producer in JavaScript, and return the id."""
+        return run(["node", NODE_PROGRAMS / "producer.js", *arguments], self.node_environment)
+
+    @property
+    def node_environment(self) -> dict[str, str]:
+        """Where the programs in JavaScript find their packages and this project's Redis."""
+        return {
+            "MQ_REDIS_URL": self.url,
+            "MQ_NAMESPACE": self.namespace,
+            "NODE_PATH": str(HERE / "node_modules"),
+        }
+
+    def _start(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> Program:
+        program = Program(command, environment)
+        self.programs.append(program)
+        return program
+
+    def stop(self) -> None:
+        """End everything that was started."""
+        for program in self.programs:
+            if not program.told:
+                program.stop()
+
+    def handled(self) -> list[dict[str, Any]]:
+        """Return what the handlers have written down."""
+        return [json.loads(line) for line in self._client.lrange(f"{self.namespace}:handled", 0, -1)]
+
+    def wait_handled(self, count: int, *, timeout: float = 20.0) -> list[dict[str, Any]]:
+        """Wait until so many messages were handled, and return them."""
+        wait_until(
+            lambda: self._client.llen(f"{self.namespace}:handled") >= count,
+            timeout=timeout,
+            message=f"{count} messages handled",
+        )
+        return self.handled()

@@ -1,0 +1,307 @@
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from mq_django import queues
+from mq_django.core.messages import NO_HEADERS
+from mq_django.errors import (
+    AlreadyPublished,
+    ConnectionLost,
+    InvalidMessage,
+    MessageTooLarge,
+    QueueFull,
+    UnknownQueue,
+    WrongKeyType,
+)
+from mq_django.signals import message_published
+from mq_django.transport.connections import close_clients
+from tests import places
+from tests.producers.lossy import LossyWay
+
+
+@pytest.fixture
+def emails(mq_settings):
+    return queues["emails"]
+
+
+@pytest.fixture
+def keys(emails):
+    return emails.config.keys
+
+
+def test_a_message_published_now_is_ready_with_everything_it_was_given(emails, keys, redis_client):
+    message_id = emails.publish("welcome", {"user_id": 7}, key="user:7", headers={"source": "shop"})
+    assert places.ready(redis_client, keys) == [
+        {"id": message_id, "type": "welcome", "partitionkey": "user:7", "source": "shop", "data": {"user_id": 7}}
+    ]
+
+
+def test_the_smallest_message_has_three_fields(emails, keys, redis_client):
+    emails.publish("welcome", None)
+    ((_, fields),) = redis_client.xrange(keys.ready)
+    assert sorted(fields) == [b"data", b"id", b"type"]
+
+
+@pytest.mark.parametrize("data", [None, True, 0, -1.5, "äöü 🎉", [], {}, [[]], {"a": [{}]}, 2**62, "", "\x00"])
+def test_data_arrives_as_it_was_sent(emails, keys, redis_client, data):
+    emails.publish("welcome", data)
+    emails.publish("welcome", data, delay=60)
+    (now,) = places.ready(redis_client, keys)
+    (later,) = places.delayed(redis_client, keys).values()
+    assert now["data"] == later["data"] == data
+
+
+def test_a_delay_counts_from_redis_s_clock(emails, keys, redis_client):
+    before = places.now_ms(redis_client)
+    first = emails.publish("remind", 1, delay=timedelta(minutes=2))
+    second = emails.publish("remind", 2, delay=90.5)
+    after = places.now_ms(redis_client)
+    assert before + 120_000 <= redis_client.zscore(keys.due, first) <= after + 120_001
+    assert before + 90_500 <= redis_client.zscore(keys.due, second) <= after + 90_501
+    assert places.ready(redis_client, keys) == []
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(2033, 5, 18, 3, 33, 20, tzinfo=UTC),
+        datetime(2033, 5, 18, 3, 33, 20),  # noqa: DTZ001 - what no zone is given for is UTC
+        datetime(2033, 5, 18, 5, 33, 20, tzinfo=timezone(timedelta(hours=2))),
+    ],
+)
+def test_a_moment_is_the_same_in_every_zone(emails, keys, redis_client, moment):
+    message_id = emails.publish("remind", 1, deliver_at=moment)
+    assert redis_client.zscore(keys.due, message_id) == 2_000_000_000_000
+
+
+def test_a_delayed_message_says_when_it_was_published(emails, keys, redis_client):
+    emails.publish("remind", 1, delay=60)
+    emails.publish_many([("remind", 2)], delay=60)
+    for body in places.delayed(redis_client, keys).values():
+        assert abs(datetime.fromisoformat(body["time"]).timestamp() - time.time()) < 60
+
+
+def test_many_messages_keep_their_order(emails, keys, redis_client):
+    ids = emails.publish_many(("welcome", n) for n in range(2500))
+    found = places.ready(redis_client, keys)
+    assert [message["data"] for message in found] == list(range(2500))
+    assert [message["id"] for message in found] == ids
+    assert len(set(ids)) == 2500
+
+
+def test_many_messages_may_wait_together(emails, keys, redis_client):
+    ids = emails.publish_many([("remind", n) for n in range(10)], delay=60, priority=5, key="user:7")
+    found = places.delayed(redis_client, keys)
+    assert set(found) == set(ids)
+    assert {(body["priority"], body["partitionkey"]) for body in found.values()} == {("5", "user:7")}
+
+
+def test_a_batch_of_large_messages_goes_in_several_calls(emails, keys, redis_client):
+    text = "x" * 200_000
+    before = redis_client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+    emails.publish_many([("large", text)] * 50)
+    after = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert redis_client.xlen(keys.ready) == 50
+    assert after - before >= 2
+
+
+def test_publishing_nothing_writes_nothing(emails, keys, redis_client):
+    assert emails.publish_many([]) == []
+    assert places.is_empty(redis_client, keys)
+
+
+class Unlike:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (("", 1), {}),
+        (("a" * 256, 1), {}),
+        (("two\nlines", 1), {}),
+        ((7, 1), {}),
+        (("welcome", {1, 2}), {}),
+        (("welcome", Unlike()), {}),
+        (("welcome", float("nan")), {}),
+        (("welcome", float("inf")), {}),
+        (("welcome", "\ud800"), {}),
+        (("welcome", {"when": datetime(2026, 1, 1, tzinfo=UTC)}), {}),
+        (("welcome", 1), {"delay": -1}),
+        (("welcome", 1), {"delay": True}),
+        (("welcome", 1), {"delay": "5"}),
+        (("welcome", 1), {"delay": float("nan")}),
+        (("welcome", 1), {"delay": float("inf")}),
+        (("welcome", 1), {"delay": timedelta(days=4000)}),
+        (("welcome", 1), {"delay": 5, "deliver_at": datetime(2033, 1, 1, tzinfo=UTC)}),
+        (("welcome", 1), {"deliver_at": 2_000_000_000}),
+        (("welcome", 1), {"deliver_at": "2033-05-18"}),
+        (("welcome", 1), {"priority": 101}),
+        (("welcome", 1), {"priority": -101}),
+        (("welcome", 1), {"priority": True}),
+        (("welcome", 1), {"priority": 1.0}),
+        (("welcome", 1), {"key": ""}),
+        (("welcome", 1), {"key": 7}),
+        (("welcome", 1), {"key": "a\nb"}),
+        (("welcome", 1), {"headers": {"Upper": "x"}}),
+        (("welcome", 1), {"headers": {"type": "x"}}),
+        (("welcome", 1), {"headers": {"a": 1}}),
+        (("welcome", 1), {"headers": {"a": "\ud800"}}),
+        (("welcome", 1), {"unique": "cart:7"}),
+        (("welcome", 1), {"unique": "", "delay": 1}),
+        (("welcome", 1), {"unique": "a" * 256, "delay": 1}),
+        (("welcome", 1), {"unique": "cart:7", "delay": 1, "on_conflict": "merge"}),
+        (("welcome", 1), {"expires": 5}),
+        (("welcome", 1), {"expires": "tomorrow"}),
+        (("welcome", 1), {"message_id": "u:cart:7"}),
+        (("welcome", 1), {"message_id": ""}),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_at_the_call_and_nothing_is_written(
+    emails, keys, redis_client, arguments, options
+):
+    with pytest.raises(InvalidMessage):
+        emails.publish(*arguments, **options)
+    assert places.is_empty(redis_client, keys)
+
+
+def test_one_bad_message_of_many_refuses_all(emails, keys, redis_client):
+    with pytest.raises(InvalidMessage):
+        emails.publish_many([("welcome", n) for n in range(1500)] + [("welcome", {1})])
+    assert places.is_empty(redis_client, keys)
+
+
+def test_data_may_be_as_large_as_the_queue_takes_and_not_larger(mq_settings, redis_client):
+    mq_settings(QUEUES={"emails": {"MAX_SIZE": 100}})
+    queue = queues["emails"]
+    queue.publish("fits", "x" * 98)
+    with pytest.raises(MessageTooLarge, match="101 bytes of data are more than the 100"):
+        queue.publish("large", "x" * 99)
+    assert redis_client.xlen(queue.config.keys.ready) == 1
+
+
+def test_an_unknown_queue_names_the_known_ones(mq_settings):
+    with pytest.raises(UnknownQueue, match="configured: default, emails"):
+        queues["nowhere"]
+
+
+def test_a_full_queue_refuses_a_batch_as_a_whole(mq_settings, redis_client):
+    mq_settings(QUEUES={"emails": {"MAX_DEPTH": 3}})
+    queue = queues["emails"]
+    queue.publish("welcome", 1)
+    queue.publish("remind", 2, delay=60)
+    with pytest.raises(QueueFull, match="MAX_DEPTH of 3"):
+        queue.publish_many([("welcome", 3), ("welcome", 4)])
+    with pytest.raises(QueueFull):
+        queue.publish_many([("welcome", 3), ("welcome", 4)], delay=60)
+    queue.publish("welcome", 3)
+    with pytest.raises(QueueFull):
+        queue.publish("welcome", 4)
+    assert redis_client.xlen(queue.config.keys.ready) == 2
+    assert redis_client.zcard(queue.config.keys.due) == 1
+
+
+def test_replacing_a_waiting_message_needs_no_room_in_a_full_queue(mq_settings, redis_client):
+    mq_settings(QUEUES={"emails": {"MAX_DEPTH": 1}})
+    queue = queues["emails"]
+    queue.publish("remind", 1, delay=60, unique="cart:7")
+    queue.publish("remind", 2, delay=60, unique="cart:7")
+    (body,) = places.delayed(redis_client, queue.config.keys).values()
+    assert body["data"] == 2
+
+
+def test_each_publish_is_counted(emails, keys, redis_client):
+    emails.publish("welcome", 1)
+    emails.publish_many([("welcome", 2), ("remind", 3)])
+    emails.publish("remind", 4, delay=60)
+    emails.publish("remind", 5, priority=5)
+    emails.publish("remind", 6, unique="cart:7", unique_for="handled")
+    counted = {}
+    for key in redis_client.scan_iter(match=f"{keys.namespace}:*counters:h*"):
+        assert 0 < redis_client.ttl(key) <= 3024000
+        for field, value in redis_client.hgetall(key).items():
+            counted[field.decode().split("|", 1)[1]] = int(value)
+    assert counted == {"published|welcome": 2, "published|remind": 4, "published|": 6}
+
+
+def test_whoever_listens_is_told_of_each_message(emails):
+    told = []
+
+    def listen(**arguments):
+        told.append((arguments["queue"], arguments["name"], arguments["message_id"]))
+
+    message_published.connect(listen)
+    try:
+        first = emails.publish("welcome", 1)
+        (second,) = emails.publish_many([("remind", 2)], delay=60)
+    finally:
+        message_published.disconnect(listen)
+    assert told == [("emails", "welcome", first), ("emails", "remind", second)]
+
+
+def test_a_key_of_ours_that_holds_something_else_is_an_error_and_nothing_is_written(emails, keys, redis_client):
+    redis_client.set(keys.ready, "mine")
+    with pytest.raises(WrongKeyType):
+        emails.publish("welcome", 1)
+    redis_client.set(keys.waiting, "mine")
+    with pytest.raises(WrongKeyType):
+        emails.publish("remind", 1, delay=60)
+    assert not redis_client.exists(keys.due)
+    assert list(redis_client.scan_iter(match=f"{keys.namespace}:*counters*")) == []
+
+
+def test_a_unique_key_that_waits_can_be_an_error(emails, keys, redis_client):
+    emails.publish("remind", 1, delay=60, unique="cart:7", on_conflict="error")
+    with pytest.raises(AlreadyPublished):
+        emails.publish("remind", 2, delay=1, unique="cart:7", on_conflict="error")
+    (body,) = places.delayed(redis_client, keys).values()
+    assert body["data"] == 1
+
+
+def test_coroutines_publish_too(emails, keys, redis_client):
+    async def publish():
+        first = await emails.apublish("welcome", 1, delay=60)
+        second, third = await emails.apublish_many([("welcome", 2), ("welcome", 3)])
+        assert await emails.acancel(first)
+        assert not await emails.acancel(first)
+        return [second, third]
+
+    ids = asyncio.run(publish())
+    assert [message["id"] for message in places.ready(redis_client, keys)] == ids
+    assert places.delayed(redis_client, keys) == {}
+
+
+@pytest.fixture
+def lossy_way(mq_settings, redis_url):
+    way = LossyWay(redis_url)
+    mq_settings(CONNECTION=way.url)
+    yield way
+    close_clients()
+    way.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"delay": 60}])
+def test_a_lost_reply_is_an_error_within_five_seconds_and_no_second_message(lossy_way, redis_client, options):
+    queue = queues["emails"]
+    queue.publish("welcome", 1, **options)
+    lossy_way.lossy = True
+    began = time.monotonic()
+    with pytest.raises(ConnectionLost):
+        queue.publish("welcome", 2, **options)
+    assert time.monotonic() - began < 5
+    keys = queue.config.keys
+    assert redis_client.xlen(keys.ready) + redis_client.zcard(keys.due) == 2
+
+
+def test_a_server_that_is_away_is_an_error_at_once(mq_settings):
+    mq_settings(CONNECTION="redis://127.0.0.1:1")
+    began = time.monotonic()
+    with pytest.raises(ConnectionLost):
+        queues["emails"].publish("welcome", 1)
+    assert time.monotonic() - began < 5
+
+
+def test_a_queue_has_the_defaults_it_says(emails):
+    assert (emails.name, emails.config.max_size, NO_HEADERS) == ("emails", 256 * 1024, {})

@@ -1,0 +1,126 @@
+"""The stores that the contract is held against."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from mq_django.conf import get_config
+from mq_django.core.jsontext import dumps
+from mq_django.core.keys import LOG
+from mq_django.core.messages import Message
+from mq_django.core.rsmq import new_id
+from mq_django.stores import open_members, open_store
+from mq_django.stores.base import Outgoing, Store
+from mq_django.stores.log import Log
+from mq_django.stores.members import Members
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A store, with what its users write."""
+
+    name: str
+    #: Parts of MQ_DJANGO.
+    settings: Mapping[str, Any]
+    #: What the runtime calls the queue.
+    queue: str
+    #: What it cannot do: a setting is a problem of the settings, a message is refused with `NotSupported`.
+    refuses: frozenset[str] = field(default=frozenset())
+
+    def open(self) -> Store:
+        """Return the store on a connection of its own."""
+        return open_store(get_config().queue(self.queue), Session(get_client("consume")))
+
+    def members(self) -> Members:
+        """Return the roll of the queue."""
+        return open_members(get_config().queue(self.queue), Session(get_client("consume")))
+
+    def publish(self, store: Store, *outgoing: Outgoing) -> list[str]:
+        """Publish as users of this store do."""
+        return store.publish(outgoing)
+
+    def publish_garbage(self, store: Store, client: redis.Redis, garbage: bytes) -> None:
+        """Put bytes that are no message where messages are taken from."""
+        client.xadd(store.keys.ready, {"type": "welcome", "data": garbage})
+
+    def namespaced(self, namespace: str) -> Mapping[str, Any]:
+        """Return the settings of a test, whose keys start with its namespace."""
+        return self.settings
+
+    def limited(self, namespace: str, **options: Any) -> Mapping[str, Any]:
+        """Return the settings with further options of the queue."""
+        settings = self.namespaced(namespace)
+        return {part: {name: {**own, **options} for name, own in some.items()} for part, some in settings.items()}
+
+
+def message(name: str = "welcome", data: Any = None, **attributes: Any) -> Message:
+    """Return a message of some queue, under an id that every store takes."""
+    return Message(**{"id": new_id(), "name": name, "data": data, "queue": "q", **attributes})
+
+
+def outgoing(
+    name: str = "welcome",
+    data: Any = None,
+    *,
+    delay_ms: int | None = None,
+    due_ms: int | None = None,
+    **attributes: Any,
+) -> Outgoing:
+    """Return a message on its way."""
+    return Outgoing(message(name, data, **attributes), dumps(data), delay_ms, due_ms)
+
+
+class TopicCase(Case):
+    """A group that reads what is published to its topic."""
+
+    def publish(self, store: Store, *outgoing: Outgoing) -> list[str]:
+        """See Case.publish()."""
+        Log(get_config().topic("orders"), Session(get_client("produce"))).publish(outgoing)
+        return [item.message.id for item in outgoing]
+
+    def publish_garbage(self, store: Store, client: redis.Redis, garbage: bytes) -> None:
+        """See Case.publish_garbage()."""
+        client.xadd(store.keys.homes()[LOG], {"type": "welcome", "data": garbage})
+
+
+STREAM = Case(name="stream", settings={"QUEUES": {"emails": {}}}, queue="emails")
+TOPIC = TopicCase(
+    name="topic",
+    settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
+    queue="orders:billing",
+    refuses=frozenset({"max_depth", "priority"}),
+)
+#: What a group keeps itself, published to for it alone.
+GROUP = Case(
+    name="group",
+    settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
+    queue="orders:billing",
+    refuses=frozenset({"max_depth", "priority"}),
+)
+
+
+class RsmqCase(Case):
+    """A queue in RSMQ's format."""
+
+    def publish_garbage(self, store: Store, client: redis.Redis, garbage: bytes) -> None:
+        """See Case.publish_garbage()."""
+        client.hset(store.keys.waiting, "x" * 32, garbage)
+        client.zadd(store.keys.due, {"x" * 32: 1})
+
+    def namespaced(self, namespace: str) -> Mapping[str, Any]:
+        """See Case.namespaced()."""
+        return {"QUEUES": {"emails": {**self.settings["QUEUES"]["emails"], "NAMESPACE": f"{namespace}:r"}}}
+
+
+RSMQ = RsmqCase(
+    name="rsmq",
+    settings={"QUEUES": {"emails": {"STORE": "rsmq"}}},
+    queue="emails",
+    refuses=frozenset({"priority", "unique", "claim", "message_id"}),
+)
+
+CASES = [STREAM, TOPIC, GROUP, RSMQ]

@@ -1,0 +1,441 @@
+"""Every promise of `mq_django.stores.base.Store`, held against every store."""
+
+import threading
+import time
+from importlib.resources import files
+
+import pytest
+
+from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.errors import ConfigurationError, NotSupported, QueueFull
+from mq_django.stores.base import Depths, Settlement
+from mq_django.transport import scripts
+from tests.stores.cases import CASES, outgoing
+from tests.waiting import wait_until
+
+ME, OTHER = "host-1-me", "host-2-other"
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request, mq_settings, namespace):
+    mq_settings(**request.param.namespaced(namespace))
+    return request.param
+
+
+@pytest.fixture
+def store(case):
+    opened = case.open()
+    # Whoever takes first makes the consumer group.
+    assert opened.take("host-0-first", count=1) == []
+    return opened
+
+
+@pytest.fixture(autouse=True)
+def known_scripts(redis_client):
+    """Let the server know every script: one that it does not know runs after the others of its trip."""
+    for path in files("mq_django.transport").joinpath("lua").iterdir():
+        if path.name.endswith(".lua"):
+            redis_client.script_load(scripts.load(path.name.removesuffix(".lua")).text)
+
+
+@pytest.fixture
+def publish(case, store):
+    def publish(*some):
+        return case.publish(store, *some)
+
+    return publish
+
+
+def numbers(deliveries):
+    return [delivery.message.data for delivery in deliveries]
+
+
+def settled(store, delivery, outcome, delay_ms=0, *, who=ME):
+    """Settle one delivery and tell whether it was still held."""
+    stale = store.settle(who, [Settlement(delivery, outcome, delay_ms)])
+    return stale == []
+
+
+def take_one(store, who=ME):
+    (delivery,) = store.take(who, count=10)
+    return delivery
+
+
+def empty(store):
+    return store.depths() == Depths(0, 0, 0, 0, 0)
+
+
+def promoted(store):
+    """Promote until something is ready, and take it."""
+
+    def one():
+        store.promote(limit=10)
+        return store.take(ME, count=10)
+
+    (delivery,) = wait_until(one)
+    return delivery
+
+
+def test_a_message_arrives_as_it_was_published(store, publish):
+    before = int(time.time() * 1000) - 5
+    some = outgoing(
+        "order.paid",
+        {"list": [], "big": 2**70, "text": "héllo ☃ 😀", "null": None, "x": 1.5},
+        key="order:7",
+        headers={"tenant": "a"},
+        expires_ms=4_000_000_000_000,
+        published_ms=before,
+    )
+    (message_id,) = publish(some)
+    delivery = take_one(store)
+    assert isinstance(delivery, Delivery)
+    found = delivery.message
+    assert (found.id, found.name, found.data) == (message_id, "order.paid", some.message.data)
+    assert (found.key, dict(found.headers)) == ("order:7", {"tenant": "a"})
+    assert (found.expires_ms, found.attempt) == (4_000_000_000_000, 1)
+    assert found.queue == store.config.name
+    assert found.published_ms is not None
+    assert before <= found.published_ms <= time.time() * 1000 + 5
+
+
+def test_a_batch_arrives_in_its_order(store, publish):
+    publish(*(outgoing(data=n) for n in range(5)))
+    publish(outgoing(data=5))
+    assert numbers(store.take(ME, count=10)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_no_more_is_taken_than_asked_for(store, publish):
+    publish(*(outgoing(data=n) for n in range(5)))
+    assert numbers(store.take(ME, count=2)) == [0, 1]
+    assert numbers(store.take(ME, count=2)) == [2, 3]
+
+
+def test_a_message_goes_to_one_consumer(store, publish):
+    publish(*(outgoing(data=n) for n in range(4)))
+    mine, others = store.take(ME, count=2), store.take(OTHER, count=10)
+    assert numbers(mine) + numbers(others) == [0, 1, 2, 3]
+    assert store.take(ME, count=10) == store.take(OTHER, count=10) == []
+
+
+def test_an_empty_queue_gives_nothing(store):
+    assert store.take(ME, count=10) == []
+    assert list(store.fetch(ME, count=10, block_ms=20)) == []
+    assert empty(store)
+
+
+def test_a_fetch_waits_for_a_message_and_not_longer(case, store, publish):
+    assert store.take(ME, count=10) == []
+    publisher = case.open()
+    timer = threading.Timer(0.3, lambda: case.publish(publisher, outgoing(data="late")))
+    timer.start()
+    began = time.monotonic()
+    found = wait_until(lambda: store.fetch(ME, count=10, block_ms=4000))
+    assert numbers(found) == ["late"]
+    assert 0.25 < time.monotonic() - began < 2.0
+    timer.join()
+
+
+def test_a_full_queue_refuses_and_writes_nothing(case, mq_settings, namespace):
+    mq_settings(**case.limited(namespace, MAX_DEPTH=2))
+    if "max_depth" in case.refuses:
+        with pytest.raises(ConfigurationError):
+            case.open()
+        return
+    store = case.open()
+    store.publish([outgoing(data=1)])
+    with pytest.raises(QueueFull):
+        store.publish([outgoing(data=2), outgoing(data=3)])
+    with pytest.raises(QueueFull):
+        store.publish([outgoing(data=2, delay_ms=1000), outgoing(data=3, delay_ms=1000)])
+    assert store.depths().depth == 1
+
+
+def test_what_is_acked_is_gone(store, publish):
+    publish(outgoing())
+    delivery = take_one(store)
+    assert store.depths().pending == 1
+    assert settled(store, delivery, ACK)
+    assert empty(store)
+
+
+def test_what_has_expired_is_gone(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), Expire())
+    assert empty(store)
+
+
+@pytest.mark.parametrize("outcome", [ACK, Retry(), HandBack(), Bury("no"), SetAside()], ids=lambda o: type(o).__name__)
+def test_who_does_not_hold_a_delivery_changes_nothing(store, publish, outcome):
+    (message_id,) = publish(outgoing())
+    delivery = take_one(store)
+    assert store.settle(OTHER, [Settlement(delivery, outcome)]) == [message_id]
+    assert store.depths() == Depths(ready=0, delayed=0, unhandled=0, pending=1, dead=0)
+    assert settled(store, delivery, ACK)
+
+
+@pytest.mark.parametrize("outcome", [ACK, Retry(), HandBack(), Bury("no"), SetAside()], ids=lambda o: type(o).__name__)
+def test_a_delivery_is_settled_once(store, publish, outcome):
+    publish(outgoing())
+    delivery = take_one(store)
+    assert settled(store, delivery, outcome)
+    after = store.depths()
+    assert not settled(store, delivery, ACK)
+    assert not settled(store, delivery, Bury("no"))
+    assert store.depths() == after
+
+
+def test_a_retry_comes_again_with_the_next_attempt_and_the_same_message(store, publish):
+    (message_id,) = publish(outgoing(data={"a": []}, key="k", headers={"tenant": "a"}))
+    first = take_one(store)
+    assert settled(store, first, Retry(), 0)
+    second = promoted(store)
+    assert second.message == first.message._replace(attempt=2)
+    assert second.message.id == message_id
+    assert settled(store, second, Retry(), 0)
+    assert promoted(store).message.attempt == 3
+
+
+def test_a_retry_is_not_early_and_can_be_cancelled(store, publish):
+    (message_id,) = publish(outgoing())
+    assert settled(store, take_one(store), Retry(), 60_000)
+    result = store.promote(limit=10)
+    assert (result.moved, store.take(ME, count=1)) == (0, [])
+    assert 55_000 < result.next_ms <= 60_001
+    assert store.depths() == Depths(ready=0, delayed=1, unhandled=0, pending=0, dead=0)
+    assert store.cancel(message_id)
+    assert empty(store)
+
+
+def test_what_was_running_when_its_process_died_says_so(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), Retry(alone=True), 0)
+    again = promoted(store)
+    assert (again.alone, again.message.attempt) == (True, 2)
+
+
+def test_what_is_handed_back_comes_first_and_uncharged(store, publish):
+    publish(*(outgoing(data=n, key="k") for n in range(3)))
+    taken = store.take(ME, count=2)
+    assert store.settle(ME, [Settlement(delivery, HandBack()) for delivery in taken]) == []
+    again = store.take(OTHER, count=10)
+    assert numbers(again) == [0, 1, 2]
+    assert [delivery.message.attempt for delivery in again] == [1, 1, 1]
+    assert again[0].message == taken[0].message
+
+
+def test_what_is_handed_back_reaches_a_waiting_consumer(case, store, publish):
+    publish(outgoing(data=1))
+    delivery = take_one(store)
+    waiting = case.open()
+    assert waiting.take(OTHER, count=1) == []
+    timer = threading.Timer(0.2, lambda: settled(store, delivery, HandBack()))
+    timer.start()
+    began = time.monotonic()
+    assert numbers(wait_until(lambda: waiting.fetch(OTHER, count=1, block_ms=4000))) == [1]
+    assert time.monotonic() - began < 2.0
+    timer.join()
+
+
+def test_attempts_are_counted_past_a_hand_back(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), HandBack())
+    assert settled(store, take_one(store), Retry(), 0)
+    third = promoted(store)
+    assert third.message.attempt == 2
+    assert settled(store, third, HandBack())
+    assert take_one(store).message.attempt == 2
+
+
+def test_what_is_buried_is_a_dead_letter_with_its_reason(store, publish, redis_client):
+    (message_id,) = publish(outgoing("welcome", {"n": 1}, key="k"))
+    assert settled(store, take_one(store), Bury("ValueError: no", "the traceback", reason="attempts"))
+    assert store.depths() == Depths(ready=0, delayed=0, unhandled=0, pending=0, dead=1)
+    ((entry, fields),) = redis_client.xrange(store.keys.dead)
+    assert fields[b"id"].decode() == message_id
+    assert (fields[b"type"], fields[b"data"], fields[b"partitionkey"]) == (b"welcome", b'{"n":1}', b"k")
+    assert fields[b"deadreason"] == b"attempts"
+    assert (fields[b"deaderror"], fields[b"deadtraceback"]) == (b"ValueError: no", b"the traceback")
+    assert fields[b"deadattempts"] == b"1"
+    assert redis_client.hget(store.keys.dead_ids, message_id) == entry
+
+
+def test_what_nobody_here_can_handle_waits_for_who_can(store, publish):
+    publish(*(outgoing(name, n) for n, name in enumerate(["new", "known", "new"])))
+    new1, known, new2 = store.take(ME, count=10)
+    assert store.settle(ME, [Settlement(new1, SetAside()), Settlement(known, ACK), Settlement(new2, SetAside())]) == []
+    assert store.depths() == Depths(ready=0, delayed=0, unhandled=2, pending=0, dead=0)
+    assert store.take(ME, count=10) == []
+    assert store.promote(limit=10).unhandled == 2
+    assert store.release_unhandled(["known", "other"], limit=10) == 0
+    assert store.release_unhandled(["known", "new"], limit=10) == 2
+    again = store.take(ME, count=10)
+    assert sorted(numbers(again)) == [0, 2]
+    assert {delivery.message.attempt for delivery in again} == {1}
+
+
+def test_a_mixed_batch_settles_in_one_trip_and_brings_the_next(store, publish):
+    publish(*(outgoing(data=n) for n in range(8)))
+    held = store.take(ME, count=4)
+    (foreign,) = store.take(OTHER, count=1)
+    outcomes = [ACK, Retry(), Bury("no"), HandBack()]
+    batch = [Settlement(delivery, outcome, 60_000) for delivery, outcome in zip(held, outcomes, strict=True)]
+    fetched = store.settle_and_take(ME, [*batch, Settlement(foreign, ACK)], count=2)
+    assert fetched.stale == [foreign.message.id]
+    assert numbers(fetched.deliveries) == [3, 5]
+    assert store.depths() == Depths(ready=2, delayed=1, unhandled=0, pending=3, dead=1)
+
+
+def test_commands_travel_along(store, publish, redis_client, namespace):
+    publish(outgoing())
+    store.settle(ME, [Settlement(take_one(store), ACK)], also=[("SET", f"{namespace}:x", "1")])
+    assert redis_client.get(f"{namespace}:x") == b"1"
+    store.publish([outgoing()], also=[("SET", f"{namespace}:y", "1")])
+    assert redis_client.get(f"{namespace}:y") == b"1"
+    store.settle_and_take(ME, [Settlement(take_one(store), ACK)], count=1, also=[("SET", f"{namespace}:z", "1")])
+    assert redis_client.get(f"{namespace}:z") == b"1"
+
+
+def test_what_is_no_message_is_buried_with_its_bytes(case, store, redis_client):
+    case.publish_garbage(store, redis_client, b"\xff\x00 not a message")
+    (item,) = store.take(ME, count=10)
+    assert isinstance(item, Undecodable)
+    assert settled(store, item, Bury(item.reason, reason="undecodable"))
+    assert store.depths() == Depths(ready=0, delayed=0, unhandled=0, pending=0, dead=1)
+    ((_, fields),) = redis_client.xrange(store.keys.dead)
+    assert b"\xff\x00 not a message" in fields[b"deadraw"]
+    assert fields[b"deadreason"] == b"undecodable"
+
+
+def test_a_delayed_message_is_never_early(store):
+    due = time.time() * 1000 + 150
+    store.publish([outgoing(data=1, delay_ms=150)])
+    assert store.take(ME, count=10) == []
+    assert store.depths().delayed == 1
+    assert numbers([promoted(store)]) == [1]
+    assert time.time() * 1000 >= due
+
+
+def test_a_message_can_wait_for_a_moment(store):
+    store.publish([outgoing(data=1, due_ms=int(time.time() * 1000) + 100_000), outgoing(data=2, due_ms=1000)])
+    assert numbers([promoted(store)]) == [2]
+
+
+def test_what_was_delayed_is_charged_one_attempt(store):
+    store.publish([outgoing(delay_ms=1)])
+    assert promoted(store).message.attempt == 1
+
+
+def test_the_next_due_time_is_told(store):
+    assert store.promote(limit=10).next_ms is None
+    store.publish([outgoing(delay_ms=90_000)])
+    store.publish([outgoing(delay_ms=50_000)])
+    assert 45_000 < store.promote(limit=10).next_ms <= 50_001
+
+
+def test_a_delayed_message_can_be_cancelled_once(store):
+    (message_id,) = store.publish([outgoing(delay_ms=50_000)])
+    assert store.cancel(message_id)
+    assert not store.cancel(message_id)
+    assert empty(store)
+
+
+def test_what_somebody_holds_cannot_be_cancelled(store, publish):
+    (message_id,) = publish(outgoing())
+    delivery = take_one(store)
+    assert not store.cancel(message_id)
+    assert settled(store, delivery, ACK)
+
+
+def test_a_paused_queue_gives_nothing_and_goes_on(store, publish, redis_client):
+    publish(outgoing(data=1))
+    redis_client.hset(store.keys.control, "paused", "1")
+    assert store.take(ME, count=10) == []
+    assert store.promote(limit=10).paused
+    redis_client.hdel(store.keys.control, "paused")
+    assert numbers([take_one(store)]) == [1]
+
+
+def test_what_a_consumer_holds_is_told_without_counting(store, publish):
+    publish(*(outgoing(data=n) for n in range(4)))
+    mine = store.take(ME, count=2)
+    store.take(OTHER, count=2)
+    for _ in range(2):
+        assert [item.entry for item in store.held_by(ME, limit=10)] == [item.entry for item in mine]
+    assert [item.message for item in store.held_by(ME, limit=10)] == [item.message for item in mine]
+    assert len(store.held_by(ME, limit=1)) == 1
+    assert list(store.held_by("nobody", limit=10)) == []
+    assert store.settle(ME, [Settlement(item, HandBack()) for item in store.held_by(ME, limit=10)]) == []
+    assert [item.message.attempt for item in store.take(OTHER, count=10)] == [1, 1]
+
+
+def test_a_retried_delivery_is_held_like_any_other(store, publish):
+    publish(outgoing(data=1))
+    assert settled(store, take_one(store), Retry(), 0)
+    second = promoted(store)
+    assert [(item.entry, item.message.attempt) for item in store.held_by(ME, limit=10)] == [(second.entry, 2)]
+
+
+def test_a_consumer_that_holds_something_stays_on_the_roll(case, store, publish):
+    publish(outgoing())
+    members = case.members()
+    roll = members.beat("s1", {"pid": 1}, {ME: {"pid": 2}})
+    assert (roll.beats, set(roll.consumers)) == ({"s1": 1}, {ME})
+    delivery = take_one(store)
+    assert members.leave([ME], supervisor="s1") == [ME]
+    assert settled(store, delivery, ACK)
+    assert members.leave([ME], supervisor="s1") == []
+    assert members.beat("s2", {}, {}).consumers == {}
+
+
+def test_a_server_that_lost_its_scripts_loses_nothing(case, store, publish, redis_client):
+    publish(outgoing(data=1))
+    redis_client.script_flush()
+    publish(outgoing(data=2))
+    redis_client.script_flush()
+    first, second = store.take(ME, count=10)
+    redis_client.script_flush()
+    assert store.settle(ME, [Settlement(first, ACK), Settlement(second, Bury("no"))]) == []
+    assert store.depths() == Depths(ready=0, delayed=0, unhandled=0, pending=0, dead=1)
+
+
+def test_what_a_store_cannot_do_it_refuses(case, store):
+    tried = {
+        "priority": lambda: store.publish([outgoing(priority=5)]),
+        "unique": lambda: store.publish([outgoing(unique="u", delay_ms=1000)]),
+        "claim": lambda: store.claim(outgoing(unique="v"), for_ms=1000, on_conflict="error"),
+        "message_id": lambda: store.publish([outgoing(id="any")]),
+    }
+    for what, attempt in tried.items():
+        if what in case.refuses:
+            with pytest.raises(NotSupported):
+                attempt()
+        else:
+            attempt()
+    assert store.depths().depth == len(set(tried) - case.refuses)
+
+
+def test_deliveries_stay_and_move_with_who_holds_them(store, publish):
+    publish(*(outgoing(data=n) for n in range(4)))
+    mine, others = store.take(ME, count=2), store.take(OTHER, count=2)
+    receipts = [(item.home, item.entry) for item in mine]
+    foreign = [(item.home, item.entry) for item in others]
+    assert store.extend(ME, receipts + foreign) == foreign
+    assert store.pass_on(ME, "host-3-heir", receipts + foreign) == foreign
+    assert list(store.held_by(ME, limit=10)) == []
+    assert store.settle(ME, [Settlement(mine[0], ACK)]) == [mine[0].message.id]
+    held = store.held_by("host-3-heir", limit=10)
+    assert [item.message for item in held] == [item.message for item in mine]
+    assert store.settle("host-3-heir", [Settlement(item, ACK) for item in held]) == []
+    assert store.extend(ME, receipts) == receipts
+    assert store.settle(OTHER, [Settlement(item, ACK) for item in others]) == []
+    assert empty(store)
+
+
+def test_what_loses_its_machine_twice_runs_alone(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), HandBack(lost=True))
+    again = take_one(store)
+    assert not again.alone
+    assert settled(store, again, HandBack(lost=True))
+    assert take_one(store).alone

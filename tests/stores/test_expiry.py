@@ -1,0 +1,69 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mq_django import handler, registry
+from mq_django.core.waiting import Place
+from tests import places
+from tests.stores.acts import make_due
+from tests.working import work
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    monkeypatch.setattr(registry, "_handlers", {})
+    found = []
+    handler("emails", "code")(lambda message: found.append(message.data))
+    return found
+
+
+PAST = datetime.now(UTC) - timedelta(seconds=1)
+
+
+def counted(client, keys, what):
+    found = 0
+    for key in client.scan_iter(match=f"{keys.namespace}:*counters:h*"):
+        found += sum(int(n) for field, n in client.hgetall(key).items() if f"|{what}|code".encode() in field)
+    return found
+
+
+def test_what_is_too_old_is_not_handled_and_is_counted(emails, keys, redis_client, ran):
+    emails.publish("code", "old", expires=PAST)
+    emails.publish("code", "fresh", expires=timedelta(minutes=5))
+    emails.publish("code", "for ever")
+    work("emails")
+    assert ran == ["fresh", "for ever"]
+    assert (counted(redis_client, keys, "expired"), counted(redis_client, keys, "handled")) == (1, 2)
+    assert not redis_client.xlen(keys.ready)
+
+
+def test_a_message_can_be_too_old_by_the_time_it_is_due(emails, keys, redis_client, ran):
+    (message_id,) = emails.publish_many([("code", "old")], delay=60, expires=PAST)
+    assert emails.find(message_id).place is Place.DELAYED
+    make_due(redis_client, keys, message_id)
+    work("emails")
+    assert ran == []
+    assert counted(redis_client, keys, "expired") == 1
+    assert not redis_client.exists(keys.due, keys.waiting)
+
+
+def test_a_message_can_be_too_old_when_it_is_tried_again(emails, keys, redis_client, ran):
+    message_id = emails.publish("code", "old", expires=timedelta(minutes=5))
+    redis_client.hset(
+        keys.waiting, message_id, b'{"type":"code","attempt":"2","expires":"2020-01-01T00:00:00Z","data":1}'
+    )
+    redis_client.zadd(keys.due, {message_id: 1})
+    redis_client.delete(keys.ready)
+    work("emails")
+    assert ran == []
+    assert counted(redis_client, keys, "expired") == 1
+
+
+def test_an_expired_message_keeps_neither_its_key_nor_its_place(emails, keys, redis_client, ran):
+    emails.publish("code", "old", expires=PAST, unique="user:7", unique_for="handled", priority=5)
+    work("emails")
+    emails.publish("code", "new", unique="user:7", unique_for="handled")
+    work("emails")
+    assert ran == ["new"]
+    assert not redis_client.exists(keys.claims)
+    assert places.ready(redis_client, keys) == []

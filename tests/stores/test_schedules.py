@@ -1,0 +1,131 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mq_django.core.schedules import Scheduled, every
+from mq_django.errors import WrongKeyType
+from mq_django.stores.schedules import Firing, Schedules, ScheduleState
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests import places
+from tests.stores.acts import take_all
+
+PROCESSES = 8
+
+
+@pytest.fixture
+def schedules(emails):
+    return Schedules(emails.config, Pooled(get_client("consume")))
+
+
+REPORT = Scheduled(name="nightly", queue="emails", message="report", data={"for": "all"}, when=every(minutes=1))
+
+
+def seen_since(client, keys, ms):
+    client.hset(keys.schedules, f"last:{REPORT.name}", ms)
+
+
+def test_a_new_schedule_begins_now(schedules, keys, redis_client):
+    before = places.now_ms(redis_client)
+    now_ms, (last,) = schedules.look([REPORT.name])
+    assert before <= now_ms == last
+    assert schedules.look([REPORT.name])[1] == [last]
+
+
+def test_a_tick_publishes_its_message_once(schedules, keys, store, redis_client):
+    tick = places.now_ms(redis_client) - 10
+    seen_since(redis_client, keys, tick - 60_000)
+    assert schedules.fire(REPORT, tick)[0] is Firing.FIRED
+    assert schedules.fire(REPORT, tick)[0] is Firing.DONE
+    (taken,) = take_all(store)
+    message = taken.message
+    assert (message.name, message.data, message.published_ms) == ("report", {"for": "all"}, tick)
+    assert message.headers["scheduledtime"].endswith("Z")
+
+
+def test_of_many_processes_one_fires_a_tick(schedules, keys, redis_client):
+    start = threading.Barrier(PROCESSES)
+    tick = places.now_ms(redis_client) - 10
+    seen_since(redis_client, keys, 0)
+
+    def fire(_):
+        start.wait()
+        return schedules.fire(REPORT, tick)[0]
+
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        firings = list(pool.map(fire, range(PROCESSES)))
+    assert sorted(firings) == [Firing.DONE] * (PROCESSES - 1) + [Firing.FIRED]
+    assert redis_client.xlen(keys.ready) == 1
+
+
+def test_ticks_that_were_missed_together_are_made_up_for_once(schedules, keys, redis_client):
+    now = places.now_ms(redis_client)
+    seen_since(redis_client, keys, now - 3_600_000)
+    missed = [now - 3_000_000, now - 2_000_000, now - 1_000_000]
+    assert [schedules.fire(REPORT, tick)[0] for tick in missed] == [Firing.FIRED, Firing.DONE, Firing.DONE]
+    assert redis_client.xlen(keys.ready) == 1
+
+
+def test_no_tick_is_early_by_the_server_s_clock(schedules, keys, redis_client):
+    seen_since(redis_client, keys, 0)
+    firing, now_ms = schedules.fire(REPORT, places.now_ms(redis_client) + 5000)
+    assert firing is Firing.EARLY
+    assert abs(now_ms - places.now_ms(redis_client)) < 5000
+    assert not redis_client.exists(keys.ready)
+
+
+def test_a_paused_schedule_lets_its_ticks_pass_and_does_not_make_up_for_them(schedules, keys, redis_client):
+    tick = places.now_ms(redis_client) - 10
+    seen_since(redis_client, keys, 0)
+    schedules.pause(REPORT.name)
+    assert schedules.states()["nightly"].paused
+    assert schedules.fire(REPORT, tick)[0] is Firing.PAUSED
+    schedules.resume(REPORT.name)
+    assert schedules.fire(REPORT, tick)[0] is Firing.DONE
+    assert not redis_client.exists(keys.ready)
+
+
+def test_a_schedule_can_be_fired_at_once_even_when_it_is_paused(schedules, keys, store, redis_client):
+    seen_since(redis_client, keys, 1000)
+    schedules.pause(REPORT.name)
+    message_id = schedules.fire_now(REPORT)
+    (taken,) = take_all(store)
+    assert (taken.message.id, dict(taken.message.headers)) == (message_id, {})
+    state = schedules.states()["nightly"]
+    assert (state.last_ms, state.paused) == (1000, True)
+    assert abs(state.fired_ms - places.now_ms(redis_client)) < 60_000
+
+
+def test_what_nobody_has_seen_has_no_state(schedules, keys, redis_client):
+    assert schedules.states() == {}
+    redis_client.hset(keys.schedules, mapping={"last:a:b": "7", "last:c": "junk", "odd": "x"})
+    assert schedules.states() == {
+        "a:b": ScheduleState(last_ms=7),
+        "c": ScheduleState(),
+        "": ScheduleState(),
+    }
+
+
+def test_a_scheduled_message_has_its_priority_its_key_and_its_end(schedules, keys, store, redis_client, emails):
+    entry = Scheduled(
+        name="n",
+        queue="emails",
+        message="m",
+        data=1,
+        when=every(minutes=1),
+        priority=7,
+        key="k",
+        expires=every(hours=1).period,
+    )
+    tick = places.now_ms(redis_client) - 10
+    schedules.fire(entry, tick)
+    (taken,) = take_all(store)
+    assert (taken.message.priority, taken.message.key, taken.message.expires_ms) == (7, "k", tick + 3_600_000)
+
+
+def test_a_key_that_holds_something_else_stops_a_tick_before_it_is_done(schedules, keys, redis_client):
+    redis_client.set(keys.ready, "mine")
+    with pytest.raises(WrongKeyType):
+        schedules.fire(REPORT, places.now_ms(redis_client) - 10)
+    assert not redis_client.exists(keys.schedules)

@@ -1,0 +1,222 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mq_django.core.keys import GROUP
+from mq_django.core.messages import Undecodable
+from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry
+from mq_django.core.waiting import Answer, Place
+from mq_django.errors import AlreadyPublished
+from mq_django.stores.base import Settlement
+from tests import places
+from tests.stores.acts import make_due, settle, take_all
+
+ADDERS = 100
+
+
+def test_adding_again_replaces_data_and_due_time_under_a_new_id(emails, keys, redis_client):
+    first = emails.publish("remind", 1, delay=60, unique="cart:7")
+    second = emails.publish("remind", 2, delay=600, unique="cart:7")
+    assert first != second
+    assert redis_client.zcard(keys.due) == redis_client.hlen(keys.waiting) == 1
+    assert emails.find(unique="cart:7").message.data == emails.find(second).message.data == 2
+    assert emails.find(second).due_ms >= places.now_ms(redis_client) + 500_000
+    assert emails.find(first).place is Place.REPLACED
+    assert emails.cancel(first) is Answer.REPLACED
+    assert emails.reschedule(first, delay=1) is Answer.REPLACED
+    assert emails.cancel(second) is Answer.CANCELLED
+    assert emails.cancel(second) is Answer.NOT_WAITING
+    assert not redis_client.exists(keys.due, keys.waiting, keys.unique)
+
+
+def test_who_was_replaced_is_forgotten_after_a_day(emails, keys, redis_client):
+    first = emails.publish("remind", 1, delay=60, unique="cart:7")
+    emails.publish("remind", 2, delay=60, unique="cart:7")
+    assert 0 < redis_client.ttl(keys.replaced) <= 86_400
+    redis_client.zadd(keys.replaced, {first: places.now_ms(redis_client) - 86_400_001})
+    assert emails.find(first).place is Place.NOT_WAITING
+
+
+def test_the_memory_of_who_was_replaced_is_bounded(emails, keys, redis_client):
+    redis_client.zadd(keys.replaced, {f"old{n}": n for n in range(10_000)})
+    first = emails.publish("remind", 1, delay=60, unique="cart:7")
+    emails.publish("remind", 2, delay=60, unique="cart:7")
+    assert redis_client.zcard(keys.replaced) == 10_000
+    assert emails.cancel(first) is Answer.REPLACED
+
+
+@pytest.mark.parametrize(
+    ("policy", "delay", "kept"),
+    [
+        ("replace", 30, 2),
+        ("replace", 90, 2),
+        ("keep", 30, 1),
+        ("keep", 90, 1),
+        ("earliest", 30, 2),
+        ("earliest", 90, 1),
+    ],
+)
+def test_a_conflict_is_decided_by_its_policy(emails, keys, redis_client, policy, delay, kept):
+    first = emails.publish("remind", 1, delay=60, unique="cart:7")
+    second = emails.publish("remind", 2, delay=delay, unique="cart:7", on_conflict=policy)
+    found = emails.find(unique="cart:7")
+    assert found.message.data == kept
+    assert found.message.id == second
+    assert (first == second) == (kept == 1)
+    expected = 60 if kept == 1 else delay
+    assert abs(found.due_ms - places.now_ms(redis_client) - expected * 1000) < 10_000
+
+
+@pytest.mark.parametrize("policy", ["replace", "keep", "earliest", "error"])
+def test_a_hundred_that_add_at_once_leave_one(emails, keys, redis_client, policy):
+    start = threading.Barrier(ADDERS)
+
+    def add(number):
+        start.wait()
+        try:
+            return emails.publish("remind", number, delay=60 + number, unique="cart:7", on_conflict=policy)
+        except AlreadyPublished:
+            return None
+
+    with ThreadPoolExecutor(ADDERS) as pool:
+        ids = list(pool.map(add, range(ADDERS)))
+    ((member, body),) = places.delayed(redis_client, keys).items()
+    assert member == "u:cart:7"
+    assert body["id"] in ids
+    winners = [number for number, message_id in enumerate(ids) if message_id == body["id"]]
+    assert body["data"] in winners
+    if policy == "error":
+        assert len([message_id for message_id in ids if message_id]) == 1
+    if policy == "keep":
+        assert len(set(ids)) == 1
+    if policy == "earliest":
+        assert body["data"] == 0
+    if policy == "replace":
+        assert len(set(ids)) == ADDERS
+        replaced = [message_id for message_id in ids if emails.find(message_id).place is Place.REPLACED]
+        assert len(replaced) == ADDERS - 1
+
+
+def test_a_promoted_message_leaves_its_unique_key_free(emails, keys, store, redis_client):
+    first = emails.publish("remind", 1, delay=0, unique="cart:7")
+    store.promote(limit=500)
+    second = emails.publish("remind", 2, delay=60, unique="cart:7", on_conflict="error")
+    assert emails.find(first).place is Place.NOT_WAITING
+    assert [message["id"] for message in places.ready(redis_client, keys)] == [first]
+    assert emails.find(unique="cart:7").message.id == second
+
+
+def test_a_retry_of_a_unique_message_waits_under_its_own_id_beside_a_newer_one(emails, keys, store, redis_client):
+    first = emails.publish("remind", 1, delay=0, unique="cart:7")
+    store.promote(limit=500)
+    second = emails.publish("remind", 2, delay=60, unique="cart:7")
+    settle(store, Retry(), delay_ms=60_000)
+    assert {member: body["data"] for member, body in places.delayed(redis_client, keys).items()} == {
+        first: 1,
+        "u:cart:7": 2,
+    }
+    make_due(redis_client, keys, first)
+    store.promote(limit=500)
+    (again,) = settle(store, ACK)
+    assert (again.id, again.attempt, again.unique) == (first, 2, "cart:7")
+    assert emails.find(unique="cart:7").message.id == second
+
+
+def test_a_foreign_id_is_not_taken_for_a_unique_key(emails, keys, store, redis_client):
+    emails.publish("remind", 1, delay=60, unique="cart:7")
+    redis_client.xadd(keys.ready, {"id": "u:cart:7", "type": "welcome", "data": "2"})
+    (foreign,) = store.take("c1", count=1)
+    assert isinstance(foreign, Undecodable)
+    store.settle("c1", [Settlement(foreign, Bury(foreign.reason))])
+    assert emails.find(unique="cart:7").message.data == 1
+
+
+def test_a_claimed_key_refuses_a_second_publish_until_the_first_is_handled(emails, store):
+    first = emails.publish("sync", 1, unique="shop:7", unique_for="handled")
+    with pytest.raises(AlreadyPublished, match=first):
+        emails.publish("sync", 2, unique="shop:7", unique_for="handled")
+    (held,) = take_all(store)
+    with pytest.raises(AlreadyPublished):
+        emails.publish("sync", 2, unique="shop:7", unique_for="handled")
+    assert emails.publish("sync", 2, unique="shop:8", unique_for="handled") != first
+    store.settle("c1", [Settlement(held, ACK)])
+    assert emails.publish("sync", 3, unique="shop:7", unique_for="handled") != first
+
+
+def test_a_claimed_key_can_answer_with_the_first_id_instead(emails, store, keys, redis_client):
+    first = emails.publish("sync", 1, unique="shop:7", unique_for="handled", on_conflict="keep")
+    assert emails.publish("sync", 2, unique="shop:7", unique_for="handled", on_conflict="keep") == first
+    assert [message["data"] for message in places.ready(redis_client, keys)] == [1]
+
+
+def test_a_hundred_claims_at_once_leave_one(emails, keys, redis_client):
+    start = threading.Barrier(ADDERS)
+
+    def claim(number):
+        start.wait()
+        options = {"delay": 60} if number % 2 else {}
+        return emails.publish("sync", number, unique="k", unique_for="handled", on_conflict="keep", **options)
+
+    with ThreadPoolExecutor(ADDERS) as pool:
+        assert len(set(pool.map(claim, range(ADDERS)))) == 1
+    assert redis_client.xlen(keys.ready) + redis_client.zcard(keys.due) == 1
+
+
+@pytest.mark.parametrize("outcome", [ACK, Bury("no"), Expire()])
+def test_what_ends_a_message_frees_the_key_it_claims(emails, store, keys, redis_client, outcome):
+    emails.publish("sync", 1, unique="shop:7", unique_for="handled")
+    settle(store, outcome)
+    assert not redis_client.exists(keys.claims)
+
+
+@pytest.mark.parametrize("outcome", [HandBack(), Retry()])
+def test_what_gives_a_message_another_turn_keeps_its_key(emails, store, keys, redis_client, outcome):
+    first = emails.publish("sync", 1, unique="shop:7", unique_for="handled")
+    settle(store, outcome)
+    assert emails.publish("sync", 2, unique="shop:7", unique_for="handled", on_conflict="keep") == first
+    store.promote(limit=500)
+    settle(store, ACK)
+    assert not redis_client.exists(keys.claims)
+
+
+def test_a_consumer_that_lost_a_delivery_does_not_free_its_key(emails, store, keys, redis_client):
+    emails.publish("sync", 1, unique="shop:7", unique_for="handled")
+    (held,) = take_all(store)
+    redis_client.xclaim(keys.ready, GROUP, "c2", 0, [held.entry])
+    assert store.settle("c1", [Settlement(held, ACK)]) == [held.message.id]
+    with pytest.raises(AlreadyPublished):
+        emails.publish("sync", 2, unique="shop:7", unique_for="handled")
+
+
+def test_a_delayed_claim_is_cancelled_by_its_id_or_by_its_key(emails, keys, redis_client):
+    first = emails.publish("sync", 1, unique="shop:7", unique_for="handled", delay=60)
+    assert emails.find(unique="shop:7").message.id == first
+    assert emails.reschedule(unique="shop:7", delay=5) is Answer.RESCHEDULED
+    assert emails.cancel(unique="shop:7") is Answer.CANCELLED
+    second = emails.publish("sync", 2, unique="shop:7", unique_for="handled", delay=60)
+    assert emails.cancel(second) is Answer.CANCELLED
+    assert not redis_client.exists(keys.claims, keys.due, keys.waiting)
+
+
+def test_a_claim_for_a_time_ends_with_it_or_with_the_message(emails, store, keys, redis_client):
+    first = emails.publish("sync", 1, unique="shop:7", unique_for=3600)
+    with pytest.raises(AlreadyPublished):
+        emails.publish("sync", 2, unique="shop:7", unique_for=3600)
+    redis_client.hset(keys.claims, "k:shop:7", f"1:{first}")
+    second = emails.publish("sync", 2, unique="shop:7", unique_for=3600)
+    first_held, second_held = take_all(store)
+    store.settle("c1", [Settlement(first_held, ACK)])
+    assert emails.publish("sync", 3, unique="shop:7", unique_for=3600, on_conflict="keep") == second
+    store.settle("c1", [Settlement(second_held, ACK)])
+    assert not redis_client.exists(keys.claims)
+
+
+def test_messages_without_a_claim_send_no_command_for_it(emails, store, keys, redis_client):
+    emails.publish("welcome", 1)
+    taken = take_all(store)
+    sent = []
+    trip = store._wire.trip
+    store._wire.trip = lambda commands: sent.extend(commands) or trip(commands)
+    store.settle("c1", [Settlement(item, ACK) for item in taken])
+    assert len(sent) == 1

@@ -1,0 +1,121 @@
+"""Schedules in settings and on tasks."""
+
+from datetime import timedelta
+
+import pytest
+
+from mq_django import cron, every, registry, task
+from mq_django.conf import read
+from mq_django.core import schedules
+from mq_django.core.schedules import Every, Scheduled
+from mq_django.errors import ConfigurationError
+from mq_django.task_backend.compat import InvalidTask
+
+QUEUES = {"default": {}, "emails": {}}
+
+
+def one(**options):
+    config, problems = read({"QUEUES": QUEUES, "SCHEDULES": {"nightly": options}})
+    assert problems == []
+    return config.schedules["nightly"]
+
+
+def test_a_schedule_in_settings_publishes_a_message():
+    entry = one(queue="emails", message="report", data={"n": 1}, cron="0 3 * * *", timezone="Europe/Berlin", priority=5)
+    assert (entry.queue, entry.message, entry.data, entry.priority) == ("emails", "report", {"n": 1}, 5)
+    assert entry.when == cron("0 3 * * *", timezone="Europe/Berlin")
+
+
+def test_a_schedule_in_settings_runs_a_task():
+    entry = one(task="shop.tasks.report", args=[7], kwargs={"full": True}, every=timedelta(hours=1), expires=60)
+    assert (entry.queue, entry.message) == ("default", "shop.tasks.report")
+    assert entry.data == {"args": [7], "kwargs": {"full": True}}
+    assert (entry.when, entry.expires) == (every(hours=1), timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"message": "report"}, 'give "cron" or "every"'),
+        ({"cron": "* * * * *"}, '"message" or "task"'),
+        ({"cron": "* * * * *", "every": 5, "message": "report"}, 'give "cron" or "every"'),
+        ({"cron": "* * * *", "message": "report"}, "cron expression"),
+        ({"cron": "* * * * *", "timezone": "Mars", "message": "report"}, "time zone"),
+        ({"every": 0.1, "message": "report"}, "a second or more"),
+        ({"every": True, "message": "report"}, "'every' must be"),
+        ({"every": 5, "message": ""}, "name is 1 to"),
+        ({"every": 5, "message": "report", "when": 1}, "'when' is no option"),
+        ({"every": 5, "task": "report", "args": 7}, "'args' must be list or tuple"),
+        ({"every": 5, "message": "report", "queue": "nowhere"}, "names the queue 'nowhere'"),
+        ("hourly", "a dict of options"),
+    ],
+)
+def test_what_is_wrong_with_a_schedule_is_named(options, said):
+    _, problems = read({"QUEUES": QUEUES, "SCHEDULES": {"nightly": options}})
+    assert len(problems) == 1
+    assert said in problems[0].message
+    assert "nightly" in problems[0].message
+
+
+def test_without_croniter_the_check_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(schedules, "_croniter", None)
+    _, problems = read({"QUEUES": QUEUES, "SCHEDULES": {"nightly": {"cron": "* * * * *", "message": "report"}}})
+    assert "mq-django[schedules]" in problems[0].message
+
+
+def nightly():
+    """Do nothing: a task needs a function of a module."""
+
+
+def with_context(context):
+    """Do nothing."""
+
+
+def with_argument(number):
+    """Do nothing."""
+
+
+@pytest.fixture
+def registered(monkeypatch, mq_settings):
+    monkeypatch.setattr(registry, "_schedules", {})
+    monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
+    return registry.schedules
+
+
+def test_a_task_with_a_schedule_is_registered_under_its_path(registered):
+    made = task(queue_name="emails", priority=5, schedule=cron("0 3 * * *"))(nightly)
+    assert made.module_path in registry._schedules
+    entry = registry._schedules[made.module_path]
+    assert entry.data == {"args": [], "kwargs": {}}
+    assert (entry.queue, entry.message, entry.priority) == ("emails", made.module_path, 5)
+
+
+def test_a_task_that_takes_its_context_may_have_a_schedule(registered):
+    task(takes_context=True, schedule=every(minutes=5))(with_context)
+    assert len(registry._schedules) == 1
+
+
+def test_a_task_without_a_schedule_has_none(registered):
+    task()(nightly)
+    assert registry._schedules == {}
+
+
+def test_a_scheduled_task_cannot_take_arguments(registered):
+    with pytest.raises(InvalidTask, match="without arguments"):
+        task(schedule=every(minutes=5))(with_argument)
+
+
+def test_a_schedule_is_made_by_cron_or_every(registered):
+    with pytest.raises(InvalidTask, match="cron"):
+        task(schedule="* * * * *")(nightly)
+
+
+def test_two_schedules_of_one_name_are_an_error(registered):
+    both = [
+        Scheduled(name="n", queue="emails", message="m", data=1, when=Every(timedelta(1)), where=where)
+        for where in ("a", "b")
+    ]
+    registry.schedule(both[0])
+    registry.schedule(both[0])
+    with pytest.raises(ConfigurationError, match="Two schedules are called 'n': a and b"):
+        registry.schedule(both[1])
