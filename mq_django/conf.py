@@ -14,7 +14,7 @@ from django.core.signals import setting_changed
 
 from mq_django.core.configs import EMBEDDED, Config, GroupConfig, Handling, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.keys import NAME
-from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, RSMQ_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES
+from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, RSMQ_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES, limits
 from mq_django.errors import ConfigurationError
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 #: Settings that will come, so that whoever reads about them is told more than "unknown".
-LATER = frozenset({"CONCURRENCY", "OUTBOX", "PARTITIONS", "RATE_LIMIT"})
+LATER = frozenset({"OUTBOX", "PARTITIONS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class _Reader:
                     options["visibility_timeout"] = timedelta(seconds=options.pop("vt"))
                 found[name] = RsmqConfig(name=name, **options)
             else:
-                found[name] = QueueConfig(name=name, namespace=namespace, **options)
+                found[name] = QueueConfig(name=name, namespace=namespace, **limits(options))
         return found
 
     def topics(self, raw: Any, namespace: str, queues: Container[str]) -> dict[str, TopicConfig]:

@@ -96,7 +96,8 @@ def test_an_option_of_a_queue_is_read(option, value, read_as):
 
 def test_every_option_of_a_queue_is_tried_above():
     marks = test_an_option_of_a_queue_is_read.pytestmark
-    assert {case[0] for case in marks[0].args[1]} == set(conf.QUEUE_OPTIONS)
+    # Limits become one value: see tests/core/test_limits.py.
+    assert {case[0] for case in marks[0].args[1]} == set(conf.QUEUE_OPTIONS) - {"RATE_LIMIT", "CONCURRENCY"}
 
 
 def test_a_retry_policy_can_be_given_as_a_dict():
@@ -149,6 +150,8 @@ WRONG_OPTIONS = [
     ("MAX_SIZE", 10**9),
     ("MAX_SIZE", "256K"),
     ("MAX_DEPTH", 0),
+    ("RATE_LIMIT", "fast"),
+    ("CONCURRENCY", 0),
     ("MAX_DEPTH", "many"),
     ("RESULT_TTL", -1),
     ("RESULT_TTL", None),
@@ -221,8 +224,6 @@ def test_what_cannot_name_a_queue_is_named(name):
     [
         {"QUEUES": {"emails": {"PARTITIONS": 64}}},
         {"QUEUES": {"emails": {"OUTBOX": True}}},
-        {"QUEUES": {"emails": {"RATE_LIMIT": "10/s"}}},
-        {"QUEUES": {"emails": {"CONCURRENCY": 5}}},
     ],
 )
 def test_a_setting_that_will_come_is_told_from_an_unknown_one(raw):

@@ -1,5 +1,6 @@
 """The main thread of a consumer process: it obeys its supervisor, and notices when that is gone."""
 
+import gc
 import json
 import logging
 import os
@@ -76,6 +77,9 @@ class ChildProcess:
     def run(self) -> int:
         """Run the consumer until it is to stop; return the exit code: 0, or 1 when a handler outlived the grace."""
         self._listen()
+        # What the start has made stays to the end: the collector need not look at all of Django again and again.
+        gc.collect()
+        gc.freeze()
         self._board.tick()
         self._consumer.start()
         told = "runs alone what may have killed a process, of" if self._orders.ward else "handles"

@@ -69,6 +69,8 @@ class Fetcher(Service):
         if self._looks and self._looks[0] <= time.monotonic():
             self._take_stranded()
             self._looks.pop(0)
+        elif rest := self._store.rest():
+            return rest
         elif self._busy:
             taken = self._settler.settle_and_take(self._store, count=room)
             self._busy = bool(taken)
@@ -114,4 +116,5 @@ class Fetcher(Service):
             if (item.home, item.entry) in done:
                 self._settler.in_hand.add((item.home, item.entry))
                 self._settler.add(Settlement(item, ACK))
-        self._dispatcher.dispatch([item for item in stranded if (item.home, item.entry) not in done])
+        stranded = [item for item in stranded if (item.home, item.entry) not in done]
+        self._dispatcher.dispatch(self._store.admit(self._consumer, stranded))

@@ -29,6 +29,10 @@ logger = logging.getLogger(__name__)
 HORIZON = 0.02
 #: Messages that may lie ready, however fast they are.
 MAX_PREFETCH = 500
+#: How much of what may lie ready is fetched at least, in percent. A fetch for every message that ends would be a round
+#: trip a message; and with this much at once, the outcomes of fast messages travel with a fetch before they are so many
+#: that they make a trip of their own.
+REFILL = 30
 #: Seconds after which what waits behind handlers goes back, so that idle consumers get it.
 PATIENCE = 0.5
 #: Seconds between two looks at a thread's database connections. A failed handler is followed by one at once.
@@ -161,12 +165,11 @@ class ThreadPool:
         """Return how many more messages to fetch, if one takes `seconds`; 0 means: you will be woken."""
         prefetch = 0 if self._slow else min(MAX_PREFETCH, int(len(self.lanes) * HORIZON / max(seconds, 1e-6)))
         # Wished for before it is looked at: a lane that runs dry in between either sees the wish or is seen.
-        self._low = prefetch // 2
+        self._low = prefetch - prefetch * REFILL // 100
         self._wanted = True
         idle = sum(not lane.busy for lane in self.lanes)
         room = idle + prefetch - self._jobs.qsize()
-        # Half a load at a time: a fetch for every message that ends would be a round trip a message.
-        if room * 2 <= prefetch:
+        if room * 100 <= prefetch * REFILL:
             return 0
         self._wanted = False
         return room

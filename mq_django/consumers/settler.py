@@ -141,23 +141,27 @@ class Settler:
         self._due.set()
 
     def _also(self, batch: Sequence[Settlement]) -> list[Command]:
+        seen: dict[tuple[type, str, int], int] = {}
+        for delivery, outcome, _, micros, _ in batch:
+            name = delivery.message.name if isinstance(delivery, Delivery) else "-"
+            which = (type(outcome), name, -1 if micros is None else bucket(micros))
+            seen[which] = seen.get(which, 0) + 1
+        self._smooth([settlement.micros for settlement in batch if settlement.micros is not None])
         tally: Counter[tuple[str, str]] = Counter()
-        total = timed = 0
         if self._stale:
             tally["stale", "-"], self._stale = self._stale, 0
-        for delivery, outcome, _, micros, _ in batch:
-            word = _WORDS.get(type(outcome))
-            if word is not None:
-                name = delivery.message.name if isinstance(delivery, Delivery) else "-"
-                tally[word, name] += 1
-                if micros is not None:
-                    tally[f"t{bucket(micros)}", name] += 1
-                    total += micros
-                    timed += 1
-        if timed:
-            self.seconds += (total / timed / 1e6 - self.seconds) * min(1.0, timed / 32)
+        for (kind, name, place), count in seen.items():
+            if kind in _WORDS:
+                tally[_WORDS[kind], name] += count
+                if place >= 0:
+                    tally[f"t{place}", name] += count
         commands = settled_commands(self._config, self._consumer, batch)
         return [*commands, add_command(self._keys, tally)] if tally else commands
+
+    def _smooth(self, micros: Sequence[int]) -> None:
+        """Learn how long handlers take."""
+        if micros:
+            self.seconds += (sum(micros) / len(micros) / 1e6 - self.seconds) * min(1.0, len(micros) / 32)
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         receipts = [(s.delivery.home, s.delivery.entry) for s in batch]

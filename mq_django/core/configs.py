@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
+from mq_django.core.limits import Limits
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mq_django.core.schedules import Scheduled
@@ -48,6 +49,7 @@ class QueueConfig(Handling):
     max_depth: int | None = None
     #: How long a task's result is kept; zero: not at all.
     result_ttl: timedelta = timedelta(days=1)
+    limits: Limits = Limits()
 
     @property
     def keys(self) -> QueueKeys:

@@ -36,6 +36,11 @@ KINDS = (
     "consumers",
     "control",
     "schedules",
+    "limits",
+    "rates",
+    "permits",
+    "turns",
+    "freed",
     "wake",
 )
 
@@ -78,6 +83,16 @@ class QueueKeys:
     consumers: str = field(init=False)
     #: HASH: paused, limits, generation.
     control: str = field(init=False)
+    #: Of limits, see `lua/parts/limits.lua`. HASH: logs of grants, by key.
+    limits: str = field(init=False)
+    #: ZSET, score when they are past: keys with a log.
+    rates: str = field(init=False)
+    #: ZSET, score the hash of the key: deliveries that hold a permit of their key.
+    permits: str = field(init=False)
+    #: ZSET, score when to look again, in ms: keys that have parked messages.
+    turns: str = field(init=False)
+    #: STREAM, group `mq`: an entry wakes one consumer that waits for a permit of the queue.
+    freed: str = field(init=False)
     #: HASH: `last:`, `fired:` and `paused:` + a schedule's name.
     schedules: str = field(init=False)
     #: Pub/sub channel: a new first due time, a pause, a resume.

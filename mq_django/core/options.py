@@ -2,13 +2,14 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from mq_django.core.limits import Limits, Rate
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize, check_seconds
 from mq_django.core.schedules import Schedule, Scheduled, cron, every
@@ -114,6 +115,37 @@ def _store(value: Any) -> str:
     return str(value)
 
 
+def _of_queue_and_key(value: Any, read: Callable[[Any], Any], words: str) -> dict[str, Any]:
+    """Read a limit of the queue, or a dict of one of the queue and one of each key."""
+    parts = value if isinstance(value, Mapping) else {"queue": value}
+    if not parts or set(parts) - {"queue", "key"}:
+        raise TypeError(f'{words}, or a dict of "queue" and "key"')
+    try:
+        return {name: None if part is None else read(part) for name, part in parts.items()}
+    except (TypeError, ValueError) as error:
+        raise TypeError(f'{words}, or a dict of "queue" and "key"') from error
+
+
+def _rate_limit(value: Any) -> dict[str, Any]:
+    return _of_queue_and_key(value, Rate.parse, 'a rate such as "10/s", "100/m" or "5/10s"')
+
+
+def _concurrency(value: Any) -> dict[str, Any]:
+    return _of_queue_and_key(value, _count, "a whole number from 1")
+
+
+def limits(options: dict[str, Any]) -> dict[str, Any]:
+    """Return a queue's options with its limits as one value."""
+    rates, at_once = options.pop("rate_limit", {}), options.pop("concurrency", {})
+    found = Limits(
+        rate=rates.get("queue"),
+        key_rate=rates.get("key"),
+        concurrency=at_once.get("queue"),
+        key_concurrency=at_once.get("key"),
+    )
+    return {**options, "limits": found}
+
+
 #: Option -> what reads its value.
 QUEUE_OPTIONS = {
     "STORE": _store,
@@ -124,6 +156,8 @@ QUEUE_OPTIONS = {
     "MAX_SIZE": _size,
     "MAX_DEPTH": _optional_count,
     "RESULT_TTL": _result_ttl,
+    "RATE_LIMIT": _rate_limit,
+    "CONCURRENCY": _concurrency,
 }
 
 

@@ -3,6 +3,7 @@
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig
 from mq_django.registry import start_of
 from mq_django.stores.base import Store
+from mq_django.stores.limits import LimitedStore
 from mq_django.stores.members import Members
 from mq_django.stores.rsmq import RsmqStore
 from mq_django.stores.rsmq_members import RsmqMembers
@@ -17,7 +18,7 @@ def open_store(config: QueueConfig, wire: Wire) -> Store:
         return TopicStore(config, wire, start=start_of(config.name))
     if isinstance(config, RsmqConfig):
         return RsmqStore(config, wire)
-    return StreamStore(config, wire)
+    return LimitedStore(config, wire) if config.limits else StreamStore(config, wire)
 
 
 def open_members(config: QueueConfig, wire: Wire) -> Members:

@@ -84,6 +84,15 @@ class Store(Protocol):
         For when `take` brought nothing: whatever goes first is put where this looks while somebody waits here.
         """
 
+    def rest(self) -> float:
+        """Return for how many seconds it makes no sense to take or fetch, because of limits."""
+
+    def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
+        """Return those of a consumer's deliveries that may run, when they came to it past take() and fetch().
+
+        The others wait for a permit, and are no longer the consumer's.
+        """
+
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """Settle a batch in one round trip and return the ids of the messages the consumer no longer held.
 

@@ -112,6 +112,14 @@ class RsmqStore:
             known = max(0.0, self._next - time.monotonic())
             ear.wait(min(seconds, look_again, known), beside=self._wire)
 
+    def rest(self) -> float:
+        """See Store.rest(): there are no limits here."""
+        return 0.0
+
+    def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
+        """See Store.admit(): there are no limits here."""
+        return deliveries
+
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
         calls = rsmq_calls(self._config, consumer, settlements)

@@ -84,6 +84,14 @@ class StreamStore:
             commands.append(self._ordered_command(consumer, 0))
         return self._read(self._wire.trip(commands)[0])
 
+    def rest(self) -> float:
+        """See Store.rest()."""
+        return 0.0
+
+    def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
+        """See Store.admit()."""
+        return deliveries
+
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
         calls = self._calls(consumer, settlements)

@@ -104,7 +104,9 @@ class WaitingRoom:
         """Make up to `limit` due messages ready, by the server's clock."""
         keys = self._keys
         rooms = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
-        moved, next_ms, paused, unhandled = self._run("waiting_promote", rooms, [limit, keys.group])
+        free = int(not self._config.limits.of_keys)
+        args: list[Argument] = [limit, keys.group, free]
+        moved, next_ms, paused, unhandled = self._run("waiting_promote", [*rooms, keys.parked], args)
         return Promoted(moved, None if next_ms < 0 else next_ms, bool(paused), unhandled)
 
     def cancel(self, named: str | bytes) -> Answer:

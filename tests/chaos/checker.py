@@ -121,7 +121,7 @@ def _places(told: Told, ending: Ending, _: Terms, verdict: Verdict) -> Iterator[
     lost, twice = [], []
     for message, life in told.lives.items():
         places = bool(life.acks) + (message in dead) + (message in queued)
-        if life.published == "ok" and not places and not life.effects:
+        if life.published == "ok" and not (places or life.effects or life.removed):
             lost.append(message)
         elif places > 1:
             twice.append(message)
@@ -195,7 +195,8 @@ def _due_times(told: Told, _: Ending, __: Terms, verdict: Verdict) -> Iterator[V
 def _balance(told: Told, ending: Ending, _: Terms, __: Verdict) -> Iterator[Violation]:
     """I8: Redis's count of publishes is the number of messages that can be shown."""
     elsewhere = {*ending.rest.dead, *ending.rest.queued}
-    shown = sum(bool(life.effects or message in elsewhere) for message, life in told.lives.items() if life.counted)
+    counted = [(message, life) for message, life in told.lives.items() if life.counted]
+    shown = sum(bool(life.effects or life.removed or message in elsewhere) for message, life in counted)
     if shown != ending.rest.published:
         yield Violation("I8", f"Redis counted {ending.rest.published} publishes, and {shown} messages can be shown")
 

@@ -60,6 +60,8 @@ class Life:
     #: Moments at which it visibly went on: started, or settled by whoever held it.
     moved: list[float] = field(default_factory=list)
     last_end: float = 0.0
+    #: Somebody deleted it from Redis: it is handled if it was in hand, and cannot be handed to anybody else.
+    removed: bool = False
 
 
 class Told:
@@ -87,6 +89,7 @@ class Told:
             "fault": self._begun.append,
             "healed": self._heal,
             "clock": self._clock,
+            "removed": self._removed,
         }
         if event.what not in readers:
             raise ValueError(f"no such event: {event.what!r}")
@@ -121,6 +124,10 @@ class Told:
 
     def _heal(self, event: Event) -> None:
         self._healed[str(event.told["fault"])] = event.at
+
+    def _removed(self, event: Event) -> None:
+        for message in event.ids:
+            self.lives[message].removed = True
 
     def _clock(self, event: Event) -> None:
         self.clock_steps.append(event.at)

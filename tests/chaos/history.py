@@ -13,6 +13,7 @@
 | settled  | whoever settled, after       | `acked`, `buried`, `back`, `stale`: ids; `retried`: ids, ms |
 | fault    | who made it                  | `fault`, its name; `kind`, `began`, `pids`; `spares`: costs nothing |
 | healed   | who made it                  | `fault` |
+| removed  | who deletes behind our back  | `ids` |
 | clock    | who stepped Redis's clock    | |
 
 A line is one write, so that what was noted stays noted whatever happens to its writer next.

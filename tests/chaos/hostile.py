@@ -39,7 +39,7 @@ ENTRIES: Sequence[Callable[[random.Random], Fields]] = (
 def prepare(stage: Stage) -> None:
     """Flush while there is nothing to lose yet, and let failures find no place to wait or be buried in."""
     with stage.client as client:
-        stage.heal(stage.strike("flush", lambda: client.flushall() and None, pids=stage.pids()))
+        stage.heal(stage.strike("flush", lambda: _wipe(client), pids=stage.pids()))
         for key in (stage.keys.due, stage.keys.waiting, stage.keys.dead):
             wait_until(lambda: not places.left(client, stage.keys), timeout=30, message="the queue is empty")
             # Nothing waits, so the keys are not there: what fails now has nowhere to go until they are free.
@@ -55,6 +55,11 @@ def play(stage: Stage, rounds: int) -> None:
             for key in (stage.keys.due, stage.keys.waiting, stage.keys.dead, stage.keys.urgent):
                 _occupy(stage, client, key)
             _delete_behind_back(stage, client)
+
+
+def _wipe(client: redis.Redis) -> None:
+    for key in list(client.scan_iter(count=1000)):
+        client.delete(key)
 
 
 def _pour(stage: Stage, client: redis.Redis) -> None:
@@ -78,10 +83,12 @@ def _occupy(stage: Stage, client: redis.Redis, key: str, fails: str = "") -> Non
 
 
 def _delete_behind_back(stage: Stage, client: redis.Redis) -> None:
-    """Delete the entries of messages that consumers have in hand: these are handled all the same."""
+    """Delete the entries of messages that consumers have in hand: these are handled, unless they are handed back."""
     keys = stage.keys
     rows = client.xpending_range(keys.ready, GROUP, "-", "+", 3) if client.exists(keys.ready) else []
+    entries = [entry for row in rows for entry in client.xrange(keys.ready, row["message_id"], row["message_id"])]
     name = stage.strike("deleted", lambda: None, pids=stage.pids())
-    if rows:
-        client.xdel(keys.ready, *[row["message_id"] for row in rows])
+    stage.history.note("removed", ids=[fields[b"id"].decode() for _, fields in entries if b"id" in fields])
+    if entries:
+        client.xdel(keys.ready, *[entry for entry, _ in entries])
     stage.heal(name)

@@ -174,7 +174,7 @@ SCENARIOS = [
     Scenario(name="redis-kills", play=server_kills, rounds=3, stores=STORES),
     Scenario(name="redis-stops", play=server_stops, rounds=2, stores=STORES),
     Scenario(name="bad-roads", play=bad_roads, rounds=26, road=True, stores=STORES),
-    Scenario(name="clock", play=clock_steps, rounds=3, around=stepping_clock),
+    Scenario(name="clock", play=clock_steps, rounds=4, around=stepping_clock),
     Scenario(name="memory", play=memory_runs_out, rounds=1),
     Scenario(name="disk", play=disk_fills_up, rounds=1, around=small_disk),
     Scenario(name="busy", play=slow_scripts, rounds=2, settings={"lua-time-limit": "300"}),

@@ -239,3 +239,9 @@ def test_i11_everything_is_worked_off_and_nobody_gives_up():
 def test_an_event_that_nobody_defined_is_refused():
     with pytest.raises(ValueError, match="no such event"):
         check(told((A, "guessed", {})), ending(), TERMS)
+
+
+def test_i1_a_message_that_somebody_deleted_is_not_lost():
+    removed = (PRODUCER, "removed", {"ids": ["a"]})
+
+    assert invariants(told(*published("a"), removed), ending()) == set()

@@ -1,0 +1,56 @@
+"""How much of a queue, and of one key, may be handled: so many in a time, and so many at once."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_RATE = re.compile(r"(\d{1,9})\s*/\s*(\d{0,6})\s*([smhd])", re.ASCII)
+#: Grants that a window may have: their log is read at every fetch.
+MAX_COUNT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many deliveries in any stretch of time of this length."""
+
+    count: int
+    window: timedelta
+
+    @classmethod
+    def parse(cls, text: object) -> "Rate":
+        """Read `10/s`, `100/m`, `5/10s`, `1000/h` or `50000/d`, or raise ValueError."""
+        found = _RATE.fullmatch(text) if isinstance(text, str) else None
+        if found is None or not 0 < int(found[1]) <= MAX_COUNT or found[2] == "0":
+            raise ValueError(f"not a rate: {text!r:.80}")
+        return cls(int(found[1]), timedelta(seconds=int(found[2] or 1) * _UNITS[found[3]]))
+
+    @property
+    def micros(self) -> int:
+        """Return the window in microseconds."""
+        return self.window // timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of one queue; None: there is none."""
+
+    rate: Rate | None = None
+    #: Deliveries at once.
+    concurrency: int | None = None
+    #: The same for the messages of one key.
+    key_rate: Rate | None = None
+    key_concurrency: int | None = None
+
+    @property
+    def of_queue(self) -> bool:
+        """Tell whether the queue as a whole is limited."""
+        return self.rate is not None or self.concurrency is not None
+
+    @property
+    def of_keys(self) -> bool:
+        """Tell whether each key is limited."""
+        return self.key_rate is not None or self.key_concurrency is not None
+
+    def __bool__(self) -> bool:
+        return self.of_queue or self.of_keys

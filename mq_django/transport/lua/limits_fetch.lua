@@ -1,0 +1,67 @@
+-- Take messages for a consumer, no more than the queue's limits allow; first those whose key has a permit again.
+--
+-- KEYS and ARGV[1..8]: see parts/limits
+-- ARGV[9]   count   messages, at most 1000
+-- ARGV[10]  turn    the moment it was told to come again, microseconds since 1970, or 0
+--
+-- Returns 'PAUSED'; {'FULL'} when as many are handled as may be; {'LATER', us from now, turn} when as many were; or
+-- {'TAKEN', entries of ready, entries of urgent, those of urgent that have a permit of their key, ms until the next turn
+-- of a parked one or -1, 1 if priorities were ever used}.
+
+-- with limits
+-- with take
+local state = redis.call('hmget', control, 'paused', 'ranked')
+if state[1] == '1' then
+  return 'PAUSED'
+end
+-- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+redis.call('hdel', limits, '')
+
+local count, words, at_once = tonumber(ARGV[9]), nil, most > 0 and most - pending_now()
+if at_once then
+  if at_once <= 0 then
+    redis.call('hset', limits, 'w', '1')
+    return { 'FULL' }
+  end
+  count = math.min(count, at_once)
+end
+if rate > 0 then
+  local free, log, first = window(redis.call('hget', limits, 'r'), rate, width, now)
+  if free <= 0 then
+    local turn = tonumber(ARGV[10])
+    if turn <= now then
+      turn = turn_after(tonumber(redis.call('hget', limits, 't') or 0), log, first, rate, width, now)
+      redis.call('hset', limits, 't', string.format('%.0f', turn))
+    end
+    return { 'LATER', math.max(1, turn - now), string.format('%.0f', turn) }
+  end
+  count, words = math.min(count, free), log
+end
+
+local left, has_permit = read(2, count), {}
+if key_rate + key_most > 0 then
+  for _, key in ipairs(redis.call('zrangebyscore', turns, '-inf', ms, 'limit', 0, left)) do
+    has_permit[#has_permit + 1] = release(key, 1)
+  end
+  left = read(2, left)
+end
+if state[2] and left > 0 then
+  left = take_by_rank(left)
+elseif not state[2] then
+  left = read(1, left)
+end
+local found = #taken[1] + #taken[2]
+if words and found > 0 then
+  redis.call('hset', limits, 'r', granted(words, found, rate, width, now))
+end
+if at_once and left > 0 then
+  redis.call('hdel', limits, 'w')
+elseif at_once and at_once > found and redis.call('hget', limits, 'w') then
+  -- There is more, and a permit for it: for the next that waits.
+  redis.call('xadd', freed, 'maxlen', '~', 16, '*', 'n', 1)
+end
+if failed and found == 0 then
+  return failed
+end
+local turn = redis.call('zrange', turns, 0, 0, 'withscores')[2]
+return { 'TAKEN', taken[1], taken[2], has_permit, turn and math.max(1, turn - ms) or -1, state[2] and 1 or 0 }
