@@ -33,7 +33,7 @@ from tests.waiting import wait_until
 
 #: Seconds until the last of what a fault hit must have gone on. The promise is the visibility timeout and 2 s; the
 #: rest is for the work that stands before it, on a machine that others use, too.
-RECOVERY = VISIBILITY_SECONDS + 2 + 5
+RECOVERY = VISIBILITY_SECONDS + 2 + 10
 #: Seconds to work everything off after the last fault.
 DRAIN = 45.0
 #: Seconds until what died has left nothing behind.
