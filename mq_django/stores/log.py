@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mq_django.conf import TopicConfig
+from mq_django.core.ids import token
 from mq_django.core.keys import GROUP_SEPARATOR, LOG
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import Place, before, first, last
@@ -66,7 +67,7 @@ class Log:
         command = scripts.command(
             "topic_subscribe",
             keys=[self.keys.log, keys.ready, keys.control, self.keys.control],
-            args=[group, before(start), ""],
+            args=[group, before(start), "", token()],
         )
         return bool(reply_or_raise(self._wire.trip([command])[0])[0] == b"CREATED")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mq_django.conf import GroupConfig
+from mq_django.core.ids import token
 from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
@@ -54,7 +55,7 @@ class TopicStore(StreamStore):
         command = scripts.command(
             "topic_subscribe",
             keys=[self._log, keys.ready, keys.control, keys.topic.control],
-            args=[keys.group, before(self._start), self._born],
+            args=[keys.group, before(self._start), self._born, token()],
         )
         word, born = reply_or_raise(self._wire.trip([command])[0])
         self._born = born.decode()

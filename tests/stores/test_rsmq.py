@@ -483,7 +483,7 @@ def everything(ns):
 
 def test_all_of_it_runs_under_an_acl_of_its_keys(mq_settings, redis_client, redis_url, namespace):
     ns, user = f"{namespace}:r", f"u{secrets.token_hex(4)}"
-    allowed = [f"~{ns}:*", f"&{ns}:*", "+@all", "-@dangerous", "+info"]
+    allowed = [f"~{ns}:*", f"&{ns}:*", "+@all", "-@dangerous", "+info", "+client"]
     try:
         redis_client.execute_command("ACL", "SETUSER", user, "on", ">secret", "resetchannels", *allowed)
     except redis.ResponseError as error:

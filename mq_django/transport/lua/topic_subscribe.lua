@@ -3,10 +3,11 @@
 -- KEYS[1]  log      {topic}:log                 STREAM
 -- KEYS[2]  ready    {topic}:g:<group>:ready     STREAM
 -- KEYS[3]  control  {topic}:g:<group>:control   HASH    log-generation
--- KEYS[4]  topic    {topic}:control             HASH    born: when its log was begun, ms
+-- KEYS[4]  topic    {topic}:control             HASH    born: when its log was begun, ms, and a token
 -- ARGV[1]  group
 -- ARGV[2]  start    '0', '$' for the end, or the entry after which the group starts
 -- ARGV[3]  born     what the caller was told before, or ''
+-- ARGV[4]  token    to tell this log from one that was begun at the same moment
 --
 -- Returns {'CREATED', 'LOST' or 'EXISTS', born}. 'LOST': the log that the caller knew is gone with all its groups. What
 -- was published since must not be skipped, so the group then starts at the beginning.
@@ -20,7 +21,7 @@ end
 
 -- with clock
 local now = string.format('%.0f', now_ms())
-redis.call('hsetnx', topic, 'born', now)
+redis.call('hsetnx', topic, 'born', now .. '-' .. ARGV[4])
 local born, start, word = redis.call('hget', topic, 'born'), ARGV[2], 'CREATED'
 if ARGV[3] ~= '' and ARGV[3] ~= born then
   start, word = '0', 'LOST'
