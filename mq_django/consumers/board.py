@@ -89,7 +89,10 @@ class Board:
 
     def run(self, lane: int, queue: int, home: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
         """Note that a lane runs a delivery since a moment of the monotonic clock."""
-        _LANE.pack_into(self._memory, _LANES + lane * _LANE.size, RUNNING, home, queue, since, deadline, entry)
+        at = _LANES + lane * _LANE.size
+        # Packing goes field by field, and a process may be stopped in between: that it runs comes last.
+        _LANE.pack_into(self._memory, at, IDLE, home, queue, since, deadline, entry)
+        self._memory[at] = RUNNING
 
     def idle(self, lane: int) -> None:
         """Note that a lane runs nothing."""

@@ -3,11 +3,10 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from mq_django.consumers.board import Board, Receipt, Running
+from mq_django.consumers.board import Receipt, Running
 from mq_django.consumers.children import Child, Terms, spawn
 from mq_django.consumers.heartbeat import Announcement
 from mq_django.consumers.reclaimer import evidence_of
@@ -19,8 +18,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds to wait before a consumer that died young is started again, doubled each time.
 FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
-#: A consumer that lived this long, in seconds, died of something else than its start.
-YOUNG = 10.0
+#: A consumer that has ticked so often, about a second, died of something else than its start.
+STARTED = 10
 
 
 class Family:
@@ -50,6 +49,8 @@ class Family:
         self._stopping = False
         self._pause = FIRST_PAUSE
         self._not_before = 0.0
+        #: The latest that is known of each queue.
+        self._paused: dict[int, bool] = {}
         self._to_renew: list[Child] = []
         self._renewing: tuple[Child, Child] | None = None
 
@@ -94,11 +95,18 @@ class Family:
             if not child.leaving:
                 child.terminate()
 
-    @contextmanager
-    def boards(self) -> Iterator[list[Board]]:
-        """Lend the boards, which stay open meanwhile. For any thread."""
+    def pause(self, number: int, paused: bool) -> None:
+        """Tell the consumers, and those to come, whether a queue is paused. For any thread."""
         with self._changing:
-            yield [child.board for child in self._children]
+            self._paused[number] = paused
+            for child in self._children:
+                child.board.set_paused(number, paused)
+
+    def tell_of_unhandled(self, number: int, there_are: bool) -> None:
+        """Tell the consumers whether a queue has messages whose name nobody knew. For any thread."""
+        with self._changing:
+            for child in self._children:
+                child.board.set_unhandled(number, there_are)
 
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what to tell of the consumers. For any thread."""
@@ -121,6 +129,8 @@ class Family:
     def _start(self, *, ward: bool = False) -> Child:
         child = spawn(f"{self._supervisor}-{token()[:6]}", self._supervisor, self._terms, ward=ward)
         with self._changing:
+            for number, paused in self._paused.items():
+                child.board.set_paused(number, paused)
             self._children.append(child)
         return child
 
@@ -209,11 +219,9 @@ class Family:
     def _put_off(self, child: Child, code: int) -> None:
         """Wait before the next start when consumers die as soon as they live."""
         logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
-        if child.ward and child.board.ticks():
-            # What it ran may have killed it: that is what it is for.
-            return
-        if time.monotonic() - child.since < YOUNG:
+        # A ward may well be killed by what it runs first: that is what it is for.
+        if child.board.ticks() >= (1 if child.ward else STARTED):
+            self._pause = FIRST_PAUSE
+        else:
             self._not_before = time.monotonic() + self._pause
             self._pause = min(MAX_PAUSE, self._pause * 2)
-        else:
-            self._pause = FIRST_PAUSE

@@ -179,13 +179,9 @@ class Supervisor:
 
     def _heard(self, number: int, text: str) -> None:
         if text in ("paused", "resumed"):
-            with self._family.boards() as boards:
-                for board in boards:
-                    board.set_paused(number, text == "paused")
+            self._family.pause(number, text == "paused")
         self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:
-        with self._family.boards() as boards:
-            for board in boards:
-                board.set_paused(number, promoted.paused)
-                board.set_unhandled(number, bool(promoted.unhandled))
+        self._family.pause(number, promoted.paused)
+        self._family.tell_of_unhandled(number, bool(promoted.unhandled))

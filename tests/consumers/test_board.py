@@ -34,6 +34,22 @@ def test_the_other_side_sees_what_runs(board, other_side):
     assert other_side.running() == [fast]
 
 
+def test_what_is_half_written_does_not_run(board, other_side, monkeypatch):
+    """A process may be stopped or killed while it writes down what it begins."""
+
+    class Torn(mmap.mmap):
+        def __setitem__(self, place, value):
+            raise InterruptedError
+
+    memory, board._memory = board._memory, Torn(os.dup(board.fd), 0)
+    with pytest.raises(InterruptedError):
+        board.run(0, 0, 0, b"1-1", 10.0, 20.0)
+    board._memory.close()
+    board._memory = memory
+    assert other_side.running() == []
+    assert other_side.late(30.0) == set()
+
+
 def test_only_what_is_past_its_deadline_is_late(board, other_side):
     board.run(0, 0, 0, b"1-1", 10.0, 20.0)
     board.run(1, 0, 0, b"1-2", 10.0)

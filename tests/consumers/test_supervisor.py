@@ -77,6 +77,41 @@ def test_a_child_that_dies_as_it_starts_is_started_again(trees, publish, history
     assert tree.stop() == 0
 
 
+def test_children_killed_from_outside_are_replaced_at_once(trees, publish, history):
+    """However young they are and however many: the growing pause is for those that die as they start."""
+    tree = trees()
+    for number in range(4):
+        publish()
+        pid = history.wait_for("effect", number + 1)[-1]["pid"]
+        began = time.monotonic()
+        # Past its start, as the pause is for what dies before.
+        wait_until(lambda began=began: time.monotonic() > began + 1.2)
+        kill(pid)
+    publish()
+    at = time.monotonic()
+    history.wait_for("effect", 5)
+    assert time.monotonic() - at < 6.0
+    assert tree.stop() == 0
+
+
+def test_a_child_that_is_started_in_a_pause_runs_nothing(trees, publish, history, store, redis_client):
+    tree = trees()
+    publish()
+    child = history.wait_for("effect")[0]["pid"]
+    redis_client.hset(store.keys.control, "paused", "1")
+    redis_client.publish(store.keys.wake, "paused")
+    kill(child)
+    wait_until(lambda: tree.children() and child not in tree.children())
+    publish()
+    wait_until(lambda: tree.logged().count("handles") == 2)
+    # Long enough for a blocked read, which would not ask whether the queue is paused.
+    began = time.monotonic()
+    wait_until(lambda: history.counts("start").total() > 1 or time.monotonic() > began + 1.5)
+    assert tree.stop() == 0
+    assert len(history.lines("start")) == 1
+    assert store.depths().ready == 1
+
+
 def test_a_handler_that_holds_the_gil_for_longer_than_the_visibility_timeout_runs_once(trees, publish, history, store):
     trees(QUEUES=FAST)
     trees(QUEUES=FAST)

@@ -48,13 +48,13 @@ def test_a_handler_within_its_timeout_may_hold_the_gil(watched):
 
 def test_a_late_handler_in_a_process_that_responds_has_it_asked_to_leave(watched):
     watched.board.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.look(5.8, ticks=True) is Verdict.WELL
-    assert watched.look(0.6, ticks=True) is Verdict.ASK_TO_LEAVE
+    assert watched.look(5.6, ticks=True) is Verdict.WELL
+    assert watched.look(0.8, ticks=True) is Verdict.ASK_TO_LEAVE
 
 
 def test_a_late_handler_in_a_process_that_does_not_is_killed_with_it(watched):
     watched.board.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.look(6.4) is Verdict.KILL_LATE
+    assert watched.look(6.6) is Verdict.KILL_LATE
 
 
 def test_interrupted_in_time_nobody_is_replaced(watched):
