@@ -56,7 +56,9 @@ class Stage:
         """
         self._running["web"].check()
         self._running["gateway"].check()
-        if self.consumers.age > YOUNG and self.consumers.process.poll() is not None:
+        ended = self.consumers.process.poll()
+        # A signal killed them, or they had lived for a while: in both cases they can live.
+        if ended is not None and (ended < 0 or self.consumers.age > YOUNG):
             self._start_consumers()
         self.consumers.check()
 

@@ -83,7 +83,7 @@ class Proxy:
         self._target = target
         self._links: set[_Link] = set()
         self._changing = threading.Lock()
-        self._lose: list[bytes] = []
+        self._lose: list[tuple[bytes, ...]] = []
         #: Seconds that each piece waits, and bytes that pass in a millisecond (0: all at once).
         self.latency = 0.0
         self.trickle = 0
@@ -107,10 +107,10 @@ class Proxy:
         for link in self._all():
             link.hole = True
 
-    def lose_reply_to(self, word: bytes) -> None:
-        """Break the next connection whose request holds `word`, when the server has run it."""
+    def lose_reply_to(self, *words: bytes) -> None:
+        """Break the next connection whose request holds one of `words`, when the server has run it."""
         with self._changing:
-            self._lose.append(word)
+            self._lose.append(words)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -125,7 +125,7 @@ class Proxy:
 
     def is_to_lose(self, piece: bytes) -> bool:
         with self._changing:
-            found = next((word for word in self._lose if word in piece), None)
+            found = next((words for words in self._lose if any(word in piece for word in words)), None)
             if found is not None:
                 self._lose.remove(found)
         return found is not None
