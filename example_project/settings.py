@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "mq_django",
     "example_project.shop",
     "example_project.ledger",
+    "example_project.office",
 ]
 if django.VERSION < (6, 0):
     # Django's task API for 5.2, of which it is not yet a part.
@@ -87,12 +88,16 @@ QUEUES: dict[str, dict[str, Any]] = {
     "notifications": {"MAX_ATTEMPTS": 5, "TIMEOUT": 30},
 }
 
+#: A log that three groups read: see `office/handlers.py`.
+TOPICS: dict[str, dict[str, Any]] = {"orders": {"RETENTION": timedelta(days=30)}}
+
 MQ_DJANGO = {
     # Without a server of its own the project starts one, and all its processes share it.
     "CONNECTION": os.environ.get("MQ_REDIS_URL") or "embedded",
     "NAMESPACE": os.environ.get("EXAMPLE_PROJECT_NAMESPACE", "shop"),
     "DIRECTORY": DEMO_DIR / "redis",
     "QUEUES": QUEUES,
+    "TOPICS": TOPICS,
 }
 
 # Plain `from django.tasks import task` runs on the same queues.

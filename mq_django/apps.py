@@ -20,6 +20,7 @@ class MQDjangoConfig(AppConfig):
         """Find what apps have written for us. Nothing connects, to Redis or to a database."""
         register(checks.check_settings, checks.TAG)
         register(checks.check_connection, checks.TAG)
+        register(checks.check_subscribers, checks.TAG)
         register(checks.check_deployment, checks.TAG, deploy=True)
         register(triggers.check_triggers, checks.TAG)
         autodiscover_modules("tasks", "handlers", "triggers")

@@ -10,6 +10,8 @@ from django.core.cache import DEFAULT_CACHE_ALIAS
 from django.core.checks import CheckMessage, Error
 
 from mq_django.conf import EMBEDDED, URL_SCHEMES, read
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.registry import groups
 
 TAG = "mq_django"
 
@@ -52,6 +54,21 @@ def _check_alias(alias: str) -> list[CheckMessage]:
         hint = f"Give CACHES[{alias!r}] a LOCATION that starts with one of {', '.join(URL_SCHEMES)}"
         return [Error(f"{named}, a cache without a LOCATION for Redis.", hint=hint, id="mq_django.E004")]
     return list(_neighbours(alias, _database(locations[0], cache)))
+
+
+def check_subscribers(**_: Any) -> list[CheckMessage]:
+    """Name topics that have a subscriber and no settings: nobody reads them."""
+    config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
+    named = dict.fromkeys(name.partition(GROUP_SEPARATOR)[0] for name in groups())
+    return [
+        checks.Warning(
+            f"There are subscribers of the topic {topic!r}, which is not in MQ_DJANGO['TOPICS'].",
+            hint=f"Add {topic!r} to MQ_DJANGO['TOPICS'].",
+            id="mq_django.W003",
+        )
+        for topic in named
+        if topic not in config.topics
+    ]
 
 
 def check_deployment(**_: Any) -> list[CheckMessage]:

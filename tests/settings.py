@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     # The shop, for its own tests. Its handlers and triggers are there in all others too, and harm none.
     "example_project.shop",
     "example_project.ledger",
+    "example_project.office",
 ]
 
 CART_REMINDER_DELAY = timedelta(hours=1)

@@ -12,7 +12,8 @@ def found(settings):
     """Run our checks with these settings, and return the ids of what they say."""
 
     def run(connection="mq", *, deploy=False, caches=None, **others):
-        settings.MQ_DJANGO = {"CONNECTION": connection, **others}
+        # The shop's departments read it.
+        settings.MQ_DJANGO = {"CONNECTION": connection, "TOPICS": {"orders": {}}, **others}
         settings.CACHES = {"default": LOCMEM, "mq": MQ, **(caches or {})}
         return run_checks(tags=[TAG], include_deployment_checks=deploy)
 
@@ -165,3 +166,9 @@ def test_triggers_that_can_work_pass(found):
         "cancel_on": [("django.db.models.signals.post_delete", "testapp.Cart")],
     }
     assert found(SIGNALS=[entry]) == []
+
+
+def test_a_topic_that_nobody_configured_is_read_by_nobody(found):
+    (warning,) = found(TOPICS={})
+    assert ids([warning]) == ["W003"]
+    assert "'orders'" in warning.msg

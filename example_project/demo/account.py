@@ -6,9 +6,15 @@ from dataclasses import dataclass
 
 from example_project.demo import watch
 from example_project.ledger import book
+from example_project.office.models import Invoice, Sale, StockMove
 from example_project.shop.models import Cart, Channel, NotificationStep, Order
 from example_project.shop.triggers import remind
+from mq_django import inspector
 from mq_django.inspector.messages import Place
+
+#: What a group of the topic `orders` writes for each order.
+Written = StockMove | Sale | Invoice
+DEPARTMENTS: dict[str, type[Written]] = {"stock": StockMove, "statistics": Sale, "bookkeeping": Invoice}
 
 #: How reminders are named in their queue.
 NAME = remind.module_path
@@ -43,7 +49,7 @@ def settle() -> Account:
         kept=Counter(places[message_id] for message_id in balance.open if message_id in places),
         reminded=Cart.objects.exclude(reminded_at=None).count(),
         reminding=len(reminding),
-        lost=[*lost, *lost_reminders(reminding, places)],
+        lost=[*lost, *lost_reminders(reminding, places), *lost_orders()],
     )
 
 
@@ -66,15 +72,31 @@ def lost_reminders(reminding: Set[int], places: Mapping[str, Place]) -> list[str
     return missing[len(under_way - book.accepted_ids()) :]
 
 
+def lost_orders() -> list[str]:
+    """Return the orders that a department has not written down, and will not.
+
+    Every group of the topic gets every order: what it has not handled it must still have in front of it.
+    """
+    lost = []
+    for group, written in DEPARTMENTS.items():
+        done = written.objects.values_list("order_id", flat=True)
+        missing = Order.objects.exclude(pk__in=done).values_list("pk", flat=True)
+        view = inspector.queue(f"orders:{group}")
+        lost += [f"order {order_id} for {group}" for order_id in missing[view.depth + view.dead :]]
+    return lost
+
+
 def report(account: Account) -> str:
     """Put the account into words."""
     delivered = NotificationStep.objects.filter(outcome=NotificationStep.Outcome.DELIVERED)
     told = ", ".join(f"{delivered.filter(channel=channel).count()} by {channel.label}" for channel in Channel)
     kept = ", ".join(f"{count} {place}" for place, count in sorted(account.kept.items())) or "none"
     receipts = Order.objects.exclude(receipt_sent_at=None).count()
+    books = {"sales": Sale.objects.count(), "invoices": Invoice.objects.count()}
     lines = [
         "By the shop's own books, in its database:",
         f"Orders      {Order.objects.count()}; buyers told: {told}; receipts mailed: {receipts}",
+        f"Office      {', '.join(f'{count} {name}' for name, count in books.items())}",
         f"Reminders   {account.reminded} mailed, {account.reminding} waiting",
         f"Accepted    {account.accepted} messages",
         f"Handled     {account.handled} ({account.repeated} of them again)",

@@ -6,10 +6,11 @@ from example_project.ledger import book
 from example_project.shop import cascade
 from example_project.shop.models import Cart, Notification, Order, OrderLine
 from example_project.shop.tasks import send_receipt
+from mq_django import topics
 
 
 def place_order(order: Order, cart: Cart) -> Order:
-    """Save the order of a cart and publish its confirmation and its receipt.
+    """Save the order of a cart and publish its confirmation, its receipt, and the news of it.
 
     All in one transaction: either there is an order and its messages go out, or there is neither.
 
@@ -26,7 +27,26 @@ def place_order(order: Order, cart: Cart) -> Order:
         )
         cascade.start(Notification.objects.create(order=order))
         request_receipt(order)
+        announce(order)
     return order
+
+
+def announce(order: Order) -> None:
+    """Tell whoever reads the topic `orders`, with all they may need to know; told again, it adds nothing."""
+    topics["orders"].publish(
+        "order.placed",
+        {
+            "order_id": order.pk,
+            "name": order.name,
+            "total": str(order.total),
+            "lines": [
+                {"product": line.product.slug, "pieces": line.quantity}
+                for line in order.lines.select_related("product")
+            ],
+        },
+        key=f"order:{order.pk}",
+        message_id=f"order-{order.reference}",
+    )
 
 
 def request_receipt(order: Order) -> None:

@@ -67,7 +67,7 @@ def shop(settings: Settings, mq_settings: MQSettings, mail_folder: Path) -> Sett
         settings.MAILERS = {"default": {"BACKEND": backend, "OPTIONS": {"file_path": mail_folder}}}
     else:
         settings.EMAIL_BACKEND, settings.EMAIL_FILE_PATH = backend, mail_folder
-    mq_settings(QUEUES=example_settings.MQ_DJANGO["QUEUES"])
+    mq_settings(QUEUES=example_settings.QUEUES, TOPICS=example_settings.TOPICS)
     return settings
 
 

@@ -122,7 +122,9 @@ def test_an_order_is_placed_also_while_redis_is_away(
     client: Client, mug: Product, mq_settings: MQSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     add(client, mug)
-    mq_settings(CONNECTION="unix:///nonexistent/redis", QUEUES={"emails": {}, "notifications": {}})
+    mq_settings(
+        CONNECTION="unix:///nonexistent/redis", QUEUES={"emails": {}, "notifications": {}}, TOPICS={"orders": {}}
+    )
     page = client.post("/checkout/", BUYER, follow=True).content.decode()
     assert "its confirmation may be late" in page
     assert Order.objects.count() == 1

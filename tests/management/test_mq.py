@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from mq_django import inspector
+from mq_django import inspector, topics
 from tests.seeding import bury, bury_many, publish, set_aside
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -131,3 +131,23 @@ def test_purge_deletes_dead_letters():
 
     assert mq_json("purge", "emails", "dead", "--yes")["deleted"] == 3
     assert inspector.queue("emails").dead == 0
+
+
+def test_a_group_is_shown_and_moved(mq_settings):
+    mq_settings(QUEUES={}, TOPICS={"events": {}})
+    assert "No group has subscribed." in mq("topics")
+    billing = topics["events"].group("billing")
+    billing.subscribe("end")
+    topics["events"].publish_many([("paid", n) for n in range(3)])
+    (row,) = mq_json("topics")
+    assert (row["group"], row["lag"], row["pending"]) == ("events:billing", 3, 0)
+    mq("seek", "events:billing", "end")
+    assert "lag 0" in mq("topics")
+    mq("seek", "events:billing", "2020-01-01T00:00Z")
+    assert billing.standing().place.lag == 3
+    mq("seek", "events:billing", billing.standing().place.offset)
+    for nonsense in ("2020-99-01T00", "never"):
+        with pytest.raises(CommandError):
+            mq("seek", "events:billing", nonsense)
+    with pytest.raises(CommandError):
+        mq("seek", "events:nobody", "end")

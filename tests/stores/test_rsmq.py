@@ -1,9 +1,11 @@
 import json
 import random
+import re
 import secrets
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import redis
@@ -409,36 +411,72 @@ def test_calls_of_rsmq_check_what_they_get(rsmq):
     assert rsmq.send_many("jobs", []) == []
 
 
-def test_a_recorded_queue_of_npm_is_read(configure, ns, redis_client):
-    """What npm's rsmq 0.12.4 left after two sends and a receive."""
-    first, second = "gfjhq5gcw3vDDXV2dbkGRjqFNSjHlz7C", "gfjhq5gd4hUvNVfDtY3wfSgtZKvhUmzJ"
-    redis_client.sadd(f"{ns}:QUEUES", "jobs")
-    redis_client.hset(
-        f"{ns}:jobs:Q",
-        mapping={
-            "vt": "30",
-            "delay": "0",
-            "maxsize": "65536",
-            "created": "1795190000",
-            "modified": "1795190000",
-            first: "hello",
-            second: '{"a":1}',
-            "totalsent": "2",
-            "totalrecv": "1",
-            f"{first}:rc": "1",
-            f"{first}:fr": "1795190001000",
-        },
+#: What the packages left in Redis after the calls that are named in it, recorded once.
+DUMPS = json.loads((Path(__file__).parent / "rsmq_dumps.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("dump", DUMPS.values(), ids=list(DUMPS))
+def test_a_recorded_queue_is_read(configure, ns, redis_client, dump):
+    redis_client.sadd(f"{ns}:QUEUES", *dump["QUEUES"])
+    redis_client.hset(f"{ns}:jobs:Q", mapping=dump["hash"])
+    # Long ago, so that all can be seen whatever the clock says.
+    redis_client.zadd(f"{ns}:jobs", {member: score - 1e12 for member, score in dump["zset"]})
+    assert RSMQ(ns).get_queue_attributes("jobs")[:7] == tuple(
+        int(dump["hash"][name]) for name in ("vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified")
     )
-    redis_client.zadd(f"{ns}:jobs", {first: 1795190031000, second: 1795190000500})
-    redis_client.zadd(f"{ns}:jobs", {first: 1000})
     store = opened_store()
-    one, two = store.take(ME, count=5)
-    assert (one.message.id, one.message.data, one.message.attempt) == (first, "hello", 2)
-    assert (two.message.id, two.message.data, two.message.attempt) == (second, '{"a":1}', 1)
-    assert redis_client.hget(f"{ns}:jobs:Q", f"{first}:fr") == b"1795190001000"
-    assert redis_client.hget(f"{ns}:jobs:Q", "totalrecv") == b"3"
-    assert settle(store, one, two) == []
+    taken = store.take(ME, count=5)
+    assert [item.message.id for item in taken] == [member for member, _ in dump["zset"]]
+    assert [(item.message.name, item.message.data, item.message.attempt) for item in taken] == [
+        ("welcome", [1], 1),
+        (TEXT, "héllo ☃", 1),
+        (TEXT, "hello", 2),
+    ]
+    received = taken[2].message.id
+    assert redis_client.hget(f"{ns}:jobs:Q", f"{received}:fr").decode() == dump["hash"][f"{received}:fr"]
+    assert settle(store, *taken) == []
     assert own_fields(redis_client, ns) == ATTRIBUTES
+
+
+@pytest.mark.parametrize("dump", DUMPS.values(), ids=list(DUMPS))
+def test_the_same_calls_leave_the_same(rsmq, ns, redis_client, dump):
+    rsmq.create_queue("jobs", vt=40, delay=0)
+    rsmq.send("jobs", "hello")
+    rsmq.send("jobs", "héllo ☃", delay=5)
+    rsmq.send("jobs", '{"type":"welcome","data":[1]}')
+    rsmq.receive("jobs", vt=30)
+    left = {name.decode(): value.decode() for name, value in redis_client.hgetall(f"{ns}:jobs:Q").items()}
+    order = redis_client.zrange(f"{ns}:jobs", 0, -1, withscores=True)
+    assert _shape(left, [(member.decode(), score) for member, score in order]) == _shape(dump["hash"], dump["zset"])
+    found = {key.decode().removeprefix(f"{ns}:") for key in redis_client.scan_iter(match=f"{ns}:*")}
+    assert {key for key in found if ":mq:" not in key} == set(dump["keys"])
+    assert found == set(dump["keys"])
+
+
+def _shape(fields, zset):
+    """Return what a queue holds, without what differs from run to run: ids, moments, and PyRSMQ's maxsize."""
+    bodies = {member: fields[member] for member, _ in zset}
+    named = {
+        re.sub(r"^\w{32}", lambda found: bodies[found[0]], name): value
+        for name, value in fields.items()
+        if name not in ("created", "modified", "maxsize")
+    }
+    times = {name: len(value) for name, value in named.items() if name.endswith(":fr")}
+    first = zset[0][1]
+    # The delay of 5 s and the visibility timeout of 30 s, to the second.
+    return {**named, **times}, [(bodies[member], round((score - first) / 1000)) for member, score in zset]
+
+
+def test_a_server_that_lost_its_scripts_is_told_them_again(rsmq, redis_client):
+    rsmq.create_queue("jobs")
+    for call in (
+        lambda: rsmq.send("jobs", "x"),
+        lambda: rsmq.receive("jobs", vt=0),
+        lambda: rsmq.get_queue_attributes("jobs"),
+        lambda: rsmq.pop("jobs"),
+    ):
+        redis_client.script_flush()
+        assert call()
 
 
 def free_port(*, below):

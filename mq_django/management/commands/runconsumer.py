@@ -83,7 +83,9 @@ class Command(BaseCommand):
         """Return the queues and groups of these names, where a topic stands for all its groups here; else all."""
         config = get_config()
         named = [groups(name) if name in config.topics else [name] for name in names]
-        found = list(dict.fromkeys(chain.from_iterable(named))) if names else [*config.queues, *groups()]
+        # Of an app that is installed and not configured, `check` tells.
+        every = [*config.queues, *(name for topic in config.topics for name in groups(topic))]
+        found = list(dict.fromkeys(chain.from_iterable(named))) if names else every
         if not found:
             raise CommandError("There is nothing to handle: no queue, and no topic that has a subscriber.")
         return [config.queue(name) for name in found]

@@ -1,0 +1,38 @@
+"""Subscribers: each group gets every order, handles it when it can, and can be replayed without the others noticing.
+
+All of them may see an order twice: because a process died, or because somebody replays the topic after mending a bug.
+So each writes what the order says, and does not add to what is there.
+"""
+
+from decimal import Decimal
+
+from example_project.office.models import Invoice, Sale, StockMove
+from mq_django import Message, subscriber
+
+
+@subscriber("orders", group="stock", name="order.placed")
+def take_from_shelves(message: Message) -> None:
+    """Note what left the shelves."""
+    for line in message.data["lines"]:
+        StockMove.objects.update_or_create(
+            order_id=message.data["order_id"], product=line["product"], defaults={"pieces": line["pieces"]}
+        )
+
+
+@subscriber("orders", group="statistics", name="order.placed")
+def count_sale(message: Message) -> None:
+    """Count the pieces and the money."""
+    order = message.data
+    Sale.objects.update_or_create(
+        order_id=order["order_id"],
+        defaults={"pieces": sum(line["pieces"] for line in order["lines"]), "total": Decimal(order["total"])},
+    )
+
+
+@subscriber("orders", group="bookkeeping", name="order.placed")
+def write_invoice(message: Message) -> None:
+    """Write the invoice, once: it keeps its number."""
+    order = message.data
+    Invoice.objects.get_or_create(
+        order_id=order["order_id"], defaults={"name": order["name"], "total": Decimal(order["total"])}
+    )

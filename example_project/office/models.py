@@ -1,0 +1,39 @@
+"""What each department keeps. None of them knows the shop's tables: all they know is in the messages."""
+
+from django.db import models
+
+
+class StockMove(models.Model):
+    """Pieces of one product that left the shelves for an order."""
+
+    order_id = models.PositiveBigIntegerField()
+    product = models.CharField(max_length=80)
+    pieces = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["order_id", "product"], name="one_move_a_product")]
+
+    def __str__(self) -> str:
+        return f"{self.pieces} x {self.product} for order {self.order_id}"
+
+
+class Sale(models.Model):
+    """An order as the statistics count it."""
+
+    order_id = models.PositiveBigIntegerField(unique=True)
+    pieces = models.PositiveIntegerField()
+    total = models.DecimalField(max_digits=10, decimal_places=2)
+
+    def __str__(self) -> str:
+        return f"Sale of order {self.order_id}"
+
+
+class Invoice(models.Model):
+    """What bookkeeping wrote for an order; its number is its own."""
+
+    order_id = models.PositiveBigIntegerField(unique=True)
+    name = models.CharField(max_length=80)
+    total = models.DecimalField(max_digits=10, decimal_places=2)
+
+    def __str__(self) -> str:
+        return f"Invoice {self.pk} for order {self.order_id}"
