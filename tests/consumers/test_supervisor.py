@@ -270,8 +270,9 @@ def test_a_tree_that_was_stopped_for_long_runs_nothing_that_others_took_over(tre
     publish_after = [publish() for _ in range(10)]
     wait_until(lambda: set(history.counts()) >= {*ids, *publish_after}, timeout=30)
     wait_until(lambda: empty(store))
-    # Only what ran when it was stopped may have its effect twice.
-    assert sum(history.counts()[message_id] - 1 for message_id in ids) <= 2
+    # Only what ran when it was stopped may have its effect twice, and what had just ended and was not settled yet:
+    # each of the two threads at most one of either.
+    assert sum(history.counts()[message_id] - 1 for message_id in ids) <= 2 + 2
     wait_until(lambda: "begins anew" in first.logged())
     assert second.stop() == 0
     assert first.stop() == 0
