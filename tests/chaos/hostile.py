@@ -88,7 +88,8 @@ def _delete_behind_back(stage: Stage, client: redis.Redis) -> None:
     rows = client.xpending_range(keys.ready, GROUP, "-", "+", 3) if client.exists(keys.ready) else []
     entries = [entry for row in rows for entry in client.xrange(keys.ready, row["message_id"], row["message_id"])]
     name = stage.strike("deleted", lambda: None, pids=stage.pids())
-    stage.history.note("removed", ids=[fields[b"id"].decode() for _, fields in entries if b"id" in fields])
+    labels = [places.label(places.attributes(fields)) for _, fields in entries]
+    stage.history.note("removed", ids=[label for label in labels if label is not None])
     if entries:
         client.xdel(keys.ready, *[entry for entry, _ in entries])
     stage.heal(name)

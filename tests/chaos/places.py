@@ -36,9 +36,9 @@ class Rest:
 
 def look(client: redis.Redis, keys: QueueKeys) -> Rest:
     """Return where everything of a queue is."""
-    bodies = [_attributes(fields) for home in keys.homes() for _, fields in _undone(client, keys, home)]
-    bodies += [_attributes({b"message": body}) for body in _waiting(client, keys)]
-    dead = [label(_attributes(fields)) for _, fields in _entries(client, keys.dead)]
+    bodies = [attributes(fields) for home in keys.homes() for _, fields in _undone(client, keys, home)]
+    bodies += [attributes({b"message": body}) for body in _waiting(client, keys)]
+    dead = [label(attributes(fields)) for _, fields in _entries(client, keys.dead)]
     return Rest(
         queued=sorted(found for body in bodies if (found := label(body))),
         dead=sorted(found for found in dead if found),
@@ -78,7 +78,8 @@ def label(attributes: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _attributes(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
+def attributes(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Return the attributes of an entry, with what is not JSON as nothing."""
     try:
         if b"message" in fields:
             found = loads(fields[b"message"])
