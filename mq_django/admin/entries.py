@@ -79,7 +79,7 @@ def message(page: Page, name: str, home: str, entry: str) -> HttpResponse:
         _("Message"),
         queue=name,
         tabs=tabs(page, name, place),
-        why=why(explain.why_entry(view, look_at(name)), name=view.message.name),
+        why=why(explain.why_entry(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
         **facts(
             view.message,
             can_see_data=page.can(SEE_DATA),

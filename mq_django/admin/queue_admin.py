@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from mq_django.admin import control, dead, dead_edit, entries, overview, queue, waiting
+from mq_django.admin import control, dead, dead_edit, dead_jobs, entries, overview, queue, waiting
 from mq_django.admin.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, UnknownQueue
@@ -30,7 +30,10 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/entry/<str:home>/<str:entry>/", entries.message, require_GET, "entry"),
     ("<str:name>/dead/", dead.listing, require_GET, "dead"),
     ("<str:name>/dead/chosen/", dead.act, require_POST, "dead_act"),
-    ("<str:name>/dead/all/<str:what>/", dead.act_on_all, _get_or_post, "dead_all"),
+    ("<str:name>/dead/all/<str:what>/", dead_jobs.act_on_all, _get_or_post, "dead_all"),
+    ("<str:name>/dead/job/", dead_jobs.job, require_GET, "dead_job"),
+    ("<str:name>/dead/job/stats.json", dead_jobs.stats, require_GET, "dead_job_stats"),
+    ("<str:name>/dead/job/cancel/", dead_jobs.cancel, require_POST, "dead_job_cancel"),
     ("<str:name>/dead/groups/", dead_edit.groups, require_GET, "dead_groups"),
     ("<str:name>/dead/export/", dead_edit.export, require_GET, "dead_export"),
     ("<str:name>/dead/<str:entry>/edit/", dead_edit.edit, _get_or_post, "dead_edit"),

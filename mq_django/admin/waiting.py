@@ -14,11 +14,12 @@ from mq_django.admin.message import facts, listed
 from mq_django.admin.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
 from mq_django.admin.wording import why
-from mq_django.inspector import actions, explain, search
+from mq_django.inspector import actions, explain
 from mq_django.inspector.messages import (
     Room,
     WaitingView,
     find_waiting,
+    look_among_waiting,
     search_waiting,
     waiting,
 )
@@ -27,7 +28,11 @@ from mq_django.inspector.queues import queue as look_at
 #: Messages a page.
 PER_PAGE = 50
 
-TITLES = {"delayed": gettext_lazy("Delayed messages"), "unhandled": gettext_lazy("Unhandled messages")}
+TITLES = {
+    "delayed": gettext_lazy("Delayed messages"),
+    "unhandled": gettext_lazy("Unhandled messages"),
+    "parked": gettext_lazy("Parked messages"),
+}
 
 
 @needs(VIEW)
@@ -63,7 +68,7 @@ def listing(page: Page, name: str, room: str) -> HttpResponse:
 
 def _filtered(page: Page, name: str, where: Room) -> HttpResponse:
     after = page.request.GET.get("after", "")
-    some = search.waiting(name, where, filters.wanted(page), after=after, limit=PER_PAGE)
+    some = look_among_waiting(name, where, filters.wanted(page), after=after, limit=PER_PAGE)
     return page.render(
         "waiting",
         str(TITLES[where]),
@@ -99,7 +104,7 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
         room=view.room,
         tabs=tabs(page, name, view.room),
         member=text.to_url(view.member),
-        why=why(explain.why_waiting(view, look_at(name)), name=view.message.name),
+        why=why(explain.why_waiting(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
         act_url=page.url("cancel", name),
         chosen_field=CHOSEN,
         **facts(
@@ -165,6 +170,8 @@ def _room(word: str) -> Room:
         return "delayed"
     if word == "unhandled":
         return "unhandled"
+    if word == "parked":
+        return "parked"
     raise Http404
 
 

@@ -49,6 +49,8 @@ class Delivery(NamedTuple):
     data_text: bytes
     #: It was running when a process died, so it runs with nothing beside it.
     alone: bool = False
+    #: What became of earlier attempts: see `mq_django.core.story`.
+    story: str = ""
 
 
 class Undecodable(NamedTuple):
@@ -79,3 +81,5 @@ class DeadLetter(NamedTuple):
     buried_ms: int
     #: The entry as it came, for what could not be decoded: at most 64 KiB.
     raw: bytes = b""
+    #: What became of its attempts: see `mq_django.core.story`.
+    story: str = ""

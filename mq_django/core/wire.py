@@ -25,7 +25,8 @@ MAX_PARTS = 1000
 LAST_MS = 253402300799999
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-#: Attributes with a meaning of their own; all others are headers. `alone` and `lost` are recovery's own notes.
+#: Attributes with a meaning of their own; all others are headers. `alone` and `lost` are recovery's own notes, `story`
+#: is what became of earlier attempts.
 RESERVED = frozenset(
     (
         "id",
@@ -41,6 +42,7 @@ RESERVED = frozenset(
         "specversion",
         "alone",
         "lost",
+        "story",
         "message",
     )
 )
@@ -70,8 +72,12 @@ def moment(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _milliseconds(value: object) -> int | None:
-    """Read a moment: an RFC 3339 timestamp, or milliseconds since 1970."""
+def moment_ms(value: object) -> int | None:
+    """Return the milliseconds since 1970 that an RFC 3339 timestamp or a number says; None for None.
+
+    Raises:
+        DecodeError: it is no moment.
+    """
     if value is None:
         return None
     text = str(value)
@@ -116,7 +122,7 @@ def encode_entry(message: Message, data_text: bytes) -> list[str | bytes]:
     return [*attributes(message), "data", data_text]
 
 
-def encode_body(message: Message, data_text: bytes, *, member: str, alone: bool = False) -> bytes:
+def encode_body(message: Message, data_text: bytes, *, member: str, alone: bool = False, story: str = "") -> bytes:
     """Return a message as the JSON object that waits in the waiting room under `member`.
 
     It leaves the id out when that is the member. A priority comes first, so that a script can read it without parsing
@@ -129,6 +135,8 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: bool 
         pairs.append(("time", moment(message.published_ms)))
     if alone:
         pairs.append(("alone", "1"))
+    if story:
+        pairs.append(("story", story))
     head = b",".join(dumps(name) + b":" + dumps(value) for name, value in pairs)
     return b"{" + head + b',"data":' + data_text + b"}"
 
@@ -207,9 +215,11 @@ def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Del
             entry,
             text,
             "alone" in outer,
+            outer.get("story", ""),
         )
     inner = decode_body(body.encode()) | outer
-    return Delivery(message_of(inner, queue=queue, entry=entry), home, entry, dumps(inner["data"]), "alone" in inner)
+    message, story = message_of(inner, queue=queue, entry=entry), str(inner.get("story", ""))
+    return Delivery(message, home, entry, dumps(inner["data"]), "alone" in inner, story)
 
 
 def decode_body(body: bytes) -> dict[str, Any]:
@@ -240,7 +250,7 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
     version = str(found.get("specversion", "1.0"))
     if not version.startswith("1."):
         raise DecodeError(f"unknown version: {version[:80]!r}")
-    published_ms = _milliseconds(found.get("time"))
+    published_ms = moment_ms(found.get("time"))
     if published_ms is None and b"-" in entry and entry.replace(b"-", b"").isdigit():
         published_ms = entry_ms(entry)
     headers = {key: str(value) for key, value in found.items() if key not in RESERVED}
@@ -252,7 +262,7 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
         attempt=max(1, _integer(found, "attempt", 1)),
         key=None if found.get("partitionkey") is None else str(found["partitionkey"]),
         published_ms=published_ms,
-        expires_ms=_milliseconds(found.get("expires")),
+        expires_ms=moment_ms(found.get("expires")),
         priority=max(-100, min(100, _integer(found, "priority", 0))),
         unique=None if found.get("unique") is None else str(found["unique"]),
         headers=headers or NO_HEADERS,

@@ -29,6 +29,7 @@ PAGES = [
     ("emails/purge/ready/", "post", {"view_queue", "operate_queue", "purge_queue"}),
     ("emails/waiting/delayed/", "get", {"view_queue"}),
     ("emails/waiting/unhandled/", "get", {"view_queue"}),
+    ("emails/waiting/parked/", "get", {"view_queue"}),
     ("emails/waiting/delayed/m1/", "get", {"view_queue"}),
     ("emails/cancel/", "post", {"view_queue", "operate_queue"}),
     ("emails/dead/", "get", {"view_queue"}),
@@ -38,6 +39,9 @@ PAGES = [
     ("emails/dead/1-1/edit/", "post", {"view_queue", "view_message_data", "operate_queue"}),
     ("emails/dead/1-1/", "get", {"view_queue"}),
     ("emails/dead/chosen/", "post", {"view_queue", "operate_queue"}),
+    ("emails/dead/job/", "get", {"view_queue"}),
+    ("emails/dead/job/stats.json", "get", {"view_queue"}),
+    ("emails/dead/job/cancel/", "post", {"view_queue", "operate_queue"}),
     ("emails/dead/all/redrive/", "get", {"view_queue", "operate_queue"}),
     ("emails/dead/all/redrive/", "post", {"view_queue", "operate_queue"}),
     ("emails/dead/all/delete/", "get", {"view_queue", "operate_queue", "purge_queue"}),
@@ -67,7 +71,9 @@ def test_nobody_gets_in_without_logging_in(client, path, method, needed):
 def test_every_route_of_ours_is_in_the_table_above_and_names_its_permission():
     assert len(ROUTES) == len({path.rsplit("?")[0] for path, _, _ in PAGES}) - len(
         # Django's own: the list, the change page, the history. Two paths share a route.
-        {"", "emails/change/", "emails/history/"} | {"emails/waiting/unhandled/", "emails/dead/all/delete/"}
+        {"", "emails/change/", "emails/history/"}
+        | {"emails/waiting/unhandled/", "emails/waiting/parked/"}
+        | {"emails/dead/all/delete/"}
     )
     assert all(view.permissions for _, view, _, _ in ROUTES)
 

@@ -6,10 +6,10 @@ import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
+from mq_django.core.filters import Filter
 from mq_django.inspector import actions, entries
 from mq_django.inspector.explain import why_entry, why_waiting
 from mq_django.inspector.messages import find_waiting
-from mq_django.inspector.scan import Filter
 from tests.seeding import CONSUMER, beat, publish, publish_many, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")

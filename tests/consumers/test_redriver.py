@@ -1,0 +1,46 @@
+"""Jobs about dead letters are worked off by supervisors, whoever comes first."""
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.consumers.redriver import Redriver
+from mq_django.inspector import jobs
+from tests.seeding import bury_many
+from tests.waiting import wait_until
+
+
+def redriver(*queues, worker="s1"):
+    return Redriver([get_config().queue(name) for name in queues], worker)
+
+
+def test_a_job_is_worked_off_step_by_step(mq_settings):
+    bury_many("emails", 1100)
+    jobs.begin("emails", "redrive", who="ann")
+    service = redriver("default", "emails")
+
+    service.run_once()
+    assert inspector.queue("emails").ready == 500
+    wait_until(lambda: service.run_once() > 1 and jobs.look("emails").state == "finished")
+    assert inspector.queue("emails").ready == 1100
+
+
+def test_a_queue_that_cannot_be_read_does_not_hold_up_the_others(mq_settings, redis_client):
+    bury_many("emails", 1)
+    jobs.begin("emails", "redrive", who="ann")
+    redis_client.set(get_config().queue("default").keys.dead_job, "mine")
+
+    redriver("default", "emails").run_once()
+
+    assert inspector.queue("emails").ready == 1
+
+
+def test_what_is_heard_is_looked_at_at_once(mq_settings):
+    bury_many("emails", 1)
+    service = redriver("emails")
+    assert service.run_once() > 1
+    jobs.begin("emails", "redrive", who="ann")
+
+    service.run_once()
+    assert inspector.queue("emails").ready == 0
+    service.expect(0)
+    service.run_once()
+    assert inspector.queue("emails").ready == 1
