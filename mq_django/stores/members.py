@@ -132,7 +132,7 @@ class Members:
     def adopt(self, stranger: str, heir: str) -> int:
         """Let `heir` hold some of what a consumer holds whose name may be no text; return how many, 0 at the end."""
         keys = self._keys
-        args = [keys.group, stranger.encode(errors=_ANY), heir, BATCH]
+        args: list[Argument] = [keys.group, stranger.encode(errors=_ANY), heir, BATCH]
         command = scripts.command("members_adopt", keys=keys.homes(), args=args)
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
