@@ -5,6 +5,7 @@ It waits for the key `go` of the namespace, so that several begin at the same mo
 
 import json
 import os
+import sys
 
 import django
 
@@ -24,11 +25,16 @@ def main() -> None:
     stores = [open_store(queue, Session(client)) for queue in config.queues.values()]
     moved: list[int] = []
     promoter = Promoter(stores, hears=lambda: True, seen=lambda _, promoted: moved.append(promoted.moved))
-    print("ready", flush=True)
+    _tell("ready")
     wait_until(lambda: client.exists(f"{config.namespace}:go"), timeout=60)
     while any(client.exists(store.keys.due) for store in stores):
         promoter.run_once()
-    print(json.dumps({"calls": len(moved), "moved": sum(moved)}), flush=True)
+    _tell(json.dumps({"calls": len(moved), "moved": sum(moved)}))
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
