@@ -9,7 +9,7 @@ from mq_django.inspector import entries
 from mq_django.inspector.entries import MAX_BEFORE, EntryView
 from mq_django.inspector.messages import WaitingView
 from mq_django.inspector.queues import QueueView
-from mq_django.stores.permits import Permits
+from mq_django.stores.standing import Standings
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -90,7 +90,7 @@ def _of_queue(queue: QueueView) -> Cause | None:
 
 def _of_key(view: WaitingView, name: str) -> Cause:
     key, limits = view.message.key or "", get_config().queue(name).limits
-    use = _permits(name).of_key(key, view.member)
+    use = _standings(name).of_key(key, view.member)
     most = limits.key_concurrency
     if most is not None and use.at_once >= most:
         return Cause(kind="parked", key=key, count=use.before, most=most)
@@ -107,7 +107,7 @@ def _of_limits(queue: QueueView) -> Cause | None:
     limits = get_config().queue(queue.name).limits
     if not limits.of_queue:
         return None
-    use = _permits(queue.name).of_queue(queue.pending)
+    use = _standings(queue.name).of_queue(queue.pending)
     if use.is_full and limits.concurrency is not None:
         return Cause(kind="full", most=limits.concurrency, count=queue.pending)
     if use.next_ms and limits.rate is not None:
@@ -115,5 +115,5 @@ def _of_limits(queue: QueueView) -> Cause | None:
     return None
 
 
-def _permits(name: str) -> Permits:
-    return Permits(get_config().queue(name), Pooled(get_client("inspect")))
+def _standings(name: str) -> Standings:
+    return Standings(get_config().queue(name), Pooled(get_client("inspect")))

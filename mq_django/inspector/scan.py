@@ -5,6 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from mq_django.core.filters import NOTHING, Filter
+
+__all__ = ["NOTHING", "Filter", "Scanned", "scan"]
+
 #: Messages that one look goes through.
 MAX_SCANNED = 5000
 

@@ -1,76 +1,49 @@
-"""What of a queue's limits is used up. Nothing here changes anything."""
+"""How far the limits of a queue are used, and what waits for them: for people. Nothing here changes anything."""
 
-import hashlib
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mq_django.conf import QueueConfig
-from mq_django.core.limits import Rate
+from mq_django.stores.limits import LimitedStore
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 
-class KeyUse(NamedTuple):
-    """How a parked message stands with the limits of its key."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyUse:
+    """A key that has parked messages."""
 
-    #: Others of its key that stand before it.
-    before: int
-    #: Deliveries of its key that hold a permit.
+    key: str
+    parked: int
+    #: Deliveries granted in the window that ends now; 0 when keys have no rate.
+    granted: int
+    #: Permits in use; 0 when keys have no rate and no concurrency.
     at_once: int
-    #: Milliseconds until its key is looked at again; None when nobody looks.
-    next_ms: int | None
+    #: When its next message may be ready, in ms since 1970: at the latest, for a settled delivery makes it sooner.
+    turn_ms: int
 
 
-class QueueUse(NamedTuple):
-    """How a queue stands with its own limits."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitUse:
+    """A queue's limits, which `QueueConfig.limits` says, and how far they are used. By Redis's clock."""
 
-    #: As many are handled as may be.
-    is_full: bool
-    #: Milliseconds until the rate allows another; 0: now.
-    next_ms: int
-
-
-class Permits:
-    """The permits of one queue."""
-
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
-        self._keys = config.keys
-        self._limits = config.limits
-        self._wire = wire
-
-    def of_key(self, key: str, member: bytes) -> KeyUse:
-        """Return how the message that is parked under `member` stands with the limits of its key."""
-        keys, score = self._keys, _score(key)
-        replies = self._wire.trip(
-            [
-                ("ZRANK", keys.parked, member),
-                ("ZCOUNT", keys.parked, "-inf", f"({score}"),
-                ("ZCOUNT", keys.permits, score, score),
-                ("ZSCORE", keys.turns, key),
-                ("TIME",),
-            ]
-        )
-        rank, others, at_once, turn, (seconds, micros) = (reply_or_raise(reply) for reply in replies)
-        now_ms = int(seconds) * 1000 + int(micros) // 1000
-        next_ms = None if turn is None else max(0, round(float(turn)) - now_ms)
-        return KeyUse(max(0, (rank or 0) - others), at_once, next_ms)
-
-    def of_queue(self, pending: int) -> QueueUse:
-        """Return how the queue stands with its own limits, while `pending` messages are held."""
-        most, rate = self._limits.concurrency, self._limits.rate
-        is_full = most is not None and pending >= most
-        return QueueUse(is_full, 0 if rate is None else self._until_free(rate))
-
-    def _until_free(self, rate: Rate) -> int:
-        log, time = self._wire.trip([("HGET", self._keys.limits, "r"), ("TIME",)])
-        seconds, micros = reply_or_raise(time)
-        now = int(seconds) * 1_000_000 + int(micros)
-        grants = [word.partition(b":") for word in (reply_or_raise(log) or b"").split()]
-        counted = [(int(at), int(count)) for at, _, count in grants if at.isdigit() and count.isdigit()]
-        used = [(at, count) for at, count in counted if at >= now - rate.micros]
-        if sum(count for _, count in used) < rate.count:
-            return 0
-        return max(1, (used[0][0] + rate.micros + 1 - now) // 1000)
+    now_ms: int
+    #: Deliveries granted in the window that ends now; 0 when the queue has no rate.
+    granted: int
+    #: Deliveries being handled.
+    at_once: int
+    #: Messages that wait for a permit of their key, and keys that have some.
+    parked: int
+    keys: int
+    #: Some of these keys, those whose turn is next coming first.
+    page: Sequence[KeyUse]
 
 
-def _score(key: str) -> int:
-    """Return the score under which what belongs to a key stands, as `lua/parts/limits.lua` makes it."""
-    return int(hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()[:13], 16)
+def limit_use(config: QueueConfig, wire: Wire, *, start: int = 0, count: int = 50) -> LimitUse:
+    """Look at a queue's limits, and at `count` of the keys that wait, from the `start`th on."""
+    (reply,) = wire.trip([LimitedStore(config, wire).look_command(start, count)])
+    now_ms, granted, at_once, parked, keys, *rows = reply_or_raise(reply)
+    page = [
+        KeyUse(key=key.decode(errors="replace"), parked=waits, granted=used, at_once=held, turn_ms=turn)
+        for key, waits, used, held, turn in zip(*[iter(rows)] * 5, strict=True)
+    ]
+    return LimitUse(now_ms=now_ms, granted=granted, at_once=at_once, parked=parked, keys=keys, page=page)
