@@ -9,7 +9,7 @@ from mq_django.core.keys import GroupKeys, QueueKeys, RsmqKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.wire import decode_entry, entry_ms
 from mq_django.errors import StoreError
-from mq_django.stores.counters import WHAT
+from mq_django.stores.counters import TOOK, WAITED, WHAT
 from mq_django.stores.lag import places
 from mq_django.stores.members import Roll, read_roll
 from mq_django.transport import scripts
@@ -72,21 +72,18 @@ def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[Lo
     return [_with_log(look, config.keys, wire) for look, config in zip(looks, configs, strict=True)]
 
 
-def look_closely(config: QueueConfig, wire: Wire) -> Look | StoreError:
-    """Look at one queue, with all that was counted in this hour and the one before, also by name."""
+def look_closely(config: QueueConfig, wire: Wire, *, longest: int) -> Look | StoreError:
+    """Look at one queue, with what was counted in this hour and the one before.
+
+    Also by name, while these are at most `longest`.
+    """
     now = int(time.time()) // 60
     keys, hour = config.keys, now // 60
-    reply, *hours = wire.trip(
-        [
-            _look_command(keys, now, 0),
-            ("HGETALL", keys.minutes(hour)),
-            ("HGETALL", keys.minutes(hour - 1)),
-        ]
-    )
+    (reply,) = wire.trip([_look_command(keys, now, 0)])
     found = _with_log(_look(reply, now, 0), keys, wire)
     if isinstance(found, StoreError):
         return found
-    this_hour, last_hour = ({} if isinstance(reply, Exception) else _pairs(reply) for reply in hours)
+    this_hour, last_hour = counted([keys.minutes(hour), keys.minutes(hour - 1)], wire, slots=60, longest=longest)
     return found._replace(this_hour=this_hour, last_hour=last_hour)
 
 
@@ -178,13 +175,14 @@ def hours_of(
     return [_there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
 
 
-def days_of(days: Sequence[int], config: QueueConfig, wire: Wire, *, longest: int) -> list[Mapping[bytes, bytes]]:
-    """Return what was counted in the hours of some days since 1970, also by name while these are at most `longest`."""
-    keys = [config.keys.hours(day) for day in days]
+def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:
+    """Return what some hashes counted in all, and by name, too, while they have at most `longest` fields."""
     lengths = [reply_or_raise(reply) for reply in wire.trip([("HLEN", key) for key in keys])]
-    if sum(lengths) > longest:
-        return hours_of(days, [config], wire)
-    return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
+    if sum(lengths) <= longest:
+        return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
+    fields = [f"{slot}|{what}|".encode() for slot in range(slots) for what in (*WHAT, *TOOK, *WAITED)]
+    replies = wire.trip([("HMGET", key, *fields) for key in keys])
+    return [_there(fields, reply_or_raise(reply)) for reply in replies]
 
 
 class Pages:
