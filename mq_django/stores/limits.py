@@ -100,6 +100,11 @@ class LimitedStore(StreamStore):
         """See Store.admit()."""
         return self._decided(consumer, list(deliveries), charge=False)
 
+    def look_command(self, start: int, count: int) -> Command:
+        """Return the command that reads how far the limits are used, and `count` of the keys that wait."""
+        args = [*self._arguments("", of_queue=True), start, count]
+        return scripts.command("limits_look", keys=self._rooms(), args=args)
+
     def _wait_for_permit(self, consumer: str, block_ms: int) -> None:
         who = ("XREADGROUP", "GROUP", self.keys.group, consumer)
         (reply,) = self._wire.trip([(*who, "COUNT", 1, "BLOCK", block_ms, "NOACK", "STREAMS", self.keys.freed, ">")])
