@@ -32,7 +32,11 @@ class GroupView:
     lag_ms: int = 0
     #: Changes with every seek.
     generation: int = 0
-    #: How much of the retention it is behind: at 1 it begins to lose messages. None: the topic keeps everything.
+    #: Messages from the oldest that it holds, or else was not given, to the newest; and that one's age in ms.
+    behind: int = 0
+    behind_ms: int = 0
+    #: How much of the retention that is: at 1 it begins to lose messages, or to hold up the trimming by what it holds.
+    #: None: the topic keeps everything.
     share: float | None = None
     #: The percentage at which it was found to be too far behind, while it is.
     alarm: int | None = None
@@ -159,7 +163,7 @@ def _view(config: TopicConfig, info: LogInfo, size: int, standings: list[Standin
 
 
 def _group(name: str, standing: Standing, in_code: set[str]) -> GroupView:
-    place, share = standing
+    place = standing.place
     return GroupView(
         topic=name,
         name=place.name,
@@ -168,7 +172,9 @@ def _group(name: str, standing: Standing, in_code: set[str]) -> GroupView:
         lag=place.lag,
         lag_ms=place.lag_ms,
         generation=place.generation,
-        share=share,
+        share=standing.share,
+        behind=standing.behind,
+        behind_ms=standing.behind_ms,
         alarm=place.alarm,
         lost=place.lost,
         in_code=place.name in in_code,

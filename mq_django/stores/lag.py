@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
-from mq_django.core.offsets import parse
+from mq_django.core.offsets import before, parse
 from mq_django.transport import scripts
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -160,6 +160,31 @@ def leap(keys: TopicKeys, wire: Wire, group: str, after: str) -> Leap | None:
             given_up = len(reply_or_raise(wire.trip([held])[0])) if found["pending"] else 0
             return Leap(then, count if backwards else 0, 0 if backwards else count, more, found["pending"], given_up)
     return None
+
+
+def held_spans(keys: TopicKeys, wire: Wire, groups: Sequence[GroupPlace]) -> list[tuple[int, int]]:
+    """Return of each group how many entries there are from its oldest pending one up to its offset, and that one's age.
+
+    The age is in ms; both are 0 when nothing is pending.
+    """
+    asked = [("XPENDING", keys.log, group.name) for group in groups]
+    (seconds, micros), *summaries = (
+        reply if _is_no_group(reply) else reply_or_raise(reply) for reply in wire.trip([("TIME",), *asked])
+    )
+    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    spans = []
+    for group, summary in zip(groups, summaries, strict=True):
+        if _is_no_group(summary) or not summary[0]:
+            spans.append((0, 0))
+        else:
+            oldest = summary[1].decode()
+            count, _ = _between(keys, wire, before(oldest), group.offset)
+            spans.append((count, max(0, now_ms - parse(oldest)[0])))
+    return spans
+
+
+def _is_no_group(reply: Any) -> bool:
+    return isinstance(reply, Exception) and str(reply).startswith("NOGROUP")
 
 
 def _between(keys: TopicKeys, wire: Wire, after: str, until: str) -> tuple[int, bool]:

@@ -71,7 +71,7 @@ def test_a_topic_shows_its_log_and_where_its_groups_are(events, redis_client):
     assert (billing.name, billing.queue, billing.offset) == ("billing", "events:billing", at[4])
     assert (billing.pending, billing.lag, billing.in_code, billing.subscribed) == (2, 5, True, True)
     assert 0 <= billing.lag_ms < 60_000
-    assert billing.share == pytest.approx(0.05)
+    assert (billing.behind, billing.share) == (7, pytest.approx(0.07))
     assert (new.name, new.subscribed, new.in_code) == ("new", False, True)
     assert (stranger.name, stranger.lag, stranger.in_code, stranger.offset_ms) == ("stranger", 10, False, None)
 
