@@ -70,14 +70,19 @@ NONE = Activity(
 
 def activity_of(look: Look, *, of: str = "") -> Activity:
     """Return what the counters in a look say about the last hour, in all or of one name."""
-    hours = ((look.hour * 60, look.this_hour), (look.hour * 60 - 60, look.last_hour))
-    elapsed = look.now_ms % 60_000 / 60_000
-    return _activity(hours, now=look.now_ms // 60_000, steps=WINDOW, minutes=1, elapsed=elapsed, of=of)
+    return activity_of_minutes(look.this_hour, look.last_hour, hour=look.hour, now_ms=look.now_ms, of=of)
 
 
-def activity_of_days(
-    days: Mapping[int, Mapping[bytes, bytes]], *, now_ms: int, hours: int, of: str = ""
+def activity_of_minutes(
+    this_hour: Mapping[bytes, bytes], last_hour: Mapping[bytes, bytes], *, hour: int, now_ms: int, of: str = ""
 ) -> Activity:
+    """Return what the counters of an hour since 1970 and of the one before say about the last hour."""
+    hours = ((hour * 60, this_hour), (hour * 60 - 60, last_hour))
+    elapsed = now_ms % 60_000 / 60_000
+    return _activity(hours, now=now_ms // 60_000, steps=WINDOW, minutes=1, elapsed=elapsed, of=of)
+
+
+def activity_of_days(days: Mapping[int, Mapping[bytes, bytes]], *, now_ms: int, hours: int, of: str = "") -> Activity:
     """Return what the counters of some days since 1970 say about the last hours, in all or of one name."""
     starts = [(day * 24, fields) for day, fields in days.items()]
     elapsed = now_ms % 3_600_000 / 3_600_000

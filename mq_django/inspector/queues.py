@@ -11,7 +11,7 @@ from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, Activity, activity_of, activity_of_days, counts
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
-from mq_django.stores.lag import groups_of
+from mq_django.stores.lag import groups_of as named_groups
 from mq_django.stores.pages import Look, counted, hours_of, look, look_closely
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Wire
@@ -133,8 +133,22 @@ def overview() -> list[QueueView]:
     return [_view_or_error(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
+def groups_of(topic: str) -> list[QueueView]:
+    """Return the groups of a topic as overview() does.
+
+    Raises:
+        UnknownTopic: it is not configured.
+        StoreError: Redis is away.
+    """
+    wire, config = Pooled(get_client("inspect")), get_config().topic(topic)
+    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] == topic}
+    chosen = [get_config().queue(name) for name in sorted({*found, *named_groups([config.keys], wire)})]
+    looks = look(chosen, wire, minutes=RECENT + 1) if chosen else []
+    return [_view_or_error(config, found) for config, found in zip(chosen, looks, strict=True)]
+
+
 def queue(name: str, *, of: str = "") -> QueueView:
-    """Return a queue, with what happened in the last hour in all, or to messages named `of`, and by name.
+    """Return a queue, with what happened in the last hour, by name and in all, or to messages named `of`.
 
     Raises:
         UnknownQueue: it is not configured.
@@ -145,7 +159,7 @@ def queue(name: str, *, of: str = "") -> QueueView:
 
 
 def activity(name: str, *, hours: int, of: str = "") -> Activity:
-    """Return what happened in a queue in the last hours, a count an hour, in all or to messages named `of`, and by name.
+    """Return what happened in a queue in the last hours, an hour a count; of messages named `of` only, if it is given.
 
     Raises:
         UnknownQueue: it is not configured.
@@ -205,7 +219,7 @@ def _all(wire: Wire) -> list[QueueConfig]:
     """Return all queues, and the groups that topics have, whether in code or, of other programs, in Redis."""
     config = get_config()
     found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in config.topics}
-    found |= set(groups_of([topic.keys for topic in config.topics.values()], wire))
+    found |= set(named_groups([topic.keys for topic in config.topics.values()], wire))
     return [config.queue(name) for name in sorted({*config.queues, *found})]
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mq_django.core.keys import QueueKeys, TopicKeys
@@ -61,3 +61,24 @@ def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Comman
     for what, count in totals.items():
         args += (f"|{what}|", count)
     return scripts.command("counters_add", keys=where.keys, args=args)
+
+
+def minute_fields(now: int, minutes: int, *, what: Sequence[str] = WHAT) -> tuple[list[bytes], list[bytes]]:
+    """Return the fields of what was counted in all in the last minutes: those of this hour, and of the one before.
+
+    `now` is in minutes since 1970.
+    """
+    past = [now - ago for ago in range(min(minutes, now % 60 + 61))]
+    this_hour = [minute % 60 for minute in past if minute // 60 == now // 60]
+    last_hour = [minute % 60 for minute in past if minute // 60 != now // 60]
+    return counter_fields(this_hour, what), counter_fields(last_hour, what)
+
+
+def counter_fields(slots: Sequence[int], what: Sequence[str] = WHAT) -> list[bytes]:
+    """Return the fields of what was counted in all in some minutes of an hour, or hours of a day."""
+    return [f"{slot}|{word}|".encode() for slot in slots for word in what]
+
+
+def there(fields: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    """Return the fields that have a value, with it."""
+    return {field: value for field, value in zip(fields, values, strict=True) if value is not None}
