@@ -13,7 +13,7 @@ from mq_django.core.keys import PARKED_PREFIX, READY, URGENT
 from mq_django.core.limits import Rate
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import HandBack
-from mq_django.core.wire import encode_body
+from mq_django.core.wire import alone_of, encode_body
 from mq_django.stores.base import Fetched, Settlement
 from mq_django.stores.stream import StreamStore
 from mq_django.transport import scripts
@@ -182,7 +182,7 @@ class LimitedStore(StreamStore):
         args = self._arguments(consumer, of_queue=charged)
         for item in items:
             message, member = item.message, _place_in_line(item)
-            body = encode_body(message, item.data_text, member=member, alone=item.alone)
+            body = encode_body(message, item.data_text, member=member, alone=alone_of(item))
             args += (item.home, item.entry, message.id, message.key or "", member, body)
         reply_or_raise(self._wire.trip([scripts.command("limits_park", keys=self._rooms(), args=args)])[0])
 
