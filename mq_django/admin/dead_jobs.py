@@ -110,16 +110,14 @@ def job(page: Page, name: str) -> HttpResponse:
         queue=name,
         tabs=tabs(page, name, "dead"),
         live_url=page.url("dead_job_stats", name),
-        cancel_url=page.url("dead_job_cancel", name),
-        list_url=page.url("dead", name),
-        **_context(name),
+        **_context(page, name),
     )
 
 
 @needs(VIEW)
 def stats(page: Page, name: str) -> HttpResponse:
     """Return the parts of the page that change by themselves."""
-    return page.parts(PARTS, {"cancel_url": page.url("dead_job_cancel", name), **_context(name)})
+    return page.parts(PARTS, _context(page, name))
 
 
 @needs(VIEW, OPERATE)
@@ -130,7 +128,7 @@ def cancel(page: Page, name: str) -> HttpResponse:
     if found is None or found.state != "running":
         page.say(messages.INFO, _("No job runs."))
         return HttpResponseRedirect(back_url)
-    if CONFIRMED not in page.request.POST:
+    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
         return confirm(
             page,
             name,
@@ -206,10 +204,10 @@ def confirm_act(
     )
 
 
-def _context(name: str) -> dict[str, Any]:
-    found = jobs.look(name)
+def _context(page: Page, name: str) -> dict[str, Any]:
+    found, urls = jobs.look(name), {"list_url": page.url("dead", name)}
     if found is None:
-        return {"job": None, "summary": _("There is no job.")}
+        return {"job": None, "summary": _("There is no job."), **urls}
     runs = found.state == "running"
     # What looks for work every half minute need not have found it yet.
     is_idle = runs and not glance(name).alive
@@ -234,6 +232,8 @@ def _context(name: str) -> dict[str, Any]:
         "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
         "job_max": str(max(1, found.total)),
         "summary": _progress(found),
+        "cancel_url": page.url("dead_job_cancel", name),
+        **urls,
     }
 
 

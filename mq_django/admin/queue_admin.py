@@ -47,7 +47,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/dead/all/<str:what>/", dead_jobs.act_on_all, _get_or_post, "dead_all"),
     ("<str:name>/dead/job/", dead_jobs.job, require_GET, "dead_job"),
     ("<str:name>/dead/job/stats.json", dead_jobs.stats, require_GET, "dead_job_stats"),
-    ("<str:name>/dead/job/cancel/", dead_jobs.cancel, require_POST, "dead_job_cancel"),
+    ("<str:name>/dead/job/cancel/", dead_jobs.cancel, _get_or_post, "dead_job_cancel"),
     ("<str:name>/dead/groups/", dead_edit.groups, require_GET, "dead_groups"),
     ("<str:name>/dead/export/", dead_edit.export, require_GET, "dead_export"),
     ("<str:name>/dead/<str:entry>/edit/", dead_edit.edit, _get_or_post, "dead_edit"),

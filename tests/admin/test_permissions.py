@@ -41,6 +41,7 @@ PAGES = [
     ("emails/dead/chosen/", "post", {"view_queue", "operate_queue"}),
     ("emails/dead/job/", "get", {"view_queue"}),
     ("emails/dead/job/stats.json", "get", {"view_queue"}),
+    ("emails/dead/job/cancel/", "get", {"view_queue", "operate_queue"}),
     ("emails/dead/job/cancel/", "post", {"view_queue", "operate_queue"}),
     ("emails/dead/all/redrive/", "get", {"view_queue", "operate_queue"}),
     ("emails/dead/all/redrive/", "post", {"view_queue", "operate_queue"}),

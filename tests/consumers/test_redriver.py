@@ -3,8 +3,9 @@
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.consumers.redriver import Redriver
+from mq_django.core.outcomes import Bury
 from mq_django.inspector import jobs
-from tests.seeding import bury_many
+from tests.seeding import bury_many, publish, settle, take
 from tests.waiting import wait_until
 
 
@@ -44,3 +45,25 @@ def test_what_is_heard_is_looked_at_at_once(mq_settings):
     service.expect(0)
     service.run_once()
     assert inspector.queue("emails").ready == 1
+
+
+def test_a_job_goes_on_after_the_death_of_who_worked_on_it(trees, history, redis_client, mq_settings):
+    mq_settings(QUEUES={"default": {"VISIBILITY_TIMEOUT": 2}})
+    ids = [publish("default", "act", {"do": []}) for _ in range(40)]
+    settle("default", take("default", 100), Bury("ValueError: no"))
+    first = trees()
+    wait_until(lambda: inspector.queue("default").alive)
+    jobs.begin("default", "redrive", who="ann", rate=20)
+    wait_until(lambda: jobs.look("default").done >= 8)
+
+    first.kill_all()
+    done = jobs.look("default").done
+    assert done < 40
+    # As if its ten seconds were over.
+    redis_client.hset(get_config().queue("default").keys.dead_job, "lease", 1)
+    trees()
+
+    wait_until(lambda: jobs.look("default").state == "finished", timeout=30)
+    found = jobs.look("default")
+    assert (found.done, found.missing, found.looked) == (40, 0, 40)
+    wait_until(lambda: set(history.counts()) == set(ids))
