@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 from mq_django.admin import filters, text
 from mq_django.admin.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, report
 from mq_django.admin.dead_jobs import DELETE, REDRIVE, confirm_act, job_line
+from mq_django.admin.finding import found_at_once
 from mq_django.admin.message import facts, listed, shown_error
 from mq_django.admin.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
@@ -30,8 +31,9 @@ def listing(page: Page, name: str) -> HttpResponse:
     wanted = asked.get("id", "").strip()
     if wanted:
         entry = dead_letters.find(name, wanted)
-        if entry is not None:
-            return HttpResponseRedirect(page.url("dead_letter", name, entry))
+        url = page.url("dead_letter", name, entry) if entry is not None else found_at_once(page, name, wanted)
+        if url:
+            return HttpResponseRedirect(url)
         page.say(messages.WARNING, _("No message “%(id)s” is among the dead letters.") % {"id": wanted[:200]})
     if filters.wanted(page):
         return _filtered(page, name)

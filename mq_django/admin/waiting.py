@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from mq_django.admin import filters, text
 from mq_django.admin.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
+from mq_django.admin.finding import found_at_once
 from mq_django.admin.message import facts, listed
 from mq_django.admin.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
@@ -20,7 +21,6 @@ from mq_django.inspector.messages import (
     WaitingView,
     find_waiting,
     look_among_waiting,
-    search_waiting,
     waiting,
 )
 from mq_django.inspector.queues import queue as look_at
@@ -40,9 +40,9 @@ def listing(page: Page, name: str, room: str) -> HttpResponse:
     """Show a page of the messages that wait in a room, or the one that was asked for by its id."""
     where, wanted = _room(room), page.request.GET.get("id", "").strip()
     if wanted:
-        found = search_waiting(name, wanted)
-        if found is not None:
-            return HttpResponseRedirect(page.url("message", name, found.room, text.to_url(found.member)))
+        url = found_at_once(page, name, wanted)
+        if url:
+            return HttpResponseRedirect(url)
         page.say(messages.WARNING, _("No message waits under “%(id)s”.") % {"id": wanted[:200]})
     if filters.wanted(page):
         return _filtered(page, name, where)

@@ -98,6 +98,15 @@ def get(name: str, home: Home, entry: bytes) -> EntryView | None:
     return None if found is None else _view(found, _read(name, found))
 
 
+def find(name: str, text: str) -> EntryView | None:
+    """Return a message that is ready or pending by its id, where that leads to it without looking through others.
+
+    That is so while others stand before it by priority, when it was published without an id, and in RSMQ's format.
+    """
+    found = _entries(name).find(text.encode(), max_bytes=MAX_ENTRY_BYTES)
+    return None if found is None else _view(found, _read(name, found))
+
+
 def before(name: str, view: EntryView) -> int:
     """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""
     return _entries(name).before(view.home, view.entry)

@@ -122,12 +122,11 @@ class Entries:
         return max(0, _now_ms(time) + self._config.vt * 1000 - round(float(score)))
 
     def _of_rsmq(self, keys: RsmqKeys, entry: bytes) -> Entry | None:
-        there = self._pages.waiter(entry)
-        if there is None:
+        waiter = self._pages.rsmq_one(entry)
+        if waiter is None:
             return None
         commands: list[Command] = [("HGET", keys.owners, entry), ("HGET", keys.hash, entry + b":rc"), ("TIME",)]
         owner, count, time = (reply_or_raise(reply) for reply in self._wire.trip(commands))
-        waiter = there.waiter
         # Whoever received it since, with another count, need not be one of ours.
         if owner is None or waiter.score <= _now_ms(time) or owner.rpartition(b" ")[2] != count:
             return Entry("priority", entry, {}, waiter)
@@ -169,6 +168,14 @@ class Entries:
             return Entry(home, entry, values)
         _, consumer, idle, _ = pending[0]
         return Entry(home, entry, values, None, consumer.decode(errors="backslashreplace"), idle)
+
+    def find(self, named: bytes, *, max_bytes: int) -> Entry | None:
+        """Return a message whose id leads to it: by priority, of RSMQ, or an entry's own; or None."""
+        found = self.get("priority", named, max_bytes=max_bytes)
+        if found is not None or isinstance(self._keys, RsmqKeys):
+            return found
+        homes = (home for home in self._homes if home != "priority")
+        return next((found for home in homes if (found := self.get(home, named, max_bytes=max_bytes))), None)
 
     def before(self, home: Home, entry: bytes) -> int:
         """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""

@@ -260,14 +260,22 @@ class Pages:
         return FoundWaiter(room, Waiter(member, float(score), body or None))
 
     def _rsmq_waiter(self, keys: RsmqKeys, named: bytes) -> FoundWaiter | None:
+        rooms = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
+        (reply,) = self._wire.trip([scripts.command("rsmq_find", keys=rooms, args=[named])])
+        found = None if reply_or_raise(reply) == b"MISSING" else self.rsmq_one(named)
+        return None if found is None else FoundWaiter("delayed" if reply[0] == b"DELAYED" else "unhandled", found)
+
+    def rsmq_one(self, message_id: bytes) -> Waiter | None:
+        """Return a message of an RSMQ queue, wherever it is, or None."""
+        keys = self._keys
+        if not isinstance(keys, RsmqKeys):
+            return None
         commands: list[Command] = [
-            ("ZSCORE", keys.zset, named),
-            ("ZSCORE", keys.unhandled, named),
-            ("HGET", keys.hash, named),
-            ("HGET", keys.notes, named + b":story"),
+            ("ZSCORE", keys.zset, message_id),
+            ("HGET", keys.hash, message_id),
+            ("HGET", keys.notes, message_id + b":story"),
         ]
-        score, aside, body, story = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        score, body, story = (reply_or_raise(reply) for reply in self._wire.trip(commands))
         if score is None:
             return None
-        told = "" if story is None else story.decode(errors="replace")
-        return FoundWaiter("delayed" if aside is None else "unhandled", Waiter(named, float(score), body, told))
+        return Waiter(message_id, float(score), body, "" if story is None else story.decode(errors="replace"))

@@ -108,3 +108,16 @@ def test_its_dead_letters_are_exported(operator, name, held):
 
     assert held[0].id.encode() in b"".join(response.streaming_content)
     assert name.replace(":", "-") in response["Content-Disposition"]
+
+
+def test_each_message_is_found_by_its_id_where_it_is(operator, name, held):
+    dead, delayed, pending = held
+    for message, place in ((dead, "/dead/"), (delayed, "/waiting/delayed/"), (pending, "/entry/")):
+        found = operator.get(f"{BASE}{name}/dead/", {"id": message.id})
+        if place == "/entry/" and name != "jobs":
+            # Of a log one has to look through what it holds.
+            assert found.status_code == 200
+            found = operator.get(f"{BASE}{name}/pending/", {"id": message.id})
+            assert message.id in found.content.decode()
+        else:
+            assert place in found.url
