@@ -14,7 +14,8 @@ from mq_django.admin.tabs import tabs
 from mq_django.admin.wording import problem
 from mq_django.conf import QueueConfig, get_config
 from mq_django.inspector.activity import NameActivity
-from mq_django.inspector.queues import ConsumerView, QueueView
+from mq_django.inspector.consumers import ConsumerView
+from mq_django.inspector.queues import QueueView
 
 #: What the charts cover: its name, its beginning, its middle.
 SPANS = {
