@@ -9,6 +9,7 @@ from django.utils.translation import ngettext
 from mq_django import inspector
 from mq_django.admin import charts, text
 from mq_django.admin.page import VIEW, Page, needs
+from mq_django.admin.tabs import sections
 from mq_django.admin.wording import problem
 from mq_django.inspector.queues import Problem, QueueView
 
@@ -36,6 +37,7 @@ def _context(page: Page) -> dict[str, Any]:
     problems = [(what, view) for view in views for what in view.problems()]
     problems.sort(key=lambda found: WORST_FIRST.index(found[0]))
     return {
+        "tabs": sections(page, "queues"),
         "rows": [_row(page, view) for view in views],
         "problems": [
             {

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from mq_django.admin import control, dead, dead_edit, entries, overview, queue, waiting
+from mq_django.admin import consumers, control, dead, dead_edit, entries, overview, queue, waiting
 from mq_django.admin.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, UnknownQueue
@@ -21,6 +21,10 @@ _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 #: Path, what shows it, the methods it takes, its name. Names, not positions: they mean the same tomorrow.
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
+    ("consumers/", consumers.consumers, require_GET, "consumers"),
+    ("consumers.json", consumers.stats, require_GET, "consumers_stats"),
+    ("consumers/<str:who>/quiet/", consumers.quiet, _get_or_post, "quiet"),
+    ("consumers/<str:who>/stop/", consumers.stop, _get_or_post, "stop"),
     ("<str:name>/stats.json", queue.stats, require_GET, "queue_stats"),
     ("<str:name>/pause/", control.pause, require_POST, "pause"),
     ("<str:name>/resume/", control.resume, require_POST, "resume"),

@@ -1,4 +1,4 @@
-"""The tabs that join the pages of one queue."""
+"""The tabs that join pages: those of one queue, and those of all."""
 
 from typing import Any
 
@@ -31,3 +31,12 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
         }
         for key, label, url, count in found
     ]
+
+
+def sections(page: Page, current: str) -> list[dict[str, Any]]:
+    """Return the tabs of the pages that are not of one queue."""
+    found = [
+        ("queues", _("Queues"), page.url("changelist")),
+        ("consumers", _("Consumers"), page.url("consumers")),
+    ]
+    return [{"label": label, "url": url, "count": None, "is_current": key == current} for key, label, url in found]
