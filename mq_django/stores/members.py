@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.ids import token
@@ -29,6 +29,8 @@ class Roll:
     strays: Mapping[str, str] = field(default_factory=dict)
     #: Changes when the queue was flushed.
     generation: str = ""
+    #: Consumer or supervisor -> what people ask of it: "quiet" or "stop".
+    asks: Mapping[str, str] = field(default_factory=dict)
 
     def consumers_of(self, supervisor: str) -> list[str]:
         """Return the consumers of a supervisor."""
@@ -50,7 +52,7 @@ def _description(value: bytes) -> Mapping[str, Any]:
 
 def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), generation: bytes = b"") -> Roll:
     """Return who is in the fields of a `consumers` hash; what makes no sense is left out."""
-    beats, seen, supervisors, consumers = {}, {}, {}, {}
+    beats, seen, supervisors, consumers, asks = {}, {}, {}, {}, {}
     for name, value in reply.items():
         kind, _, who = name.decode(errors="replace").partition(":")
         if kind == "beat" and value.isdigit():
@@ -61,11 +63,13 @@ def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), genera
             supervisors[who] = _description(value)
         elif kind == "consumer":
             consumers[who] = _description(value)
+        elif kind == "ask":
+            asks[who] = value.decode(errors="replace")
     held: dict[str, str] = {}
     for stray, oldest in zip(strays[::2], strays[1::2], strict=True):
         who = stray.decode(errors="replace")
         held[who] = held.get(who, "") + oldest.decode()
-    return Roll(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"))
+    return Roll(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"), asks)
 
 
 class Members:
@@ -123,6 +127,15 @@ class Members:
             "members_condemn", keys=[self._keys.consumers], args=[supervisor, "" if count < 0 else count]
         )
         return bool(reply_or_raise(self._wire.trip([command])[0]) == b"CONDEMNED")
+
+    def ask(self, who: str, what: Literal["quiet", "stop"]) -> str:
+        """Ask a consumer or a supervisor with all of its consumers to go quiet or to stop, with its next heartbeat.
+
+        Returns "ASKED"; "ASKED_BEFORE" when it was asked for that, or for more, already; or "GONE".
+        """
+        keys = self._keys
+        command = scripts.command("members_ask", keys=[keys.consumers], args=[who, what, keys.wake])
+        return str(reply_or_raise(self._wire.trip([command])[0]).decode())
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
         """Remove consumers, and then the supervisor if one is named; return who stays, holding something."""

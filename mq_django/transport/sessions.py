@@ -1,8 +1,11 @@
 """Several commands in one round trip, on a connection of one's own or one from the pool."""
 
+import math
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -146,6 +149,54 @@ class Session:
             self._pool.release(connection)
 
 
+#: Until when the round trips of pooled connections must be over, in seconds on the monotonic clock.
+_ends: ContextVar[float] = ContextVar("mq_django_ends", default=math.inf)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Give all round trips of pooled connections inside so many seconds together: who waits for a page waits no longer.
+
+    What has not come by then raises ConnectionLost. A new connection is made within its own timeouts.
+    """
+    token = _ends.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _ends.reset(token)
+
+
+class _Limited(Session):
+    """A session whose replies must come by a moment."""
+
+    def __init__(self, client: redis.Redis, ends: float) -> None:
+        super().__init__(client)
+        self._ends = ends
+
+    def send(self, commands: Sequence[Command]) -> None:
+        self._left()
+        super().send(commands)
+
+    def receive(self) -> Any:
+        sock = self.socket
+        if sock is not None:
+            sock.settimeout(min(self._left(), self._connection.socket_timeout or math.inf))
+        return super().receive()
+
+    def release(self) -> None:
+        sock = self.socket
+        if sock is not None:
+            sock.settimeout(self._connection.socket_timeout)
+        super().release()
+
+    def _left(self) -> float:
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            self.close()
+            raise ConnectionLost("Redis did not answer in time")
+        return left
+
+
 class Pooled:
     """A connection from the pool for each round trip, for any thread."""
 
@@ -154,7 +205,8 @@ class Pooled:
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
-        session = Session(self._client)
+        ends = _ends.get()
+        session = Session(self._client) if ends == math.inf else _Limited(self._client, ends)
         replies = session.trip(commands)
         session.release()
         return replies
