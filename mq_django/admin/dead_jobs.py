@@ -21,7 +21,7 @@ from mq_django.inspector.jobs import Job, What
 from mq_django.inspector.queues import glance
 
 #: What is asked for so few is done before the answer, whether or not a consumer lives; and for how many seconds.
-AT_ONCE, SECONDS = 1000, 2.0
+AT_ONCE, SECONDS = 1000, 1.0
 
 #: A rate that nobody wants to exceed.
 MAX_RATE = 1_000_000
