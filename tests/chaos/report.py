@@ -134,4 +134,5 @@ def _summary(whole: Verdict) -> dict[str, Any]:
         **{name: getattr(whole, name) for name in (*names, "early", "leaked")},
         "violations": len(whole.violations),
         "recovery_p99_s": round(_p99(whole.recoveries), 3),
+        "handover_p99_s": round(_p99(whole.handovers), 3),
     }
