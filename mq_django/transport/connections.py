@@ -93,6 +93,9 @@ def get_client(role: Role) -> redis.Redis:
     Raises:
         ConfigurationError: MQ_DJANGO["CONNECTION"] cannot be used.
     """
+    client = _clients.get(role)
+    if client is not None:
+        return client
     with _lock:
         if role not in _clients:
             _clients[role] = redis.Redis(connection_pool=_make_pool(get_config(), role))
