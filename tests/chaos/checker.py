@@ -244,9 +244,7 @@ def _handovers(told: Told, terms: Terms, verdict: Verdict) -> Iterator[Violation
     slow = sorted(seconds for seconds in verdict.handovers if seconds > terms.handover)
     if len(slow) > max(1, len(verdict.handovers) // 10):
         many = f"{len(slow)} of {len(verdict.handovers)} dead consumers"
-        yield Violation(
-            "I11", f"{many} were settled for late, one after {slow[-1]:.1f} s"
-        )
+        yield Violation("I11", f"{many} were settled for late, one after {slow[-1]:.1f} s")
 
 
 def _recovery(told: Told, fault: Fault) -> float | None:

@@ -11,7 +11,7 @@
 | effect   | the handler                  | `id`, `attempt` |
 | ended    | handler_finished             | `id`, `outcome` |
 | settled  | whoever settled, after       | `acked`, `buried`, `back`, `stale`: ids; `retried`: ids, ms |
-| fault    | who made it                  | `fault`, its name; `kind`, `began`, `pids`; `struck`, if not now; `spares`: at no cost |
+| fault    | who made it                  | `fault`, its name; `kind`, `began`, `pids`; `struck`; `spares`: it costs nothing |
 | healed   | who made it                  | `fault` |
 | removed  | who deletes behind our back  | `ids` |
 | clock    | who stepped Redis's clock    | |
