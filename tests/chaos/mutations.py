@@ -91,6 +91,8 @@ def violations(root: Path, scenario: str, seed: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "tests.chaos", "--seed", seed, "--server", str(servers()[-1]), scenario]
     played = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=LIMIT, check=False)
     lines = played.stdout.splitlines()
+    if not lines or not lines[-1].startswith("{"):
+        raise RuntimeError(f"{scenario} did not come to its end: {played.stderr[-2000:]}")
     told = "".join(f"    {line.strip()}\n" for line in lines if line.startswith("    ") or "BROKEN" in line)
     return int(json.loads(lines[-1])["violations"]), told
 
