@@ -6,7 +6,7 @@ copy under the group's own keys, which are those of a queue; so it holds up and 
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.conf import GroupConfig
 from mq_django.core.ids import token
@@ -85,6 +85,15 @@ class TopicStore(StreamStore):
             if len(held) < limit:
                 held += self._held_in(home, consumer, limit - len(held))
         return held
+
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
+        """See Store.purge(); what is ready in the log stays there for others, and this group passes it over."""
+        deleted = super().purge(limit=limit, place=place)
+        if deleted or place not in ("", "ready"):
+            return deleted
+        args: list[Argument] = [self.keys.group, f"skip-{token()}", min(limit, BATCH)]
+        (reply,) = self._wire.trip([scripts.command("topic_skip", keys=[self._log], args=args)])
+        return 0 if self._is_gone(reply) else int(reply_or_raise(reply))
 
     def depths(self) -> Depths:
         """See Store.depths(): ready is what the group has not read, and what goes first."""

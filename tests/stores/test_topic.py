@@ -1,6 +1,8 @@
+import random
 import re
 import threading
 import time
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 
@@ -173,6 +175,61 @@ def test_a_seek_acks_what_was_pending_and_leaves_the_other_groups(log):
     log.seek("billing", "end")
     assert (billing.depths().pending, billing.depths().ready) == (0, 0)
     assert stock.depths().pending == 2
+
+
+def test_what_a_group_is_purged_of_stays_for_the_others(log, redis_client):
+    billing, stock = group("billing"), group("stock")
+    publish(log, *range(1200))
+    held = billing.take(ME, count=1)
+    purged = 0
+    while some := billing.purge(limit=500, place="ready"):
+        purged += some
+    assert purged == 1199
+    assert (place_of(log).place.lag, place_of(log).place.pending) == (0, 1)
+    assert [row["name"] for row in redis_client.xinfo_consumers(log.keys.log, "billing")] == [ME.encode()]
+    assert redis_client.xlen(log.keys.log) == 1200
+    assert len(stock.take(ME, count=1000)) == 1000
+    publish(log, 7)
+    assert numbers(billing.take(ME, count=10)) == [7]
+    assert settle(billing, *held) == []
+
+
+def late_and_early(store, me, seen, end):
+    """Take and settle for a while, now and then much later than was taken."""
+    rng, held = random.Random(me), []
+    while held or not end.is_set():
+        if not end.is_set():
+            held += store.take(me, count=rng.randint(1, 9))
+        rng.shuffle(held)
+        some = [held.pop() for _ in range(rng.randint(0, len(held)))]
+        if some:
+            lost = store.settle(me, [Settlement(delivery, ACK) for delivery in some])
+            seen.extend((delivery.entry, delivery.message.id not in lost) for delivery in some)
+        time.sleep(0.001)
+
+
+def test_seeks_while_consumers_work_leave_each_pass_whole(log):
+    publish(log, *range(200))
+    store = group()
+    seen, end = [], threading.Event()
+    consumers = [threading.Thread(target=late_and_early, args=(group(), f"c{n}", seen, end)) for n in range(3)]
+    for consumer in consumers:
+        consumer.start()
+    for _ in range(15):
+        time.sleep(0.02)
+        log.seek("billing", "beginning")
+    wait_until(lambda: place_of(log).place.lag == 0 and place_of(log).place.pending == 0, timeout=20)
+    end.set()
+    for consumer in consumers:
+        consumer.join(20)
+    settled = Counter(entry for entry, held in seen if held)
+    # Nothing was settled twice in one pass, and some of each earlier one was too late.
+    assert max(settled.values()) == 1
+    assert any(not held for _, held in seen)
+    generation = str(place_of(log).place.generation).encode()
+    last = [entry for entry in settled if entry.endswith(b"@" + generation)]
+    assert len(last) == 200
+    assert store.depths() == (0, 0, 0, 0, 0, 0)
 
 
 def test_what_waits_for_another_attempt_outlives_a_seek(log):
