@@ -13,11 +13,12 @@ from mq_django.core.ids import token
 from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
+from mq_django.errors import StoreError
 from mq_django.stores.base import Depths, HomeEntry, Outgoing, Settlement
-from mq_django.stores.lag import places
 from mq_django.stores.refusals import check_supported
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls
 from mq_django.stores.stream import StreamStore
+from mq_django.stores.survey import survey
 from mq_django.stores.topic_settling import log_calls
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -101,7 +102,10 @@ class TopicStore(StreamStore):
         (pending,) = self._wire.trip([("XPENDING", self._log, self.keys.group)])
         if self._is_gone(pending):
             return own
-        unread = sum(place.lag for place in places(self._group_keys.topic, self._wire, only=self.keys.group))
+        (found,) = survey([self._group_keys.topic], self._wire, only=self.keys.group)
+        if isinstance(found, StoreError):
+            raise found
+        unread = sum(group.place.lag for group in found.groups)
         return own._replace(ready=own.ready + unread, pending=own.pending + reply_or_raise(pending)[0])
 
     def _calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
