@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
 from mq_django.core.offsets import parse
 from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Entries counted by one script call. Redis serves nobody else meanwhile: about 2 ms at this size.
 PAGE = 5000
 #: So many are counted of what a seek would replay or skip: a person waits for it.
 MAX_COUNTED = 100_000
+#: So many are counted before a seek, so that nobody has to count after it: less than half a second.
+MAX_READ = 1_000_000
 
 
 class LogInfo(NamedTuple):
@@ -113,6 +116,15 @@ def leap(keys: TopicKeys, wire: Wire, group: str, after: str) -> Leap | None:
             given_up = len(reply_or_raise(wire.trip([held])[0])) if found["pending"] else 0
             return Leap(then, count if backwards else 0, 0 if backwards else count, more, found["pending"], given_up)
     return None
+
+
+def counted_up_to(keys: TopicKeys, wire: Wire, after: str) -> tuple[Argument, str]:
+    """Return how many entries there are up to one, and the first of the log; `""` where Redis knows by itself."""
+    info, _ = log_info(keys, wire)
+    if after in ("0", "$") or not info.length:
+        return "", info.first
+    count, more = count_between(keys, wire, "0-0", after, at_most=MAX_READ)
+    return "" if more else count, info.first
 
 
 def count_between(

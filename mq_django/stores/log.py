@@ -13,7 +13,7 @@ from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.base import Outgoing
 from mq_django.stores.counters import slot
 from mq_django.stores.entries import Entry, values_of
-from mq_django.stores.lag import GroupPlace, Leap, groups_of, leap
+from mq_django.stores.lag import GroupPlace, Leap, counted_up_to, groups_of, leap
 from mq_django.stores.pages import MAX_LISTED
 from mq_django.stores.survey import survey
 from mq_django.transport import scripts
@@ -84,8 +84,9 @@ class Log:
         Raises:
             UnknownGroup: there is none of that name.
         """
-        keys = self.keys.group(group)
-        command = scripts.command("topic_seek", keys=[self.keys.log, keys.control], args=[group, before(place)])
+        keys, after = self.keys.group(group), before(place)
+        args = [group, after, *counted_up_to(self.keys, self._wire, after)]
+        command = scripts.command("topic_seek", keys=[self.keys.log, keys.control], args=args)
         if reply_or_raise(self._wire.trip([command])[0]) == b"MISSING":
             raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
 
