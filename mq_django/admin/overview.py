@@ -9,6 +9,7 @@ from django.utils.translation import ngettext
 from mq_django import inspector
 from mq_django.admin import charts, text, topics
 from mq_django.admin.page import VIEW, Page, needs
+from mq_django.admin.tabs import sections
 from mq_django.admin.wording import problem
 from mq_django.inspector.queues import Problem, QueueView
 
@@ -38,6 +39,7 @@ def _context(page: Page) -> dict[str, Any]:
     problems.sort(key=lambda found: WORST_FIRST.index(found[0]))
     rows, alarms = topics.overview(page, views)
     return {
+        "tabs": sections(page, "queues"),
         "rows": [_row(page, view) for view in views if not topics.is_group(view)],
         "topics": rows,
         "problems": alarms

@@ -1,4 +1,4 @@
-"""The tabs that join the pages of one queue."""
+"""The tabs that join pages: those of one queue, and those of all."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -47,3 +47,12 @@ def _tabs(found: Sequence[tuple[str, str, str, int | None]], current: str) -> li
         }
         for key, label, url, count in found
     ]
+
+
+def sections(page: Page, current: str) -> list[dict[str, Any]]:
+    """Return the tabs of the pages that are not of one queue."""
+    found = [
+        ("queues", _("Queues"), page.url("changelist")),
+        ("consumers", _("Consumers"), page.url("consumers")),
+    ]
+    return [{"label": label, "url": url, "count": None, "is_current": key == current} for key, label, url in found]

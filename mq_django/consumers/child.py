@@ -72,7 +72,7 @@ class ChildProcess:
             orders.consumer, self._queues, threads=orders.threads, board=self._board, ward=orders.ward
         )
         self._seldom = 0.0
-        self._orphaned = self._drained = False
+        self._orphaned = self._drained = self._quiet = False
 
     def run(self) -> int:
         """Run the consumer until it is to stop; return the exit code: 0, or 1 when a handler outlived the grace."""
@@ -131,8 +131,13 @@ class ChildProcess:
                 logger.warning("The supervisor of consumer %s is gone; it stops", self._consumer.id)
                 self._orphaned = True
                 return
+            if self._board.is_quiet() and not self._quiet:
+                self._quiet = True
+                logger.info("Consumer %s is quiet: it fetches no more", self._consumer.id)
+                self._consumer.quiet()
             if time.monotonic() - self._seldom > SELDOM:
                 self._seldom = time.monotonic()
+                self._consumer.note_counts()
                 if reason := self._reason_to_leave():
                     logger.info("Consumer %s makes place for another: %s", self._consumer.id, reason)
                     return

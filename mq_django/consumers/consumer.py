@@ -145,6 +145,17 @@ class Consumer:
         """Return the names of the loops that stopped turning."""
         return [service.name for service in (*self._services, *self._fetchers) if service.is_stuck(STUCK)]
 
+    def note_counts(self) -> None:
+        """Show on the board what was handled so far, and what failed."""
+        for number, settler in enumerate(self._settlers):
+            ended = settler.ended
+            self._board.count(number, ended["handled"], ended["retried"] + ended["buried"])
+
+    def quiet(self) -> None:
+        """Fetch no more, and finish what is here."""
+        self._stop_fetching()
+        self._isolation.hand_back()
+
     def stop(self, grace: Grace) -> bool:
         """Fetch no more, give back what has not begun, and let finish what runs while the grace lasts.
 

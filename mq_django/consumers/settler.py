@@ -55,6 +55,8 @@ class Settler:
         self.settled = self._stale = 0
         #: When the first of the unsettled ended, and the first of those just taken, in seconds since 1970.
         self._first_ended = self._ended = 0.0
+        #: What became of deliveries here, by word; what is sent again after a lost reply counts again, as in Redis.
+        self.ended: Counter[str] = Counter()
         self._complained = -COMPLAIN_AGAIN
         #: Seconds a handler takes, smoothed; starts at a guess that makes a new consumer careful.
         self.seconds = 0.01
@@ -159,11 +161,15 @@ class Settler:
         if self._stale:
             tally["stale", "-"], self._stale = self._stale, 0
         self._add_latency(batch, tally)
+        ended: Counter[str] = Counter()
         for (kind, name, place), count in seen.items():
             if kind in _WORDS:
+                ended[_WORDS[kind]] += count
                 tally[_WORDS[kind], name] += count
                 if place >= 0:
                     tally[f"t{place}", name] += count
+        with self._taking:
+            self.ended.update(ended)
         commands = settled_commands(self._config, self._consumer, batch)
         return [*commands, add_command(self._keys, tally)] if tally else commands
 

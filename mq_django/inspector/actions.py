@@ -25,8 +25,8 @@ from mq_django.transport.sessions import Pooled
 #: A place whose messages can all be deleted; dead letters have `delete_all`.
 Purgeable = Literal["ready", "delayed", "unhandled"]
 
-#: Seconds that one call may take for all dead letters: what asks for a page waits no longer.
-SECONDS = 5.0
+#: Seconds that one call may take for many messages: who asks for a page waits no longer.
+SECONDS = 1.0
 
 
 @dataclass(slots=True, kw_only=True)

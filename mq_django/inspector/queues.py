@@ -1,23 +1,20 @@
 """Queues as people see them: numbers, consumers, and what is wrong."""
 
 import time
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR, QueueKeys, TopicKeys
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, Activity, activity_of, activity_of_days, counts
+from mq_django.inspector.consumers import ConsumerView, consumers_of
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.lag import groups_of as named_groups
 from mq_django.stores.pages import Look, counted, hours_of, look, look_closely
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Wire
-
-#: A supervisor that was not heard of for this long is shown as gone: three of its heartbeats.
-ALIVE_MS = 7500
 
 #: From this age of its oldest ready message a queue is shown as late.
 LATE_MS = 60_000
@@ -30,27 +27,6 @@ RECENT = 30
 
 #: What may be wrong with a queue, the worst first.
 Problem = Literal["unreadable", "unconsumed", "paused", "unhandled", "buried", "late"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerView:
-    """A consumer of a queue."""
-
-    id: str
-    supervisor: str
-    host: str
-    pid: int | None
-    version: str
-    threads: int | None
-    #: Milliseconds since 1970; None when it did not say.
-    since_ms: int | None
-    #: Milliseconds since its supervisor's last heartbeat; None when there was none.
-    seen_ms_ago: int | None
-
-    @property
-    def alive(self) -> bool:
-        """Tell whether its supervisor was heard of lately."""
-        return self.seen_ms_ago is not None and self.seen_ms_ago <= ALIVE_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,15 +154,15 @@ def activity_in(keys: QueueKeys | TopicKeys, *, hours: int, of: str = "") -> Act
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
 
 
-def glance(name: str) -> QueueView:
-    """Return a queue as it is now, without what happened before.
+def glance(name: str, *, minutes: int = 0) -> QueueView:
+    """Return a queue as it is now, with what happened in the last minutes in all.
 
     Raises:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
     config = get_config().queue(name)
-    (found,) = look([config], Pooled(get_client("inspect")), minutes=0)
+    (found,) = look([config], Pooled(get_client("inspect")), minutes=minutes)
     return _view_or_error(config, found)
 
 
@@ -248,29 +224,6 @@ def _view(config: QueueConfig, found: Look, of: str) -> QueueView:
         oldest_ms=None if found.oldest_ms is None else max(0, now - found.oldest_ms),
         next_due_ms=None if found.next_due_ms is None else max(0, found.next_due_ms - now),
         paused=found.paused,
-        consumers=tuple(sorted(_consumers(found), key=lambda consumer: (not consumer.alive, consumer.id))),
+        consumers=consumers_of(found.roll, now_ms=now),
         activity=activity_of(found, of=of),
     )
-
-
-def _consumers(found: Look) -> Iterable[ConsumerView]:
-    roll = found.roll
-    for name, told in roll.consumers.items():
-        supervisor = str(told.get("supervisor", ""))
-        seen = roll.seen_ms.get(supervisor)
-        says = {**roll.supervisors.get(supervisor, {}), **told}
-        yield ConsumerView(
-            id=name,
-            supervisor=supervisor,
-            host=str(says.get("host", "")),
-            pid=_number(says, "pid"),
-            version=str(says.get("version", "")),
-            threads=_number(says, "threads"),
-            since_ms=_number(says, "since_ms"),
-            seen_ms_ago=None if seen is None else max(0, found.now_ms - seen),
-        )
-
-
-def _number(says: Mapping[str, Any], name: str) -> int | None:
-    value = says.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

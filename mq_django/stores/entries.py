@@ -1,7 +1,7 @@
 """Pages of what is ready and of what consumers hold. Nothing here changes anything."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import LOG, READY, URGENT, GroupKeys, RsmqKeys
@@ -147,6 +147,30 @@ class Entries:
             return Entry(home, entry, values)
         _, consumer, idle, _ = pending[0]
         return Entry(home, entry, values, None, consumer.decode(errors="backslashreplace"), idle)
+
+    def some(self, receipts: Sequence[tuple[int, str]], *, max_bytes: int = MAX_LISTED) -> dict[tuple[int, str], Entry]:
+        """Return those of some deliveries that are still there, by the number of their stream and their entry."""
+        if isinstance(self._keys, RsmqKeys):
+            script, keys, asked = "rsmq_some", [self._keys.hash], list(receipts)
+        else:
+            script, keys = "entries_some", list(self._keys.homes())
+            asked = [(home, entry) for home, entry in receipts if 0 <= home < len(keys) and is_entry(entry)]
+        if not asked:
+            return {}
+        args: list[Argument] = [max_bytes]
+        for home, entry in asked:
+            args += (home + 1, entry)
+        found = reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
+        return {
+            (home, entry): self._one(home, entry.encode(), value)
+            for (home, entry), value in zip(asked, found, strict=True)
+            if value
+        }
+
+    def _one(self, home: int, entry: bytes, value: Any) -> Entry:
+        if isinstance(self._keys, RsmqKeys):
+            return Entry("priority", entry, {}, Waiter(entry, 0.0, value))
+        return Entry(next(name for name in _STREAMS if _STREAMS[name] == home), entry, values_of(value))
 
     def before(self, home: Home, entry: bytes) -> int:
         """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""

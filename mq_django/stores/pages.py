@@ -169,8 +169,8 @@ def hours_of(
 
 def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:
     """Return what some hashes counted in all, and by name, too, while they have at most `longest` fields."""
-    lengths = [reply_or_raise(reply) for reply in wire.trip([("HLEN", key) for key in keys])]
-    if sum(lengths) <= longest:
+    (length,) = wire.trip([scripts.command("counters_count", keys=keys, args=[])])
+    if reply_or_raise(length) <= longest:
         return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
     fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
     replies = wire.trip([("HMGET", key, *fields) for key in keys])

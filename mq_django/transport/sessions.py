@@ -1,10 +1,13 @@
 """Several commands in one round trip, on a connection of one's own or one from the pool."""
 
+import math
 import os
 import select
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -189,6 +192,54 @@ class Idle:
         self._sessions.append(session)
 
 
+#: Until when the round trips of pooled connections must be over, in seconds on the monotonic clock.
+_ends: ContextVar[float] = ContextVar("mq_django_ends", default=math.inf)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Give all round trips of pooled connections inside so many seconds together: who waits for a page waits no longer.
+
+    What has not come by then raises ConnectionLost. A new connection is made within its own timeouts.
+    """
+    token = _ends.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _ends.reset(token)
+
+
+class _Limited(Session):
+    """A session whose replies must come by a moment."""
+
+    def __init__(self, client: redis.Redis, ends: float) -> None:
+        super().__init__(client)
+        self._ends = ends
+
+    def send(self, commands: Sequence[Command]) -> None:
+        self._left()
+        super().send(commands)
+
+    def receive(self) -> Any:
+        sock = self.socket
+        if sock is not None:
+            sock.settimeout(min(self._left(), self._connection.socket_timeout or math.inf))
+        return super().receive()
+
+    def release(self) -> None:
+        sock = self.socket
+        if sock is not None:
+            sock.settimeout(self._connection.socket_timeout)
+        super().release()
+
+    def _left(self) -> float:
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            self.close()
+            raise ConnectionLost("Redis did not answer in time")
+        return left
+
+
 class Pooled:
     """A connection for each round trip, for any thread.
 
@@ -202,6 +253,9 @@ class Pooled:
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
+        ends = _ends.get()
+        if ends < math.inf:
+            return self._trip_until(ends, commands)
         session = self._idle.take(self._client)
         try:
             replies = session.trip(commands)
@@ -209,6 +263,16 @@ class Pooled:
             session.close()
             raise
         self._idle.put(session)
+        return replies
+
+    def _trip_until(self, ends: float, commands: Sequence[Command]) -> list[Any]:
+        session = _Limited(self._client, ends)
+        try:
+            replies = session.trip(commands)
+        except BaseException:
+            session.close()
+            raise
+        session.release()
         return replies
 
 

@@ -8,7 +8,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK
 from mq_django.errors import ConnectionLost, UnknownQueue
-from mq_django.inspector.queues import ALIVE_MS
+from mq_django.inspector.consumers import ALIVE_MS
 from mq_django.producers import queues
 from tests.seeding import beat, bury, set_aside, settle, take, tally
 

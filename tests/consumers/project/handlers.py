@@ -7,7 +7,9 @@ import signal
 import sys
 import time
 
-from mq_django import Message, Retry, handler
+from django.conf import settings
+
+from mq_django import Message, Retry, handler, subscriber
 from tests.consumers.project.history import note
 
 
@@ -95,3 +97,6 @@ for _queue in ("default", "emails", "a", "b", "c"):
     handler(_queue, "aact")(act_async)
     # In 1 s, as a step within it takes longer.
     handler(_queue, "timed", timeout=1.0)(act)
+
+if "news" in settings.MQ_DJANGO.get("TOPICS", {}):
+    subscriber("news", group="readers")(act)
