@@ -8,10 +8,10 @@ from mq_django.core.keys import NAME, TopicKeys
 from mq_django.core.offsets import before, parse
 from mq_django.errors import StoreError
 from mq_django.stores.counters import minute_fields, there
-from mq_django.stores.lag import PAGE, GroupPlace, LogInfo
+from mq_django.stores.lag import MAX_COUNTED, GroupPlace, LogInfo, count_between
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command, translate
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Wire
 
 #: Of a topic, only this is counted; the rest by its groups.
 PUBLISHED = ("published",)
@@ -53,12 +53,16 @@ class _Seen(NamedTuple):
     lost: bytes | None
 
 
-def survey(topics: Sequence[TopicKeys], wire: Wire, *, minutes: int = 0) -> list[Survey | StoreError]:
+def survey(
+    topics: Sequence[TopicKeys], wire: Wire, *, minutes: int = 0, only: str | None = None
+) -> list[Survey | StoreError]:
     """Look at topics, with what was published in the last minutes; what cannot be read is an error in its place.
 
-    Two commands a topic in two round trips, and a third for those of whose groups Redis cannot tell the lag.
+    Two commands a topic in two round trips; of groups whose lag Redis cannot tell, it is counted, 5000 messages a trip.
+    With `only`, just the group of that name.
     """
-    now, names = int(time.time()) // 60, _names(topics, wire)
+    now = int(time.time()) // 60
+    names = _names(topics, wire) if only is None else [[only] for _ in topics]
     asked = [(keys, found) for keys, found in zip(topics, names, strict=True) if not isinstance(found, StoreError)]
     replies = iter(wire.trip([_command(keys, found, now, minutes) for keys, found in asked]) if asked else [])
     return [
@@ -112,10 +116,10 @@ def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen) -> Surveyed:
         lag = info.length
     elif seen.first and (lag < 0 or lost or parse(info.deleted) > parse(offset)):
         # Redis counts what it has added less what the group has read: wrong once unread entries are gone.
-        lag = max(_count(keys, wire, offset, "+"), lag - lost)
+        lag, _ = count_between(keys, wire, offset, "+")
     held_ms = held = 0
     if seen.oldest:
-        held = _count(keys, wire, before(seen.oldest.decode()), offset)
+        held, _ = count_between(keys, wire, before(seen.oldest.decode()), offset, at_most=MAX_COUNTED)
         held_ms = max(0, info.now_ms - parse(seen.oldest.decode())[0])
     place = GroupPlace(
         name=seen.name.decode(),
@@ -128,12 +132,6 @@ def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen) -> Surveyed:
         lost=lost,
     )
     return Surveyed(place, held, held_ms)
-
-
-def _count(keys: TopicKeys, wire: Wire, after: str, until: str) -> int:
-    """Count the entries after one up to another; of very many, the first are counted."""
-    command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, until])
-    return int(reply_or_raise(wire.trip([command])[0])[0])
 
 
 def _number(value: bytes | None) -> int:
