@@ -15,9 +15,10 @@ from django.utils import timezone
 
 from mq_django import registry
 from mq_django.conf import get_config, read
+from mq_django.core.jsontext import dumps, loads
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
-from mq_django.errors import ConfigurationError
+from mq_django.errors import ConfigurationError, DecodeError, InvalidMessage
 from mq_django.producers.options import fresh_id
 from mq_django.producers.queues import queues
 from mq_django.producers.transactions import after_commit
@@ -33,6 +34,7 @@ from mq_django.task_backend.compat import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    normalize_json,
 )
 from mq_django.task_backend.kept import task_result
 from mq_django.task_backend.publishing import AS_USUAL, Publishing
@@ -158,17 +160,21 @@ class MQBackend(BaseTaskBackend):
             started_at=None,
             last_attempted_at=None,
             finished_at=None,
-            args=args,  # type: ignore[arg-type]  # made a list by the result
-            kwargs=kwargs,  # type: ignore[arg-type]
+            args=[],
+            kwargs={},
             backend=self.alias,
             errors=[],
             worker_ids=[],
         )
+        # Past the result's own way to make them JSON, which takes longer than all the rest of this.
+        arguments = _arguments(args, kwargs)
+        for name, value in arguments.items():
+            object.__setattr__(result, name, value)
         publishing: Publishing = getattr(task, "publishing", AS_USUAL)
         on_commit = self.on_commit if publishing.on_commit is None else publishing.on_commit
         message_id = queues[task.queue_name].publish(
             task.module_path,
-            {"args": result.args, "kwargs": result.kwargs},
+            arguments,
             deliver_at=_aware(task.run_after),
             priority=task.priority,
             message_id=result.id,
@@ -215,6 +221,20 @@ class MQBackend(BaseTaskBackend):
         for name in sorted(self.queues - set(config.queues)):
             hint = f"Add {name!r} to MQ_DJANGO[\"QUEUES\"], or take it out of {where}['QUEUES']."
             yield Error(f"{where} has the queue {name!r}, which is not configured.", hint=hint, id="mq_django.E007")
+
+
+def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's arguments as its function will get them, copied.
+
+    Raises:
+        TypeError, ValueError: one has no form in JSON.
+    """
+    try:
+        found: dict[str, Any] = loads(dumps({"args": args, "kwargs": kwargs}))
+    except (InvalidMessage, DecodeError):
+        # Django takes bytes as well, and says of anything else what is wrong with it.
+        return {"args": normalize_json(args), "kwargs": normalize_json(kwargs)}
+    return found
 
 
 def _is_known(task: AnyTask) -> bool:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
+from django.conf import settings
 from django.utils import timezone
 
 from mq_django.conf import QueueConfig, get_config
@@ -213,4 +214,4 @@ def moment(milliseconds: int | None) -> datetime | None:
     if milliseconds is None:
         return None
     found = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return found if timezone.is_aware(timezone.now()) else timezone.make_naive(found)
+    return found if settings.USE_TZ else timezone.make_naive(found)
