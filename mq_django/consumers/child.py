@@ -88,7 +88,7 @@ class ChildProcess:
         self._wait()
         if not self._drained:
             self._board.leave()
-        keeper = OrphanBeat(self._orders.supervisor, self._consumer.id, self._queues, self._board)
+        keeper = OrphanBeat(self._orders.supervisor, self._consumer.names, self._queues, self._board)
         if self._orphaned:
             keeper.start()
         ended = self._stop()

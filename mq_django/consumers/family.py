@@ -9,6 +9,7 @@ from typing import Any
 from mq_django.consumers.board import Receipt, Running
 from mq_django.consumers.children import Child, Terms, spawn
 from mq_django.consumers.heartbeat import Announcement
+from mq_django.consumers.isolation import line_of
 from mq_django.consumers.reclaimer import evidence_of
 from mq_django.consumers.verdicts import Evidence
 from mq_django.consumers.watchdog import BENCH, Verdict
@@ -111,7 +112,9 @@ class Family:
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what to tell of the consumers. For any thread."""
         with self._changing:
-            return {child.consumer: self._describe(child) for child in self._children if not child.condemned}
+            told = {child.consumer: self._describe(child) for child in self._children if not child.condemned}
+        lines = {line_of(name): {**words, "ward": False, "threads": 0} for name, words in told.items() if words["ward"]}
+        return told | lines
 
     def running(self) -> Mapping[str, Sequence[Running]]:
         """Return what each consumer runs. For any thread."""
@@ -212,6 +215,8 @@ class Family:
             elif not child.leaving and not self._stopping:
                 self._put_off(child, code)
             self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=time.monotonic()))
+            if child.ward:
+                self._mourn(line_of(child.consumer), Evidence())
             with self._changing:
                 self._children.remove(child)
                 child.close()

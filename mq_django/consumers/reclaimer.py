@@ -10,6 +10,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Board, Receipt
 from mq_django.consumers.service import AWAY, Service
 from mq_django.consumers.verdicts import Evidence, settlement
+from mq_django.core.ids import token
 from mq_django.core.outcomes import Ack
 from mq_django.errors import StoreError
 from mq_django.stores import open_members, open_store
@@ -38,8 +39,9 @@ class Remains:
 
 def evidence_of(board: Board, *, late: bool, now: float) -> Evidence:
     """Return what a dead child's board tells; with `late` it had to go because of a handler past its timeout."""
-    running = {item.receipt for item in board.running()}
-    return Evidence(results=board.results(), running=running, late=board.late(now) if late else ())
+    results = board.results()
+    running = {item.receipt for item in board.running()} - results.keys()
+    return Evidence(results=results, running=running, late=board.late(now) if late else ())
 
 
 def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:
@@ -171,7 +173,15 @@ class Reclaimer(Service):
         reclaim_supervisor(self._stores[number], self._members[number], number, supervisor, roll)
 
     def _strike(self, number: int, consumer: str) -> None:
-        moved = reclaim(self._stores[number], number, consumer, Evidence(lost=True))
+        members, store = self._members[number], self._stores[number]
+        names, moved = [consumer], 0
+        if consumer.isprintable():
+            moved = reclaim(store, number, consumer, Evidence(lost=True))
+        else:
+            # Who is gone in between leaves a stray whose name is text.
+            names.append(heir := f"heir-{token()}")
+            while members.adopt(consumer, heir):
+                moved += reclaim(store, number, heir, Evidence(lost=True))
         if moved:
-            logger.warning("%d messages of consumer %s, whom nobody speaks for, go to others", moved, consumer)
-        self._members[number].leave([consumer])
+            logger.warning("%d messages of consumer %a, whom nobody speaks for, go to others", moved, consumer)
+        members.leave(names)

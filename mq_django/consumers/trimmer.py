@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from mq_django.consumers.service import Service
+from mq_django.errors import ConnectionLost, StoreError
 from mq_django.signals import retention_alarm
 from mq_django.stores.log import Log, Standing
 
@@ -27,9 +28,15 @@ class Trimmer(Service):
     def run_once(self) -> float:
         """Judge the groups, then trim, so that an alarm comes before the loss that it warns of."""
         for log in self._logs:
-            for standing in log.standings():
-                self._judge(log, standing)
-            self._trim(log)
+            try:
+                for standing in log.standings():
+                    self._judge(log, standing)
+                self._trim(log)
+            except ConnectionLost:
+                raise
+            except StoreError as error:
+                # One that cannot be read, or is none of ours by an ACL, keeps no other waiting.
+                logger.warning("Topic %s cannot be trimmed: %s", log.config.name, error)
         return EVERY
 
     def _trim(self, log: Log) -> None:
@@ -44,13 +51,14 @@ class Trimmer(Service):
                 return
 
     def _judge(self, log: Log, standing: Standing) -> None:
-        place, share, topic = standing.place, standing.share, log.config.name
+        place, share, behind, behind_ms = standing
+        topic = log.config.name
         late = share is not None and share >= log.config.retention_alarm
         word = log.sound(place.name, round(share * 100) if late and share is not None else None)
         if word == "RAISED":
             logger.warning(
                 "Group %s of topic %s is %d messages and %d s behind: %d %% of the retention",
-                *(place.name, topic, place.lag, place.lag_ms // 1000, round((share or 0) * 100)),
+                *(place.name, topic, behind, behind_ms // 1000, round((share or 0) * 100)),
             )
             retention_alarm.send_robust(Trimmer, queue=topic, group=place.name, share=share, lag=place.lag)
         elif word == "CLEARED":

@@ -71,13 +71,13 @@ class Entries:
         command = scripts.command("entries_ready", keys=[self._stream(home)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         return [
-            Entry(home, entry, _values(fields), cursor=f"{home}.{entry.decode()}")
+            Entry(home, entry, values_of(fields), cursor=f"{home}.{entry.decode()}")
             for entry, fields in zip(flat[::2], flat[1::2], strict=True)
         ]
 
     def _ranked(self, start: int, limit: int, max_bytes: int) -> list[Entry]:
         is_rsmq = isinstance(self._keys, RsmqKeys)
-        read = self._pages.delayed if is_rsmq else self._pages.ranked
+        read = self._pages.visible if is_rsmq else self._pages.ranked
         page = read(start=start, limit=limit, max_bytes=max_bytes)
         return [
             Entry("priority", waiter.member, {}, waiter, cursor=f"priority.{start + place + 1}")
@@ -117,7 +117,7 @@ class Entries:
         flat = reply_or_raise(self._wire.trip([command])[0])
         return [
             Entry(
-                *(home, entry, _values(fields), None, consumer.decode(errors="backslashreplace"), idle),
+                *(home, entry, values_of(fields), None, consumer.decode(errors="backslashreplace"), idle),
                 cursor=f"{home}.{entry.decode()}",
             )
             for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
@@ -142,7 +142,7 @@ class Entries:
         )
         if not reply_or_raise(found):
             return None
-        values = _values(found[0][1])
+        values = values_of(found[0][1])
         if isinstance(pending, Exception) or not pending:
             return Entry(home, entry, values)
         _, consumer, idle, _ = pending[0]
@@ -175,6 +175,7 @@ def _cursor(text: str) -> tuple[Home, str]:
     return HOMES[0], ""
 
 
-def _values(flat: Sequence[bytes | int]) -> dict[bytes, bytes | int]:
+def values_of(flat: Sequence[bytes | int]) -> dict[bytes, bytes | int]:
+    """Return the fields of an entry, of which long values may be their lengths."""
     names = [name for name in flat[::2] if isinstance(name, bytes)]
     return dict(zip(names, flat[1::2], strict=True))

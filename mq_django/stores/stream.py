@@ -254,10 +254,15 @@ class StreamStore:
             return []
         if reply_or_raise(reply) == b"PAUSED":
             return []
-        ready, urgent, ranked = reply
+        ready, urgent, lead, ranked = reply
         self._ranked = bool(ranked)
         self._flows = len(ready) == count and not ranked
-        return [*self._decoded(urgent, URGENT), *self._decoded(ready, READY)]
+        return self._in_order(ready, urgent, lead)
+
+    def _in_order(self, ready: Sequence[Any], urgent: Sequence[Any], lead: int) -> list[Delivery | Undecodable]:
+        """Return what was read of both streams; of `urgent` the first `lead` go before `ready`."""
+        first = self._decoded(urgent, URGENT)
+        return [*first[:lead], *self._decoded(ready, READY), *first[lead:]]
 
     def _read_command(self, consumer: str, count: int, block_ms: int) -> Command:
         who = ("XREADGROUP", "GROUP", self.keys.group, consumer)

@@ -4,6 +4,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,11 +15,10 @@ from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
 from mq_django import registry
-from mq_django.conf import get_config, read
-from mq_django.core.jsontext import dumps, loads
+from mq_django.conf import RsmqConfig, get_config, read
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
-from mq_django.errors import ConfigurationError, DecodeError, InvalidMessage
+from mq_django.errors import ConfigurationError, UnknownQueue
 from mq_django.producers.options import fresh_id
 from mq_django.producers.queues import queues
 from mq_django.producers.transactions import after_commit
@@ -34,11 +34,10 @@ from mq_django.task_backend.compat import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
-    normalize_json,
 )
 from mq_django.task_backend.kept import task_result
 from mq_django.task_backend.publishing import AS_USUAL, Publishing
-from mq_django.task_backend.running import handler_of, has_arguments, moment
+from mq_django.task_backend.running import arguments_of, handler_of, has_arguments, moment
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -167,7 +166,7 @@ class MQBackend(BaseTaskBackend):
             worker_ids=[],
         )
         # Past the result's own way to make them JSON, which takes longer than all the rest of this.
-        arguments = _arguments(args, kwargs)
+        arguments = arguments_of(args, kwargs)
         for name, value in arguments.items():
             object.__setattr__(result, name, value)
         publishing: Publishing = getattr(task, "publishing", AS_USUAL)
@@ -223,20 +222,6 @@ class MQBackend(BaseTaskBackend):
             yield Error(f"{where} has the queue {name!r}, which is not configured.", hint=hint, id="mq_django.E007")
 
 
-def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task's arguments as its function will get them, copied.
-
-    Raises:
-        TypeError, ValueError: one has no form in JSON.
-    """
-    try:
-        found: dict[str, Any] = loads(dumps({"args": args, "kwargs": kwargs}))
-    except (InvalidMessage, DecodeError):
-        # Django takes bytes as well, and says of anything else what is wrong with it.
-        return {"args": normalize_json(args), "kwargs": normalize_json(kwargs)}
-    return found
-
-
 def _is_known(task: AnyTask) -> bool:
     known = _tasks.get(task.module_path)
     return known is not None and known.func is task.func
@@ -257,6 +242,9 @@ def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
         inspect.signature(task.func).bind(*([None] if task.takes_context else []))
     except TypeError as error:
         raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
+    with suppress(ConfigurationError, UnknownQueue):  # `manage.py check` names what is wrong
+        if isinstance(get_config().queue(task.queue_name), RsmqConfig):
+            raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
     path = task.module_path
     data: dict[str, Any] = {"args": [], "kwargs": {}}
     return Scheduled(

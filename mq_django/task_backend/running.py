@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import traceback
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,11 +13,11 @@ from django.conf import settings
 from django.utils import timezone
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.jsontext import dumps
+from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
 from mq_django.core.retries import RetryPolicy
-from mq_django.errors import MessageTooLarge
+from mq_django.errors import DecodeError, InvalidMessage, MessageTooLarge
 from mq_django.registry import Handler
 from mq_django.stores.results import MAX_ATTEMPT, error_path, keeps
 from mq_django.task_backend.announcing import FINISHED, STARTED
@@ -96,6 +97,20 @@ def _async_call(task: AnyTask) -> Any:
 
 
 MALFORMED = Bury('The data of a task\'s message is {"args": [...], "kwargs": {...}}')
+
+
+def arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's arguments as its function will get them, copied.
+
+    Raises:
+        TypeError, ValueError: one has no form in JSON.
+    """
+    try:
+        found: dict[str, Any] = loads(dumps({"args": args, "kwargs": kwargs}))
+    except (InvalidMessage, DecodeError):
+        # Django takes bytes as well, and says of anything else what is wrong with it.
+        return {"args": normalize_json(args), "kwargs": normalize_json(kwargs)}
+    return found
 
 
 def has_arguments(data: Any) -> bool:

@@ -5,12 +5,13 @@ from datetime import timedelta
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.board import FAILED, HANDLED, Receipt
-from mq_django.consumers.reclaimer import Reclaimer, reclaim, reclaim_supervisor, relieve
+from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
+from mq_django.consumers.reclaimer import Reclaimer, evidence_of, reclaim, reclaim_supervisor, relieve
 from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost
+from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -26,8 +27,8 @@ def config(mq_settings):
     return get_config().queue("default")
 
 
-def judge(config, evidence, attempt=1):
-    delivery = Delivery(Message("m", "n", 1, "default", attempt), 0, b"1-1", b"1")
+def judge(config, evidence, attempt=1, *, suspect=False):
+    delivery = Delivery(Message("m", "n", 1, "default", attempt), 0, b"1-1", b"1", suspect, suspect)
     return settlement(config, 0, delivery, evidence)
 
 
@@ -41,6 +42,31 @@ def test_what_failed_is_retried_by_its_policy(config):
     assert isinstance(found.outcome, Retry)
     assert not found.outcome.alone
     assert found.delay_ms > 0
+
+
+def test_what_ran_beside_others_runs_alone_uncharged(config):
+    found = judge(config, Evidence(running=[RECEIPT, OTHER]), attempt=3)
+    assert found.outcome == HandBack(suspect=True)
+
+
+def test_a_suspect_that_kills_alone_is_charged_twice(config):
+    evidence = Evidence(running=[RECEIPT])
+    found = judge(config, evidence, suspect=True)
+    assert isinstance(found.outcome, Retry)
+    assert found.delivery.message.attempt == 2
+    outcome = judge(config, evidence, attempt=2, suspect=True).outcome
+    assert isinstance(outcome, Bury)
+    assert outcome.reason == "crashed"
+
+
+def test_what_had_just_ended_was_nobodys_company(config):
+    board = Board.create(2)
+    board.run(0, 0, 0, RECEIPT.entry, 1.0)
+    board.run(1, 0, 0, OTHER.entry, 1.0)
+    board.ended(HANDLED, 0, 0, OTHER.entry)
+    found = judge(config, evidence_of(board, late=False, now=2.0))
+    board.close()
+    assert isinstance(found.outcome, Retry)
 
 
 def test_what_ran_is_charged_and_runs_alone_at_once(config):
@@ -199,6 +225,23 @@ def test_a_stray_is_relieved_and_struck_off(reclaimer, store, take, redis_client
     reclaimer.run_once()
     assert store.depths().ready == 2
     assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe of old", b"", b"two\nlines", "naïve".encode()])
+def test_a_stray_may_have_any_name(reclaimer, store, take, members, redis_client, caplog, name):
+    take("first", 3)
+    store.settle("first", [Settlement(item, HandBack()) for item in store.held_by("first", limit=9)])
+    members.leave(["first"])
+    for home in store.keys.homes():
+        if redis_client.exists(home):
+            redis_client.xreadgroup("mq", name, {home: ">"})
+    (stray,) = members.beat("me", {}, {}).strays
+    reclaimer.stray(0, stray)
+    reclaimer.run_once()
+    assert store.depths().pending == 0
+    assert store.depths().ready == 3
+    assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
+    assert all("\n" not in record.getMessage() for record in caplog.records)
 
 
 def test_the_stopped_and_the_silent_are_seen_to(reclaimer, store, take, members):

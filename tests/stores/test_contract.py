@@ -6,6 +6,9 @@ from importlib.resources import files
 
 import pytest
 
+from mq_django.consumers import verdicts
+from mq_django.consumers.board import Receipt
+from mq_django.consumers.verdicts import Evidence
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.errors import ConfigurationError, NotSupported, QueueFull
@@ -201,7 +204,7 @@ def test_a_retry_is_not_early_and_can_be_cancelled(store, publish):
     assert settled(store, take_one(store), Retry(), 60_000)
     result = store.promote(limit=10)
     assert (result.moved, store.take(ME, count=1)) == (0, [])
-    assert 55_000 < result.next_ms <= 60_001
+    assert 55_000_000 < result.next_us <= 60_001_000
     assert store.depths() == Depths(ready=0, delayed=1, unhandled=0, pending=0, dead=0)
     assert store.cancel(message_id)
     assert empty(store)
@@ -327,10 +330,10 @@ def test_what_was_delayed_is_charged_one_attempt(store):
 
 
 def test_the_next_due_time_is_told(store):
-    assert store.promote(limit=10).next_ms is None
+    assert store.promote(limit=10).next_us is None
     store.publish([outgoing(delay_ms=90_000)])
     store.publish([outgoing(delay_ms=50_000)])
-    assert 45_000 < store.promote(limit=10).next_ms <= 50_001
+    assert 45_000_000 < store.promote(limit=10).next_us <= 50_001_000
 
 
 def test_a_delayed_message_can_be_cancelled_once(store):
@@ -439,3 +442,42 @@ def test_what_loses_its_machine_twice_runs_alone(store, publish):
     assert not again.alone
     assert settled(store, again, HandBack(lost=True))
     assert take_one(store).alone
+
+
+def test_what_ran_beside_others_when_their_process_died_runs_alone_uncharged(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), HandBack(suspect=True))
+    again = take_one(store)
+    assert (again.alone, again.suspect, again.message.attempt) == (True, True, 1)
+    # Whoever stops with it gives it back as it is.
+    assert settled(store, again, HandBack())
+    again = take_one(store)
+    assert (again.alone, again.suspect, again.message.attempt) == (True, True, 1)
+    assert settled(store, again, ACK)
+    assert empty(store)
+
+
+def test_who_kills_alone_is_charged_for_the_first_time_as_well(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), HandBack(suspect=True))
+    assert settled(store, *crashed(store))
+    again = promoted(store)
+    assert (again.alone, again.suspect, again.message.attempt) == (True, False, 3)
+    assert settled(store, *crashed(store, again))
+    assert promoted(store).message.attempt == 4
+
+
+def crashed(store, delivery=None):
+    """Return what was running alone when its process died, and how that is settled."""
+    found = delivery or take_one(store)
+    receipt = Receipt(0, found.home, found.entry)
+    settlement = verdicts.settlement(store.config, 0, found, Evidence(running=[receipt]))
+    return settlement.delivery, settlement.outcome
+
+
+def test_a_suspect_that_only_fails_is_charged_once_and_has_company_again(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), HandBack(suspect=True))
+    assert settled(store, take_one(store), Retry())
+    again = promoted(store)
+    assert (again.alone, again.suspect, again.message.attempt) == (False, False, 2)
