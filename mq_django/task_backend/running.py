@@ -121,16 +121,19 @@ def has_arguments(data: Any) -> bool:
 class Attempt:
     """One run of a task for one message."""
 
-    __slots__ = ("_config", "_result", "_task", "_value", "args", "kwargs", "message")
+    __slots__ = ("_result", "_task", "_value", "args", "kwargs", "message")
 
     def __init__(self, task: AnyTask, message: Message) -> None:
         self._task = task
         self.message = message
-        self._config: QueueConfig = get_config().queue(message.queue)
         self._result: AnyResult | None = None
         self._value: Any = None
         self.args: list[Any] = message.data["args"]
         self.kwargs: dict[str, Any] = message.data["kwargs"]
+
+    @property
+    def _config(self) -> QueueConfig:
+        return get_config().queue(self.message.queue)
 
     @property
     def sender(self) -> type:
@@ -149,15 +152,17 @@ class Attempt:
 
         A value that cannot be kept buries it at once: every further attempt would repeat the task's effects.
         """
+        if returned is None:
+            return ACK
         if isinstance(returned, Retry | Bury):
             return returned
-        value = returned.result if isinstance(returned, Ack) else returned
-        if value is None or not keeps(self._config):
+        value, config = returned.result if isinstance(returned, Ack) else returned, self._config
+        if value is None or not keeps(config):
             return ACK
         try:
             self._value = normalize_json(value)
             text = dumps(self._value)
-            if len(text) > self._config.max_size:
+            if len(text) > config.max_size:
                 raise MessageTooLarge(f"The task returned {len(text)} bytes of JSON: more than MAX_SIZE")
         except (TypeError, ValueError) as error:
             told = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
