@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from mq_django.admin import text
 from mq_django.admin.confirm import CONFIRMED, confirm
 from mq_django.admin.page import OPERATE, VIEW, Page, needs
+from mq_django.core.schedules import Every, Schedule
 from mq_django.core.visible import spell
 from mq_django.inspector import plans
 from mq_django.inspector.plans import Planned
@@ -35,7 +36,7 @@ def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
     return {
         "name": plan.name,
         "shown": text.visible(plan.name, limit=80),
-        "when": text.visible(str(entry.when), limit=80) if entry else "",
+        "when": _when(entry.when) if entry else "",
         "message": text.visible(entry.message, limit=80) if entry else "",
         "next": _("overdue: nobody fires it") if late else text.moment(plan.next_ms, now=now_ms),
         "late": late,
@@ -43,6 +44,12 @@ def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
         "paused": plan.state.paused,
         "gone": entry is None,
     }
+
+
+def _when(schedule: Schedule) -> str:
+    if isinstance(schedule, Every):
+        return _("every %(time)s") % {"time": text.duration(round(schedule.period.total_seconds() * 1000))}
+    return text.visible(str(schedule), limit=80)
 
 
 @needs(VIEW, OPERATE)

@@ -90,13 +90,13 @@ def _published(activity: Activity) -> str:
 
 def _tiles(page: Page, view: TopicView) -> list[dict[str, Any]]:
     behind = max(view.groups, key=lambda group: group.lag, default=None)
-    oldest = "" if view.first_ms is None else text.moment(view.first_ms, now=view.now_ms)
+    oldest = "" if view.first_ms is None else text.duration(max(0, view.now_ms - view.first_ms))
     newest = "" if view.last_ms is None else text.moment(view.last_ms, now=view.now_ms)
     rate = text.rate(view.activity.per_minute("published"))
     lag = text.number(behind.lag) if behind else ""
     return [
         {"label": _("Messages"), "count": text.number(view.length), "url": page.url("log", view.name), "note": newest},
-        {"label": _("Published"), "count": rate or "0", "note": _("now")},
+        {"label": _("Published"), "count": rate or _("%(count)s/min") % {"count": 0}},
         {"label": _("Memory"), "count": text.size(view.size), "note": _("in Redis")},
         {"label": _("Oldest message"), "count": oldest, "note": retention_of(view)},
         {"label": _("Groups"), "count": text.number(len(view.groups))},
