@@ -56,7 +56,8 @@ def retention(group: GroupView) -> SafeString | str:
     """Return how much of the retention a group is behind, as a bar and in words."""
     if group.share is None:
         return ""
-    percent = _("%(count)s %%") % {"count": text.number(100 * group.share)}
+    small = 0 < group.share < 0.005
+    percent = _("under 1 %") if small else _("%(count)s %%") % {"count": text.number(100 * group.share)}
     return charts.meter(group.share, label=percent, bad=group.alarm is not None) + text.visible(percent)
 
 

@@ -34,10 +34,10 @@ def stats(page: Page) -> HttpResponse:
 
 def _context(page: Page) -> dict[str, Any]:
     views = inspector.overview()
-    troubled = sum(bool(view.problems()) for view in views)
     problems = [(what, view) for view in views for what in view.problems()]
     problems.sort(key=lambda found: WORST_FIRST.index(found[0]))
     rows, alarms = topics.overview(page, views)
+    troubled = len({*(alarm["queue"] for alarm in alarms), *(view.name for _what, view in problems)})
     return {
         "tabs": sections(page, "queues"),
         "rows": [_row(page, view) for view in views if not topics.is_group(view)],

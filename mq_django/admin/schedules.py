@@ -34,7 +34,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
 def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
     entry, late = plan.entry, plan.next_ms is not None and plan.next_ms < now_ms
     return {
-        "name": plan.name,
+        "name": text.to_url(plan.name.encode()),
         "shown": text.visible(plan.name, limit=80),
         "when": _when(entry.when) if entry else "",
         "message": text.visible(entry.message, limit=80) if entry else "",
@@ -106,14 +106,14 @@ def forget(page: Page, name: str) -> HttpResponse:
 
 def _act(page: Page, name: str, route: str, *, title: str, sentence: str, button: str) -> HttpResponse:
     asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
-    plan = plans.find(name, asked)
+    plan = plans.find(name, text.from_url(asked).decode(errors="replace"))
     if plan is None:
         page.say(messages.WARNING, _("There is no such schedule any more."))
     elif CONFIRMED not in page.request.POST:
         return confirm(
             page,
             name,
-            title % {"schedule": spell(asked)},
+            title % {"schedule": spell(plan.name)},
             tab="queue",
             sentence=sentence,
             button=button,

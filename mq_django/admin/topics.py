@@ -57,8 +57,6 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     queues = {found.name: found for found in inspector.groups_of(name)}
     rows = [_group(page, group, queues.get(group.queue)) for group in view.groups]
     problems = problems_of(page, [view], list(queues.values()))
-    if view.error:
-        problems.insert(0, {"queue": name, "sentence": _("cannot be read: %s") % view.error, "what": "unreadable"})
     activity, label = _activity(page, view), str(spans.SPANS[spans.span_of(page)][0])
     said = _published(activity)
     return {
@@ -156,13 +154,23 @@ def overview(page: Page, views: Sequence[QueueView]) -> tuple[list[dict[str, Any
 
 def problems_of(page: Page, found: Sequence[TopicView], views: Sequence[QueueView]) -> list[dict[str, Any]]:
     """Return what is wrong with the groups of topics, the alarms first."""
+    unreadable = [
+        {
+            "queue": topic.name,
+            "url": page.queue_url(topic.name),
+            "sentence": _("cannot be read: %(error)s") % {"error": topic.error},
+            "what": "unreadable",
+        }
+        for topic in found
+        if topic.error
+    ]
     places = [
         {"queue": group.queue, "url": page.queue_url(group.queue), **alarm}
         for topic in found
         for group in topic.groups
         for alarm in groups.alarms(group)
     ]
-    return places + [
+    return [*unreadable, *places] + [
         {"queue": view.name, "url": page.queue_url(view.name), "sentence": problem(view, what), "what": what}
         for view in views
         for what in view.problems()

@@ -1,18 +1,19 @@
 """Queues as people see them: numbers, consumers, and what is wrong."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR, QueueKeys, TopicKeys
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, Activity, activity_of, activity_of_days, counts
 from mq_django.inspector.consumers import ConsumerView, consumers_of
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
-from mq_django.stores.lag import groups_of as named_groups
 from mq_django.stores.pages import Look, counted, hours_of, look, look_closely
+from mq_django.stores.survey import group_names
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Wire
 
@@ -117,8 +118,7 @@ def groups_of(topic: str) -> list[QueueView]:
         StoreError: Redis is away.
     """
     wire, config = Pooled(get_client("inspect")), get_config().topic(topic)
-    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] == topic}
-    chosen = [get_config().queue(name) for name in sorted({*found, *named_groups([config.keys], wire)})]
+    chosen = [get_config().queue(name) for name in sorted(_groups([config], wire))]
     looks = look(chosen, wire, minutes=RECENT + 1) if chosen else []
     return [_view_or_error(config, found) for config, found in zip(chosen, looks, strict=True)]
 
@@ -192,11 +192,23 @@ def totals() -> Totals:
 
 
 def _all(wire: Wire) -> list[QueueConfig]:
-    """Return all queues, and the groups that topics have, whether in code or, of other programs, in Redis."""
+    """Return all queues, and the groups that topics have."""
     config = get_config()
-    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in config.topics}
-    found |= set(named_groups([topic.keys for topic in config.topics.values()], wire))
-    return [config.queue(name) for name in sorted({*config.queues, *found})]
+    return [config.queue(name) for name in sorted({*config.queues, *_groups(list(config.topics.values()), wire)})]
+
+
+def _groups(topics: Sequence[TopicConfig], wire: Wire) -> set[str]:
+    """Return the groups that topics have, whether in code or, of other programs, in Redis, as `topic:group`.
+
+    A topic that cannot be read hides no other: its own page says why.
+    """
+    known = {topic.name for topic in topics}
+    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in known}
+    there = group_names([topic.keys for topic in topics], wire)
+    for topic, names in zip(topics, there, strict=True):
+        if not isinstance(names, StoreError):
+            found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}
+    return found
 
 
 def _or_raise(found: Look | StoreError) -> Look:

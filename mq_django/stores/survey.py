@@ -58,7 +58,7 @@ def survey(topics: Sequence[TopicKeys], wire: Wire, *, minutes: int = 0) -> list
 
     Two commands a topic in two round trips, and a third for those of whose groups Redis cannot tell the lag.
     """
-    now, names = int(time.time()) // 60, _names(topics, wire)
+    now, names = int(time.time()) // 60, group_names(topics, wire)
     asked = [(keys, found) for keys, found in zip(topics, names, strict=True) if not isinstance(found, StoreError)]
     replies = iter(wire.trip([_command(keys, found, now, minutes) for keys, found in asked]) if asked else [])
     return [
@@ -67,8 +67,8 @@ def survey(topics: Sequence[TopicKeys], wire: Wire, *, minutes: int = 0) -> list
     ]
 
 
-def _names(topics: Sequence[TopicKeys], wire: Wire) -> list[list[str] | StoreError]:
-    """Return the groups of topics that may have keys of ours."""
+def group_names(topics: Sequence[TopicKeys], wire: Wire) -> list[list[str] | StoreError]:
+    """Return the groups of topics that may have keys of ours; of what cannot be read, why."""
     names: list[list[str] | StoreError] = []
     for reply in wire.trip([("XINFO", "GROUPS", keys.log) for keys in topics]) if topics else []:
         if isinstance(reply, Exception):

@@ -47,7 +47,7 @@ def test_rates(per_minute, words):
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(None, ""), (0.00042, "0.4 ms"), (0.042, "42 ms"), (1.23, "1.2 s"), (float("inf"), "very long")],
+    [(None, ""), (0.00042, "0.4 ms"), (0.042, "42 ms"), (1.23, "1.2 s"), (float("inf"), "over 7 min")],
 )
 def test_handling_times(seconds, words):
     assert text.seconds(seconds) == words
