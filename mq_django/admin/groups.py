@@ -49,7 +49,13 @@ def lag(group: GroupView) -> str:
     if not group.lag:
         return _("none")
     words = ngettext("%(count)s message, %(time)s", "%(count)s messages, %(time)s", group.lag)
-    return words % {"count": text.number(group.lag), "time": text.duration(group.lag_ms)}
+    return words % {"count": lag_count(group), "time": text.duration(group.lag_ms)}
+
+
+def lag_count(group: GroupView) -> str:
+    """Return how many messages of the log a group was not given."""
+    count = text.number(group.lag)
+    return _("over %(count)s") % {"count": count} if group.at_least else count
 
 
 def retention(group: GroupView) -> SafeString | str:

@@ -91,7 +91,7 @@ def _tiles(page: Page, view: TopicView) -> list[dict[str, Any]]:
     oldest = "" if view.first_ms is None else text.duration(max(0, view.now_ms - view.first_ms))
     newest = "" if view.last_ms is None else text.moment(view.last_ms, now=view.now_ms)
     rate = text.rate(view.activity.per_minute("published"))
-    lag = text.number(behind.lag) if behind else ""
+    lag = groups.lag_count(behind) if behind else ""
     return [
         {"label": _("Messages"), "count": text.number(view.length), "url": page.url("log", view.name), "note": newest},
         {"label": _("Published"), "count": rate or _("%(count)s/min") % {"count": 0}},
@@ -207,7 +207,7 @@ def _group(page: Page, group: GroupView, view: QueueView | None) -> dict[str, An
         "subscribed": group.subscribed,
         "troubled": bool(queue.problems() or group.alarm is not None),
         "alarm": group.alarm is not None,
-        "lag": text.number(group.lag),
+        "lag": groups.lag_count(group),
         "behind": text.duration(group.lag_ms) if group.lag else "",
         "pending": text.number(queue.pending),
         "pending_url": page.url("pending", name),
