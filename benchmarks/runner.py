@@ -16,6 +16,7 @@ from benchmarks.workloads import Workload
 class Step:
     """A workload with how often it is run; its median counts."""
 
+    #: Without commas: on the command line they separate names.
     name: str
     run: Workload
     rounds: int = 1
@@ -34,14 +35,15 @@ STEPS = (
     Step("idle", workloads.idle),
     Step("share", workloads.share, ours_only=True),
     Step("slow", workloads.slow, 2, ours_only=True),
-    Step("delays among 100,000", growth.delays_among(100_000), ours_only=True),
-    Step("delays among 1,000,000", growth.delays_among(1_000_000), ours_only=True),
-    Step("1,000 due a second", waiting.steady, ours_only=True),
+    Step("delays among 100k", growth.delays_among(100_000), ours_only=True),
+    Step("delays among 1M", growth.delays_among(1_000_000), ours_only=True),
+    Step("1000 due a second", waiting.steady, ours_only=True),
     Step("burst", waiting.burst, ours_only=True),
+    Step("waiting", waiting.beside_a_crowd, ours_only=True),
     Step("growth", growth.messages),
     Step("threads", growth.threads, ours_only=True),
     Step("queues", growth.queues, ours_only=True),
-    Step("memory over 1,000,000", growth.consumer_memory, ours_only=True),
+    Step("memory over 1M", growth.consumer_memory, ours_only=True),
     Step("kill", workloads.kill),
 )
 

@@ -22,6 +22,8 @@ RATE = 1000
 SECONDS = 20
 BURST = 100_000
 CHUNK = 5000
+#: Seconds in which a promoter looks at least once, whatever it heard.
+SETTLE = 6.0
 DUE, WAITING, WAKE = (f"mq:{{bench0}}:{kind}" for kind in ("due", "waiting", "wake"))
 
 
@@ -72,6 +74,23 @@ def _longest_script(client: redis.Redis) -> float:
 def _wrong(notes: list[Note], count: int) -> Figures:
     seen = Counter(note.number for note in notes)
     return {"early": sum(note.late < 0 for note in notes), "lost": count - len(seen), "doubled": len(notes) - len(seen)}
+
+
+def beside_a_crowd(contender: Contender) -> Figures:
+    """What a consumer's largest process and Redis need for a million messages that wait."""
+    with Trial(contender) as trial, trial.consumer() as tree:
+        warm(trial)
+        time.sleep(SETTLE)
+        before, used = max(tree.memory().values()), trial.client.info("memory")["used_memory"]
+        later = _now_ms(trial.client) + 3_600_000
+        _fill(trial.client, CROWD, lambda _: later, first=0)
+        trial.client.publish(WAKE, f"due {later}")
+        time.sleep(SETTLE)
+        after, now_used = max(tree.memory().values()), trial.client.info("memory")["used_memory"]
+    return {
+        "consumer grown MB by 1,000,000 waiting": after - before,
+        "bytes of Redis a waiting message of 1,000,000": (now_used - used) / CROWD,
+    }
 
 
 def steady(contender: Contender) -> Figures:

@@ -135,6 +135,9 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
             reader.refuse(
                 scheduled.where, f"{scheduled.where} names the queue {scheduled.queue!r}, which is none.", hint
             )
+        elif isinstance(configs[scheduled.queue], RsmqConfig):
+            said = f"{scheduled.where} names the queue {scheduled.queue!r}, whose RSMQ format has no schedules."
+            reader.refuse(scheduled.where, said, "Let a task of another queue publish to it.")
     base = getattr(settings, "BASE_DIR", None)
     if base is not None and "directory" not in found:
         found["directory"] = Path(base) / ".mq_django"

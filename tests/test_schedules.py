@@ -57,6 +57,17 @@ def test_what_is_wrong_with_a_schedule_is_named(options, said):
     assert "nightly" in problems[0].message
 
 
+def test_a_queue_in_rsmq_s_format_has_no_schedules(registered, mq_settings):
+    queues = {**QUEUES, "legacy": {"STORE": "rsmq"}}
+    entry = {"every": 5, "message": "report", "queue": "legacy"}
+    _, problems = read({"QUEUES": queues, "SCHEDULES": {"nightly": entry}})
+    assert "RSMQ format has no schedules" in problems[0].message
+    mq_settings(QUEUES=queues)
+    with pytest.raises(InvalidTask, match="RSMQ"):
+        task(queue_name="legacy", schedule=every(minutes=5))(nightly)
+    assert registry._schedules == {}
+
+
 def test_without_croniter_the_check_says_what_to_install(monkeypatch):
     monkeypatch.setattr(schedules, "_croniter", None)
     _, problems = read({"QUEUES": QUEUES, "SCHEDULES": {"nightly": {"cron": "* * * * *", "message": "report"}}})

@@ -11,7 +11,7 @@ from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.fetcher import Fetcher
 from mq_django.consumers.grace import Grace
-from mq_django.consumers.isolation import Isolation, Receiver
+from mq_django.consumers.isolation import Isolation, Receiver, line_of
 from mq_django.consumers.pools import MAX_COROUTINES, LoopPool, ThreadPool
 from mq_django.consumers.service import Service
 from mq_django.consumers.settler import Settler, SettleService
@@ -64,6 +64,8 @@ class Consumer:
         ]
         for settler, store in zip(self._settlers, self._open(), strict=True):
             self._settling.add(settler, store)
+        #: What it holds is held under these.
+        self.names = [self.id, line_of(self.id)] if ward else [self.id]
         self._isolation = Isolation(self.id, board, self._open(), self._settlers)
         self._receiver = Receiver(self.id, self._open(), list(self._dispatchers(isolate=False))) if ward else None
         self._fetchers: list[Service] = [self._receiver] if self._receiver else list(self._make_fetchers())
@@ -209,11 +211,11 @@ class Consumer:
     def _settle_held(self, number: int, *, known: Collection[HomeEntry] = ()) -> None:
         """Give back what this consumer holds and does not know; at the end that is what still runs."""
         store, config, board = self._stores[number], self._queues[number], self._board
-        while True:
-            held = store.held_by(self.id, limit=BATCH + len(known))
-            unknown = [item for item in held if (item.home, item.entry) not in known][:BATCH]
-            if not unknown:
-                return
-            # Read after the list: what was handled in between is acked and not given back.
-            evidence = Evidence(results=board.results(), late=board.late(time.monotonic()))
-            store.settle(self.id, [settlement(config, number, item, evidence) for item in unknown])
+        for name in self.names:
+            while held := store.held_by(name, limit=BATCH + len(known)):
+                unknown = [item for item in held if (item.home, item.entry) not in known][:BATCH]
+                if not unknown:
+                    break
+                # Read after the list: what was handled in between is acked and not given back.
+                evidence = Evidence(results=board.results(), late=board.late(time.monotonic()))
+                store.settle(name, [settlement(config, number, item, evidence) for item in unknown])

@@ -9,6 +9,7 @@ from typing import Any
 from mq_django.consumers.board import Board, Receipt, Running
 from mq_django.consumers.children import Child, Terms, spawn
 from mq_django.consumers.heartbeat import Announcement
+from mq_django.consumers.isolation import line_of
 from mq_django.consumers.reclaimer import evidence_of
 from mq_django.consumers.verdicts import Evidence
 from mq_django.consumers.watchdog import BENCH, Verdict
@@ -74,7 +75,7 @@ class Family:
         back = self._obey()
         for child in self._children:
             self._watch(child, now)
-            back |= self._bench(child, now)
+            back |= self._bench(child, now) | _has_fallen_quiet(child)
         before = len(self._children)
         self._renew()
         self._fill_up(now)
@@ -128,7 +129,9 @@ class Family:
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what to tell of the consumers. For any thread."""
         with self._changing:
-            return {child.consumer: self._describe(child) for child in self._children if not child.condemned}
+            told = {child.consumer: self._describe(child) for child in self._children if not child.condemned}
+        lines = {line_of(name): {**words, "ward": False, "threads": 0} for name, words in told.items() if words["ward"]}
+        return told | lines
 
     def running(self) -> Mapping[str, Sequence[Running]]:
         """Return what each consumer runs. For any thread."""
@@ -255,6 +258,8 @@ class Family:
             elif not child.leaving and not self._stopping:
                 self._put_off(child, code)
             self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=time.monotonic()))
+            if child.ward:
+                self._mourn(line_of(child.consumer), Evidence())
             with self._changing:
                 self._children.remove(child)
                 child.close()
@@ -268,6 +273,12 @@ class Family:
         else:
             self._not_before = time.monotonic() + self._pause
             self._pause = min(MAX_PAUSE, self._pause * 2)
+
+
+def _has_fallen_quiet(child: Child) -> bool:
+    """Tell, once, that a consumer fetches no more."""
+    before, child.quiet = child.quiet, child.board.is_quiet()
+    return child.quiet and not before
 
 
 def _doing(board: Board, queues: range) -> list[Mapping[str, Any]]:

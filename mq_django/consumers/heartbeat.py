@@ -230,15 +230,15 @@ def _runs(told: Mapping[str, Any]) -> bool:
 
 
 class OrphanBeat(Service):
-    """Beats for a consumer whose supervisor is gone, while its last handlers finish."""
+    """Beats for a consumer, by all its names, whose supervisor is gone, while its last handlers finish."""
 
     name = "orphan's heartbeat"
 
-    def __init__(self, supervisor: str, consumer: str, queues: Sequence[QueueConfig], board: Board) -> None:
+    def __init__(self, supervisor: str, consumers: Sequence[str], queues: Sequence[QueueConfig], board: Board) -> None:
         super().__init__()
         session = Session(get_client("chores"))
         self._supervisor = supervisor
-        self._consumer = consumer
+        self._consumers = consumers
         self._members = [open_members(config, session) for config in queues]
         self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
         self._board = board
@@ -263,6 +263,6 @@ class OrphanBeat(Service):
             return
         try:
             for members in self._members:
-                members.leave([self._consumer])
+                members.leave(self._consumers)
         except StoreError as error:
-            logger.warning("Consumer %s stays on the roll until it is found silent: %s", self._consumer, error)
+            logger.warning("Consumer %s stays on the roll until it is found silent: %s", self._consumers[0], error)

@@ -1,7 +1,8 @@
 """Run messages alone that were running when a process died: one of them may have killed it.
 
 Consumers pass them on to a ward, a process of its own that runs one message at a time. It harms nobody when it dies,
-and what it ran is known.
+and what it ran is known, even when its whole machine is gone: that is all that it holds under its own name. What waits
+for it is held under another, its line.
 """
 
 import logging
@@ -26,6 +27,11 @@ LOOK = 0.1
 FEW = 100
 #: Seconds between two looks at whether what runs has been settled.
 SETTLED_LOOK = 0.005
+
+
+def line_of(ward: str) -> str:
+    """Return the name under which is held what waits for a ward."""
+    return f"{ward}-line"
 
 
 class Isolation(Service):
@@ -80,7 +86,7 @@ class Isolation(Service):
             return
         receipts = [(delivery.home, delivery.entry) for delivery in some]
         try:
-            store.pass_on(self._consumer, ward, receipts)
+            store.pass_on(self._consumer, line_of(ward), receipts)
         except BaseException:
             # Passed on already or not, doing it again does no harm.
             with self._moving:
@@ -103,13 +109,18 @@ class Receiver(Service):
 
     def run_once(self) -> float:
         """Run what is there."""
+        line = line_of(self._consumer)
         for store, dispatcher in self._queues:
-            for item in store.held_by(self._consumer, limit=FEW):
-                if self.stopping:
-                    return 0.0
-                self.busy_at = time.monotonic()
-                dispatcher.dispatch([item])
-                self._wait_for(dispatcher.settler, (item.home, item.entry))
+            # What a broken trip brought over is there before the line.
+            for holder in (self._consumer, line):
+                for item in store.held_by(holder, limit=FEW):
+                    if self.stopping:
+                        return 0.0
+                    self.busy_at = time.monotonic()
+                    receipt = (item.home, item.entry)
+                    if holder != line or not store.pass_on(line, self._consumer, [receipt]):
+                        dispatcher.dispatch([item])
+                        self._wait_for(dispatcher.settler, receipt)
         return LOOK
 
     def _wait_for(self, settler: Settler, receipt: tuple[int, bytes]) -> None:

@@ -252,7 +252,12 @@ class LoopPool:
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        try:
+            self._loop.run_forever()
+        finally:
+            # What has outlived the grace ends with its process.
+            if not self._tasks:
+                self._loop.close()
 
     def _begin(self, job: Job) -> None:
         task = self._loop.create_task(self._run(job))
@@ -329,4 +334,6 @@ class LoopPool:
         if self.thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self.thread.join(1.0)
+        elif not self._loop.is_closed() and ended:
+            self._loop.close()
         return ended

@@ -38,8 +38,9 @@ class Remains:
 
 def evidence_of(board: Board, *, late: bool, now: float) -> Evidence:
     """Return what a dead child's board tells; with `late` it had to go because of a handler past its timeout."""
-    running = {item.receipt for item in board.running()}
-    return Evidence(results=board.results(), running=running, late=board.late(now) if late else ())
+    results = board.results()
+    running = {item.receipt for item in board.running()} - results.keys()
+    return Evidence(results=results, running=running, late=board.late(now) if late else ())
 
 
 def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:

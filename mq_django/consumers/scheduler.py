@@ -69,7 +69,7 @@ class Scheduler(Service):
             now_ms, lasts = store.look([entry.name for entry in entries])
             self._set_clock(now_ms)
             for entry, last_ms in zip(entries, lasts, strict=True):
-                self._next[entry.name] = _after(entry, last_ms)
+                self._next[entry.name] = entry.next_ms(last_ms, timezone.get_default_timezone())
         self._looked = time.monotonic()
 
     def _fire(self, entry: Scheduled) -> None:
@@ -78,7 +78,7 @@ class Scheduler(Service):
         self._set_clock(now_ms)
         if firing is Firing.EARLY:
             return
-        self._next[entry.name] = _after(entry, now_ms)
+        self._next[entry.name] = entry.next_ms(now_ms, timezone.get_default_timezone())
         if firing is Firing.FIRED and now_ms - tick_ms > LATE * 1000:
             logger.warning("Schedule %s makes up for what it missed since %s", entry.name, _moment(tick_ms))
         elif firing is Firing.FIRED:
@@ -93,8 +93,3 @@ class Scheduler(Service):
 
 def _moment(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
-def _after(entry: Scheduled, milliseconds: int) -> int:
-    tick = entry.when.after(_moment(milliseconds), timezone.get_default_timezone())
-    return round(tick.timestamp() * 1000)

@@ -44,13 +44,14 @@ class Trimmer(Service):
                 return
 
     def _judge(self, log: Log, standing: Standing) -> None:
-        place, share, topic = standing.place, standing.share, log.config.name
+        place, share, behind, behind_ms = standing
+        topic = log.config.name
         late = share is not None and share >= log.config.retention_alarm
         word = log.sound(place.name, round(share * 100) if late and share is not None else None)
         if word == "RAISED":
             logger.warning(
                 "Group %s of topic %s is %d messages and %d s behind: %d %% of the retention",
-                *(place.name, topic, place.lag, place.lag_ms // 1000, round((share or 0) * 100)),
+                *(place.name, topic, behind, behind_ms // 1000, round((share or 0) * 100)),
             )
             retention_alarm.send_robust(Trimmer, queue=topic, group=place.name, share=share, lag=place.lag)
         elif word == "CLEARED":

@@ -21,6 +21,7 @@ class Evidence:
 
     #: How its latest deliveries ended, settled or not.
     results: Mapping[Receipt, int] = field(default_factory=dict)
+    #: What it ran and had not ended.
     running: Collection[Receipt] = ()
     #: What of that was past its timeout.
     late: Collection[Receipt] = ()
@@ -33,8 +34,9 @@ class Evidence:
 def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, evidence: Evidence) -> Settlement:
     """Return how to settle what a consumer held, of queue `number` on its board, when it died or gave up.
 
-    What was handled is acked. What ran is charged an attempt and runs alone next time, because it may be what killed
-    the process; unless something else was late, which is then why the process had to go. The rest is handed back.
+    What was handled is acked. What ran with nothing beside it is charged an attempt, because it may be what killed the
+    process, and runs alone the next time; what ran beside others is handed back to run alone, and charged when that
+    ends a process as well. If something was late, that is why the process had to go. The rest is handed back.
     """
     if isinstance(item, Undecodable):
         return unusable(item)
@@ -46,8 +48,11 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
         return _charged(config, item, "failed, and its process died before that was settled", reason="attempts")
     if receipt in evidence.late:
         return _charged(config, item, "mq_django.errors.HandlerTimeout: could not be interrupted", reason="attempts")
-    if evidence.alone or (receipt in evidence.running and not evidence.late):
-        return _charged(config, item, "running when its process died", reason="crashed", alone=True)
+    suspects = () if evidence.late else evidence.running
+    if evidence.alone or (receipt in suspects and len(suspects) == 1):
+        return _crashed(config, item)
+    if receipt in suspects:
+        return Settlement(item, HandBack(suspect=True))
     return Settlement(item, HandBack(lost=evidence.lost))
 
 
@@ -84,6 +89,13 @@ def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, al
     retry = Retry(delay=timedelta(0) if alone else None, error=error, alone=alone)
     outcome, delay_ms = again(config, item.message, handler, retry, reason=reason)
     return Settlement(item, outcome, delay_ms, keeps_result=_keeps_result(item))
+
+
+def _crashed(config: QueueConfig, item: Delivery) -> Settlement:
+    if item.suspect:
+        # The first death, among others, was its work as well.
+        item = item._replace(message=item.message._replace(attempt=item.message.attempt + 1))
+    return _charged(config, item, "running when its process died", reason="crashed", alone=True)
 
 
 def _keeps_result(item: Delivery) -> bool:

@@ -49,6 +49,8 @@ class Delivery(NamedTuple):
     data_text: bytes
     #: It was running when a process died, so it runs with nothing beside it.
     alone: bool = False
+    #: Others were running there, too, and this one has not been charged for it: it is when it proves to be the killer.
+    suspect: bool = False
 
 
 class Undecodable(NamedTuple):

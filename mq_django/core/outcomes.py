@@ -34,6 +34,9 @@ class HandBack:
 
     #: Its consumer vanished with its machine, and nobody knows what was running. What that happens to twice runs alone.
     lost: bool = False
+    #: Its process died while it was running, and others were. It runs alone from then on; if that ends a process again,
+    #: both deliveries are charged.
+    suspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import time
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import NAME
 from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.wire import MAX_ENTRY_BYTES, decode_body, encode_body, message_of
+from mq_django.core.wire import MAX_ENTRY_BYTES, decode_body, encode_body, isolation, message_of
 from mq_django.errors import DecodeError, InvalidFormat, InvalidValue
 
 DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE = 30, 0, 65536
@@ -99,7 +99,7 @@ def encode(message: Message, data_text: bytes) -> bytes:
 
 
 def decode(
-    body: bytes, *, queue: str, message_id: str, first_ms: int, attempt: int, alone: bool, receipt: bytes
+    body: bytes, *, queue: str, message_id: str, first_ms: int, attempt: int, alone: str, receipt: bytes
 ) -> Delivery | Undecodable:
     """Return the delivery that an RSMQ message is; one of others has the name TEXT and its text as data."""
     if len(body) > MAX_ENTRY_BYTES:
@@ -119,4 +119,4 @@ def decode(
     own = message._replace(
         attempt=max(1, attempt), published_ms=message.published_ms or moment, priority=0, unique=None, claims=False
     )
-    return Delivery(own, 0, receipt, data_text, alone)
+    return Delivery(own, 0, receipt, data_text, *isolation(alone or None))

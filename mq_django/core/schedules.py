@@ -49,6 +49,11 @@ class Scheduled:
     #: Where it is written, for messages to people.
     where: str = ""
 
+    def next_ms(self, after_ms: int, local: tzinfo) -> int:
+        """Return the first tick after a moment, both in ms since 1970; `local` is the project's time zone."""
+        tick = self.when.after(datetime.fromtimestamp(after_ms / 1000, UTC), local)
+        return round(tick.timestamp() * 1000)
+
 
 @dataclass(frozen=True)
 class Every:

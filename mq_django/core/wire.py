@@ -23,6 +23,8 @@ MAX_NAME_LENGTH = 255
 MAX_PARTS = 1000
 #: The last moment that has an RFC 3339 timestamp, in milliseconds since 1970.
 LAST_MS = 253402300799999
+#: Values of the attribute `alone`: what made it necessary was charged as an attempt, or it was not.
+CHARGED, SUSPECT = "1", "suspect"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Attributes with a meaning of their own; all others are headers. `alone` and `lost` are recovery's own notes.
@@ -116,11 +118,11 @@ def encode_entry(message: Message, data_text: bytes) -> list[str | bytes]:
     return [*attributes(message), "data", data_text]
 
 
-def encode_body(message: Message, data_text: bytes, *, member: str, alone: bool = False) -> bytes:
+def encode_body(message: Message, data_text: bytes, *, member: str, alone: str = "") -> bytes:
     """Return a message as the JSON object that waits in the waiting room under `member`.
 
     It leaves the id out when that is the member. A priority comes first, so that a script can read it without parsing
-    the rest.
+    the rest. `alone` is the attribute of that name.
     """
     flat = attributes(message)
     pairs = [pair for pair in zip(flat[::2], flat[1::2], strict=True) if pair != ("id", member)]
@@ -128,7 +130,7 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: bool 
     if message.published_ms is not None:
         pairs.append(("time", moment(message.published_ms)))
     if alone:
-        pairs.append(("alone", "1"))
+        pairs.append(("alone", alone))
     head = b",".join(dumps(name) + b":" + dumps(value) for name, value in pairs)
     return b"{" + head + b',"data":' + data_text + b"}"
 
@@ -206,10 +208,23 @@ def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Del
             home,
             entry,
             text,
-            "alone" in outer,
+            *isolation(outer.get("alone")),
         )
     inner = decode_body(body.encode()) | outer
-    return Delivery(message_of(inner, queue=queue, entry=entry), home, entry, dumps(inner["data"]), "alone" in inner)
+    message = message_of(inner, queue=queue, entry=entry)
+    return Delivery(message, home, entry, dumps(inner["data"]), *isolation(inner.get("alone")))
+
+
+def isolation(alone: object) -> tuple[bool, bool]:
+    """Return `Delivery.alone` and `Delivery.suspect` for a value of the attribute `alone`."""
+    return alone is not None, alone == SUSPECT
+
+
+def alone_of(delivery: Delivery) -> str:
+    """Return the attribute `alone` that a delivery came with, "" for none."""
+    if not delivery.alone:
+        return ""
+    return SUSPECT if delivery.suspect else CHARGED
 
 
 def decode_body(body: bytes) -> dict[str, Any]:

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from mq_django.conf import get_config
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery
+from mq_django.core.offsets import BEGINNING, END, Place, parse
 from mq_django.core.redaction import redact_text
 from mq_django.core.wire import MAX_ENTRY_BYTES, decode_entry, entry_ms
 from mq_django.inspector.messages import MessageView, message_in, view_of
-from mq_django.inspector.scan import Filter, Scanned, scan
+from mq_django.inspector.scan import NOTHING, Filter, Scanned, scan
 from mq_django.stores.dead import text_of
 from mq_django.stores.entries import MAX_BEFORE, Entries, Entry, Home
+from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
-__all__ = ["MAX_BEFORE", "EntryView", "Home", "before", "get", "pending", "ready", "some"]
+__all__ = ["MAX_BEFORE", "EntryView", "Home", "before", "get", "get_in_log", "in_log", "pending", "ready", "some"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,45 @@ def pending(name: str, wanted: Filter, *, after: str = "", limit: int) -> Scanne
     return _scan(name, lambda cursor, count: entries.pending(after=cursor, limit=count), wanted, after, limit)
 
 
+def in_log(
+    topic: str,
+    wanted: Filter = NOTHING,
+    *,
+    since: Place = BEGINNING,
+    until: Place = END,
+    newest_first: bool = False,
+    after: str = "",
+    limit: int,
+) -> Scanned[EntryView]:
+    """Return a page of what a topic's log has between two places, both included, and that is wanted.
+
+    `after` is where the page before ended.
+
+    Raises:
+        UnknownTopic: it is not configured.
+        InvalidOffset: `since`, `until` or `after` is no place in a log.
+        StoreError: Redis is away.
+    """
+    log = _log(topic)
+    if after:
+        parse(after)
+
+    def read(cursor: str, count: int) -> Sequence[Entry]:
+        return log.page(since, until, after=cursor, limit=count, newest_first=newest_first)
+
+    return _scan(topic, read, wanted, after, limit)
+
+
+def get_in_log(topic: str, entry: str) -> EntryView | None:
+    """Return a message of a topic's log whole, or None when it is no longer there.
+
+    Raises:
+        InvalidOffset: `entry` is none.
+    """
+    found = _log(topic).page(entry, entry, limit=1, max_bytes=MAX_ENTRY_BYTES)
+    return _view(topic, found[0]) if found else None
+
+
 def get(name: str, home: Home, entry: bytes) -> EntryView | None:
     """Return a message that is ready or pending, or None when it is no longer there."""
     found = _entries(name).get(home, entry, max_bytes=MAX_ENTRY_BYTES)
@@ -76,6 +117,10 @@ def _scan(
         after=after,
         limit=limit,
     )
+
+
+def _log(topic: str) -> Log:
+    return Log(get_config().topic(topic), Pooled(get_client("inspect")))
 
 
 def _entries(name: str) -> Entries:

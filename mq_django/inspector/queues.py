@@ -59,7 +59,7 @@ class QueueView:
     @property
     def alive(self) -> int:
         """Return how many consumers live."""
-        return sum(consumer.alive for consumer in self.consumers)
+        return sum(consumer.alive and consumer.is_process for consumer in self.consumers)
 
     @property
     def recently_buried(self) -> int:

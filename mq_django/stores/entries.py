@@ -71,7 +71,7 @@ class Entries:
         command = scripts.command("entries_ready", keys=[self._stream(home)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         return [
-            Entry(home, entry, _values(fields), cursor=f"{home}.{entry.decode()}")
+            Entry(home, entry, values_of(fields), cursor=f"{home}.{entry.decode()}")
             for entry, fields in zip(flat[::2], flat[1::2], strict=True)
         ]
 
@@ -117,7 +117,7 @@ class Entries:
         flat = reply_or_raise(self._wire.trip([command])[0])
         return [
             Entry(
-                *(home, entry, _values(fields), None, consumer.decode(errors="backslashreplace"), idle),
+                *(home, entry, values_of(fields), None, consumer.decode(errors="backslashreplace"), idle),
                 cursor=f"{home}.{entry.decode()}",
             )
             for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
@@ -142,35 +142,39 @@ class Entries:
         )
         if not reply_or_raise(found):
             return None
-        values = _values(found[0][1])
+        values = values_of(found[0][1])
         if isinstance(pending, Exception) or not pending:
             return Entry(home, entry, values)
         _, consumer, idle, _ = pending[0]
         return Entry(home, entry, values, None, consumer.decode(errors="backslashreplace"), idle)
 
     def some(self, receipts: Sequence[tuple[int, str]], *, max_bytes: int = MAX_LISTED) -> dict[tuple[int, str], Entry]:
-        """Return those of some deliveries that are still there, by the number of their stream and their entry."""
+        """Return those of some deliveries that are still there, by the number of their stream and their receipt."""
         if isinstance(self._keys, RsmqKeys):
-            script, keys, asked = "rsmq_some", [self._keys.hash], list(receipts)
+            # Behind the id stands how often it was received.
+            script, keys = "rsmq_some", [self._keys.hash]
+            asked = {receipt: receipt[1].rpartition(":")[0] for receipt in receipts}
         else:
+            # Behind an entry of a log stands the group's generation.
             script, keys = "entries_some", list(self._keys.homes())
-            asked = [(home, entry) for home, entry in receipts if 0 <= home < len(keys) and is_entry(entry)]
+            named = {(home, entry): entry.partition("@")[0] for home, entry in receipts if 0 <= home < len(keys)}
+            asked = {receipt: entry for receipt, entry in named.items() if is_entry(entry)}
         if not asked:
             return {}
         args: list[Argument] = [max_bytes]
-        for home, entry in asked:
+        for (home, _), entry in asked.items():
             args += (home + 1, entry)
         found = reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
         return {
-            (home, entry): self._one(home, entry.encode(), value)
-            for (home, entry), value in zip(asked, found, strict=True)
+            receipt: self._one(receipt[0], entry.encode(), value)
+            for (receipt, entry), value in zip(asked.items(), found, strict=True)
             if value
         }
 
     def _one(self, home: int, entry: bytes, value: Any) -> Entry:
         if isinstance(self._keys, RsmqKeys):
             return Entry("priority", entry, {}, Waiter(entry, 0.0, value))
-        return Entry(next(name for name in _STREAMS if _STREAMS[name] == home), entry, _values(value))
+        return Entry(next(name for name in _STREAMS if _STREAMS[name] == home), entry, values_of(value))
 
     def before(self, home: Home, entry: bytes) -> int:
         """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""
@@ -199,6 +203,7 @@ def _cursor(text: str) -> tuple[Home, str]:
     return HOMES[0], ""
 
 
-def _values(flat: Sequence[bytes | int]) -> dict[bytes, bytes | int]:
+def values_of(flat: Sequence[bytes | int]) -> dict[bytes, bytes | int]:
+    """Return the fields of an entry, of which long values may be their lengths."""
     names = [name for name in flat[::2] if isinstance(name, bytes)]
     return dict(zip(names, flat[1::2], strict=True))

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
-from mq_django.core.offsets import parse
+from mq_django.core.offsets import before, parse
 from mq_django.transport import scripts
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Entries counted by one script call. Redis serves nobody else meanwhile: about 2 ms at this size.
 PAGE = 5000
+#: So many are counted of what a seek would replay or skip: a person waits for it.
+MAX_COUNTED = 100_000
 
 
 class LogInfo(NamedTuple):
@@ -37,6 +39,37 @@ class GroupPlace(NamedTuple):
     lag: int
     #: How long the oldest of them has been in the log; 0 when there is none.
     lag_ms: int
+    #: Changes with every seek: receipts of another one are void.
+    generation: int = 0
+    #: The percentage of the retention by which it is behind, while that is too much.
+    alarm: int | None = None
+    #: Messages that retention took before it was given them.
+    lost: int = 0
+
+
+class Leap(NamedTuple):
+    """What moving a group to a place would do."""
+
+    #: The entry after which it would go on.
+    after: str
+    #: Messages that it was given, and would be given again.
+    replayed: int
+    #: Messages that it was not given, and would not be.
+    skipped: int
+    #: It is `MAX_COUNTED` of them, and there are more.
+    more: bool
+    #: Deliveries that it holds: whatever becomes of them, they are not settled after the move.
+    pending: int
+    #: Those of them that it would not be given again, up to a thousand.
+    given_up: int
+
+
+class _Noted(NamedTuple):
+    """What the control hash of a group says."""
+
+    generation: int
+    alarm: int | None
+    lost: int
 
 
 def log_info(keys: TopicKeys, wire: Wire) -> tuple[LogInfo, list[Mapping[str, Any]]]:
@@ -79,16 +112,26 @@ def places(keys: TopicKeys, wire: Wire, *, only: str | None = None) -> list[Grou
     """Return where the groups of a topic are, or where one is."""
     info, groups = log_info(keys, wire)
     wanted = [group for group in groups if only is None or group["name"] == only.encode()]
-    lost = _lost(keys, wire, [group["name"] for group in wanted])
-    return [_place(keys, wire, info, group, lost[group["name"]]) for group in wanted]
+    noted = _noted(keys, wire, [group["name"] for group in wanted])
+    return [_place(keys, wire, info, group, noted[group["name"]]) for group in wanted]
 
 
-def _lost(keys: TopicKeys, wire: Wire, names: list[bytes]) -> dict[bytes, bool]:
-    replies = wire.trip([("HGET", keys.group(name.decode()).control, "lost") for name in names]) if names else []
-    return {name: reply_or_raise(reply) is not None for name, reply in zip(names, replies, strict=True)}
+def _noted(keys: TopicKeys, wire: Wire, names: list[bytes]) -> dict[bytes, _Noted]:
+    asked = ("log-generation", "alarm", "lost")
+    # Whatever a stranger calls its group: what is no text is nobody's key of ours.
+    controls = [keys.group(name.decode(errors="replace")).control for name in names]
+    replies = wire.trip([("HMGET", control, *asked) for control in controls]) if names else []
+    return {
+        name: _Noted(_number(generation), None if alarm is None else _number(alarm), _number(lost))
+        for name, (generation, alarm, lost) in zip(names, map(reply_or_raise, replies), strict=True)
+    }
 
 
-def _place(keys: TopicKeys, wire: Wire, info: LogInfo, group: Mapping[str, Any], lost: bool) -> GroupPlace:
+def _number(value: bytes | None) -> int:
+    return int(value) if value and value.isdigit() else 0
+
+
+def _place(keys: TopicKeys, wire: Wire, info: LogInfo, group: Mapping[str, Any], noted: _Noted) -> GroupPlace:
     offset = group["last-delivered-id"].decode()
     at = parse(offset)
     lag, first = 0, info.first
@@ -98,17 +141,67 @@ def _place(keys: TopicKeys, wire: Wire, info: LogInfo, group: Mapping[str, Any],
         else:
             # Redis counts what it has added less what the group has read: wrong once unread entries are gone.
             told = group.get("lag")
-            trusted = told if not lost and parse(info.deleted) <= at else None
+            trusted = told if not noted.lost and parse(info.deleted) <= at else None
             lag, first = _count(keys, wire, offset, trusted)
     age = info.now_ms - parse(first)[0] if lag else 0
-    return GroupPlace(group["name"].decode(), offset, group["pending"], lag, max(0, age))
+    name = group["name"].decode(errors="replace")
+    return GroupPlace(name, offset, group["pending"], lag, max(0, age), *noted)
+
+
+def leap(keys: TopicKeys, wire: Wire, group: str, after: str) -> Leap | None:
+    """Return what it would do to let a group go on after an entry, `0` or `$`; None when there is no such group."""
+    info, groups = log_info(keys, wire)
+    for found in groups:
+        if found["name"] == group.encode():
+            now, then = found["last-delivered-id"].decode(), info.generated if after == "$" else after
+            backwards = parse(then) < parse(now)
+            count, more = _between(keys, wire, *((then, now) if backwards else (now, then)))
+            held = ("XPENDING", keys.log, group, "-", then, 1000)
+            given_up = len(reply_or_raise(wire.trip([held])[0])) if found["pending"] else 0
+            return Leap(then, count if backwards else 0, 0 if backwards else count, more, found["pending"], given_up)
+    return None
+
+
+def held_spans(keys: TopicKeys, wire: Wire, groups: Sequence[GroupPlace]) -> list[tuple[int, int]]:
+    """Return of each group how many entries there are from its oldest pending one up to its offset, and that one's age.
+
+    The age is in ms; both are 0 when nothing is pending.
+    """
+    asked = [("XPENDING", keys.log, group.name) for group in groups]
+    (seconds, micros), *summaries = (
+        reply if _is_no_group(reply) else reply_or_raise(reply) for reply in wire.trip([("TIME",), *asked])
+    )
+    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    spans = []
+    for group, summary in zip(groups, summaries, strict=True):
+        if _is_no_group(summary) or not summary[0]:
+            spans.append((0, 0))
+        else:
+            oldest = summary[1].decode()
+            count, _ = _between(keys, wire, before(oldest), group.offset)
+            spans.append((count, max(0, now_ms - parse(oldest)[0])))
+    return spans
+
+
+def _is_no_group(reply: Any) -> bool:
+    return isinstance(reply, Exception) and str(reply).startswith("NOGROUP")
+
+
+def _between(keys: TopicKeys, wire: Wire, after: str, until: str) -> tuple[int, bool]:
+    """Count the entries after one up to another, and tell whether there are more than were counted."""
+    total, more = 0, 1
+    while more and total < MAX_COUNTED:
+        command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, until])
+        count, _, last, more = reply_or_raise(wire.trip([command])[0])
+        total, after = total + count, last.decode()
+    return total, bool(more)
 
 
 def _count(keys: TopicKeys, wire: Wire, offset: str, trusted: int | None) -> tuple[int, str]:
     """Return how many entries come after one, and the first of them."""
     total, first, after, more = 0, "", offset, 1
     while more and (not total or trusted is None):
-        command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE])
+        command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, "+"])
         count, begins, ends, more = reply_or_raise(wire.trip([command])[0])
         total, first, after = total + count, first or begins.decode(), ends.decode()
     if more and trusted is not None:

@@ -13,7 +13,7 @@ from mq_django.core.keys import PARKED_PREFIX, READY, URGENT
 from mq_django.core.limits import Rate
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import HandBack
-from mq_django.core.wire import encode_body
+from mq_django.core.wire import alone_of, encode_body
 from mq_django.stores.base import Fetched, Settlement
 from mq_django.stores.stream import StreamStore
 from mq_django.transport import scripts
@@ -100,6 +100,11 @@ class LimitedStore(StreamStore):
         """See Store.admit()."""
         return self._decided(consumer, list(deliveries), charge=False)
 
+    def look_command(self, start: int, count: int) -> Command:
+        """Return the command that reads how far the limits are used, and `count` of the keys that wait."""
+        args = [*self._arguments("", of_queue=True), start, count]
+        return scripts.command("limits_look", keys=self._rooms(), args=args)
+
     def _wait_for_permit(self, consumer: str, block_ms: int) -> None:
         who = ("XREADGROUP", "GROUP", self.keys.group, consumer)
         (reply,) = self._wire.trip([(*who, "COUNT", 1, "BLOCK", block_ms, "NOACK", "STREAMS", self.keys.freed, ">")])
@@ -177,7 +182,7 @@ class LimitedStore(StreamStore):
         args = self._arguments(consumer, of_queue=charged)
         for item in items:
             message, member = item.message, _place_in_line(item)
-            body = encode_body(message, item.data_text, member=member, alone=item.alone)
+            body = encode_body(message, item.data_text, member=member, alone=alone_of(item))
             args += (item.home, item.entry, message.id, message.key or "", member, body)
         reply_or_raise(self._wire.trip([scripts.command("limits_park", keys=self._rooms(), args=args)])[0])
 

@@ -12,7 +12,9 @@ from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import UnknownGroup
 from mq_django.stores.base import Outgoing
 from mq_django.stores.counters import slot
-from mq_django.stores.lag import GroupPlace, groups_of, places
+from mq_django.stores.entries import Entry, values_of
+from mq_django.stores.lag import GroupPlace, Leap, LogInfo, groups_of, held_spans, leap, log_info, places
+from mq_django.stores.pages import MAX_LISTED
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -25,8 +27,12 @@ class Standing(NamedTuple):
     """A group against the retention of its topic."""
 
     place: GroupPlace
-    #: How much of the retention it is behind: at 1 it begins to lose messages. None: there is no retention.
+    #: How much of the retention it is behind: at 1 it begins to lose messages, or, by what it has pending, to hold up
+    #: the trimming. None: there is no retention.
     share: float | None
+    #: Messages from the oldest that it has pending, or else has not read, to the newest; and that one's age in ms.
+    behind: int
+    behind_ms: int
 
 
 class Trimmed(NamedTuple):
@@ -82,6 +88,17 @@ class Log:
         if reply_or_raise(self._wire.trip([command])[0]) == b"MISSING":
             raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
 
+    def preview(self, group: str, place: Place) -> Leap:
+        """Return what a seek would do, without doing it.
+
+        Raises:
+            UnknownGroup: there is none of that name.
+        """
+        found = leap(self.keys, self._wire, group, before(place))
+        if found is None:
+            raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
+        return found
+
     def unsubscribe(self, group: str, *, now: float) -> bool:
         """Remove a group with everything it keeps, and tell whether it was there."""
         keys = [self.keys.log, *self.keys.group(group).all(now)]
@@ -99,25 +116,56 @@ class Log:
                 return
             begins = f"({found[-1][0].decode()}"
 
+    def page(
+        self,
+        since: Place,
+        until: Place,
+        *,
+        after: str = "",
+        limit: int,
+        newest_first: bool = False,
+        max_bytes: int = MAX_LISTED,
+    ) -> list[Entry]:
+        """Return up to `limit` entries between two places, both included, from the one after `after` on."""
+        begins, ends = first(since), last(until)
+        if after:
+            begins, ends = (begins, f"({after}") if newest_first else (f"({after}", ends)
+        order = "xrevrange" if newest_first else "xrange"
+        command = scripts.command("topic_page", keys=[self.keys.log], args=[begins, ends, order, limit, max_bytes])
+        flat = reply_or_raise(self._wire.trip([command])[0])
+        return [
+            Entry("log", entry, values_of(fields), cursor=entry.decode())
+            for entry, fields in zip(flat[::2], flat[1::2], strict=True)
+        ]
+
+    def info(self) -> tuple[LogInfo, int]:
+        """Return what the log is, and the bytes of Redis' memory that it takes, about."""
+        return log_info(self.keys, self._wire)[0], self._size()[0]
+
     def standings(self) -> list[Standing]:
         """Return every group, and how much of the retention it is behind."""
         found = places(self.keys, self._wire)
         used, length = self._size() if self.config.retention_bytes else (0, 0)
-        return [Standing(place, self._share(place, used / max(1, length))) for place in found]
+        standings = []
+        for place, (count, age) in zip(found, held_spans(self.keys, self._wire, found), strict=True):
+            behind, behind_ms = place.lag + count, max(place.lag_ms, age)
+            share = self._share(behind, behind_ms, used / max(1, length))
+            standings.append(Standing(place, share, behind, behind_ms))
+        return standings
 
     def _size(self) -> tuple[int, int]:
         replies = self._wire.trip([("MEMORY", "USAGE", self.keys.log), ("XLEN", self.keys.log)])
         used, length = (reply_or_raise(reply) for reply in replies)
         return used or 0, length
 
-    def _share(self, place: GroupPlace, bytes_each: float) -> float | None:
+    def _share(self, behind: int, behind_ms: int, bytes_each: float) -> float | None:
         config, shares = self.config, []
         if config.retention:
-            shares.append(place.lag_ms / 1000 / config.retention.total_seconds())
+            shares.append(behind_ms / 1000 / config.retention.total_seconds())
         if config.retention_count:
-            shares.append(place.lag / config.retention_count)
+            shares.append(behind / config.retention_count)
         if config.retention_bytes:
-            shares.append(place.lag * bytes_each / config.retention_bytes)
+            shares.append(behind * bytes_each / config.retention_bytes)
         return max(shares, default=None)
 
     def sound(self, group: str, percent: int | None) -> str:

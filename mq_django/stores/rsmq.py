@@ -254,7 +254,7 @@ class RsmqStore:
             message_id=message_id.decode(errors="replace"),
             first_ms=first_ms,
             attempt=count - free,
-            alone=alone == b"1",
+            alone=alone.decode(errors="replace"),
             receipt=message_id + b":" + str(count).encode(),
         )
 

@@ -9,7 +9,7 @@ from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.rsmq import sent_micros
 from mq_django.stores.base import Settlement
-from mq_django.stores.settling import BATCH, SettleCall, bury_args, set_aside_args
+from mq_django.stores.settling import BATCH, SettleCall, bury_args, mark_of, set_aside_args
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
@@ -48,7 +48,7 @@ def _hand_back(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) ->
         assert isinstance(outcome, HandBack)
         sent = sent_micros(delivery.message.id)
         place = delivery.message.published_ms or 0 if sent is None else sent // 1000
-        args += (delivery.entry, place, "lost" if outcome.lost else "")
+        args += (delivery.entry, place, mark_of(outcome))
     return _command("rsmq_hand_back", keys, [], consumer, args)
 
 

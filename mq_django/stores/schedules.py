@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from django.utils import timezone
+
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.ids import new_id
@@ -48,6 +50,36 @@ def scheduled() -> list[Scheduled]:
     return list({**registry.schedules(), **get_config().schedules}.values())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A schedule as people see it. Times are in ms since 1970, by Redis's clock."""
+
+    name: str
+    queue: str
+    #: None: it is in neither code nor settings any more, and only its state is left.
+    entry: Scheduled | None
+    state: ScheduleState
+    #: The next tick that publishes; before now when nobody was there to fire it. None while it is paused.
+    next_ms: int | None
+
+
+def planned(config: QueueConfig, wire: Wire) -> tuple[int, list[Planned]]:
+    """Return now, and every schedule that publishes to a queue or once did, by name."""
+    time_now, flat = wire.trip([("TIME",), ("HGETALL", config.keys.schedules)])
+    seconds, micros = reply_or_raise(time_now)
+    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    entries = {entry.name: entry for entry in scheduled() if entry.queue == config.name}
+    states = _states(reply_or_raise(flat))
+    found = []
+    for name in sorted({*entries, *states}):
+        entry, state = entries.get(name), states.get(name, ScheduleState())
+        next_ms = None
+        if entry and not state.paused:
+            next_ms = entry.next_ms(state.last_ms or now_ms, timezone.get_default_timezone())
+        found.append(Planned(name=name, queue=config.name, entry=entry, state=state, next_ms=next_ms))
+    return now_ms, found
+
+
 class Schedules:
     """The schedules of one queue."""
 
@@ -76,22 +108,18 @@ class Schedules:
         reply_or_raise(self._wire.trip([("HSET", self._keys.schedules, f"paused:{name}", 1)])[0])
 
     def resume(self, name: str) -> None:
-        """Fire again from the next tick on."""
-        reply_or_raise(self._wire.trip([("HDEL", self._keys.schedules, f"paused:{name}")])[0])
+        """Fire again from the next tick on; those that passed meanwhile are not made up for."""
+        command = scripts.command("schedules_resume", keys=[self._keys.schedules], args=[name])
+        reply_or_raise(self._wire.trip([command])[0])
 
     def states(self) -> Mapping[str, ScheduleState]:
         """Return what is known of every schedule, also of those that are no longer in the code, by name."""
-        flat = reply_or_raise(self._wire.trip([("HGETALL", self._keys.schedules)])[0])
-        told: dict[str, dict[str, str]] = {}
-        for field, value in zip(flat[::2], flat[1::2], strict=True):
-            kind, _, name = field.decode(errors="replace").partition(":")
-            told.setdefault(name, {})[kind] = value.decode(errors="replace")
-        return {
-            name: ScheduleState(
-                last_ms=_number(kinds.get("last")), fired_ms=_number(kinds.get("fired")), paused="paused" in kinds
-            )
-            for name, kinds in told.items()
-        }
+        return _states(reply_or_raise(self._wire.trip([("HGETALL", self._keys.schedules)])[0]))
+
+    def forget(self, name: str) -> None:
+        """Forget a schedule that is no longer in the code; one that is there begins anew."""
+        fields = [f"{kind}:{name}" for kind in ("last", "fired", "paused")]
+        reply_or_raise(self._wire.trip([("HDEL", self._keys.schedules, *fields)])[0])
 
     def _fire(self, entry: Scheduled, tick_ms: int | None, message_id: str) -> tuple[Firing, int]:
         keys, where = self._keys, slot(self._keys)
@@ -114,6 +142,19 @@ class Schedules:
         command = scripts.command("schedules_fire", keys=[*rooms, *where.keys], args=args)
         word, now_ms = reply_or_raise(self._wire.trip([command])[0])
         return Firing(word.decode().lower()), now_ms
+
+
+def _states(flat: Sequence[bytes]) -> dict[str, ScheduleState]:
+    told: dict[str, dict[str, str]] = {}
+    for field, value in zip(flat[::2], flat[1::2], strict=True):
+        kind, _, name = field.decode(errors="replace").partition(":")
+        told.setdefault(name, {})[kind] = value.decode(errors="replace")
+    return {
+        name: ScheduleState(
+            last_ms=_number(kinds.get("last")), fired_ms=_number(kinds.get("fired")), paused="paused" in kinds
+        )
+        for name, kinds in told.items()
+    }
 
 
 def _number(text: str | None) -> int | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.core.wire import encode_body, encode_entry, moment
+from mq_django.core.wire import CHARGED, alone_of, encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
 from mq_django.stores.waiting import name_score
 from mq_django.transport import scripts
@@ -75,15 +75,20 @@ def _hand_back(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlem
 
 
 def hand_back_args(some: Sequence[Settlement]) -> list[Argument]:
-    """Return for each delivery: its receipt, the message's id and time, and whether its consumer is lost."""
+    """Return for each delivery: its receipt, the message's id and time, and what became of its consumer."""
     args: list[Argument] = []
     for delivery, outcome, *_ in some:
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, HandBack)
         message = delivery.message
         time = "" if message.published_ms is None else message.published_ms
-        args += (delivery.entry, message.id, time, "lost" if outcome.lost else "")
+        args += (delivery.entry, message.id, time, mark_of(outcome))
     return args
+
+
+def mark_of(outcome: HandBack) -> str:
+    """Return how scripts call what a hand-back says of the message: "lost", "suspect" or ""."""
+    return "lost" if outcome.lost else "suspect" if outcome.suspect else ""
 
 
 def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
@@ -99,7 +104,7 @@ def retry_args(some: Sequence[Settlement]) -> list[Argument]:
         assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
-        body = encode_body(again, delivery.data_text, member=again.id, alone=outcome.alone)
+        body = encode_body(again, delivery.data_text, member=again.id, alone=CHARGED if outcome.alone else "")
         args += (delivery.entry, again.id, delay_ms, body)
     return args
 
@@ -115,7 +120,7 @@ def set_aside_args(some: Sequence[Settlement]) -> list[Argument]:
     for delivery, *_ in some:
         assert isinstance(delivery, Delivery)
         message = delivery.message
-        body = encode_body(message, delivery.data_text, member=message.id, alone=delivery.alone)
+        body = encode_body(message, delivery.data_text, member=message.id, alone=alone_of(delivery))
         args += (delivery.entry, message.id, name_score(message.name), body)
     return args
 

@@ -4,6 +4,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,10 +15,10 @@ from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
 from mq_django import registry
-from mq_django.conf import get_config, read
+from mq_django.conf import RsmqConfig, get_config, read
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
-from mq_django.errors import ConfigurationError
+from mq_django.errors import ConfigurationError, UnknownQueue
 from mq_django.producers.options import fresh_id
 from mq_django.producers.queues import queues
 from mq_django.producers.transactions import after_commit
@@ -237,6 +238,9 @@ def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
         inspect.signature(task.func).bind(*([None] if task.takes_context else []))
     except TypeError as error:
         raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
+    with suppress(ConfigurationError, UnknownQueue):  # `manage.py check` names what is wrong
+        if isinstance(get_config().queue(task.queue_name), RsmqConfig):
+            raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
     path = task.module_path
     data: dict[str, Any] = {"args": [], "kwargs": {}}
     return Scheduled(

@@ -43,10 +43,14 @@ def _read(path: str) -> str:
 @cache
 def load(name: str) -> Script:
     """Return the script in `lua/<name>.lua`, with its parts."""
-    text = _read(name)
-    script = Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
-    _by_sha[script.sha] = script
-    return script
+    return script(name, _read(name))
+
+
+def script(name: str, text: str) -> Script:
+    """Return a script of this text, which can be run by its hash from now on."""
+    made = Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    _by_sha[made.sha] = made
+    return made
 
 
 def command(name: str, *, keys: Sequence[str], args: Sequence[Argument]) -> Command:

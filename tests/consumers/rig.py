@@ -1,6 +1,5 @@
 """The parts of a consumer without its loops: a test turns them by hand."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ from mq_django.consumers.board import Board
 from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.fetcher import Fetcher
+from mq_django.consumers.grace import Grace
 from mq_django.consumers.pools import LoopPool, ThreadPool
 from mq_django.consumers.settler import Settler, SettleService
 from mq_django.core.messages import Delivery
@@ -73,13 +73,9 @@ class Rig:
     def close(self) -> None:
         self.threads.stop()
         self.loop.stop()
-        deadline = time.monotonic() + 2
+        grace = Grace(10.0)
         for lane in self.threads.lanes:
             if lane.thread.ident:
-                lane.thread.join(max(0.0, deadline - time.monotonic()))
-        if self.loop.thread.is_alive():
-            self.loop._loop.call_soon_threadsafe(self.loop._loop.stop)
-            self.loop.thread.join(1.0)
-        if not self.loop._loop.is_running():
-            self.loop._loop.close()
+                lane.thread.join(grace.left())
+        assert self.loop.join(grace), "a coroutine did not end"
         self.session.close()

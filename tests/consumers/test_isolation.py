@@ -4,7 +4,11 @@ import threading
 
 import pytest
 
-from mq_django.consumers.isolation import Isolation, Receiver
+from mq_django.conf import get_config
+from mq_django.consumers.board import Board
+from mq_django.consumers.consumer import Consumer, lanes
+from mq_django.consumers.grace import Grace
+from mq_django.consumers.isolation import Isolation, Receiver, line_of
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from tests.consumers.rig import Rig
@@ -40,7 +44,7 @@ def test_a_ward_gets_what_waits(rig, redis_client):
     rig.dispatcher.dispatch(suspect(redis_client, rig, 3))
     rig.board.set_ward("ward")
     rig.isolation.run_once()
-    assert [item.message.data for item in rig.store.held_by("ward", limit=9)] == [0, 1, 2]
+    assert [item.message.data for item in rig.store.held_by(line_of("ward"), limit=9)] == [0, 1, 2]
     assert rig.settler.in_hand == set()
     assert rig.isolation.run_once() >= 1.0
 
@@ -65,7 +69,7 @@ def test_a_broken_trip_passes_on_once(rig, redis_client, monkeypatch):
     with pytest.raises(OSError, match="after"):
         rig.isolation.run_once()
     rig.isolation.run_once()
-    assert len(rig.store.held_by("ward", limit=9)) == 1
+    assert len(rig.store.held_by(line_of("ward"), limit=9)) == 1
     assert rig.settler.in_hand == set()
 
 
@@ -86,7 +90,9 @@ def test_a_ward_runs_one_at_a_time(mq_settings, redis_client):
     ward.store.create_groups()
     for number in range(20):
         redis_client.xadd(ward.store.keys.ready, {"type": "aact" if number % 2 else "act", "data": str(number)})
-    ward.store.take("me", count=20)
+    # Some were brought over by a trip that broke.
+    ward.store.take("me", count=2)
+    ward.store.take(line_of("me"), count=18)
     receiver = Receiver("me", [ward.store], [ward.dispatcher])
     settling = threading.Thread(target=settle, args=(ward,))
     settling.start()
@@ -105,6 +111,43 @@ def settle(ward):
     while not ward.stopped:
         ward.settler.settle(other.store)
     other.close()
+
+
+def test_a_ward_holds_nothing_but_what_it_runs(mq_settings, redis_client):
+    held = []
+
+    def act(message):
+        held.append([item.message.data for item in other.store.held_by("me", limit=9)])
+
+    ward, other = Rig(threads=1, act=act), Rig()
+    ward.start()
+    ward.store.create_groups()
+    for number in range(3):
+        redis_client.xadd(ward.store.keys.ready, {"type": "act", "data": str(number)})
+    ward.store.take(line_of("me"), count=3)
+    settling = threading.Thread(target=settle, args=(ward,))
+    settling.start()
+    Receiver("me", [ward.store], [ward.dispatcher]).run_once()
+    ward.stopped = True
+    settling.join()
+    ward.close()
+    other.close()
+    assert held == [[0], [1], [2]]
+
+
+def test_what_a_ward_gives_back_is_its_line_too(mq_settings, redis_client):
+    board = Board.create(lanes(1))
+    ward = Consumer("me", [get_config().queue("default")], threads=1, board=board, ward=True)
+    store = ward._stores[0]
+    store.create_groups()
+    redis_client.xadd(store.keys.ready, {"type": "act", "data": "1"})
+    store.take(line_of("me"), count=1)
+    ward.start()
+    ward._receiver.stop()
+    assert ward.stop(Grace(1.0))
+    assert store.depths().ready + len(store.held_by("me", limit=1)) == 1
+    assert store.held_by(line_of("me"), limit=1) == []
+    board.close()
 
 
 def test_a_ward_that_is_stopped_leaves_the_rest(rig, redis_client):

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.board import FAILED, HANDLED, Receipt
-from mq_django.consumers.reclaimer import Reclaimer, reclaim, reclaim_supervisor, relieve
+from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
+from mq_django.consumers.reclaimer import Reclaimer, evidence_of, reclaim, reclaim_supervisor, relieve
 from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, HandBack, Retry
@@ -26,8 +26,8 @@ def config(mq_settings):
     return get_config().queue("default")
 
 
-def judge(config, evidence, attempt=1):
-    delivery = Delivery(Message("m", "n", 1, "default", attempt), 0, b"1-1", b"1")
+def judge(config, evidence, attempt=1, *, suspect=False):
+    delivery = Delivery(Message("m", "n", 1, "default", attempt), 0, b"1-1", b"1", suspect, suspect)
     return settlement(config, 0, delivery, evidence)
 
 
@@ -41,6 +41,31 @@ def test_what_failed_is_retried_by_its_policy(config):
     assert isinstance(found.outcome, Retry)
     assert not found.outcome.alone
     assert found.delay_ms > 0
+
+
+def test_what_ran_beside_others_runs_alone_uncharged(config):
+    found = judge(config, Evidence(running=[RECEIPT, OTHER]), attempt=3)
+    assert found.outcome == HandBack(suspect=True)
+
+
+def test_a_suspect_that_kills_alone_is_charged_twice(config):
+    evidence = Evidence(running=[RECEIPT])
+    found = judge(config, evidence, suspect=True)
+    assert isinstance(found.outcome, Retry)
+    assert found.delivery.message.attempt == 2
+    outcome = judge(config, evidence, attempt=2, suspect=True).outcome
+    assert isinstance(outcome, Bury)
+    assert outcome.reason == "crashed"
+
+
+def test_what_had_just_ended_was_nobodys_company(config):
+    board = Board.create(2)
+    board.run(0, 0, 0, RECEIPT.entry, 1.0)
+    board.run(1, 0, 0, OTHER.entry, 1.0)
+    board.ended(HANDLED, 0, 0, OTHER.entry)
+    found = judge(config, evidence_of(board, late=False, now=2.0))
+    board.close()
+    assert isinstance(found.outcome, Retry)
 
 
 def test_what_ran_is_charged_and_runs_alone_at_once(config):

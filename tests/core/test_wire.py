@@ -5,8 +5,11 @@ import pytest
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.wire import (
+    CHARGED,
     LAST_MS,
     MAX_ENTRY_BYTES,
+    SUSPECT,
+    alone_of,
     check_headers,
     check_name,
     decode_entry,
@@ -49,12 +52,12 @@ def test_a_body_leaves_out_the_id_it_waits_under():
 def test_fields_beside_a_body_win():
     found = decode("message", '{"type":"n","data":1,"attempt":"1"}', "attempt", "4", "alone", "1")
     assert found.message.attempt == 4
-    assert found.alone
+    assert (found.alone, found.suspect, alone_of(found)) == (True, False, CHARGED)
 
 
 def test_alone_travels_in_a_body_and_is_no_header():
-    found = decode("message", encode_body(Message("m", "n", 1, "q"), b"1", member="m", alone=True))
-    assert found.alone
+    found = decode("message", encode_body(Message("m", "n", 1, "q"), b"1", member="m", alone=SUSPECT))
+    assert (found.alone, found.suspect, alone_of(found)) == (True, True, SUSPECT)
     assert found.message.headers == {}
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django import inspector, topics
-from tests.seeding import bury, bury_many, publish, set_aside
+from tests.seeding import beat, bury, bury_many, publish, set_aside
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -143,11 +143,89 @@ def test_a_group_is_shown_and_moved(mq_settings):
     assert (row["group"], row["lag"], row["pending"]) == ("events:billing", 3, 0)
     mq("seek", "events:billing", "end")
     assert "lag 0" in mq("topics")
+    assert mq_json("seek", "events:billing", "beginning", "--dry")["replayed"] == 3
+    assert "3 read again, 0 passed over" in mq("seek", "events:billing", "beginning", "--dry")
+    assert billing.standing().place.lag == 0
     mq("seek", "events:billing", "2020-01-01T00:00Z")
     assert billing.standing().place.lag == 3
     mq("seek", "events:billing", billing.standing().place.offset)
+    with pytest.raises(CommandError, match="topic:group"):
+        mq("seek", "events", "end")
     for nonsense in ("2020-99-01T00", "never"):
         with pytest.raises(CommandError):
             mq("seek", "events:billing", nonsense)
     with pytest.raises(CommandError):
         mq("seek", "events:nobody", "end")
+
+
+def test_a_log_is_shown_with_its_secrets_replaced(mq_settings):
+    mq_settings(QUEUES={}, TOPICS={"events": {}})
+    assert "Nothing there." in mq("log", "events")
+    first = topics["events"].publish("paid", {"n": 1, "password": "hunter2"})
+    topics["events"].publish("sent", 2)
+    one, two = mq_json("log", "events")
+    assert (one["id"], one["name"], one["data"]) == (first, "paid", {"n": 1, "password": "[redacted]"})
+    assert [row["data"] for row in mq_json("log", "events", "--since", two["entry"])] == [2]
+    assert mq_json("log", "events", "--limit", "1") == [one]
+    assert one["entry"] in mq("log", "events")
+    assert "hunter2" not in mq("log", "events")
+
+
+def test_a_group_is_removed(mq_settings):
+    mq_settings(QUEUES={}, TOPICS={"events": {}})
+    topics["events"].group("billing").subscribe()
+    with pytest.raises(CommandError, match="--yes"):
+        mq("unsubscribe", "events:billing")
+    assert mq_json("unsubscribe", "events:billing", "--yes") == {"removed": True}
+    assert mq("unsubscribe", "events:billing", "--yes").strip() == "there was no such group"
+    assert topics["events"].groups() == []
+
+
+replayed: list[Any] = []
+
+
+def handle_again(message: Any) -> None:
+    """What an operator chooses to replay into."""
+    if message.data == 2:
+        raise ValueError("not this one")
+    replayed.append(message.data)
+
+
+def test_a_part_of_a_log_is_replayed_into_a_chosen_handler(mq_settings):
+    mq_settings(QUEUES={}, TOPICS={"events": {}})
+    group = topics["events"].group("billing")
+    group.subscribe("end")
+    topics["events"].publish_many([("paid", n) for n in range(5)])
+    entries = [row["entry"] for row in mq_json("log", "events")]
+    chosen = ["events:billing", "--since", entries[1], "--until", entries[3], "--handler", f"{__name__}.handle_again"]
+    replayed.clear()
+    told = mq_json("replay", *chosen, "--dry")
+    assert (len(told["handled"]), told["failed"], replayed) == (3, [], [])
+    told = mq_json("replay", *chosen)
+    assert (len(told["handled"]), replayed) == (2, [1, 3])
+    assert [failed["error"] for failed in told["failed"]] == ["ValueError: not this one"]
+    assert "2 handled, 1 failed" in mq("replay", *chosen)
+    assert group.standing().place.lag == 5
+    with pytest.raises(CommandError, match="nowhere"):
+        mq("replay", "events:billing", "--handler", "nowhere.handle")
+    with pytest.raises(CommandError, match="no subscriber"):
+        mq("replay", "events:billing")
+
+
+def test_consumers_are_listed_and_asked():
+    beat("emails", consumers=2)
+
+    first, _ = mq_json("consumers")
+
+    assert (first["consumer"], first["supervisor"], first["state"], first["queues"]) == (
+        "s1-c0",
+        "s1",
+        "running",
+        ["emails"],
+    )
+    assert mq("consumers").startswith("s1-c0  running  handled 0  failed 0  heartbeat 0.")
+    assert mq("consumers", "--quiet", "s1-c1") == "asked\n"
+    assert [row["asked"] for row in mq_json("consumers")] == ["", "quiet"]
+    assert mq_json("consumers", "--stop", "s1") == {"asked": "s1", "queues": ["emails"]}
+    with pytest.raises(CommandError, match="There is no consumer or supervisor nobody"):
+        mq("consumers", "--stop", "nobody")

@@ -6,6 +6,9 @@ from importlib.resources import files
 
 import pytest
 
+from mq_django.consumers import verdicts
+from mq_django.consumers.board import Receipt
+from mq_django.consumers.verdicts import Evidence
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.errors import ConfigurationError, NotSupported, QueueFull
@@ -439,3 +442,42 @@ def test_what_loses_its_machine_twice_runs_alone(store, publish):
     assert not again.alone
     assert settled(store, again, HandBack(lost=True))
     assert take_one(store).alone
+
+
+def test_what_ran_beside_others_when_their_process_died_runs_alone_uncharged(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), HandBack(suspect=True))
+    again = take_one(store)
+    assert (again.alone, again.suspect, again.message.attempt) == (True, True, 1)
+    # Whoever stops with it gives it back as it is.
+    assert settled(store, again, HandBack())
+    again = take_one(store)
+    assert (again.alone, again.suspect, again.message.attempt) == (True, True, 1)
+    assert settled(store, again, ACK)
+    assert empty(store)
+
+
+def test_who_kills_alone_is_charged_for_the_first_time_as_well(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), HandBack(suspect=True))
+    assert settled(store, *crashed(store))
+    again = promoted(store)
+    assert (again.alone, again.suspect, again.message.attempt) == (True, False, 3)
+    assert settled(store, *crashed(store, again))
+    assert promoted(store).message.attempt == 4
+
+
+def crashed(store, delivery=None):
+    """Return what was running alone when its process died, and how that is settled."""
+    found = delivery or take_one(store)
+    receipt = Receipt(0, found.home, found.entry)
+    settlement = verdicts.settlement(store.config, 0, found, Evidence(running=[receipt]))
+    return settlement.delivery, settlement.outcome
+
+
+def test_a_suspect_that_only_fails_is_charged_once_and_has_company_again(store, publish):
+    publish(outgoing())
+    assert settled(store, take_one(store), HandBack(suspect=True))
+    assert settled(store, take_one(store), Retry())
+    again = promoted(store)
+    assert (again.alone, again.suspect, again.message.attempt) == (False, False, 2)

@@ -3,9 +3,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from mq_django import registry
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import WrongKeyType
-from mq_django.stores.schedules import Firing, Schedules, ScheduleState
+from mq_django.stores.schedules import Firing, Schedules, ScheduleState, planned
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
@@ -86,6 +87,18 @@ def test_a_paused_schedule_lets_its_ticks_pass_and_does_not_make_up_for_them(sch
     assert not redis_client.exists(keys.ready)
 
 
+def test_what_a_paused_schedule_let_pass_is_not_made_up_for_when_nobody_was_there(schedules, keys, redis_client):
+    seen_since(redis_client, keys, 1000)
+    schedules.pause(REPORT.name)
+    before = places.now_ms(redis_client)
+    schedules.resume(REPORT.name)
+    assert schedules.look([REPORT.name])[1][0] >= before
+    assert schedules.fire(REPORT, before - 10)[0] is Firing.DONE
+    seen_since(redis_client, keys, 1000)
+    schedules.resume(REPORT.name)
+    assert schedules.look([REPORT.name])[1] == [1000]
+
+
 def test_a_schedule_can_be_fired_at_once_even_when_it_is_paused(schedules, keys, store, redis_client):
     seen_since(redis_client, keys, 1000)
     schedules.pause(REPORT.name)
@@ -128,4 +141,49 @@ def test_a_key_that_holds_something_else_stops_a_tick_before_it_is_done(schedule
     redis_client.set(keys.ready, "mine")
     with pytest.raises(WrongKeyType):
         schedules.fire(REPORT, places.now_ms(redis_client) - 10)
+    assert not redis_client.exists(keys.schedules)
+
+
+@pytest.fixture
+def in_code(monkeypatch):
+    monkeypatch.setattr(registry, "_schedules", {})
+    registry.schedule(REPORT)
+
+
+@pytest.mark.usefixtures("in_code")
+def test_every_schedule_is_listed_with_its_next_tick(emails, schedules, keys, redis_client):
+    now_ms, (found,) = planned(emails.config, Pooled(get_client("consume")))
+    assert (found.name, found.queue, found.entry, found.state) == ("nightly", "emails", REPORT, ScheduleState())
+    assert now_ms < found.next_ms <= now_ms + 60_000
+    assert found.next_ms % 60_000 == 0
+
+
+@pytest.mark.usefixtures("in_code")
+def test_a_tick_that_nobody_fires_is_listed_as_over(emails, keys, redis_client):
+    seen_since(redis_client, keys, 30_000)
+    _, (found,) = planned(emails.config, Pooled(get_client("consume")))
+    assert (found.state.last_ms, found.next_ms) == (30_000, 60_000)
+
+
+@pytest.mark.usefixtures("in_code")
+def test_a_paused_schedule_has_no_next_tick_and_has_one_when_it_goes_on(emails, schedules):
+    wire = Pooled(get_client("consume"))
+    schedules.look([REPORT.name])
+    schedules.pause(REPORT.name)
+    (found,) = planned(emails.config, wire)[1]
+    assert (found.state.paused, found.next_ms) == (True, None)
+    schedules.resume(REPORT.name)
+    (found,) = planned(emails.config, wire)[1]
+    assert not found.state.paused
+    assert found.next_ms
+
+
+def test_a_schedule_that_left_the_code_is_listed_until_it_is_forgotten(emails, schedules, keys, redis_client):
+    wire = Pooled(get_client("consume"))
+    schedules.look(["old"])
+    schedules.pause("old")
+    (found,) = planned(emails.config, wire)[1]
+    assert (found.name, found.entry, found.next_ms, found.state.paused) == ("old", None, None, True)
+    schedules.forget("old")
+    assert planned(emails.config, wire)[1] == []
     assert not redis_client.exists(keys.schedules)

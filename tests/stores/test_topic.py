@@ -222,7 +222,7 @@ def test_a_batch_with_the_same_id_twice_holds_it_once(log):
 
 def test_lag_is_true_after_deletions_seeks_and_trims(log, redis_client):
     store = group()
-    assert place_of(log).place[2:] == (0, 0, 0)
+    assert place_of(log).place[2:5] == (0, 0, 0)
     publish(log, *range(10))
     assert place_of(log).place.lag == 10
     entries = [entry for entry, _ in redis_client.xrange(log.keys.log)]
@@ -344,6 +344,22 @@ def test_the_share_of_the_retention_is_the_worst_of_the_three(topic, redis_clien
     group()
     assert place_of(log).share == pytest.approx(0.5, abs=0.05)
     assert place_of(topic(RETENTION=None)).share is None
+
+
+def test_what_is_pending_counts_against_the_retention_because_it_holds_up_the_trimming(topic, redis_client):
+    log = topic(RETENTION=200, RETENTION_COUNT=100)
+    store = group()
+    old_entries(redis_client, log, 2, age=150)
+    publish(log, *range(70))
+    taken = store.take(ME, count=71)
+    settle(store, *taken[1:])
+    found = place_of(log)
+    assert (found.place.lag, found.place.pending, found.behind) == (1, 1, 72)
+    assert 149_000 < found.behind_ms < 160_000
+    assert found.share == pytest.approx(0.75, abs=0.05)
+    settle(store, taken[0])
+    found = place_of(log)
+    assert (found.behind, found.share) == (1, pytest.approx(0.01, abs=0.05))
 
 
 def test_an_alarm_is_raised_and_cleared_once_and_goes_with_its_group(log, redis_client):

@@ -3,15 +3,12 @@
 import argparse
 import json
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mq_django import inspector
 from mq_django.core.jsontext import loads
-from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.offsets import Place
 from mq_django.core.visible import cut, spell
 from mq_django.core.wire import moment
 from mq_django.errors import DecodeError, MQError
@@ -19,7 +16,8 @@ from mq_django.inspector import actions, dead_letters, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.messages import MessageView
 from mq_django.inspector.queues import QueueView
-from mq_django.producers import queues, topics
+from mq_django.management import consumer_verbs, topic_verbs
+from mq_django.producers import queues
 
 #: Columns of `status`, each with what it shows.
 STATUS: dict[str, Callable[[QueueView], int]] = {
@@ -32,11 +30,15 @@ STATUS: dict[str, Callable[[QueueView], int]] = {
 }
 
 
-VERBS = ("status", "peek", "publish", "cancel", "redrive", "pause", "resume", "purge", "topics", "seek")
+VERBS = (
+    *("status", "peek", "publish", "cancel", "redrive", "pause", "resume", "purge"),
+    "consumers",
+    *("topics", "log", "seek", "unsubscribe", "replay"),
+)
 
 
 class Command(BaseCommand):
-    """`manage.py mq status | peek | publish | cancel | redrive | pause | resume | purge | topics | seek`."""
+    """`manage.py mq VERB`."""
 
     help = "Look at queues and act on them."
 
@@ -72,11 +74,8 @@ class Command(BaseCommand):
         purge.add_argument("place", choices=["ready", "delayed", "unhandled", "dead"])
         purge.add_argument("--yes", action="store_true", help="Say that you mean it.")
 
-        self._verb(verbs, "topics", "Show how far the groups of topics are behind.")
-
-        seek = self._verb(verbs, "seek", "Let a group of a topic go on elsewhere, while consumers run.")
-        seek.add_argument("group", metavar="topic:group")
-        seek.add_argument("place", help="beginning, end, a moment such as 2026-11-01T06:00Z, or the id of an entry.")
+        consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
+        topic_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
 
     def _verb(self, verbs: Any, name: str, what: str, *, queue: bool = False) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
@@ -168,26 +167,23 @@ class Command(BaseCommand):
             outcome = actions.purge(queue, place, at_most=count, seconds=float("inf"))
         self._report(options, outcome, "deleted")
 
+    def _consumers(self, options: dict[str, Any]) -> None:
+        self._print(options, *consumer_verbs.consumers(options))
+
     def _topics(self, options: dict[str, Any]) -> None:
-        found = [
-            {
-                "group": f"{name}{GROUP_SEPARATOR}{place.name}",
-                "offset": place.offset,
-                "lag": place.lag,
-                "lag_s": place.lag_ms // 1000,
-                "pending": place.pending,
-                "retention": None if share is None else round(share, 3),
-            }
-            for name, topic in topics.items()
-            for place, share in topic.groups()
-        ]
-        lines = ["  ".join(f"{key} {value}" for key, value in row.items() if value is not None) for row in found]
-        self._print(options, found, lines or ["No group has subscribed."])
+        self._print(options, *topic_verbs.show_topics(options))
+
+    def _log(self, options: dict[str, Any]) -> None:
+        self._print(options, *topic_verbs.log(options))
 
     def _seek(self, options: dict[str, Any]) -> None:
-        topic, _, group = options["group"].partition(GROUP_SEPARATOR)
-        topics[topic].group(group).seek(_place(options["place"]))
-        self._print(options, {"moved": options["group"]}, ["moved"])
+        self._print(options, *topic_verbs.seek(options))
+
+    def _unsubscribe(self, options: dict[str, Any]) -> None:
+        self._print(options, *topic_verbs.unsubscribe(options))
+
+    def _replay(self, options: dict[str, Any]) -> None:
+        self._print(options, *topic_verbs.replay(options))
 
     def _report(self, options: dict[str, Any], outcome: Outcome, done: str) -> None:
         counts = {done: outcome.done, "missing": outcome.missing, "refused": outcome.refused}
@@ -202,16 +198,6 @@ class Command(BaseCommand):
             lines = [json.dumps(found, ensure_ascii=True)]
         for line in lines:
             self.stdout.write(line)
-
-
-def _place(text: str) -> Place:
-    """Read a place in a log: a word or an entry's id as it is, anything with a T in it as a moment."""
-    if "T" not in text:
-        return text
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise CommandError(f"This is no moment: {text!r}") from error
 
 
 def _peeked(queue: str, place: str, limit: int) -> Iterable[dict[str, Any]]:

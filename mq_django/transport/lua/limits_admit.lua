@@ -6,6 +6,7 @@
 -- Returns for each: 'GO', 'PARK' when its key has no permit, or 'BACK' when the queue has none.
 
 -- with limits
+-- with permits
 redis.call('hdel', limits, '')
 local candidates = (#ARGV - 8) / 3
 local free, at_once, words = candidates, candidates, nil

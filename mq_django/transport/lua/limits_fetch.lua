@@ -9,7 +9,11 @@
 -- of a parked one or -1, 1 if priorities were ever used}.
 
 -- with limits
+-- with permits
+-- with parked
+-- with room
 -- with take
+-- with best
 local state = redis.call('hmget', control, 'paused', 'ranked')
 if state[1] == '1' then
   return 'PAUSED'
@@ -17,25 +21,9 @@ end
 -- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
 redis.call('hdel', limits, '')
 
-local count, words, at_once = tonumber(ARGV[9]), nil, most > 0 and most - pending_now()
-if at_once then
-  if at_once <= 0 then
-    redis.call('hset', limits, 'w', '1')
-    return { 'FULL' }
-  end
-  count = math.min(count, at_once)
-end
-if rate > 0 then
-  local free, log, first = window(redis.call('hget', limits, 'r'), rate, width, now)
-  if free <= 0 then
-    local turn = tonumber(ARGV[10])
-    if turn <= now then
-      turn = turn_after(tonumber(redis.call('hget', limits, 't') or 0), log, first, rate, width, now)
-      redis.call('hset', limits, 't', string.format('%.0f', turn))
-    end
-    return { 'LATER', math.max(1, turn - now), string.format('%.0f', turn) }
-  end
-  count, words = math.min(count, free), log
+local count, words, at_once = room(tonumber(ARGV[9]), tonumber(ARGV[10]))
+if not count then
+  return words
 end
 
 local left, has_permit = read(2, count), {}

@@ -6,6 +6,8 @@
 -- Returns how many parked messages were made ready.
 
 -- with limits
+-- with permits
+-- with parked
 -- with undelivered
 redis.call('hdel', limits, '')
 local seen, made_ready = {}, 0

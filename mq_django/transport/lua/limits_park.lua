@@ -7,6 +7,7 @@
 
 -- with types
 -- with limits
+-- with permits
 local wrong = wrong_type({ [waiting] = 'hash', [unique] = 'hash', [parked] = 'zset', [turns] = 'zset' })
 if wrong then
   return wrong

@@ -7,7 +7,8 @@
 -- ARGV[1]  consumer   must still hold each delivery
 -- ARGV[2]  channel    told that something is visible earlier than was known
 -- then for each delivery: the receipt; when it was sent, ms; and 'lost' when its consumer vanished with its machine: what
--- that happens to twice runs alone from then on
+-- that happens to twice runs alone from then on; or 'suspect' when it was running beside others as their process died: it
+-- runs alone from now on
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
@@ -31,6 +32,8 @@ for at = 3, #ARGV, 3 do
     redis.call('hincrby', notes, id .. ':free', 1)
     if ARGV[at + 2] == 'lost' then
       redis.call('hset', notes, id .. (redis.call('hexists', notes, id .. ':lost') == 1 and ':alone' or ':lost'), '1')
+    elseif ARGV[at + 2] == 'suspect' then
+      redis.call('hsetnx', notes, id .. ':alone', 'suspect')
     end
   else
     stale[#stale + 1] = ARGV[at]

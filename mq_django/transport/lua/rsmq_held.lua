@@ -9,7 +9,7 @@
 -- ARGV[3]  bodies    '1' to read them
 --
 -- Returns for each message: id, body or '', receive count, when it was first received, receives that do not count, '1'
--- if it must run alone. Records of what others have received or deleted since are removed.
+-- or 'suspect' if it must run alone. Records of what others have received or deleted since are removed.
 
 local zset, hash, owners, notes = unpack(KEYS)
 -- with rsmq_receipts

@@ -11,7 +11,7 @@
 -- ARGV[3]  vt         ms to hide them, or '' for what the queue says
 --
 -- Returns {ms until the next can be seen or -1, then for each message: id, body, receive count, when it was first
--- received, receives that do not count, '1' if it must run alone}; or 'PAUSED' or 'NOQUEUE'.
+-- received, receives that do not count, '1' or 'suspect' if it must run alone}; or 'PAUSED' or 'NOQUEUE'.
 
 -- with clock
 -- with rsmq

@@ -7,7 +7,8 @@
 -- KEYS[5]  retried    {namespace}:<queue>:mq:retried     ZSET   as in zset: with the same score, nobody has it
 -- ARGV[1]  consumer   must still hold each delivery
 -- ARGV[2]  channel    told that something is visible earlier than was known
--- then for each delivery: the receipt, ms from now, and '1' if it must run alone
+-- then for each delivery: the receipt, ms from now, and '1' if it must run alone, as
+-- what killed its process
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
@@ -30,8 +31,13 @@ for at = 3, #ARGV, 3 do
     redis.call('zadd', zset, score, id)
     redis.call('zadd', retried, score, id)
     redis.call('hdel', owners, id)
+    local suspected = redis.call('hget', notes, id .. ':alone') == 'suspect'
     redis.call('hdel', notes, id .. ':alone')
     if ARGV[at + 2] == '1' then
+      if suspected then
+        -- It was the killer the first time, too: that receive counts now.
+        redis.call('hincrby', notes, id .. ':free', -1)
+      end
       redis.call('hset', notes, id .. ':alone', '1')
     end
   else

@@ -21,6 +21,7 @@ if state[1] == '1' then
 end
 
 -- with take
+-- with best
 count = read(2, count)
 if not state[2] then
   read(1, count)

@@ -6,7 +6,8 @@
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
 -- then for each delivery: the receipt; the message's id and time, which it brings along to its new entry; and 'lost'
--- when its consumer vanished with its machine: what that happens to twice runs alone from then on
+-- when its consumer vanished with its machine: what that happens to twice runs alone from then on; or 'suspect' when it
+-- was running beside others as their process died: it runs alone from now on
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
@@ -33,6 +34,8 @@ local function again(fields, at)
   add('time', ARGV[at + 2])
   if ARGV[at + 3] == 'lost' then
     add(there.lost and 'alone' or 'lost', '1')
+  elseif ARGV[at + 3] == 'suspect' then
+    add('alone', 'suspect')
   end
   return fields
 end

@@ -20,6 +20,8 @@
 -- with types
 -- with clock
 -- with counts
+-- with unique
+-- with wake
 local due, waiting, unique, replaced, ready, urgent, minutes, hours = unpack(KEYS)
 local limit, conflict = tonumber(ARGV[1]), ARGV[5]
 
@@ -28,51 +30,28 @@ local wrong = wrong_type({ [waiting] = 'hash', [unique] = 'hash', [replaced] = '
 if wrong then
   return wrong
 end
-local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
-if limit > 0 or conflict == 'error' then
-  local new = 0
-  for at = 6, #ARGV, 6 do
-    local there = redis.call('zscore', due, ARGV[at + 1])
-    if there and conflict == 'error' then
-      return 'EXISTS'
-    end
-    new = new + (there and 0 or 1)
+local before, now, new = first_due(due), now_ms(), 0
+for at = 6, (limit > 0 or conflict == 'error') and #ARGV or 0, 6 do
+  local there = redis.call('zscore', due, ARGV[at + 1])
+  if there and conflict == 'error' then
+    return 'EXISTS'
   end
-  local depth = redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting)
-  if limit > 0 and new > 0 and depth + new > limit then
-    return 'FULL'
-  end
+  new = new + (there and 0 or 1)
+end
+local depth = limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting)
+if depth and new > 0 and depth + new > limit then
+  return 'FULL'
 end
 
-local now, ids, counts = now_ms(), {}, {}
+local ids, counts = {}, {}
 for at = 6, #ARGV, 6 do
-  local id, member, name = ARGV[at], ARGV[at + 1], ARGV[at + 4]
-  local score = due_at(ARGV[at + 2], ARGV[at + 3], now)
-  local is_unique = member ~= id
-  local old = (is_unique or conflict ~= 'replace') and redis.call('zscore', due, member)
-  local old_id = old and is_unique and redis.call('hget', unique, member) or id
-  if old and (conflict == 'keep' or (conflict == 'earliest' and tonumber(old) <= tonumber(score))) then
-    id = old_id
-  else
-    redis.call('hset', waiting, member, ARGV[at + 5])
-    redis.call('zadd', due, score, member)
-    if old_id ~= id then
-      redis.call('hdel', unique, old_id)
-      redis.call('zadd', replaced, now, old_id)
-      -- Ten thousand, so that a signal that fires a thousand times a second cannot fill the memory in its day.
-      redis.call('zremrangebyrank', replaced, 0, -10001)
-      redis.call('expire', replaced, 86400)
-    end
-    if is_unique then
-      redis.call('hset', unique, member, id, id, member)
-    end
+  local id, name, score = ARGV[at], ARGV[at + 4], due_at(ARGV[at + 2], ARGV[at + 3], now)
+  local waits = put(due, waiting, unique, replaced, conflict, now, id, ARGV[at + 1], score, ARGV[at + 5])
+  if waits == id then
     counts[name] = (counts[name] or 0) + 1
   end
-  ids[#ids + 1] = id
+  ids[#ids + 1] = waits
 end
 count_published(minutes, ARGV[2], hours, ARGV[3], counts)
-local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
-if head and head ~= first then
-  redis.call('publish', ARGV[4], 'due ' .. head)
-end
+wake_if_earlier(due, before, ARGV[4])
 return ids

@@ -15,6 +15,7 @@
 -- with types
 -- with clock
 -- with members
+-- with replaced
 -- with claims
 local due, unhandled, priority, parked, waiting, unique, claims, replaced = unpack(KEYS)
 

@@ -23,6 +23,7 @@
 -- with clock
 -- with counts
 -- with ready
+-- with wake
 local claims, ready, urgent, priority, due, waiting, control, minutes, hours = unpack(KEYS)
 local limit, key, lasts, mode, id = tonumber(ARGV[1]), ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[10]
 
@@ -40,7 +41,6 @@ end
 if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting) + 1 > limit then
   return 'FULL'
 end
-
 if holder then
   redis.call('hdel', claims, 'i:' .. holder)
 end
@@ -49,13 +49,10 @@ redis.call('hset', claims, 'k:' .. key, string.format('%.0f:%s', ends, id), 'i:'
 if mode == '!' then
   readier(ready, priority, waiting, control, ARGV[4])(id, ARGV[12])
 else
-  local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
+  local before = first_due(due)
   redis.call('hset', waiting, id, ARGV[12])
   redis.call('zadd', due, due_at(mode, ARGV[9], now), id)
-  local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
-  if head ~= first then
-    redis.call('publish', ARGV[5], 'due ' .. head)
-  end
+  wake_if_earlier(due, before, ARGV[5])
 end
 count_published(minutes, ARGV[2], hours, ARGV[3], { [ARGV[11]] = 1 })
 return { 'CLAIMED', id }

@@ -13,16 +13,15 @@
 
 -- with clock
 -- with members
+-- with replaced
+-- with wake
 local due, unique, claims, replaced = unpack(KEYS)
 
 local member = member_of(unique, claims, ARGV[1])
 if not redis.call('zscore', due, member) then
   return was_replaced(replaced, ARGV[1]) and 'REPLACED' or 'MISSING'
 end
-local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
+local before = first_due(due)
 redis.call('zadd', due, due_at(ARGV[2], ARGV[3], now_ms()), member)
-local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
-if head ~= first then
-  redis.call('publish', ARGV[4], 'due ' .. head)
-end
+wake_if_earlier(due, before, ARGV[4])
 return 'RESCHEDULED'

@@ -10,9 +10,3 @@ local function member_of(unique, claims, named)
   local id = claim and string.match(claim, '^%d+:(.*)$')
   return id and (redis.call('hget', unique, id) or id) or named
 end
-
--- Tell whether another message took the place of this one within the last day.
-local function was_replaced(replaced, id)
-  local at = redis.call('zscore', replaced, id)
-  return at and tonumber(at) > now_ms() - 86400000
-end

@@ -1,0 +1,164 @@
+"""What the command `mq` does with topics and their groups. Each verb returns what it found, and that as lines."""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
+
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.offsets import Place
+from mq_django.core.visible import cut, spell
+from mq_django.core.wire import moment
+from mq_django.inspector import entries
+from mq_django.inspector import topics as inspected
+from mq_django.inspector.entries import EntryView
+from mq_django.producers import topics
+
+#: What a verb found, as JSON can say it and as lines for people.
+Told = tuple[Any, Sequence[str]]
+
+PLACE = "beginning, end, a moment such as 2026-11-01T06:00Z, or the id of an entry."
+
+
+def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """Add the verbs to the command, each through `add(name, what it does)`."""
+    add("topics", "Show how far the groups of topics are behind.")
+
+    log = add("log", "Show what a topic's log has, secrets replaced.")
+    log.add_argument("topic")
+    _add_range(log)
+    log.add_argument("--limit", type=int, default=10)
+
+    seek = add("seek", "Let a group of a topic go on elsewhere, while consumers run.")
+    _add_group(seek)
+    seek.add_argument("place", help=PLACE)
+    seek.add_argument("--dry", action="store_true", help="Only say what would be read again, or never.")
+
+    unsubscribe = add("unsubscribe", "Remove a group of a topic with all it keeps.")
+    _add_group(unsubscribe)
+    unsubscribe.add_argument("--yes", action="store_true", help="Say that you mean it.")
+
+    replay = add("replay", "Run a part of a log through a handler, here and now, without moving the group.")
+    _add_group(replay)
+    _add_range(replay)
+    replay.add_argument("--handler", help="The dotted path of a function; without it, the group's own subscriber.")
+    replay.add_argument("--dry", action="store_true", help="Only say what would be run.")
+
+
+def _add_group(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("group", metavar="topic:group")
+
+
+def _add_range(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--since", default="beginning", help=PLACE)
+    parser.add_argument("--until", default="end", help=PLACE)
+
+
+def show_topics(_: Mapping[str, Any]) -> Told:
+    """Tell where every group is."""
+    found: list[dict[str, Any]] = []
+    for view in inspected.topics():
+        if view.error:
+            found.append({"topic": view.name, "error": view.error})
+        found += [
+            {
+                "group": group.queue,
+                "offset": group.offset,
+                "lag": group.lag,
+                "lag_s": group.lag_ms // 1000,
+                "pending": group.pending,
+                "retention": None if group.share is None else round(group.share, 3),
+                "alarm": group.alarm,
+                "lost": group.lost or None,
+            }
+            for group in view.groups
+            if group.subscribed
+        ]
+    return found, list(map(_line, found)) or ["No group has subscribed."]
+
+
+def log(options: Mapping[str, Any]) -> Told:
+    """Tell the first messages of a part of a log."""
+    since, until = place(options["since"]), place(options["until"])
+    limit = max(1, min(500, options["limit"]))
+    found = [_row(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
+    return found, list(map(_line, found)) or ["Nothing there."]
+
+
+def seek(options: Mapping[str, Any]) -> Told:
+    """Move a group, or tell what that would do."""
+    topic, group = _named(options)
+    where = place(options["place"])
+    leap = inspected.preview(topic, group, where)
+    if not options["dry"]:
+        inspected.seek(topic, group, where)
+    told = {"moved": not options["dry"], **leap._asdict()}
+    more = " or more" if leap.more else ""
+    what = f"{leap.replayed}{more} read again, {leap.skipped}{more} passed over, {leap.pending} not settled"
+    return told, [f"{'would be' if options['dry'] else 'moved'}: {what}"]
+
+
+def unsubscribe(options: Mapping[str, Any]) -> Told:
+    """Remove a group."""
+    topic, group = _named(options)
+    if not options["yes"]:
+        raise CommandError("This deletes the group's retries and dead letters for good. Say --yes.", returncode=2)
+    removed = inspected.unsubscribe(topic, group)
+    return {"removed": removed}, ["removed" if removed else "there was no such group"]
+
+
+def replay(options: Mapping[str, Any]) -> Told:
+    """Run a part of a log through a handler."""
+    topic, group = _named(options)
+    since, until = place(options["since"]), place(options["until"])
+    handler = None
+    if options["handler"]:
+        try:
+            handler = import_string(options["handler"])
+        except ImportError as error:
+            raise CommandError(str(error)) from error
+    done = topics[topic].group(group).replay(handler, since=since, until=until, dry=options["dry"])
+    failed = [{"id": message.id, "error": error} for message, error in done.failed]
+    failed += [{"id": entry, "error": reason} for entry, reason in done.undecodable]
+    told = {"dry": options["dry"], "handled": [message.id for message in done.handled], "failed": failed}
+    lines = [f"{len(done.handled)} {'would be handled' if options['dry'] else 'handled'}, {len(failed)} failed"]
+    return told, [*lines, *map(_line, failed)]
+
+
+def place(text: str) -> Place:
+    """Read a place in a log: a word or an entry's id as it is, anything with a T in it as a moment."""
+    if "T" not in text:
+        return text
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise CommandError(f"This is no moment: {text!r}") from error
+
+
+def _named(options: Mapping[str, Any]) -> tuple[str, str]:
+    topic, separator, group = options["group"].partition(GROUP_SEPARATOR)
+    if not separator:
+        raise CommandError(f"Name the group as topic:group, not {topic!r}.", returncode=2)
+    return topic, group
+
+
+def _row(view: EntryView) -> dict[str, Any]:
+    message = view.message
+    at = None if view.ready_ms is None else moment(view.ready_ms)
+    data = message.data if message.has_data else None
+    return {"entry": view.entry.decode(), "at": at, "id": message.id, "name": message.name, "data": data}
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    named = "entry" in row
+    return "  ".join(
+        cut(spell(json.dumps(value, ensure_ascii=False) if key == "data" else str(value)), 200)
+        if named
+        else f"{key} {spell(str(value))}"
+        for key, value in row.items()
+        if value is not None
+    )

@@ -1,0 +1,39 @@
+-- with windows
+-- Permits of single keys. The script has named what stands in parts/limits.
+
+-- A permit is as good as its entry: one that was settled, however, is in its stream no more.
+local function is_there(permit)
+  local home, entry = string.match(permit, '^(%d)%-(.*)$')
+  local stream = home == '0' and ready or urgent
+  local pending = redis.pcall('xpending', stream, group, entry, entry, 1)
+  return not pending.err and #pending > 0 or #redis.call('xrange', stream, entry, entry) > 0
+end
+
+-- Return what takes a permit of a key for a delivery, or nil and when to ask again, ms.
+local function permit_of(key)
+  local hash = hash_of(key)
+  if key_most > 0 and redis.call('zcount', permits, hash, hash) >= key_most then
+    for _, permit in ipairs(redis.call('zrangebyscore', permits, hash, hash, 'limit', 0, key_most)) do
+      if not is_there(permit) then
+        redis.call('zrem', permits, permit)
+      end
+    end
+    if redis.call('zcount', permits, hash, hash) >= key_most then
+      return nil, ms + 10000
+    end
+  end
+  local free, words, first = 1, nil, nil
+  if key_rate > 0 then
+    free, words, first = window(redis.call('hget', limits, 'r:' .. key), key_rate, key_width, now)
+    if free <= 0 then
+      return nil, math.ceil(first / 1000)
+    end
+  end
+  return function(home, entry)
+    redis.call('zadd', permits, hash, home .. '-' .. entry)
+    if words then
+      redis.call('hset', limits, 'r:' .. key, granted(words, 1, key_rate, key_width, now))
+      redis.call('zadd', rates, math.ceil((now + key_width) / 1000), key)
+    end
+  end
+end

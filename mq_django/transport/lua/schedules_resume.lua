@@ -1,0 +1,13 @@
+-- Let a paused schedule fire again, from its next tick on: what it let pass is done with.
+--
+-- KEYS[1]  schedules   {queue}:schedules   HASH   'last:' name -> ms, 'fired:' name -> ms, 'paused:' name
+-- ARGV[1]  name
+--
+-- Returns 'RESUMED', or 'RUNNING', and then nothing was written.
+
+-- with clock
+if redis.call('hdel', KEYS[1], 'paused:' .. ARGV[1]) == 0 then
+  return 'RUNNING'
+end
+redis.call('hset', KEYS[1], 'last:' .. ARGV[1], string.format('%.0f', now_ms()))
+return 'RESUMED'

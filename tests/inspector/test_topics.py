@@ -1,0 +1,212 @@
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mq_django import registry, topics
+from mq_django.conf import get_config
+from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.core.redaction import REDACTED
+from mq_django.errors import InvalidOffset, UnknownGroup, UnknownTopic
+from mq_django.inspector import entries
+from mq_django.inspector import topics as inspected
+from mq_django.inspector.scan import Filter
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.stores.log import Log
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+ME = "host-1-me"
+
+
+@pytest.fixture(autouse=True)
+def subscribers(monkeypatch):
+    """Forget the subscribers of a test."""
+    monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
+    monkeypatch.setattr(registry, "_starts", {})
+
+
+@pytest.fixture
+def events(mq_settings):
+    mq_settings(QUEUES={}, TOPICS={"events": {"RETENTION_COUNT": 100}})
+    return topics["events"]
+
+
+def subscribed(name="billing"):
+    store = open_store(get_config().queue(f"events:{name}"), Session(get_client("consume")))
+    store.create_groups()
+    return store
+
+
+def read(store, count):
+    taken = store.take(ME, count=count)
+    assert store.settle(ME, [Settlement(delivery, ACK) for delivery in taken]) == []
+    return taken
+
+
+def entries_of(events, redis_client):
+    return [entry.decode() for entry, _ in redis_client.xrange(events.config.keys.log)]
+
+
+def group(name="billing"):
+    return next(view for view in inspected.topic("events").groups if view.name == name)
+
+
+def test_a_topic_shows_its_log_and_where_its_groups_are(events, redis_client):
+    registry.subscriber("events", group="billing")(print)
+    registry.subscriber("events", group="new")(print)
+    store = subscribed()
+    events.publish_many([("paid", n) for n in range(10)])
+    redis_client.xgroup_create(events.config.keys.log, "stranger", "0")
+    read(store, 3)
+    store.take(ME, count=2)
+    (view,) = inspected.topics()
+    at = entries_of(events, redis_client)
+    assert (view.name, view.length, view.first, view.last, view.error) == ("events", 10, at[0], at[-1], "")
+    assert abs(view.last_ms - view.now_ms) < 60_000
+    assert view.size > 100
+    assert (view.retention, view.retention_count, view.retention_bytes) == (timedelta(days=7), 100, None)
+    billing, new, stranger = view.groups
+    assert (billing.name, billing.queue, billing.offset) == ("billing", "events:billing", at[4])
+    assert (billing.pending, billing.lag, billing.in_code, billing.subscribed) == (2, 5, True, True)
+    assert 0 <= billing.lag_ms < 60_000
+    assert (billing.behind, billing.share) == (7, pytest.approx(0.07))
+    assert (new.name, new.subscribed, new.in_code) == ("new", False, True)
+    assert (stranger.name, stranger.lag, stranger.in_code, stranger.offset_ms) == ("stranger", 10, False, None)
+
+
+def test_a_topic_that_nobody_has_used_is_empty(events):
+    view = inspected.topic("events")
+    assert (view.length, view.size, view.groups, view.first_ms, view.error) == (0, 0, (), None, "")
+    with pytest.raises(UnknownTopic):
+        inspected.topic("other")
+
+
+def test_a_topic_that_cannot_be_read_says_why(events, redis_client):
+    redis_client.set(events.config.keys.log, "no log")
+    assert "WRONGTYPE" in inspected.topic("events").error
+
+
+def test_the_alarm_and_what_was_lost_are_shown(events, redis_client):
+    store = subscribed()
+    events.publish_many([("paid", n) for n in range(500)])
+    log = Log(events.config, Session(get_client("produce")))
+    assert log.sound("billing", 500) == "RAISED"
+    while log.trim().more:
+        pass
+    left = redis_client.xlen(events.config.keys.log)
+    found = group()
+    assert (found.alarm, found.lost, found.lag) == (500, 500 - left, left)
+    read(store, 500)
+    log.sound("billing", None)
+    assert group().alarm is None
+
+
+def test_a_preview_tells_what_a_seek_then_does(events, redis_client):
+    store = subscribed()
+    events.publish_many([("paid", n) for n in range(10)])
+    at = entries_of(events, redis_client)
+    read(store, 4)
+    store.take(ME, count=2)
+
+    def seen(place):
+        found = inspected.preview("events", "billing", place)
+        assert not found.more
+        return found.replayed, found.skipped, found.pending, found.given_up
+
+    assert seen("beginning") == (6, 0, 2, 0)
+    assert seen(at[5]) == (1, 0, 2, 1)
+    assert seen(at[6]) == (0, 0, 2, 2)
+    assert seen(at[8]) == (0, 2, 2, 2)
+    assert seen("end") == (0, 4, 2, 2)
+    assert seen(datetime.now(UTC) - timedelta(days=1)) == (6, 0, 2, 0)
+    assert (group().lag, group().pending) == (4, 2)
+    generation = group().generation
+    inspected.seek("events", "billing", at[2])
+    assert (group().lag, group().pending) == (8, 0)
+    assert group().generation > generation
+    assert len(store.take(ME, count=20)) == 8
+
+
+def test_a_preview_of_very_many_says_that_there_are_more(events, monkeypatch):
+    monkeypatch.setattr("mq_django.stores.lag.MAX_COUNTED", 20)
+    monkeypatch.setattr("mq_django.stores.lag.PAGE", 10)
+    subscribed()
+    events.publish_many([("paid", n) for n in range(50)])
+    found = inspected.preview("events", "billing", "end")
+    assert (found.skipped, found.more) == (20, True)
+
+
+def test_what_is_no_group_or_no_place_is_an_error(events):
+    subscribed()
+    for act in (inspected.preview, inspected.seek):
+        with pytest.raises(UnknownGroup):
+            act("events", "nobody", "end")
+        with pytest.raises(InvalidOffset):
+            act("events", "billing", "yesterday")
+
+
+def test_unsubscribing_removes_a_group_with_its_alarm(events, redis_client, namespace):
+    store = subscribed()
+    events.publish_many([("paid", n) for n in range(3)])
+    one, two, _ = store.take(ME, count=3)
+    store.settle(ME, [Settlement(one, Retry(), 60_000), Settlement(two, Bury("no"))])
+    Log(events.config, Session(get_client("produce"))).sound("billing", 90)
+    assert inspected.unsubscribe("events", "billing")
+    assert inspected.topic("events").groups == ()
+    assert list(redis_client.scan_iter(match=f"{namespace}:*:g:billing:*")) == []
+    assert not inspected.unsubscribe("events", "billing")
+
+
+def test_the_log_is_read_page_by_page_in_either_direction(events):
+    events.publish_many([("paid", n) for n in range(7)])
+    for newest_first, expected in ((False, range(7)), (True, range(6, -1, -1))):
+        seen, after = [], ""
+        while True:
+            page = entries.in_log("events", newest_first=newest_first, after=after, limit=3)
+            seen.append([row.message.data for row in page.rows])
+            after = page.after
+            if not after:
+                break
+        assert [number for rows in seen for number in rows] == list(expected)
+        assert [len(rows) for rows in seen] == [3, 3, 1]
+
+
+def test_the_log_is_read_between_offsets_and_moments(events, redis_client):
+    events.publish_many([("paid", n) for n in range(3)])
+    time.sleep(0.002)
+    moment = datetime.now(UTC)
+    time.sleep(0.002)
+    events.publish_many([("paid", n) for n in range(3, 6)])
+    at = entries_of(events, redis_client)
+
+    def between(since, until):
+        return [row.message.data for row in entries.in_log("events", since=since, until=until, limit=10).rows]
+
+    assert between(at[1], at[3]) == [1, 2, 3]
+    assert between(moment, "end") == [3, 4, 5]
+    assert between("beginning", moment) == [0, 1, 2]
+    assert between("end", "end") == []
+    with pytest.raises(InvalidOffset):
+        entries.in_log("events", after="x", limit=1)
+
+
+def test_the_log_is_filtered_and_its_secrets_are_hidden(events):
+    events.publish_many([("paid", {"password": "x", "n": 1}), ("sent", 2)])
+    events.publish("paid", 3, key="order:3")
+    rows = entries.in_log("events", Filter(name="paid"), limit=10).rows
+    assert [row.message.data for row in rows] == [{"password": REDACTED, "n": 1}, 3]
+    (row,) = entries.in_log("events", Filter(key="order:3"), limit=10).rows
+    whole = entries.get_in_log("events", row.entry.decode())
+    assert (whole.message.data, whole.home, whole.consumer) == (3, "log", "")
+    assert entries.get_in_log("events", "5-5") is None
+
+
+def test_long_messages_and_what_is_no_message_do_not_stop_a_page(events, redis_client):
+    events.publish("long", "x" * 100_000)
+    redis_client.xadd(events.config.keys.log, {"type": "t", "data": b"\xff"})
+    long, garbage = entries.in_log("events", limit=10).rows
+    assert (long.message.name, long.message.has_data, long.message.size > 100_000) == ("long", False, True)
+    assert garbage.message.error
+    assert entries.get_in_log("events", long.entry.decode()).message.data == "x" * 100_000
