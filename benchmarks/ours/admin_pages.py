@@ -22,7 +22,8 @@ from mq_django.admin import text  # noqa: E402
 from mq_django.admin.queue_admin import ROUTES  # noqa: E402
 from mq_django.conf import get_config  # noqa: E402
 from mq_django.core.outcomes import Bury, SetAside  # noqa: E402
-from mq_django.inspector import dead_letters  # noqa: E402
+from mq_django.inspector import dead_letters, entries  # noqa: E402
+from mq_django.inspector.scan import NOTHING  # noqa: E402
 from mq_django.stores import open_members, open_store  # noqa: E402
 from mq_django.stores.base import Settlement  # noqa: E402
 from mq_django.stores.counters import slot  # noqa: E402
@@ -122,7 +123,6 @@ def _bury(numbers: range) -> None:
 
 def _take(name: str, count: int) -> list[Any]:
     store = open_store(get_config().queue(name), Pooled(get_client("chores")))
-    store.create_groups()
     return list(store.take("s1-c0", count=count))
 
 
@@ -164,7 +164,7 @@ class Counter:
             counter.count += len(commands)
             counter._send(session, commands)
 
-        Session.send = send  # type: ignore[method-assign]  # to be counted, whoever sends
+        Session.send = send  # type: ignore[method-assign,assignment]  # to be counted, whoever sends
 
 
 def measure() -> dict[str, dict[str, float]]:
@@ -176,8 +176,8 @@ def measure() -> dict[str, dict[str, float]]:
     client, counter = Client(), Counter()
     client.force_login(User.objects.create_superuser("boss", password="x"))
     (letter,) = dead_letters.page(FULL, limit=1).letters
-    ready = get_client("chores").xrevrange(get_config().queue(NEXT).keys.ready, count=1)[0][0].decode()
-    places = {"dead": letter.entry, "dead_id": letter.message.id, "ready": text.to_url(ready.encode())}
+    ready = entries.ready(NEXT, NOTHING, limit=1).rows[0].entry
+    places = {"dead": letter.entry, "dead_id": letter.message.id, "ready": text.to_url(ready)}
     found = {}
     for _, path, shows_all in PAGES:
         address = BASE + path.format(**places)
