@@ -7,6 +7,8 @@ from typing import Any
 
 from django.test import Client
 
+from mq_django import topics
+from mq_django.inspector import topics as inspected
 from tests.admin.conftest import BASE
 from tests.seeding import beat, bury, dead_entry, publish, set_aside
 
@@ -36,9 +38,12 @@ class Visit:
 
 
 #: What stands in braces, filled by `world()`.
-PLACES = {"dead": "1-1"}
+PLACES = {"dead": "1-1", "logged": "1-1"}
 
 YES = {"confirmed": "yes"}
+
+#: What is done to schedules.
+VERBS = ("pause", "resume", "fire", "forget")
 
 VISITS = [
     Visit("=changelist", "", VIEW),
@@ -82,6 +87,29 @@ VISITS = [
     Visit("dead_all", "emails/dead/all/delete/", PURGE, "post", {"until": "1-1", **YES}),
     Visit("purge", "emails/purge/ready/", PURGE),
     Visit("purge", "emails/purge/delayed/", PURGE, "post", {"count": "1", **YES}),
+    Visit("figures", "emails/figures/", VIEW),
+    Visit("figures", "emails/figures/?span=day&of=welcome", VIEW),
+    *(Visit(f"schedule_{verb}", f"emails/schedule/{verb}/", OPERATE, "post", {"schedule": "gone"}) for verb in VERBS),
+    *(
+        Visit(f"schedule_{verb}", f"emails/schedule/{verb}/", OPERATE, "post", {"schedule": "gone", **YES})
+        for verb in VERBS
+    ),
+    Visit("=change", "orders/change/", VIEW),
+    Visit("=change", "orders/change/?span=day", VIEW),
+    Visit("=history", "orders/history/", VIEW),
+    Visit("topic_stats", "orders/topic.json", VIEW),
+    Visit("topic_figures", "orders/published/", VIEW),
+    Visit("log", "orders/log/", VIEW),
+    Visit("log", "orders/log/?name=order&order=oldest", VIEW),
+    Visit("log_entry", "orders/log/{logged}/", VIEW),
+    Visit("=change", "orders:billing/change/", VIEW),
+    Visit("queue_stats", "orders:billing/stats.json", VIEW),
+    Visit("seek", "orders:billing/seek/", OPERATE),
+    Visit("seek", "orders:billing/seek/", OPERATE, "post", {"to": "beginning"}),
+    Visit("seek", "orders:billing/seek/", OPERATE, "post", {"to": "offset", "offset": "nonsense"}),
+    Visit("seek", "orders:billing/seek/", OPERATE, "post", {"to": "end", **YES}),
+    Visit("unsubscribe", "orders:billing/unsubscribe/", PURGE, "post"),
+    Visit("unsubscribe", "orders:billing/unsubscribe/", PURGE, "post", YES),
 ]
 
 #: Those that show something and change nothing.
@@ -96,6 +124,10 @@ def world() -> None:
     publish("emails", "welcome", 2)
     beat("emails", consumers=2)
     PLACES["dead"] = dead_entry("emails")
+    topic = topics["orders"]
+    topic.group("billing").subscribe()
+    topic.publish_many([("order.paid", {"order": n}) for n in range(3)], on_commit=False)
+    PLACES["logged"] = inspected.topic("orders").last
 
 
 def main_of(response: Any) -> str:
