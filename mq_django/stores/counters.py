@@ -39,6 +39,22 @@ def slot(keys: QueueKeys | TopicKeys, now: float | None = None) -> Slot:
     return Slot((keys.minutes(hours), keys.hours(hours // 24)), minutes % 60, hours % 24)
 
 
+class Slots:
+    """Where to count what happens now: told by each message that is published, and made anew each minute."""
+
+    def __init__(self, keys: QueueKeys | TopicKeys) -> None:
+        self._keys = keys
+        self._latest = (-1, Slot(("", ""), 0, 0))
+
+    def now(self) -> Slot:
+        """Return the slot of this minute."""
+        now = time.time()
+        minutes = int(now) // 60
+        if self._latest[0] != minutes:
+            self._latest = (minutes, slot(self._keys, now))
+        return self._latest[1]
+
+
 def bucket(micros: int) -> int:
     """Return the bucket of a handling time in microseconds."""
     return min(BUCKETS - 1, (micros // 100).bit_length())

@@ -1,13 +1,12 @@
 """What people look at: counts, and pages of messages. Nothing here changes anything."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig
 from mq_django.core.keys import GroupKeys, QueueKeys, RsmqKeys
-from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.wire import decode_entry, entry_ms
+from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
 from mq_django.stores.members import Roll, read_roll
@@ -188,6 +187,13 @@ class Pages:
 
     def delayed(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
         """Return delayed messages by rank: those due first come first."""
+        if isinstance(self._keys, RsmqKeys):
+            rooms = [self._keys.zset, self._keys.hash, self._keys.owners, self._keys.unhandled]
+            return self._page(scripts.command("rsmq_delayed", keys=rooms, args=[start, limit, max_bytes]))
+        return self._waiting(self._keys.due, start, limit, max_bytes)
+
+    def visible(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
+        """Return by rank what an RSMQ queue has, in the order in which it can be seen."""
         return self._waiting(self._keys.due, start, limit, max_bytes)
 
     def unhandled(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
@@ -207,7 +213,9 @@ class Pages:
 
     def _waiting(self, key: str, start: int, limit: int, max_bytes: int) -> WaitingPage:
         args = [start, start + limit - 1, max_bytes]
-        command = scripts.command("pages_waiting", keys=[key, self._keys.waiting], args=args)
+        return self._page(scripts.command("pages_waiting", keys=[key, self._keys.waiting], args=args))
+
+    def _page(self, command: Command) -> WaitingPage:
         now_ms, total, *flat = reply_or_raise(self._wire.trip([command])[0])
         waiters = [
             Waiter(member, float(score), None if body == -1 else body)
@@ -228,28 +236,3 @@ class Pages:
         due, unhandled, body = (reply_or_raise(reply) for reply in replies)
         score = due if due is not None else unhandled
         return None if score is None else (Waiter(member, float(score), body), due is not None)
-
-    def entries(self, *, urgent: bool = False, batch: int = 500) -> Iterator[list[Delivery | Undecodable]]:
-        """Yield all that is ready or pending in one of the queue's streams, in batches, oldest first."""
-        home = int(urgent)
-        key, after = self._keys.homes()[home], "-"
-        while True:
-            (reply,) = self._wire.trip([("XRANGE", key, after, "+", "COUNT", batch)])
-            found = reply_or_raise(reply)
-            if not found:
-                return
-            yield [decode_entry(fields, queue=self._queue, home=home, entry=entry) for entry, fields in found]
-            after = f"({found[-1][0].decode()}"
-
-    def pending(self, *, urgent: bool = False, batch: int = 500) -> Iterator[list[bytes]]:
-        """Yield the entries of all that is pending in one of the queue's streams, in batches."""
-        key, after = self._keys.homes()[int(urgent)], "-"
-        while True:
-            (reply,) = self._wire.trip([("XPENDING", key, self._keys.group, after, "+", batch)])
-            if str(reply).startswith("NOGROUP"):
-                return
-            found = reply_or_raise(reply)
-            if not found:
-                return
-            yield [entry for entry, *_ in found]
-            after = f"({found[-1][0].decode()}"
