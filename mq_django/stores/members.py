@@ -133,6 +133,13 @@ class Members:
         )
         return bool(reply_or_raise(self._wire.trip([command])[0]) == b"CONDEMNED")
 
+    def adopt(self, stranger: str, heir: str) -> int:
+        """Let `heir` hold some of what a consumer holds whose name may be no text; return how many, 0 at the end."""
+        keys = self._keys
+        args: list[Argument] = [keys.group, stranger.encode(errors=_ANY), heir, BATCH]
+        command = scripts.command("members_adopt", keys=keys.homes(), args=args)
+        return int(reply_or_raise(self._wire.trip([command])[0]))
+
     def ask(self, who: str, what: Literal["quiet", "stop"]) -> str:
         """Ask a consumer or a supervisor with all of its consumers to go quiet or to stop, with its next heartbeat.
 
@@ -141,13 +148,6 @@ class Members:
         keys = self._keys
         command = scripts.command("members_ask", keys=[keys.consumers], args=[who, what, keys.wake])
         return str(reply_or_raise(self._wire.trip([command])[0]).decode())
-
-    def adopt(self, stranger: str, heir: str) -> int:
-        """Let `heir` hold some of what a consumer holds whose name may be no text; return how many, 0 at the end."""
-        keys = self._keys
-        args: list[Argument] = [keys.group, stranger.encode(errors=_ANY), heir, BATCH]
-        command = scripts.command("members_adopt", keys=keys.homes(), args=args)
-        return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
         """Remove consumers, and then the supervisor if one is named; return who stays, holding something."""
