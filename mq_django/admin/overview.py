@@ -15,6 +15,9 @@ from mq_django.inspector.queues import Problem, QueueView
 
 PARTS = ("problems", "rows", "topics")
 
+#: From this share on errors are set off.
+MANY = 0.05
+
 WORST_FIRST = get_args(Problem)
 
 
@@ -79,6 +82,8 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "oldest": "" if view.oldest_ms is None else text.duration(view.oldest_ms),
         "published": text.rate(view.activity.per_minute("published")),
         "handled": text.rate(view.activity.per_minute("handled")),
+        "errors": text.percent(view.error_share),
+        "has_errors": bool(view.error_share and view.error_share >= MANY),
         "chart": charts.sparkline(
             view.activity.handled,
             label=_("Handled in the last %(minutes)s minutes: %(count)s")

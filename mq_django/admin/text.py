@@ -63,6 +63,15 @@ def rate(per_minute: float) -> str:
     return _("%(count)s/s") % {"count": number(per_minute / 60)}
 
 
+def percent(share: float | None) -> str:
+    """Return a share; a small one is not nothing. Empty when it is None."""
+    if share is None:
+        return ""
+    if 0 < share < 0.01:
+        return _("under 1 %")
+    return _("%(count)s %%") % {"count": number(share * 100)}
+
+
 def size(count: int) -> str:
     """Return a number of bytes."""
     if count < 1024:

@@ -93,3 +93,10 @@ def test_charts_of_nothing_are_drawn():
 
 def test_labels_of_charts_are_escaped():
     assert '"><script>' not in charts.sparkline([1, 2], label='"><script>')
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(None, ""), (0.0, "0 %"), (0.002, "under 1 %"), (0.126, "13 %"), (1, "100 %")]
+)
+def test_a_small_share_is_not_nothing(share, words):
+    assert text.percent(share) == words
