@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks import growth, waiting, workloads
+from benchmarks import growth, pages, waiting, workloads
 from benchmarks.contenders import Contender
 from benchmarks.trial import Failed, median
 from benchmarks.workloads import Workload
@@ -44,6 +44,7 @@ STEPS = (
     Step("threads", growth.threads, ours_only=True),
     Step("queues", growth.queues, ours_only=True),
     Step("memory over 1M", growth.consumer_memory, ours_only=True),
+    Step("admin", pages.every_page, ours_only=True),
     Step("kill", workloads.kill),
 )
 

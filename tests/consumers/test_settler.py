@@ -11,6 +11,7 @@ from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.signals import delivery_stale
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
+from mq_django.stores.counters import WAITED, bucket, latency_bucket
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.waiting import wait_until
@@ -197,6 +198,26 @@ def test_one_outcome_that_cannot_be_written_keeps_back_nobody(settler, store, he
     assert settler.in_hand == set()
     assert store.depths().pending == store.depths().dead == 0
     assert "cannot be written" in caplog.text
+
+
+def test_the_latency_of_a_batch_is_that_of_its_first(settler, store, held, redis_client):
+    """Counted by one for all: those of a batch ended within a few milliseconds."""
+    ready = int(held[0].entry.partition(b"-")[0])
+    settler._first_ended = 0.0
+    for delivery in held:
+        settler.add(Settlement(delivery, ACK, micros=2_000_000))
+    # As if the first had ended 9 s after it became ready, so begun 7 s after.
+    settler._first_ended = ready / 1000 + 9.0
+    settler.settle(store)
+    # By name and in all, a minute and an hour.
+    assert list(counted(redis_client, store, f"w{latency_bucket(7000)}")) == [5, 5, 5, 5]
+    assert list(counted(redis_client, store, f"t{bucket(2_000_000)}")) == [5, 5, 5, 5]
+
+
+def test_what_no_handler_ran_has_no_latency(settler, store, held, redis_client):
+    add(settler, held, HandBack())
+    settler.settle(store)
+    assert [list(counted(redis_client, store, what)) for what in WAITED] == [[]] * len(WAITED)
 
 
 def test_the_service_settles_within_milliseconds_and_by_the_number(store, settler, held, publish):
