@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS, Contender
 from benchmarks.messages import SIZE
+from benchmarks.pages import PAGE
 from benchmarks.runner import Results
 from benchmarks.targets import BEST, TARGETS
 from benchmarks.trial import redis_version
@@ -82,12 +83,24 @@ def targets(figures: Figures) -> str:
     return "\n".join(lines)
 
 
+def pages(figures: Figures) -> str:
+    """Return the table of the admin's pages; nothing when they were not measured."""
+    ours = figures.get(HANDLERS.name, {})
+    lines = ["| page | p50 ms | p95 ms | commands |", "|-|-|-|-|"]
+    for name in ours:
+        if name.startswith(PAGE) and name.endswith(" p50 ms"):
+            page = name.removesuffix(" p50 ms")
+            cells = [f"{ours[f'{page} {what}']:,.0f}" for what in ("p50 ms", "p95 ms", "commands")]
+            lines.append(f"| {page.removeprefix(PAGE)} | {' | '.join(cells)} |")
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
 def others(figures: Figures) -> str:
     """Return every other figure of ours, a line each."""
     shown = {name for _, names, _ in COLUMNS for name in names}
     lines = [f"| | {RAW.name} | {HANDLERS.name} |", "|-|-|-|"]
     for name in {**figures.get(HANDLERS.name, {}), **figures.get(RAW.name, {})}:
-        if name not in shown:
+        if name not in shown and not name.startswith(PAGE):
             cells = [
                 f"{figures[who][name]:,.4g}" if name in figures.get(who, {}) else ""
                 for who in (RAW.name, HANDLERS.name)
@@ -128,6 +141,8 @@ def markdown(results: Results, contenders: Sequence[Contender]) -> str:
         "## Targets\n\n" + targets(figures),
         "## Further figures\n\n" + others(figures),
     ]
+    if of_pages := pages(figures):
+        parts.append("## Pages of the admin\n\n" + of_pages)
     if results.failures:
         parts.append("## Not measured\n\n" + "\n".join(f"- {failure}" for failure in results.failures))
     return "\n\n".join(parts) + "\n"

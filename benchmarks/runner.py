@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks import growth, waiting, workloads
+from benchmarks import growth, pages, waiting, workloads
 from benchmarks.contenders import Contender
 from benchmarks.trial import Failed, median
 from benchmarks.workloads import Workload
@@ -38,12 +38,13 @@ STEPS = (
     Step("delays among 100k", growth.delays_among(100_000), ours_only=True),
     Step("delays among 1M", growth.delays_among(1_000_000), ours_only=True),
     Step("1000 due a second", waiting.steady, ours_only=True),
-    Step("burst", waiting.burst, ours_only=True),
+    Step("burst", waiting.burst, 3, ours_only=True),
     Step("waiting", waiting.beside_a_crowd, ours_only=True),
     Step("growth", growth.messages),
     Step("threads", growth.threads, ours_only=True),
     Step("queues", growth.queues, ours_only=True),
     Step("memory over 1M", growth.consumer_memory, ours_only=True),
+    Step("admin", pages.every_page, ours_only=True),
     Step("kill", workloads.kill),
 )
 

@@ -13,7 +13,7 @@ from mq_django.inspector import jobs
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
-from tests.seeding import bury, bury_many, publish, set_aside
+from tests.seeding import beat, bury, bury_many, publish, set_aside
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -247,3 +247,22 @@ def test_what_is_parked_is_counted_and_shown(mq_settings):
     assert mq_json("status", "emails")[0]["parked"] == 2
     assert [row["data"] for row in mq_json("peek", "emails", "parked")] == [{"n": 1}, {"n": 2}]
     assert mq("purge", "emails", "parked", "--yes") == "2 deleted\n"
+
+
+def test_consumers_are_listed_and_asked():
+    beat("emails", consumers=2)
+
+    first, _ = mq_json("consumers")
+
+    assert (first["consumer"], first["supervisor"], first["state"], first["queues"]) == (
+        "s1-c0",
+        "s1",
+        "running",
+        ["emails"],
+    )
+    assert mq("consumers").startswith("s1-c0  running  handled 0  failed 0  heartbeat 0.")
+    assert mq("consumers", "--quiet", "s1-c1") == "asked\n"
+    assert [row["asked"] for row in mq_json("consumers")] == ["", "quiet"]
+    assert mq_json("consumers", "--stop", "s1") == {"asked": "s1", "queues": ["emails"]}
+    with pytest.raises(CommandError, match="There is no consumer or supervisor nobody"):
+        mq("consumers", "--stop", "nobody")

@@ -20,7 +20,7 @@ from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.messages import MessageView
 from mq_django.inspector.queues import QueueView
-from mq_django.management import topic_verbs
+from mq_django.management import consumer_verbs, topic_verbs
 from mq_django.producers import queues
 
 #: Columns of `status`, each with what it shows.
@@ -45,6 +45,7 @@ PROGRESS = 2.0
 
 VERBS = (
     *("status", "peek", "publish", "cancel", "redrive", "pause", "resume", "purge"),
+    "consumers",
     *("topics", "log", "seek", "unsubscribe", "replay"),
 )
 
@@ -93,6 +94,7 @@ class Command(BaseCommand):
         purge.add_argument("place", choices=PLACES)
         purge.add_argument("--yes", action="store_true", help="Say that you mean it.")
 
+        consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
         topic_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
 
     def _verb(self, verbs: Any, name: str, what: str, *, queue: bool = False) -> argparse.ArgumentParser:
@@ -220,6 +222,9 @@ class Command(BaseCommand):
             return
         outcome = actions.purge(queue, place, at_most=count, seconds=float("inf"))
         self._report(options, outcome, "deleted")
+
+    def _consumers(self, options: dict[str, Any]) -> None:
+        self._print(options, *consumer_verbs.consumers(options))
 
     def _topics(self, options: dict[str, Any]) -> None:
         self._print(options, *topic_verbs.show_topics(options))

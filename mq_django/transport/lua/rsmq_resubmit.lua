@@ -32,6 +32,7 @@ end
 local now = string.format('%.0f', now_ms())
 redis.call('zadd', zset, now, ARGV[2])
 redis.call('hset', hash, ARGV[2], ARGV[3])
+redis.call('hincrby', hash, 'totalsent', 1)
 remove_letter(dead, ids, groups, ARGV[1], found[2])
 redis.call('publish', ARGV[4], 'due ' .. now)
 return 'RESUBMITTED'
