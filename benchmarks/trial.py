@@ -2,7 +2,6 @@
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -79,8 +78,8 @@ class Trial:
             "BENCH_REDIS_URL": self._server.url,
             "BENCH_QUEUES": str(self._queues),
             "DJANGO_SETTINGS_MODULE": "benchmarks.ours.settings",
-            "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
+            **environments.variables(self.contender),
             **self.contender.variables,
         }
 
@@ -190,8 +189,3 @@ def percentile(values: Sequence[float], percent: float) -> float:
     """Return the value that so many percent do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else float("nan")
-
-
-def median(values: Sequence[float]) -> float:
-    """Return the middle value."""
-    return statistics.median(values)
