@@ -24,7 +24,7 @@ def evaluated(lua: str) -> Remaining:
     """Return a function that asks Redis for the value of an expression in Lua."""
 
     def remaining(client: redis.Redis) -> int:
-        return int(client.eval(f"return {lua}", 0))  # type: ignore[arg-type]
+        return int(client.eval(f"return {lua}", 0))
 
     return remaining
 

@@ -68,6 +68,11 @@ class Trial:
         self._log.unlink()
 
     @property
+    def url(self) -> str:
+        """Return where the Redis is."""
+        return self._server.url
+
+    @property
     def server_pid(self) -> int:
         """Return the process id of the Redis."""
         assert self._server.pid

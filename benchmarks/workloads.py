@@ -121,18 +121,18 @@ def idle(contender: Contender, *, queues: int = 5, seconds: float = 20.0) -> Fig
         warm(trial)
         time.sleep(6.0)
         before, began = tree.cpu_seconds(), time.monotonic()
-        sent = _commands(trial.client, seconds)
+        sent = _commands(trial.url, seconds)
         cpu = (tree.cpu_seconds() - before) / (time.monotonic() - began)
         largest = max(tree.memory().values())
     return {"idle commands/s": sum(sent.values()) / seconds, "idle cpu %": cpu * 100, "rest MB": largest}
 
 
-def _commands(client: redis.Redis, seconds: float) -> Counter[str]:
+def _commands(url: str, seconds: float) -> Counter[str]:
     """Count the commands that come in over the wire, those of scripts not among them."""
     found: Counter[str] = Counter()
     # Some send nothing for longer than the usual timeout.
-    patient = redis.Redis(**{**client.get_connection_kwargs(), "socket_timeout": seconds + 10})
-    with patient, patient.monitor() as monitor:  # type: ignore[no-untyped-call]
+    client = redis.Redis.from_url(url, socket_timeout=seconds + 10)
+    with client, client.monitor() as monitor:  # type: ignore[no-untyped-call]
         threading.Timer(seconds, client.echo, ["the end"]).start()
         for command in monitor.listen():
             if command["command"] == "ECHO the end":
@@ -166,7 +166,7 @@ def kill(contender: Contender, *, count: int = 2000, patience: float = 120.0) ->
         "kill missing": count - len(times_seen),
         "kill doubled": sum(seen - 1 for seen in times_seen.values()),
         "kill done s": max(after, default=restarted) - restarted,
-        "kill pause s": _longest_pause(after),
+        "kill pause s": longest_pause(after),
     }
 
 
@@ -200,7 +200,7 @@ def _work_off(trial: Trial, count: int) -> None:
             seen, give_up = now, time.monotonic() + STILL
 
 
-def _longest_pause(moments: list[float]) -> float:
+def longest_pause(moments: list[float]) -> float:
     """Return the longest time between two handled messages: when only the lost sheep are left."""
     return max((later - earlier for earlier, later in itertools.pairwise(moments)), default=0.0)
 
