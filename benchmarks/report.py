@@ -37,6 +37,7 @@ LATENCIES = (
 COSTS = (
     Column("bytes in Redis, ready / delayed", ["bytes ready", "bytes delayed"]),
     Column("µs of a core a message: consumer / Redis", ["handle cpu us", "handle Redis's cpu us"], "{:,.1f}"),
+    Column("2 processes: % of Redis's core", ["2 processes: Redis's core %"]),
     Column("idle: commands/s / % of a core", ["idle commands/s", "idle cpu %"], "{:,.1f}"),
     Column("largest process at rest, MB", ["rest MB"]),
 )

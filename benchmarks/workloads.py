@@ -115,11 +115,11 @@ def memory(contender: Contender) -> Figures:
     return figures
 
 
-def idle(contender: Contender, *, queues: int = 5, seconds: float = 20.0) -> Figures:
+def idle(contender: Contender, *, queues: int = 5, seconds: float = 15.0) -> Figures:
     """What a consumer without work costs: commands on the wire, processor, memory of its largest process."""
     with Trial(contender, queues=queues) as trial, trial.consumer() as tree:
         warm(trial)
-        time.sleep(6.0)
+        time.sleep(5.0)
         before, began = tree.cpu_seconds(), time.monotonic()
         sent = _commands(trial.url, seconds)
         cpu = (tree.cpu_seconds() - before) / (time.monotonic() - began)
@@ -129,16 +129,14 @@ def idle(contender: Contender, *, queues: int = 5, seconds: float = 20.0) -> Fig
 
 def _commands(url: str, seconds: float) -> Counter[str]:
     """Count the commands that come in over the wire, those of scripts not among them."""
-    found: Counter[str] = Counter()
     # Some send nothing for longer than the usual timeout.
     client = redis.Redis.from_url(url, socket_timeout=seconds + 10)
     with client, client.monitor() as monitor:  # type: ignore[no-untyped-call]
-        threading.Timer(seconds, client.echo, ["the end"]).start()
-        for command in monitor.listen():
-            if command["command"] == "ECHO the end":
-                return found
-            if command["client_type"] != "lua":
-                found[command["command"].split()[0]] += 1
+        alarm = threading.Timer(seconds, client.echo, ["the end"])
+        alarm.start()
+        commands = itertools.takewhile(lambda told: told["command"] != "ECHO the end", monitor.listen())
+        found = Counter(told["command"].split()[0] for told in commands if told["client_type"] != "lua")
+        alarm.join()
     return found
 
 
