@@ -115,7 +115,7 @@ class Run:
             machine=where,
             seconds=time.monotonic() - self._began,
             contenders=[one.name for one in self._contenders],
-            values=self._values,
+            values={who: dict(found) for who, found in self._values.items()},
             failures=self._failures,
         )
 

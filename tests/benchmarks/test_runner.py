@@ -49,7 +49,7 @@ def test_long_steps_are_for_peers_when_everything_is_asked_for():
     assert Step("s", nothing, is_long=True).takes(A, everything=True)
 
 
-def test_a_run_keeps_every_round_and_goes_on_after_a_failure():
+def test_a_run_keeps_every_round_and_goes_on_after_a_failure(tmp_path):
     seen = []
 
     def measure(contender):
@@ -63,6 +63,8 @@ def test_a_run_keeps_every_round_and_goes_on_after_a_failure():
     assert {who: len(found["rate"]) for who, found in record.values.items()} == {HANDLERS.name: 3, "queue-a": 3}
     assert record.failures == ["queue-b, s: b: nothing was handled"] * 3
     assert record.contenders == [HANDLERS.name, "queue-a", "queue-b"]
+    record.save(tmp_path / "r.json")
+    assert Record.load(tmp_path / "r.json") == record
     assert len(told) == 9
     assert " 0 left" in told[-1]
 
