@@ -76,7 +76,7 @@ $(VENV)/.ready: pyproject.toml setup.cfg
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install 'pip>=25.1'
-	$(PIP) install --editable '.[fast,tasks]' $(if $(DJANGO),'$(DJANGO)')
+	$(PIP) install --editable '.[fast,tasks,schedules]' $(if $(DJANGO),'$(DJANGO)')
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.ready

@@ -7,6 +7,8 @@ from typing import Any
 
 import django
 
+from mq_django import cron, every
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 #: The database, the mails and, unless MQ_REDIS_URL is given, Redis's data.
@@ -86,7 +88,17 @@ QUEUES: dict[str, dict[str, Any]] = {
     "default": {},
     "emails": {"VISIBILITY_TIMEOUT": 30},
     "notifications": {"MAX_ATTEMPTS": 5, "TIMEOUT": 30},
+    # The gateway takes twenty SMS a second from us, and charges for each that it refuses. All consumers together keep
+    # well below.
+    "sms": {"RATE_LIMIT": "10/s", "CONCURRENCY": 4, "MAX_ATTEMPTS": 5, "TIMEOUT": 30},
 }
+
+#: How often the report and the newsletter go out in the demo, which nobody watches for a week; None: in life.
+_OFTEN = os.environ.get("EXAMPLE_PROJECT_OFTEN_SECONDS")
+#: When the office writes its report: a schedule in code, see `office/tasks.py`.
+REPORT_SCHEDULE = every(seconds=float(_OFTEN)) if _OFTEN else cron("0 3 * * *", timezone="Europe/Berlin")
+#: And a schedule without code.
+NEWSLETTER = {"cron": "0 18 * * fri", "timezone": "Europe/Berlin"} if not _OFTEN else {"every": float(_OFTEN)}
 
 #: A log that three groups read: see `office/handlers.py`.
 TOPICS: dict[str, dict[str, Any]] = {"orders": {"RETENTION": timedelta(days=30)}}
@@ -98,6 +110,7 @@ MQ_DJANGO = {
     "DIRECTORY": DEMO_DIR / "redis",
     "QUEUES": QUEUES,
     "TOPICS": TOPICS,
+    "SCHEDULES": {"newsletter": {"task": "example_project.shop.tasks.send_newsletter", **NEWSLETTER}},
 }
 
 # Plain `from django.tasks import task` runs on the same queues.

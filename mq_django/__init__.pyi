@@ -6,8 +6,8 @@ from mq_django.core.retries import RetryPolicy as RetryPolicy
 from mq_django.core.schedules import cron as cron
 from mq_django.core.schedules import every as every
 from mq_django.errors import MQError as MQError
-from mq_django.producers import queues as queues
-from mq_django.producers import topics as topics
+from mq_django.producers.queues import queues as queues
+from mq_django.producers.topics import topics as topics
 from mq_django.registry import handler as handler
 from mq_django.registry import subscriber as subscriber
 from mq_django.task_backend import task as task

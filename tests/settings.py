@@ -6,6 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from mq_django import cron
+
 BASE_DIR = Path(__file__).parent
 
 # The tests' database is a file, because consumers run in processes and threads of their own; it is named in
@@ -38,6 +40,7 @@ INSTALLED_APPS = [
 ]
 
 CART_REMINDER_DELAY = timedelta(hours=1)
+REPORT_SCHEDULE = cron("0 3 * * *")
 GATEWAY_URL = "http://127.0.0.1:1"
 GATEWAY_TIMEOUT = timedelta(seconds=1)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from example_project.demo import watch
 from example_project.ledger import book
-from example_project.office.models import Invoice, Sale, StockMove
+from example_project.office.models import Invoice, Report, Sale, StockMove
 from example_project.shop.models import Cart, Channel, NotificationStep, Order
 from example_project.shop.triggers import remind
 from mq_django import inspector
@@ -27,6 +27,10 @@ class Account:
     accepted: int
     handled: int
     repeated: int
+    #: Handled, by the names of the messages.
+    by_name: Mapping[str, int]
+    #: Too old to be handled, and gone.
+    expired: int
     #: Accepted and not handled, by where they are: ready, pending, delayed, unhandled, dead.
     kept: Mapping[str, int]
     #: Carts whose reminder was mailed, and carts whose reminder waits (or is a dead letter).
@@ -40,16 +44,19 @@ def settle() -> Account:
     """Compare the ledger with what is in the queues; nothing may run meanwhile."""
     balance = book.balance()
     places = watch.places()
-    lost = [f"{label} {message_id}" for message_id, label in balance.open.items() if message_id not in places]
+    gone = {message_id: label for message_id, label in balance.open.items() if message_id not in places}
+    lost = [f"{label} {message_id}" for message_id, label in gone.items() if message_id not in balance.expired]
     reminding = carts_with_reminders()
     return Account(
         accepted=balance.accepted,
         handled=balance.handled,
         repeated=balance.repeated,
+        by_name=balance.by_name,
+        expired=len(gone) - len(lost),
         kept=Counter(places[message_id] for message_id in balance.open if message_id in places),
         reminded=Cart.objects.exclude(reminded_at=None).count(),
         reminding=len(reminding),
-        lost=[*lost, *lost_reminders(reminding, places), *lost_orders()],
+        lost=[*lost, *lost_reminders(reminding, watch.places([remind.queue_name])), *lost_orders()],
     )
 
 
@@ -93,14 +100,19 @@ def report(account: Account) -> str:
     kept = ", ".join(f"{count} {place}" for place, count in sorted(account.kept.items())) or "none"
     receipts = Order.objects.exclude(receipt_sent_at=None).count()
     books = {"sales": Sale.objects.count(), "invoices": Invoice.objects.count()}
+    report = Report.objects.last()
+    mails = {"codes": "code", "passwords": "send_password_mail", "newsletters": "newsletter"}
     lines = [
         "By the shop's own books, in its database:",
         f"Orders      {Order.objects.count()}; buyers told: {told}; receipts mailed: {receipts}",
         f"Office      {', '.join(f'{count} {name}' for name, count in books.items())}",
+        f"Reports     {report.edition if report else 0}, every few seconds here; {report or 'none'}",
+        f"Mails       {', '.join(f'{account.by_name.get(name, 0)} {what}' for what, name in mails.items())}",
         f"Reminders   {account.reminded} mailed, {account.reminding} waiting",
         f"Accepted    {account.accepted} messages",
         f"Handled     {account.handled} ({account.repeated} of them again)",
         f"Kept        {kept}",
+        f"Expired     {account.expired}",
         f"Lost        {len(account.lost)}",
         *(f"  {label}" for label in account.lost[:20]),
     ]

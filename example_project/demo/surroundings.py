@@ -12,6 +12,9 @@ from pathlib import Path
 from example_project.demo.children import address, listen
 from mq_django.transport.servers import PrivateServer, configured_url, find_server
 
+#: Seconds between two reports, and between two newsletters.
+OFTEN_SECONDS = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -53,6 +56,7 @@ def surroundings(folder: Path, *, namespace: str, reminder_seconds: float) -> It
             "EXAMPLE_PROJECT_NAMESPACE": namespace,
             "EXAMPLE_PROJECT_GATEWAY_URL": address(gateway),
             "EXAMPLE_PROJECT_REMINDER_SECONDS": str(reminder_seconds),
+            "EXAMPLE_PROJECT_OFTEN_SECONDS": str(OFTEN_SECONDS),
             "MQ_REDIS_URL": url,
         }
         os.environ.update(names)

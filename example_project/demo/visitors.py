@@ -13,8 +13,9 @@ logger = logging.getLogger(__name__)
 NAMES = ["Ada", "Bela", "Chidi", "Dora", "Emil", "Farah", "Goran", "Hana", "Ines", "Jun", "Kofi", "Lena"]
 #: Visitors in the shop at the same time.
 AT_ONCE = 4
-#: Of a hundred visitors so many order, forget their carts, and empty them; the others only look.
-ORDER, FORGET, EMPTY = 60, 25, 5
+#: Of a hundred visitors so many order, forget their carts, empty them, ask for the code to their orders, and forget
+#: the admin's password; the others only look.
+ORDER, FORGET, EMPTY, ASK, LOSE = 55, 20, 5, 10, 5
 #: One in so many orders with an address whose mailbox does not exist: the dead letters of the demo.
 WRONG_ADDRESS_EVERY = 12
 
@@ -71,6 +72,11 @@ class Visitors:
             browser.submit("/cart/keep/", email=address(number, draw))
         elif mood < ORDER + FORGET + EMPTY:
             browser.submit("/cart/empty/")
+        elif mood < ORDER + FORGET + EMPTY + ASK:
+            browser.submit("/orders/find/", email=address(number, draw))
+        elif mood < ORDER + FORGET + EMPTY + ASK + LOSE:
+            browser.get("/admin/password/")
+            browser.submit("/admin/password/", email="admin@localhost")
 
     def _order(self, browser: Browser, number: int, draw: Random) -> None:
         browser.get("/checkout/")

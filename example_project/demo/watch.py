@@ -1,6 +1,6 @@
 """What the demo asks about the queues: all of it through the inspector."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mq_django import inspector, queues
 from mq_django.conf import get_config
@@ -28,9 +28,10 @@ def is_busy() -> bool:
     return counts.ready + counts.pending > 0
 
 
-def places() -> dict[str, Place]:
-    """Return where each message is, by its id."""
-    return {message_id: place for queue in queues for place, found in inspector.ids(queue) for message_id in found}
+def places(names: Iterable[str] = ()) -> dict[str, Place]:
+    """Return where each message of some queues is, or of all, by its id."""
+    chosen = list(names) or list(queues)
+    return {message_id: place for queue in chosen for place, found in inspector.ids(queue) for message_id in found}
 
 
 def delayed_and_dead(queue: str) -> Iterator[MessageView]:

@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         slow_seconds=options.slow_seconds,
         gone=options.gone,
         unknown=options.unknown,
+        sms_a_second=options.sms_a_second,
     )
     signal.signal(signal.SIGTERM, stop)
     # From the first printed byte on somebody may ask it to stop.
@@ -46,6 +47,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         ("unknown", "numbers that nobody has"),
     ):
         parser.add_argument(f"--{name}", type=float, default=getattr(USUAL, name), help=f"share of {says}")
+    parser.add_argument("--sms-a-second", type=int, default=USUAL.sms_a_second, help="more are answered with 429")
     parser.add_argument("--slow-seconds", type=float, default=USUAL.slow_seconds)
     return parser.parse_args(arguments)
 

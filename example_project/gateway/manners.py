@@ -17,6 +17,8 @@ class Manners:
     #: Devices that answer 410 and numbers that answer 404, each time.
     gone: float = 0.2
     unknown: float = 0.2
+    #: SMS a second; what is more is answered with 429.
+    sms_a_second: int = 20
 
     def is_gone(self, device: str) -> bool:
         """Say whether the app was removed from this device."""

@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +29,16 @@ class Outbox:
         self._attempts: OrderedDict[str, int] = OrderedDict()
         self._sent: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._answers: Counter[str] = Counter()
+        self._recent: deque[float] = deque()
+
+    def is_over(self, most: int) -> bool:
+        """Count a request, and say whether there were more than `most` in the last second."""
+        with self._lock:
+            now = time.monotonic()
+            self._recent.append(now)
+            while self._recent[0] <= now - 1:
+                self._recent.popleft()
+            return len(self._recent) > most
 
     def count_attempt(self, key: str) -> int:
         """Return the number of this try of the message, from 1."""
@@ -117,7 +127,7 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
             message = self._read()
             key = _text({KEY_HEADER: self.headers[KEY_HEADER]}, KEY_HEADER)
             _text(message, "text")
-            refusal = self._refuse(message)
+            refusal = self._refuse(message) or self._hurry()
         except BadRequest as error:
             self._answer(HTTPStatus.BAD_REQUEST, {"error": str(error)})
             return
@@ -142,6 +152,11 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
         time.sleep(late)
         outbox.note(f"{self.path.strip('/')} {status.value}{' late' if late else ''}")
         self._answer(status, body)
+
+    def _hurry(self) -> tuple[HTTPStatus, str] | None:
+        if self.path == "/sms" and self.server.outbox.is_over(self.server.manners.sms_a_second):
+            return HTTPStatus.TOO_MANY_REQUESTS, "too many SMS in a second"
+        return None
 
     def _refuse(self, message: dict[str, str]) -> tuple[HTTPStatus, str] | None:
         manners = self.server.manners

@@ -1,16 +1,20 @@
 """Write into the ledger, and compare its columns."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import Count
+from django.utils import timezone
 
 from example_project.ledger.models import Accepted, Handled
 from mq_django import Message
 
 
-def accept(message_id: str, *, queue: str, name: str) -> None:
+def accept(message_id: str, *, queue: str, name: str, expires_at: datetime | None = None) -> None:
     """Note that a message was published, in the transaction around the publish."""
-    Accepted.objects.create(message_id=message_id, queue=queue, name=name)
+    Accepted.objects.create(message_id=message_id, queue=queue, name=name, expires_at=expires_at)
 
 
 def handle(message: Message) -> None:
@@ -34,6 +38,10 @@ class Balance:
     repeated: int
     #: Accepted messages that no handler dealt with yet: id -> `queue/name`.
     open: dict[str, str]
+    #: Those of them that are too old to be handled.
+    expired: frozenset[str]
+    #: Accepted messages that a handler dealt with, by their names.
+    by_name: Mapping[str, int]
 
 
 def accepted_ids() -> set[str]:
@@ -43,11 +51,16 @@ def accepted_ids() -> set[str]:
 
 def balance() -> Balance:
     """Compare the columns."""
-    accepted = {row.message_id: f"{row.queue}/{row.name}" for row in Accepted.objects.all()}
+    accepted = {row.message_id: row for row in Accepted.objects.all()}
+    now = timezone.now()
     times = dict(Handled.objects.values_list("message_id").annotate(times=Count("pk")))
     return Balance(
         accepted=len(accepted),
         handled=len(accepted.keys() & times.keys()),
         repeated=sum(times.values()) - len(times),
-        open={message_id: label for message_id, label in accepted.items() if message_id not in times},
+        open={key: f"{row.queue}/{row.name}" for key, row in accepted.items() if key not in times},
+        expired=frozenset(
+            key for key, row in accepted.items() if key not in times and row.expires_at and row.expires_at <= now
+        ),
+        by_name=Counter(row.name for key, row in accepted.items() if key in times),
     )

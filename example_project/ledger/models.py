@@ -10,6 +10,7 @@ class Accepted(models.Model):
     queue = models.CharField(max_length=160)
     name = models.CharField(max_length=200)
     at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, help_text="From then on it need not be handled.")
 
     def __str__(self) -> str:
         return f"{self.message_id} {self.queue}/{self.name}"

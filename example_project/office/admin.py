@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from example_project.office.models import Invoice, Sale, StockMove
+from example_project.office.models import Invoice, Report, Sale, StockMove
 
 
 @admin.register(StockMove, Sale, Invoice)
@@ -11,3 +11,6 @@ class WrittenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     list_display = ["__str__", "order_id"]
     ordering = ["-pk"]
+
+
+admin.site.register(Report)

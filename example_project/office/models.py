@@ -28,6 +28,19 @@ class Sale(models.Model):
         return f"Sale of order {self.order_id}"
 
 
+class Report(models.Model):
+    """What was sold until the end of a day, or until the report was written."""
+
+    day = models.DateField(unique=True)
+    orders = models.PositiveIntegerField()
+    total = models.DecimalField(max_digits=12, decimal_places=2)
+    #: How often it was written.
+    edition = models.PositiveIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"Report of {self.day}: {self.orders} orders, {self.total} EUR, edition {self.edition}"
+
+
 class Invoice(models.Model):
     """What bookkeeping wrote for an order; its number is its own."""
 

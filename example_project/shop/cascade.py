@@ -17,7 +17,8 @@ from example_project.ledger import book
 from example_project.shop.models import Channel, Notification, NotificationStep
 from mq_django import Message, RetryPolicy, queues
 
-QUEUE = "notifications"
+#: SMS have a queue of their own, whose limit is the gateway's: they wait there, and hold up nobody else.
+QUEUE, SMS_QUEUE = "notifications", "sms"
 Outcome = NotificationStep.Outcome
 
 #: How long one channel is tried before the next has its turn. A buyer should not wait for minutes.
@@ -27,8 +28,13 @@ PATIENCE = RetryPolicy(max_attempts=3, delay=timedelta(seconds=1))
 def start(notification: Notification) -> None:
     """Publish the first step; inside `atomic()`, so it goes out if and when the order is there."""
     channel = notification.order.channels()[0]
-    message_id = queues[QUEUE].publish(channel.value, {"notification": notification.pk})
-    book.accept(message_id, queue=QUEUE, name=channel.value)
+    message_id = queues[queue_of(channel)].publish(channel.value, {"notification": notification.pk})
+    book.accept(message_id, queue=queue_of(channel), name=channel.value)
+
+
+def queue_of(channel: Channel) -> str:
+    """Return the queue of a channel's steps."""
+    return SMS_QUEUE if channel is Channel.SMS else QUEUE
 
 
 def take_step(message: Message, channel: Channel) -> None:
@@ -69,9 +75,10 @@ def hand_on(message: Message, notification: Notification, channel: Channel, outc
         raise error
     # Published at once and before anything is noted. The other way round, a crash in between would leave a
     # note that says "handed on" and no message. This way it leaves a step too many, and a step looks first.
-    message_id = queues[QUEUE].publish(following.value, {"notification": notification.pk}, on_commit=False)
+    queue = queue_of(following)
+    message_id = queues[queue].publish(following.value, {"notification": notification.pk}, on_commit=False)
     with transaction.atomic():
-        book.accept(message_id, queue=QUEUE, name=following.value)
+        book.accept(message_id, queue=queue, name=following.value)
         end_step(message, notification, channel, outcome, detail=str(error))
 
 

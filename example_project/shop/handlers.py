@@ -1,6 +1,7 @@
-"""Handlers of named messages: the steps of a notification."""
+"""Handlers of named messages: the steps of a notification, one-time codes, newsletters."""
 
-from example_project.shop.cascade import PATIENCE, QUEUE, take_step
+from example_project.shop import letters
+from example_project.shop.cascade import PATIENCE, QUEUE, SMS_QUEUE, take_step
 from example_project.shop.mail import MAIL_PATIENCE
 from example_project.shop.models import Channel
 from mq_django import Message, handler
@@ -12,7 +13,7 @@ def push(message: Message) -> None:
     take_step(message, Channel.PUSH)
 
 
-@handler(QUEUE, "sms", retry=PATIENCE, timeout=10)
+@handler(SMS_QUEUE, "sms", retry=PATIENCE, timeout=10)
 def sms(message: Message) -> None:
     """Tell the buyer by SMS."""
     take_step(message, Channel.SMS)
@@ -23,3 +24,15 @@ def sms(message: Message) -> None:
 def email(message: Message) -> None:
     """Tell the buyer by e-mail."""
     take_step(message, Channel.EMAIL)
+
+
+@handler(letters.QUEUE, "code", retry=MAIL_PATIENCE, timeout=30)
+def code(message: Message) -> None:
+    """Mail a one-time code. One that is too old never comes here."""
+    letters.mail_code(message)
+
+
+@handler(letters.QUEUE, "newsletter", retry=MAIL_PATIENCE, timeout=30)
+def newsletter(message: Message) -> None:
+    """Mail one newsletter."""
+    letters.mail_newsletter(message)

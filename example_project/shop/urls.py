@@ -14,5 +14,7 @@ urlpatterns = [
     path("cart/keep/", views.keep_cart, name="keep"),
     path("cart/empty/", views.empty_cart, name="empty"),
     path("checkout/", views.checkout, name="checkout"),
+    path("orders/", views.orders, name="orders"),
+    path("orders/find/", views.find_orders, name="find"),
     path("orders/<uuid:reference>/", views.order, name="order"),
 ]

@@ -1,6 +1,8 @@
 """The shop over HTTP."""
 
 import logging
+import secrets
+import time
 
 from django.contrib import messages
 from django.db import transaction
@@ -8,11 +10,15 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from example_project.shop import letters
 from example_project.shop.carts import close_cart, find_cart, open_cart
-from example_project.shop.forms import CheckoutForm, KeepCartForm, QuantityForm
+from example_project.shop.forms import CheckoutForm, CodeForm, FindOrdersForm, KeepCartForm, QuantityForm
 from example_project.shop.models import Order, Product
 from example_project.shop.ordering import place_order
 from mq_django.errors import StoreError
+
+#: In the session: whose orders are looked for, the code, and until when it is good; and whose may be seen.
+ASKED, KNOWN = "asked", "known"
 
 logger = logging.getLogger(__name__)
 
@@ -109,3 +115,32 @@ def order(request: HttpRequest, reference: str) -> HttpResponse:
         "steps": placed.notification.steps.all(),
     }
     return render(request, "shop/order.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+def find_orders(request: HttpRequest) -> HttpResponse:
+    """Ask for an address, and mail it a one-time code."""
+    form = FindOrdersForm(request.POST or None)
+    if form.is_valid():
+        email = form.cleaned_data["email"]
+        code = letters.request_code(email)
+        request.session[ASKED] = [email, code, time.time() + letters.CODE_LIFE.total_seconds()]
+        return redirect("shop:orders")
+    return render(request, "shop/find.html", {"form": form}, status=422 if form.is_bound else 200)
+
+
+@require_http_methods(["GET", "POST"])
+def orders(request: HttpRequest) -> HttpResponse:
+    """Show all orders of an address to whoever has its code."""
+    form = CodeForm(request.POST or None)
+    email, code, until = request.session.get(ASKED, ["", "", 0.0])
+    if form.is_valid():
+        if time.time() < until and secrets.compare_digest(form.cleaned_data["code"], code):
+            request.session[KNOWN] = email
+            del request.session[ASKED]
+            return redirect("shop:orders")
+        form.add_error("code", "This is not the code, or it is too old.")
+    known = request.session.get(KNOWN)
+    found = Order.objects.filter(email=known) if known else None
+    context = {"form": form, "orders": found, "email": known, "asked": email}
+    return render(request, "shop/orders.html", context, status=422 if form.is_bound else 200)

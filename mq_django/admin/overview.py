@@ -7,12 +7,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django import inspector
-from mq_django.admin import charts, text
+from mq_django.admin import charts, text, topics
 from mq_django.admin.page import VIEW, Page, needs
 from mq_django.admin.wording import problem
 from mq_django.inspector.queues import Problem, QueueView
 
-PARTS = ("problems", "rows")
+PARTS = ("problems", "rows", "topics")
 
 WORST_FIRST = get_args(Problem)
 
@@ -27,7 +27,8 @@ def overview(page: Page) -> HttpResponse:
 @needs(VIEW)
 def stats(page: Page) -> HttpResponse:
     """Return the parts of the page that change by themselves."""
-    return page.parts(PARTS, _context(page))
+    context = _context(page)
+    return page.parts([part for part in PARTS if part != "topics" or context[part]], context)
 
 
 def _context(page: Page) -> dict[str, Any]:
@@ -35,9 +36,12 @@ def _context(page: Page) -> dict[str, Any]:
     troubled = sum(bool(view.problems()) for view in views)
     problems = [(what, view) for view in views for what in view.problems()]
     problems.sort(key=lambda found: WORST_FIRST.index(found[0]))
+    rows, alarms = topics.overview(page, views)
     return {
-        "rows": [_row(page, view) for view in views],
-        "problems": [
+        "rows": [_row(page, view) for view in views if not topics.is_group(view)],
+        "topics": rows,
+        "problems": alarms
+        + [
             {
                 "queue": view.name,
                 "url": page.queue_url(view.name),

@@ -18,6 +18,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from mq_django.conf import get_config
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.visible import spell
 from mq_django.errors import ConfigurationError, ConnectionLost, MQError, NotSupported, StoreError, UnknownQueue
 from mq_django.models import Queue
@@ -59,7 +60,13 @@ class Page:
         return TemplateResponse(
             self.request,
             f"admin/mq_django/queue/{template}.html",
-            {**site.each_context(self.request), **self._frame(), "title": title, **context},
+            {
+                **site.each_context(self.request),
+                **self._frame(),
+                **self._topic_of(str(context.get("queue", ""))),
+                "title": title,
+                **context,
+            },
             status=status,
         )
 
@@ -87,6 +94,11 @@ class Page:
             # 6.1 styles breadcrumbs as a list, and a block of text no longer.
             "crumbs_are_a_list": django.VERSION >= (6, 1),
         }
+
+    def _topic_of(self, queue: str) -> dict[str, str]:
+        """Return the topic that a page's queue is a group of, for the way back to it."""
+        topic, separator, group = queue.partition(GROUP_SEPARATOR)
+        return {"topic": topic, "topic_url": self.queue_url(topic), "leaf": group} if separator else {}
 
     def say(self, level: int, text: str) -> None:
         """Show a message on the next page."""
@@ -119,12 +131,15 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     try:
         if "name" in kwargs:
             get_config().queue(kwargs["name"])
+        elif "topic" in kwargs:
+            get_config().topic(kwargs["topic"])
         return view(page, **kwargs)
     except UnknownQueue:
         # Only those who may see queues learn which there are.
         if not page.can(VIEW):
             raise PermissionDenied from None
-        sentence = _("There is no queue “%(name)s” in the settings.") % {"name": spell(kwargs["name"])[:160]}
+        name = spell(kwargs.get("name") or kwargs.get("topic", ""))[:160]
+        sentence = _("There is no queue “%(name)s” in the settings.") % {"name": name}
         if wants_json:
             return JsonResponse({"error": sentence}, status=404)
         page.say(messages.WARNING, sentence)

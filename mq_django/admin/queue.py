@@ -1,78 +1,82 @@
 """The page of one queue."""
 
-from datetime import timedelta
 from typing import Any
 
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from mq_django import inspector
-from mq_django.admin import charts, text
+from mq_django.admin import charts, groups, limits, schedules, spans, text
 from mq_django.admin.page import VIEW, Page, needs
+from mq_django.admin.settings import settings_of
 from mq_django.admin.tabs import tabs
 from mq_django.admin.wording import problem
-from mq_django.conf import QueueConfig, get_config
-from mq_django.inspector.activity import NameActivity
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.inspector.activity import Activity
 from mq_django.inspector.queues import ConsumerView, QueueView
 
-#: What the charts cover: its name, its beginning, its middle.
-SPANS = {
-    "hour": (gettext_lazy("Last hour"), gettext_lazy("an hour ago"), gettext_lazy("30 min")),
-    "day": (gettext_lazy("Last day"), gettext_lazy("a day ago"), gettext_lazy("12 h")),
-    "week": (gettext_lazy("Last week"), gettext_lazy("a week ago"), gettext_lazy("3½ days")),
-}
-HOURS = {"day": 24, "week": 168}
+PARTS = ("tabs", "problems", "tiles", "place", "charts", "names", "limits", "schedules", "consumers")
 
-PARTS = ("tabs", "problems", "tiles", "hour", "names", "consumers")
+#: Parts that not every queue has.
+NOT_ALWAYS = ("place", "limits", "schedules")
 
 
 @needs(VIEW)
 def queue(page: Page, name: str) -> HttpResponse:
-    """Show a queue: where its messages are, the last hour, its consumers, its settings."""
-    context = _context(page, name)
-    settings = _settings(get_config().queue(name))
-    live_url = f"{page.url('queue_stats', name)}?span={_span(page)}"
-    return page.render("queue", name, live_url=live_url, settings=settings, **context)
+    """Show a queue, or a group of a topic: where its messages are, what happened, its limits, schedules, consumers."""
+    live_url = page.url("queue_stats", name) + spans.query(spans.span_of(page), spans.name_of(page))
+    return page.render("queue", name, live_url=live_url, settings=settings_of(name), **_context(page, name))
 
 
 @needs(VIEW)
 def stats(page: Page, name: str) -> HttpResponse:
     """Return the parts of the page that change by themselves."""
-    return page.parts(PARTS, _context(page, name))
+    context = _context(page, name)
+    return page.parts([part for part in PARTS if part not in NOT_ALWAYS or context.get(part)], context)
+
+
+@needs(VIEW)
+def figures(page: Page, name: str) -> HttpResponse:
+    """Show the charts of a queue as a table."""
+    view, activity = _look(page, name)
+    return page.render(
+        "figures",
+        _("Figures"),
+        queue=name,
+        tabs=tabs(page, name, "queue", view),
+        figures=spans.figures(activity),
+        said=charts.summary(activity),
+        **spans.frame(page, ""),
+    )
+
+
+def _look(page: Page, name: str) -> tuple[QueueView, Activity]:
+    span, of = spans.span_of(page), spans.name_of(page)
+    view = inspector.queue(name, of=of)
+    in_hours = span in spans.HOURS and not view.error
+    return view, inspector.activity(name, hours=spans.HOURS[span], of=of) if in_hours else view.activity
 
 
 def _context(page: Page, name: str) -> dict[str, Any]:
-    view = inspector.queue(name)
-    span = _span(page)
-    activity = inspector.activity(name, hours=HOURS[span]) if span in HOURS else view.activity
-    label, ago, half = SPANS[span]
-    return {
+    view, activity = _look(page, name)
+    problems = [{"queue": name, "sentence": problem(view, what), "what": what} for what in view.problems()]
+    context = {
         "queue": name,
         "tabs": tabs(page, name, "queue", view),
-        "problems": [{"queue": name, "sentence": problem(view, what), "what": what} for what in view.problems()],
-        "summary": _("The queue needs attention.") if view.problems() else _("The queue is well."),
+        "summary": _("The queue needs attention.") if problems else _("The queue is well."),
         "tiles": _tiles(page, view),
-        "spans": [
-            {"label": label, "url": f"?span={key}", "is_current": key == span} for key, (label, *_rest) in SPANS.items()
-        ],
-        "span_label": label,
-        "span_ago": ago,
-        "span_half": half,
-        "hour": charts.columns(activity, label=f"{label}: {charts.summary(activity)}"),
-        "hour_summary": charts.summary(activity),
-        "hour_top": (_("%(count)s/min") if activity.minutes == 1 else _("%(count)s/h"))
-        % {"count": text.number(charts.chart_top(activity))},
         "paused": view.paused,
         "switch_url": page.url("resume" if view.paused else "pause", name),
-        "names": [_name(found) for found in activity.names],
         "consumers": [_consumer(view, found) for found in view.consumers],
+        **spans.frame(page, page.url("figures", name)),
+        **spans.queue_charts(activity, str(spans.SPANS[spans.span_of(page)][0])),
+        **spans.names(page, activity),
     }
-
-
-def _span(page: Page) -> str:
-    asked = page.request.GET.get("span", "")
-    return asked if asked in SPANS else "hour"
+    if not view.error:
+        place = groups.section(page, name) if GROUP_SEPARATOR in name else {}
+        problems = place.pop("alarms", []) + problems
+        context |= {**place, **limits.section(page, name), **schedules.section(page, name)}
+    return {**context, "problems": problems}
 
 
 def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
@@ -117,18 +121,6 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
     ]
 
 
-def _name(found: NameActivity) -> dict[str, Any]:
-    return {
-        "name": text.visible(found.name, limit=80),
-        "published": text.number(found.published),
-        "handled": text.number(found.handled),
-        "retried": text.number(found.retried),
-        "buried": text.number(found.buried),
-        "p50": text.seconds(found.p50),
-        "p95": text.seconds(found.p95),
-    }
-
-
 def _consumer(view: QueueView, found: ConsumerView) -> dict[str, Any]:
     seen = found.seen_ms_ago
     return {
@@ -141,23 +133,3 @@ def _consumer(view: QueueView, found: ConsumerView) -> dict[str, Any]:
         "seen": "" if seen is None else _("%(time)s ago") % {"time": text.duration(seen)},
         "alive": found.alive,
     }
-
-
-def _settings(config: QueueConfig) -> list[tuple[str, str]]:
-    def time(value: timedelta | None) -> str:
-        return _("none") if value is None else text.duration(round(value.total_seconds() * 1000))
-
-    retry = config.retry
-    return [
-        (_("Visibility timeout"), time(config.visibility_timeout)),
-        (_("Attempts"), text.number(retry.max_attempts or config.max_attempts)),
-        (
-            _("Retries"),
-            _("after %(first)s, then %(factor)s times longer, at most %(longest)s")
-            % {"first": time(retry.delay), "factor": f"{retry.factor:g}", "longest": time(retry.max_delay)},
-        ),
-        (_("Handler timeout"), time(config.timeout)),
-        (_("Largest data"), text.size(config.max_size)),
-        (_("Most messages"), _("no limit") if config.max_depth is None else text.number(config.max_depth)),
-        (_("Results are kept for"), time(config.result_ttl)),
-    ]

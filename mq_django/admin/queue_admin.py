@@ -10,7 +10,19 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from mq_django.admin import control, dead, dead_edit, entries, overview, queue, waiting
+from mq_django.admin import (
+    control,
+    dead,
+    dead_edit,
+    entries,
+    overview,
+    queue,
+    schedules,
+    seek,
+    topic_log,
+    topics,
+    waiting,
+)
 from mq_django.admin.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, UnknownQueue
@@ -22,6 +34,7 @@ _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
     ("<str:name>/stats.json", queue.stats, require_GET, "queue_stats"),
+    ("<str:name>/figures/", queue.figures, require_GET, "figures"),
     ("<str:name>/pause/", control.pause, require_POST, "pause"),
     ("<str:name>/resume/", control.resume, require_POST, "resume"),
     ("<str:name>/purge/<str:place>/", control.purge, _get_or_post, "purge"),
@@ -38,6 +51,16 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/cancel/", waiting.cancel, require_POST, "cancel"),
     ("<str:name>/waiting/<str:room>/", waiting.listing, require_GET, "waiting"),
     ("<str:name>/waiting/<str:room>/<str:member>/", waiting.message, require_GET, "message"),
+    ("<str:name>/schedule/pause/", schedules.pause, require_POST, "schedule_pause"),
+    ("<str:name>/schedule/resume/", schedules.resume, require_POST, "schedule_resume"),
+    ("<str:name>/schedule/fire/", schedules.fire, require_POST, "schedule_fire"),
+    ("<str:name>/schedule/forget/", schedules.forget, require_POST, "schedule_forget"),
+    ("<str:name>/seek/", seek.seek, _get_or_post, "seek"),
+    ("<str:name>/unsubscribe/", seek.unsubscribe, require_POST, "unsubscribe"),
+    ("<str:topic>/topic.json", topics.stats, require_GET, "topic_stats"),
+    ("<str:topic>/published/", topics.figures, require_GET, "topic_figures"),
+    ("<str:topic>/log/", topic_log.log, require_GET, "log"),
+    ("<str:topic>/log/<str:entry>/", topic_log.message, require_GET, "log_entry"),
 ]
 
 
@@ -70,16 +93,21 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """Show one queue."""
-        return answer(queue.queue, Page(self, request), name=unquote(object_id))
+        """Show one queue, or topic: they share no names."""
+        name = unquote(object_id)
+        if _is_topic(name):
+            return answer(topics.topic, Page(self, request), topic=name)
+        return answer(queue.queue, Page(self, request), name=name)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
         # There is no table; whatever of the admin asks for rows gets none.
         return Queue.objects.none()
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
-        """Return the queue of that name when it is configured: the admin's history page asks."""
+        """Return the queue or topic of that name when it is configured: the admin's history page asks."""
         try:
+            if _is_topic(object_id):
+                return Queue(name=object_id)
             return Queue(name=get_config().queue(object_id).name)
         except (UnknownQueue, ConfigurationError):
             return None
@@ -92,3 +120,10 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
 
     def has_change_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
         return Page(self, request).can(VIEW, OPERATE)
+
+
+def _is_topic(name: str) -> bool:
+    try:
+        return name in get_config().topics
+    except ConfigurationError:
+        return False

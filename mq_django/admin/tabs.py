@@ -1,5 +1,6 @@
 """The tabs that join the pages of one queue."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.admin.utils import quote
@@ -8,6 +9,7 @@ from django.utils.translation import gettext as _
 from mq_django.admin.page import Page
 from mq_django.admin.text import number
 from mq_django.inspector.queues import QueueView, glance
+from mq_django.inspector.topics import TopicView
 
 
 def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
@@ -22,6 +24,20 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
         ("dead", _("Dead letters"), page.url("dead", name), view.dead),
         ("history", _("History"), page.url("history", quote(name)), None),
     ]
+    return _tabs(found, current)
+
+
+def topic_tabs(page: Page, view: TopicView, current: str) -> list[dict[str, Any]]:
+    """Return the tabs of a topic's pages."""
+    found = [
+        ("topic", _("Topic"), page.queue_url(view.name), None),
+        ("log", _("Log"), page.url("log", view.name), view.length),
+        ("history", _("History"), page.url("history", quote(view.name)), None),
+    ]
+    return _tabs(found, current)
+
+
+def _tabs(found: Sequence[tuple[str, str, str, int | None]], current: str) -> list[dict[str, Any]]:
     return [
         {
             "label": label,

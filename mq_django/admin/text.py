@@ -71,16 +71,18 @@ def size(count: int) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return a handling time."""
+    """Return a handling time or a latency."""
     if value is None:
         return ""
     if value == inf:
-        return _("over 1.6 s")
+        return _("very long")
     if value < 0.0095:
         return _("%(count)s ms") % {"count": number_format(value * 1000, decimal_pos=1)}
     if value < 0.95:
         return _("%(count)s ms") % {"count": number(value * 1000)}
-    return _("%(count)s s") % {"count": number_format(value, decimal_pos=1)}
+    if value < 9.5:
+        return _("%(count)s s") % {"count": number_format(value, decimal_pos=1)}
+    return duration(round(value * 1000))
 
 
 def duration(ms: int) -> str:

@@ -11,8 +11,8 @@ from mq_django.stores.base import Promoted, Store
 BATCH = 100
 #: Seconds between two looks while the wake channel works, and while it does not.
 FALLBACK, DEAF_FALLBACK = 5.0, 1.0
-#: Redis counts due times in whole milliseconds: looking this much earlier would find the message not yet due.
-ROUNDING = 0.0005
+#: Seconds by which two clocks may differ over a pause: a look that comes so much too early would be made again.
+DRIFT = 0.00005
 
 #: Told what a promotion saw of a queue, by its number: paused, unhandled.
 Seen = Callable[[int, Promoted], None]
@@ -60,6 +60,6 @@ class Promoter(Service):
             self.complain(self._stores[number].config.name, error)
             return
         self._seen(number, promoted)
-        if promoted.next_ms is not None and self._next[number]:
-            due = time.monotonic() + promoted.next_ms / 1000 + ROUNDING
+        if promoted.next_us is not None and self._next[number]:
+            due = time.monotonic() + promoted.next_us / 1e6 + DRIFT
             self._next[number] = min(self._next[number], due)

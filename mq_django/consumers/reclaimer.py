@@ -10,6 +10,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Board, Receipt
 from mq_django.consumers.service import AWAY, Service
 from mq_django.consumers.verdicts import Evidence, settlement
+from mq_django.core.ids import token
 from mq_django.core.outcomes import Ack
 from mq_django.errors import StoreError
 from mq_django.stores import open_members, open_store
@@ -172,7 +173,15 @@ class Reclaimer(Service):
         reclaim_supervisor(self._stores[number], self._members[number], number, supervisor, roll)
 
     def _strike(self, number: int, consumer: str) -> None:
-        moved = reclaim(self._stores[number], number, consumer, Evidence(lost=True))
+        members, store = self._members[number], self._stores[number]
+        names, moved = [consumer], 0
+        if consumer.isprintable():
+            moved = reclaim(store, number, consumer, Evidence(lost=True))
+        else:
+            # Who is gone in between leaves a stray whose name is text.
+            names.append(heir := f"heir-{token()}")
+            while members.adopt(consumer, heir):
+                moved += reclaim(store, number, heir, Evidence(lost=True))
         if moved:
-            logger.warning("%d messages of consumer %s, whom nobody speaks for, go to others", moved, consumer)
-        self._members[number].leave([consumer])
+            logger.warning("%d messages of consumer %a, whom nobody speaks for, go to others", moved, consumer)
+        members.leave(names)

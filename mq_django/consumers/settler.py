@@ -13,7 +13,7 @@ from mq_django.core.outcomes import Ack, Bury, Expire, Retry
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale
 from mq_django.stores.base import Settlement, Store
-from mq_django.stores.counters import add_command, bucket
+from mq_django.stores.counters import add_command, bucket, latency_bucket
 from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
@@ -53,6 +53,8 @@ class Settler:
         self._refused: list[Settlement] = []
         #: Deliveries settled so far, and those of them that were no longer ours and are still to be counted.
         self.settled = self._stale = 0
+        #: When the first of the unsettled ended, and the first of those just taken, in seconds since 1970.
+        self._first_ended = self._ended = 0.0
         self._complained = -COMPLAIN_AGAIN
         #: Seconds a handler takes, smoothed; starts at a guess that makes a new consumer careful.
         self.seconds = 0.01
@@ -66,7 +68,9 @@ class Settler:
         unsettled.append(settlement)
         if not self._due.is_set():
             self._due.set()
-        if len(unsettled) >= FULL and not self._full.is_set():
+        if len(unsettled) == 1:
+            self._first_ended = time.time()
+        elif len(unsettled) >= FULL and not self._full.is_set():
             self._full.set()
 
     def settle(self, store: Store) -> None:
@@ -133,7 +137,11 @@ class Settler:
         # The fetcher and the settling service both take; lanes only append, which needs no lock.
         with self._taking:
             unsettled = self._unsettled
-            return [unsettled.popleft() for _ in range(min(len(unsettled), BATCH))]
+            batch = [unsettled.popleft() for _ in range(min(len(unsettled), BATCH))]
+            self._ended = self._first_ended
+            if unsettled:
+                self._first_ended = time.time()
+            return batch
 
     def _give_back(self, batch: Sequence[Settlement]) -> None:
         self._unsettled.extendleft(reversed(batch))
@@ -150,6 +158,7 @@ class Settler:
         tally: Counter[tuple[str, str]] = Counter()
         if self._stale:
             tally["stale", "-"], self._stale = self._stale, 0
+        self._add_latency(batch, tally)
         for (kind, name, place), count in seen.items():
             if kind in _WORDS:
                 tally[_WORDS[kind], name] += count
@@ -157,6 +166,18 @@ class Settler:
                     tally[f"t{place}", name] += count
         commands = settled_commands(self._config, self._consumer, batch)
         return [*commands, add_command(self._keys, tally)] if tally else commands
+
+    def _add_latency(self, batch: Sequence[Settlement], tally: Counter[tuple[str, str]]) -> None:
+        """Count how long the first of a batch was ready before it ran: one stands for those that ended within 10 ms."""
+        (delivery, _, _, micros, _), ended = batch[0], self._ended
+        if micros is None or not isinstance(delivery, Delivery):
+            return
+        ready = _ready_ms(delivery)
+        if ready is None:
+            return
+        waited = round(ended * 1000 - micros / 1000) - ready
+        if waited >= 0:
+            tally[f"w{latency_bucket(waited)}", delivery.message.name] += len(batch)
 
     def _smooth(self, micros: Sequence[int]) -> None:
         """Learn how long handlers take."""
@@ -176,6 +197,14 @@ class Settler:
         for lost in stale:
             logger.warning("Message %s of queue %s was no longer ours to settle", lost, self.queue)
             delivery_stale.send_robust(Settler, queue=self.queue, message_id=lost)
+
+
+def _ready_ms(delivery: Delivery) -> int | None:
+    """Return when a message became ready, in ms since 1970; of RSMQ's, which do not tell, when it was published."""
+    milliseconds, dash, _ = delivery.entry.partition(b"-")
+    if dash and milliseconds.isdigit():
+        return int(milliseconds)
+    return delivery.message.published_ms if delivery.message.attempt == 1 else None
 
 
 def _writable(settlement: Settlement) -> Settlement:

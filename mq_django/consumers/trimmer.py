@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from mq_django.consumers.service import Service
+from mq_django.errors import ConnectionLost, StoreError
 from mq_django.signals import retention_alarm
 from mq_django.stores.log import Log, Standing
 
@@ -27,9 +28,15 @@ class Trimmer(Service):
     def run_once(self) -> float:
         """Judge the groups, then trim, so that an alarm comes before the loss that it warns of."""
         for log in self._logs:
-            for standing in log.standings():
-                self._judge(log, standing)
-            self._trim(log)
+            try:
+                for standing in log.standings():
+                    self._judge(log, standing)
+                self._trim(log)
+            except ConnectionLost:
+                raise
+            except StoreError as error:
+                # One that cannot be read, or is none of ours by an ACL, keeps no other waiting.
+                logger.warning("Topic %s cannot be trimmed: %s", log.config.name, error)
         return EVERY
 
     def _trim(self, log: Log) -> None:

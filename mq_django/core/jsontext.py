@@ -15,6 +15,8 @@ _orjson: Any = import_module("orjson") if find_spec("orjson") else None
 #: for it this way takes a tenth of what a regular expression does, which would be more than the parsing.
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19
+#: The last version of marshal that does not look for what is there twice, which takes as long as all the rest.
+_NO_REFERENCES = 2
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -40,11 +42,13 @@ def _fast_dumps(value: Any) -> bytes | None:
     built-in types, so what both take is what the standard library takes too.
     """
     try:
-        marshal.dumps(value)
+        marshal.dumps(value, _NO_REFERENCES)
         text: bytes = _orjson.dumps(value)
     except (TypeError, ValueError):
         return None
-    return None if b"null" in text else text
+    # A copy, because orjson's own keeps a kilobyte: a thousand of them at once made the heap grow, and shrink again,
+    # for longer than the encoding takes.
+    return None if b"null" in text else b"%b" % text
 
 
 def _refuse_constant(name: str) -> NoReturn:

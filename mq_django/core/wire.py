@@ -57,6 +57,8 @@ def check_name(name: object) -> str:
 
 def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
     """Return `headers` when they can travel, else raise InvalidMessage."""
+    if not headers:
+        return NO_HEADERS
     for name, value in headers.items():
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name) or name in RESERVED:
             raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {name!r:.300}")

@@ -5,6 +5,6 @@ frozen values, with the secrets in data, headers and errors replaced (`mq_django
 """
 
 from mq_django.inspector.messages import ids
-from mq_django.inspector.queues import Totals, activity, overview, queue, totals
+from mq_django.inspector.queues import Totals, activity, groups_of, overview, queue, totals
 
-__all__ = ["Totals", "activity", "ids", "overview", "queue", "totals"]
+__all__ = ["Totals", "activity", "groups_of", "ids", "overview", "queue", "totals"]

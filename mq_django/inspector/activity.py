@@ -4,12 +4,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
-from mq_django.stores.counters import BUCKETS, WHAT
+from mq_django.stores.counters import TOOK, WAITED
 from mq_django.stores.pages import Look
 
 #: Minutes that an `Activity` covers.
 WINDOW = 60
+
+#: Where the first bucket of handling times ends, and of latencies, in seconds.
+HANDLING, LATENCY = 1e-4, 1e-3
+
+
+class Spread(NamedTuple):
+    """Seconds that half, and 95 of 100 stayed below; None when there was none, infinite beyond the last bucket."""
+
+    p50: float | None = None
+    p95: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +32,9 @@ class NameActivity:
     handled: int
     retried: int
     buried: int
-    #: Handling time in seconds that half, and 95 of 100 messages stayed below; None when none was handled.
-    #: Infinite: longer than the counters tell apart, 1.6 s.
-    p50: float | None
-    p95: float | None
+    #: How long handlers took, and how long messages were ready before they ran.
+    took: Spread
+    waited: Spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +49,11 @@ class Activity:
     elapsed: float
     #: Minutes of a step.
     minutes: int = 1
-    #: As of a name, of all together.
-    p50: float | None = None
-    p95: float | None = None
+    #: As of a name, of the whole time and of each step.
+    took: Spread = Spread()
+    waited: Spread = Spread()
+    took_each: tuple[Spread, ...] = ()
+    waited_each: tuple[Spread, ...] = ()
     #: The busiest first.
     names: tuple[NameActivity, ...] = ()
 
@@ -56,24 +68,32 @@ NONE = Activity(
 )
 
 
-def activity_of(look: Look) -> Activity:
-    """Return what the counters in a look say about the last hour."""
-    hours = ((look.hour * 60, look.this_hour), (look.hour * 60 - 60, look.last_hour))
-    return _activity(hours, now=look.now_ms // 60_000, steps=WINDOW, minutes=1, elapsed=look.now_ms % 60_000 / 60_000)
+def activity_of(look: Look, *, of: str = "") -> Activity:
+    """Return what the counters in a look say about the last hour, in all or of one name."""
+    return activity_of_minutes(look.this_hour, look.last_hour, hour=look.hour, now_ms=look.now_ms, of=of)
 
 
-def activity_of_days(days: Mapping[int, Mapping[bytes, bytes]], *, now_ms: int, hours: int) -> Activity:
-    """Return what the counters of some days since 1970 say about the last hours."""
+def activity_of_minutes(
+    this_hour: Mapping[bytes, bytes], last_hour: Mapping[bytes, bytes], *, hour: int, now_ms: int, of: str = ""
+) -> Activity:
+    """Return what the counters of an hour since 1970 and of the one before say about the last hour."""
+    hours = ((hour * 60, this_hour), (hour * 60 - 60, last_hour))
+    elapsed = now_ms % 60_000 / 60_000
+    return _activity(hours, now=now_ms // 60_000, steps=WINDOW, minutes=1, elapsed=elapsed, of=of)
+
+
+def activity_of_days(days: Mapping[int, Mapping[bytes, bytes]], *, now_ms: int, hours: int, of: str = "") -> Activity:
+    """Return what the counters of some days since 1970 say about the last hours, in all or of one name."""
     starts = [(day * 24, fields) for day, fields in days.items()]
     elapsed = now_ms % 3_600_000 / 3_600_000
-    return _activity(starts, now=now_ms // 3_600_000, steps=hours, minutes=60, elapsed=elapsed)
+    return _activity(starts, now=now_ms // 3_600_000, steps=hours, minutes=60, elapsed=elapsed, of=of)
 
 
 def _activity(
-    found: Iterable[tuple[int, Mapping[bytes, bytes]]], *, now: int, steps: int, minutes: int, elapsed: float
+    found: Iterable[tuple[int, Mapping[bytes, bytes]]], *, now: int, steps: int, minutes: int, elapsed: float, of: str
 ) -> Activity:
     first = now - steps + 1
-    totals: dict[str, list[int]] = {what: [0] * steps for what in WHAT}
+    each: list[Counter[str]] = [Counter() for _ in range(steps)]
     names: dict[str, Counter[str]] = defaultdict(Counter)
     for start, fields in found:
         for slot, what, name, count in counts(fields):
@@ -82,18 +102,20 @@ def _activity(
                 continue
             if name:
                 names[name][what] += count
-            elif what in totals:
-                totals[what][place] += count
-    times = _buckets(sum(names.values(), Counter()))
+            if name == of:
+                each[place][what] += count
+    whole = sum(each, Counter())
     return Activity(
-        published=tuple(totals["published"]),
-        handled=tuple(totals["handled"]),
-        retried=tuple(totals["retried"]),
-        buried=tuple(totals["buried"]),
+        published=tuple(step["published"] for step in each),
+        handled=tuple(step["handled"] for step in each),
+        retried=tuple(step["retried"] for step in each),
+        buried=tuple(step["buried"] for step in each),
         elapsed=elapsed,
         minutes=minutes,
-        p50=percentile(times, 0.5),
-        p95=percentile(times, 0.95),
+        took=_took(whole),
+        waited=_waited(whole),
+        took_each=tuple(map(_took, each)),
+        waited_each=tuple(map(_waited, each)),
         names=tuple(sorted(map(_name_activity, names, names.values()), key=_busiest_first)),
     )
 
@@ -110,34 +132,43 @@ def counts(fields: Mapping[bytes, bytes]) -> Iterator[tuple[int, str, str, int]]
             yield int(slot), what.decode(errors="replace"), name.decode(errors="backslashreplace"), int(value)
 
 
-def percentile(buckets: Sequence[int], share: float) -> float | None:
-    """Return the seconds that a share of handling times stayed below, by their log-scale buckets."""
+def percentile(buckets: Sequence[int], share: float, *, first: float = HANDLING) -> float | None:
+    """Return the seconds that a share of times stayed below, by their log-scale buckets; `first` is the first's end."""
     wanted = sum(buckets) * share
     below = 0.0
     for place, count in enumerate(buckets):
         if count and below + count >= wanted:
             if place == len(buckets) - 1:
                 return inf
-            start = 0 if place == 0 else 1e-4 * 2 ** (place - 1)
-            return float(start + (1e-4 * 2**place - start) * (wanted - below) / count)
+            start = 0 if place == 0 else first * 2 ** (place - 1)
+            return float(start + (first * 2**place - start) * (wanted - below) / count)
         below += count
     return None
 
 
-def _buckets(found: Counter[str]) -> list[int]:
-    return [found[f"t{place}"] for place in range(BUCKETS)]
+def _took(found: Counter[str]) -> Spread:
+    return _spread([found[what] for what in TOOK], HANDLING)
+
+
+def _waited(found: Counter[str]) -> Spread:
+    return _spread([found[what] for what in WAITED], LATENCY)
+
+
+def _spread(buckets: Sequence[int], first: float) -> Spread:
+    if not any(buckets):
+        return Spread()
+    return Spread(percentile(buckets, 0.5, first=first), percentile(buckets, 0.95, first=first))
 
 
 def _name_activity(name: str, found: Counter[str]) -> NameActivity:
-    buckets = _buckets(found)
     return NameActivity(
         name=name,
         published=found["published"],
         handled=found["handled"],
         retried=found["retried"],
         buried=found["buried"],
-        p50=percentile(buckets, 0.5),
-        p95=percentile(buckets, 0.95),
+        took=_took(found),
+        waited=_waited(found),
     )
 
 

@@ -1,16 +1,18 @@
 """Messages as people see them: those that wait, and the ids of all."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mq_django.conf import get_config
+from mq_django.conf import RsmqConfig, get_config
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.messages import Message, Undecodable
 from mq_django.core.redaction import redact, redact_text
+from mq_django.core.rsmq import decode
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
 from mq_django.stores.dead import DeadLetters, text_of
+from mq_django.stores.entries import Entries, Entry
 from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -115,36 +117,19 @@ def search_waiting(name: str, text: str) -> WaitingView | None:
     return find_waiting(name, text.encode()) or find_waiting(name, (UNIQUE_PREFIX + text).encode())
 
 
-def first_ready(name: str, *, limit: int) -> list[MessageView]:
-    """Return up to `limit` messages that were published and not handled yet: what is pending may be among them."""
-    batch = next(_pages(name).entries(batch=limit), [])
-    return [
-        view_of(found.message, size=len(found.data_text))
-        if isinstance(found, Delivery)
-        else MessageView(id=found.entry.decode(), error=redact_text(found.reason))
-        for found in batch
-    ]
-
-
 def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
     """Yield the ids of all messages in a queue, in pages of at most 500 with the place they are in.
 
     While the queue is at work, a message that moves meanwhile may be there twice, or not at all.
     """
-    pages = _pages(name)
+    config, wire = get_config().queue(name), Pooled(get_client("inspect"))
+    entries, letters = Entries(config, wire), DeadLetters(config, wire)
     yield from _waiting_ids(name, "delayed")
     yield from _waiting_ids(name, "unhandled")
-    for urgent in (False, True):
-        held = {entry for batch in pages.pending(urgent=urgent) for entry in batch}
-        for batch in pages.entries(urgent=urgent):
-            pending = [_id(found) for found in batch if found.entry in held]
-            ready = [_id(found) for found in batch if found.entry not in held]
-            if pending:
-                yield "pending", pending
-            if ready:
-                yield "ready", ready
-    for letters in DeadLetters(get_config().queue(name), Pooled(get_client("inspect"))).all(batch=BATCH):
-        yield "dead", [text_of(letter.values.get(b"id")) or letter.entry for letter in letters]
+    yield from (("pending", found) for found in _entry_ids(entries.pending))
+    yield from (("ready", found) for found in _entry_ids(entries.ready))
+    for batch in letters.all(batch=BATCH):
+        yield "dead", [text_of(letter.values.get(b"id")) or letter.entry for letter in batch]
 
 
 def _waiting_ids(name: str, room: Room) -> Iterator[tuple[Place, list[str]]]:
@@ -154,8 +139,11 @@ def _waiting_ids(name: str, room: Room) -> Iterator[tuple[Place, list[str]]]:
         start += len(found)
 
 
-def _id(found: Delivery | Undecodable) -> str:
-    return found.message.id if isinstance(found, Delivery) else found.entry.decode()
+def _entry_ids(read: Callable[..., list[Entry]]) -> Iterator[list[str]]:
+    after = ""
+    while found := read(after=after, limit=BATCH):
+        yield [text_of(each.values.get(b"id")) or each.entry.decode(errors="backslashreplace") for each in found]
+        after = found[-1].cursor
 
 
 def _pages(name: str) -> Pages:
@@ -176,7 +164,18 @@ def message_in(name: str, waiter: Waiter) -> MessageView:
     if isinstance(body, int):
         return MessageView(id=member, size=body)
     try:
-        found = message_of(decode_body(body), queue=name, entry=waiter.member)
+        found = _decoded(name, waiter.member, body)
     except (DecodeError, UnicodeDecodeError) as error:
         return MessageView(id=member, size=len(body), error=redact_text(str(error)))
     return view_of(found, size=len(body))
+
+
+def _decoded(name: str, member: bytes, body: bytes) -> Message:
+    if not isinstance(get_config().queue(name), RsmqConfig):
+        return message_of(decode_body(body), queue=name, entry=member)
+    read = decode(
+        body, queue=name, message_id=member.decode(errors="replace"), first_ms=0, attempt=1, alone="", receipt=member
+    )
+    if isinstance(read, Undecodable):
+        raise DecodeError(read.reason)
+    return read.message

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.keys import GROUP_SEPARATOR, QueueKeys, TopicKeys
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, Activity, activity_of, activity_of_days, counts
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
-from mq_django.stores.lag import groups_of
-from mq_django.stores.pages import Look, days_of, hours_of, look, look_closely
+from mq_django.stores.lag import groups_of as named_groups
+from mq_django.stores.pages import Look, counted, hours_of, look, look_closely
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Wire
 
@@ -22,7 +22,7 @@ ALIVE_MS = 7500
 #: From this age of its oldest ready message a queue is shown as late.
 LATE_MS = 60_000
 
-#: Counters of a week that one page reads; of more only those of all names together.
+#: Counters that one page reads; of more only those of all names together.
 MAX_COUNTERS = 50_000
 
 #: Minutes of which dead letters are news.
@@ -133,29 +133,49 @@ def overview() -> list[QueueView]:
     return [_view_or_error(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
-def queue(name: str) -> QueueView:
-    """Return a queue, with what happened in the last hour in all and by name.
+def groups_of(topic: str) -> list[QueueView]:
+    """Return the groups of a topic as overview() does.
+
+    Raises:
+        UnknownTopic: it is not configured.
+        StoreError: Redis is away.
+    """
+    wire, config = Pooled(get_client("inspect")), get_config().topic(topic)
+    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] == topic}
+    chosen = [get_config().queue(name) for name in sorted({*found, *named_groups([config.keys], wire)})]
+    looks = look(chosen, wire, minutes=RECENT + 1) if chosen else []
+    return [_view_or_error(config, found) for config, found in zip(chosen, looks, strict=True)]
+
+
+def queue(name: str, *, of: str = "") -> QueueView:
+    """Return a queue, with what happened in the last hour, by name and in all, or to messages named `of`.
 
     Raises:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
     config = get_config().queue(name)
-    return _view_or_error(config, look_closely(config, Pooled(get_client("inspect"))))
+    return _view_or_error(config, look_closely(config, Pooled(get_client("inspect")), longest=MAX_COUNTERS), of=of)
 
 
-def activity(name: str, *, hours: int) -> Activity:
-    """Return what happened in a queue in the last hours, a count an hour, in all and by name.
+def activity(name: str, *, hours: int, of: str = "") -> Activity:
+    """Return what happened in a queue in the last hours, an hour a count; of messages named `of` only, if it is given.
 
     Raises:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
+    return activity_in(get_config().queue(name).keys, hours=hours, of=of)
+
+
+def activity_in(keys: QueueKeys | TopicKeys, *, hours: int, of: str = "") -> Activity:
+    """Return what the counters under some keys say about the last hours; see activity()."""
     now_ms = int(time.time() * 1000)
     today = now_ms // 86_400_000
     days = range(today - (hours + 23) // 24, today + 1)
-    found = days_of(days, get_config().queue(name), Pooled(get_client("inspect")), longest=MAX_COUNTERS)
-    return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours)
+    wire, longest = Pooled(get_client("inspect")), MAX_COUNTERS
+    found = counted([keys.hours(day) for day in days], wire, slots=24, longest=longest)
+    return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
 
 
 def glance(name: str) -> QueueView:
@@ -199,7 +219,7 @@ def _all(wire: Wire) -> list[QueueConfig]:
     """Return all queues, and the groups that topics have, whether in code or, of other programs, in Redis."""
     config = get_config()
     found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in config.topics}
-    found |= set(groups_of([topic.keys for topic in config.topics.values()], wire))
+    found |= set(named_groups([topic.keys for topic in config.topics.values()], wire))
     return [config.queue(name) for name in sorted({*config.queues, *found})]
 
 
@@ -209,13 +229,13 @@ def _or_raise(found: Look | StoreError) -> Look:
     return found
 
 
-def _view_or_error(config: QueueConfig, found: Look | StoreError) -> QueueView:
+def _view_or_error(config: QueueConfig, found: Look | StoreError, *, of: str = "") -> QueueView:
     if isinstance(found, StoreError):
         return QueueView(name=config.name, error=str(found))
-    return _view(config, found)
+    return _view(config, found, of)
 
 
-def _view(config: QueueConfig, found: Look) -> QueueView:
+def _view(config: QueueConfig, found: Look, of: str) -> QueueView:
     now = found.now_ms
     return QueueView(
         name=config.name,
@@ -229,7 +249,7 @@ def _view(config: QueueConfig, found: Look) -> QueueView:
         next_due_ms=None if found.next_due_ms is None else max(0, found.next_due_ms - now),
         paused=found.paused,
         consumers=tuple(sorted(_consumers(found), key=lambda consumer: (not consumer.alive, consumer.id))),
-        activity=activity_of(found),
+        activity=activity_of(found, of=of),
     )
 
 

@@ -1,6 +1,7 @@
 """Topics as people see them: their logs, where the groups are in them, and moving the groups."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -8,9 +9,12 @@ from mq_django.conf import TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Place, parse
 from mq_django.errors import StoreError
+from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_minutes
+from mq_django.inspector.queues import RECENT
 from mq_django.registry import groups
-from mq_django.stores.lag import Leap, LogInfo
-from mq_django.stores.log import Log, Standing
+from mq_django.stores.lag import Leap
+from mq_django.stores.log import Log, retention_share
+from mq_django.stores.survey import Survey, Surveyed, survey
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -76,6 +80,8 @@ class TopicView:
     #: The share of the retention from which it is an alarm that a group is so far behind.
     retention_alarm: float = 0.8
     groups: tuple[GroupView, ...] = ()
+    #: What was published; what became of it, each group counts for itself.
+    activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
     error: str = ""
 
@@ -89,23 +95,31 @@ class TopicView:
         """Return when the newest message was published, in ms since 1970; None when there is none."""
         return parse(self.last)[0] or None
 
+    def group(self, name: str) -> GroupView:
+        """Return one of its groups; one that nobody knows is not subscribed."""
+        found = (group for group in self.groups if group.name == name)
+        return next(found, GroupView(topic=self.name, name=name, subscribed=False, in_code=False))
+
 
 def topics() -> list[TopicView]:
-    """Return all topics by name; what cannot be read says why.
+    """Return all topics by name, with what was published in the last half hour; what cannot be read says why.
 
     Raises:
         ConfigurationError: a setting is wrong.
+        StoreError: Redis is away.
     """
-    return [_view_or_error(config) for _, config in sorted(get_config().topics.items())]
+    return _views([config for _, config in sorted(get_config().topics.items())], minutes=RECENT + 1)
 
 
 def topic(name: str) -> TopicView:
-    """Return a topic.
+    """Return a topic, with what was published in the last hour.
 
     Raises:
         UnknownTopic: it is not configured.
+        StoreError: Redis is away.
     """
-    return _view_or_error(get_config().topic(name))
+    (view,) = _views([get_config().topic(name)], minutes=WINDOW + 1)
+    return view
 
 
 def preview(name: str, group: str, place: Place) -> Leap:
@@ -133,48 +147,49 @@ def _log(name: str) -> Log:
     return Log(get_config().topic(name), Pooled(get_client("inspect")))
 
 
-def _view_or_error(config: TopicConfig) -> TopicView:
-    log = Log(config, Pooled(get_client("inspect")))
-    try:
-        info, size = log.info()
-        standings = log.standings()
-    except StoreError as error:
-        return TopicView(name=config.name, error=str(error))
-    return _view(config, info, size, standings)
+def _views(configs: Sequence[TopicConfig], *, minutes: int) -> list[TopicView]:
+    found = survey([config.keys for config in configs], Pooled(get_client("inspect")), minutes=minutes)
+    return [
+        TopicView(name=config.name, error=str(seen)) if isinstance(seen, StoreError) else _view(config, seen)
+        for config, seen in zip(configs, found, strict=True)
+    ]
 
 
-def _view(config: TopicConfig, info: LogInfo, size: int, standings: list[Standing]) -> TopicView:
+def _view(config: TopicConfig, found: Survey) -> TopicView:
     in_code = {name.partition(GROUP_SEPARATOR)[2] for name in groups(config.name)}
-    there = {standing.place.name: _group(config.name, standing, in_code) for standing in standings}
+    bytes_each = found.size / max(1, found.info.length)
+    there = {seen.place.name: _group(config, seen, bytes_each, in_code) for seen in found.groups}
     missing = {name: GroupView(topic=config.name, name=name, subscribed=False) for name in in_code - set(there)}
     return TopicView(
         name=config.name,
-        now_ms=info.now_ms,
-        length=info.length,
-        size=size,
-        first=info.first,
-        last=info.last,
+        now_ms=found.info.now_ms,
+        length=found.info.length,
+        size=found.size,
+        first=found.info.first,
+        last=found.info.last,
         retention=config.retention,
         retention_count=config.retention_count,
         retention_bytes=config.retention_bytes,
         retention_alarm=config.retention_alarm,
         groups=tuple(view for _, view in sorted({**there, **missing}.items())),
+        activity=activity_of_minutes(found.this_hour, found.last_hour, hour=found.hour, now_ms=found.info.now_ms),
     )
 
 
-def _group(name: str, standing: Standing, in_code: set[str]) -> GroupView:
-    place = standing.place
+def _group(config: TopicConfig, seen: Surveyed, bytes_each: float, in_code: set[str]) -> GroupView:
+    place = seen.place
+    behind, behind_ms = place.lag + seen.held, max(place.lag_ms, seen.held_ms)
     return GroupView(
-        topic=name,
+        topic=config.name,
         name=place.name,
         offset=place.offset,
         pending=place.pending,
         lag=place.lag,
         lag_ms=place.lag_ms,
         generation=place.generation,
-        share=standing.share,
-        behind=standing.behind,
-        behind_ms=standing.behind_ms,
+        share=retention_share(config, behind, behind_ms, bytes_each),
+        behind=behind,
+        behind_ms=behind_ms,
         alarm=place.alarm,
         lost=place.lost,
         in_code=place.name in in_code,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+import redis
 from asgiref.sync import sync_to_async
 
 from mq_django.conf import QueueConfig, get_config
@@ -46,6 +47,7 @@ class Queue:
 
     def __init__(self, config: QueueConfig) -> None:
         self.config = config
+        self._opened: tuple[redis.Redis, Store] | None = None
 
     @property
     def name(self) -> str:
@@ -241,7 +243,10 @@ class Queue:
         return await sync_to_async(self.find, thread_sensitive=True)(message_id, **options)
 
     def _store(self) -> Store:
-        return open_store(self.config, Pooled(get_client("produce")))
+        client, opened = get_client("produce"), self._opened
+        if opened is None or opened[0] is not client:
+            self._opened = opened = (client, open_store(self.config, Pooled(client)))
+        return opened[1]
 
     def _ask(
         self, wish: Callable[[Store], Result], *, using: str | None, on_commit: bool, robust: bool
@@ -288,8 +293,14 @@ def batches(outgoing: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
 class Queues(Mapping[str, Queue]):
     """The queues in `MQ_DJANGO["QUEUES"]`, by name."""
 
+    def __init__(self) -> None:
+        self._queues: dict[str, Queue] = {}
+
     def __getitem__(self, name: str) -> Queue:
-        return Queue(get_config().queue(name))
+        config, queue = get_config().queue(name), self._queues.get(name)
+        if queue is None or queue.config is not config:  # settings may change in tests
+            self._queues[name] = queue = Queue(config)
+        return queue
 
     def __iter__(self) -> Iterator[str]:
         return iter(get_config().queues)

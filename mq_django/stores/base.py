@@ -153,7 +153,7 @@ class Promoted(NamedTuple):
     """What a promotion did."""
 
     moved: int
-    #: Milliseconds until the next message is due; None when nothing waits.
-    next_ms: int | None
+    #: Microseconds until the next message is due; None when nothing waits.
+    next_us: int | None
     paused: bool
     unhandled: int

@@ -2,18 +2,25 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mq_django.core.keys import QueueKeys, TopicKeys
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
-#: Buckets of handling time: bucket n holds what took less than 100 * 2**n microseconds, the last what took longer.
-BUCKETS = 16
+#: Buckets of a time. Bucket n holds what took less than 100 * 2**n microseconds of handling, or less than 2**n
+#: milliseconds from being ready to its handler's start; the last holds what took longer: 7 minutes, and 70.
+BUCKETS = 24
 
 #: What is counted by name, and also under no name in all: pages of many queues read nothing else.
 WHAT = ("published", "handled", "retried", "buried", "expired")
+
+#: Handling times and latencies by their buckets; also by name and in all.
+TOOK = tuple(f"t{place}" for place in range(BUCKETS))
+WAITED = tuple(f"w{place}" for place in range(BUCKETS))
+
+_IN_ALL = frozenset((*WHAT, *TOOK, *WAITED))
 
 
 class Slot(NamedTuple):
@@ -32,9 +39,30 @@ def slot(keys: QueueKeys | TopicKeys, now: float | None = None) -> Slot:
     return Slot((keys.minutes(hours), keys.hours(hours // 24)), minutes % 60, hours % 24)
 
 
+class Slots:
+    """Where to count what happens now: told by each message that is published, and made anew each minute."""
+
+    def __init__(self, keys: QueueKeys | TopicKeys) -> None:
+        self._keys = keys
+        self._latest = (-1, Slot(("", ""), 0, 0))
+
+    def now(self) -> Slot:
+        """Return the slot of this minute."""
+        now = time.time()
+        minutes = int(now) // 60
+        if self._latest[0] != minutes:
+            self._latest = (minutes, slot(self._keys, now))
+        return self._latest[1]
+
+
 def bucket(micros: int) -> int:
     """Return the bucket of a handling time in microseconds."""
     return min(BUCKETS - 1, (micros // 100).bit_length())
+
+
+def latency_bucket(ms: int) -> int:
+    """Return the bucket of the milliseconds between being ready and a handler's start."""
+    return min(BUCKETS - 1, ms.bit_length())
 
 
 def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Command:
@@ -44,8 +72,29 @@ def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Comman
     totals: Counter[str] = Counter()
     for (what, name), count in tally.items():
         args += (f"|{what}|{name}", count)
-        if what in WHAT:
+        if what in _IN_ALL:
             totals[what] += count
     for what, count in totals.items():
         args += (f"|{what}|", count)
     return scripts.command("counters_add", keys=where.keys, args=args)
+
+
+def minute_fields(now: int, minutes: int, *, what: Sequence[str] = WHAT) -> tuple[list[bytes], list[bytes]]:
+    """Return the fields of what was counted in all in the last minutes: those of this hour, and of the one before.
+
+    `now` is in minutes since 1970.
+    """
+    past = [now - ago for ago in range(min(minutes, now % 60 + 61))]
+    this_hour = [minute % 60 for minute in past if minute // 60 == now // 60]
+    last_hour = [minute % 60 for minute in past if minute // 60 != now // 60]
+    return counter_fields(this_hour, what), counter_fields(last_hour, what)
+
+
+def counter_fields(slots: Sequence[int], what: Sequence[str] = WHAT) -> list[bytes]:
+    """Return the fields of what was counted in all in some minutes of an hour, or hours of a day."""
+    return [f"{slot}|{word}|".encode() for slot in slots for word in what]
+
+
+def there(fields: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    """Return the fields that have a value, with it."""
+    return {field: value for field, value in zip(fields, values, strict=True) if value is not None}

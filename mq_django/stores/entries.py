@@ -77,7 +77,7 @@ class Entries:
 
     def _ranked(self, start: int, limit: int, max_bytes: int) -> list[Entry]:
         is_rsmq = isinstance(self._keys, RsmqKeys)
-        read = self._pages.delayed if is_rsmq else self._pages.ranked
+        read = self._pages.visible if is_rsmq else self._pages.ranked
         page = read(start=start, limit=limit, max_bytes=max_bytes)
         return [
             Entry("priority", waiter.member, {}, waiter, cursor=f"priority.{start + place + 1}")

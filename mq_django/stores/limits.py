@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import PARKED_PREFIX, READY, URGENT
+from mq_django.core.keys import PARKED_PREFIX, URGENT
 from mq_django.core.limits import Rate
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import HandBack
@@ -147,10 +147,10 @@ class LimitedStore(StreamStore):
             self._rests = time.monotonic() + min(MAX_REST, wait_us / 1e6)
             self._again = True
             return nothing
-        ready, urgent, permitted, next_ms, ranked = rest
+        ready, urgent, lead, permitted, next_ms, ranked = rest
         self._ranked = bool(ranked)
         self._next_ms = None if next_ms < 0 else next_ms
-        return [*self._decoded(urgent, URGENT), *self._decoded(ready, READY)], frozenset(permitted)
+        return self._in_order(ready, urgent, lead), frozenset(permitted)
 
     def _decided(self, consumer: str, found: Taken, *, charge: bool) -> Taken:
         """Return what may run of what came past the script that takes permits."""

@@ -149,7 +149,7 @@ class Log:
         standings = []
         for place, (count, age) in zip(found, held_spans(self.keys, self._wire, found), strict=True):
             behind, behind_ms = place.lag + count, max(place.lag_ms, age)
-            share = self._share(behind, behind_ms, used / max(1, length))
+            share = retention_share(self.config, behind, behind_ms, used / max(1, length))
             standings.append(Standing(place, share, behind, behind_ms))
         return standings
 
@@ -157,16 +157,6 @@ class Log:
         replies = self._wire.trip([("MEMORY", "USAGE", self.keys.log), ("XLEN", self.keys.log)])
         used, length = (reply_or_raise(reply) for reply in replies)
         return used or 0, length
-
-    def _share(self, behind: int, behind_ms: int, bytes_each: float) -> float | None:
-        config, shares = self.config, []
-        if config.retention:
-            shares.append(behind_ms / 1000 / config.retention.total_seconds())
-        if config.retention_count:
-            shares.append(behind / config.retention_count)
-        if config.retention_bytes:
-            shares.append(behind * bytes_each / config.retention_bytes)
-        return max(shares, default=None)
 
     def sound(self, group: str, percent: int | None) -> str:
         """Note or clear a group's alarm: RAISED, CLEARED, SAME, or MISSING when the group is not there (any more)."""
@@ -193,3 +183,15 @@ class Log:
 
     def _names(self) -> list[str]:
         return [name.partition(GROUP_SEPARATOR)[2] for name in groups_of([self.keys], self._wire)]
+
+
+def retention_share(config: TopicConfig, behind: int, behind_ms: int, bytes_each: float) -> float | None:
+    """Return how much of a topic's retention some messages and some time are, or None when it keeps everything."""
+    shares = []
+    if config.retention:
+        shares.append(behind_ms / 1000 / config.retention.total_seconds())
+    if config.retention_count:
+        shares.append(behind / config.retention_count)
+    if config.retention_bytes:
+        shares.append(behind * bytes_each / config.retention_bytes)
+    return max(shares, default=None)

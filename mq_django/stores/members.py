@@ -12,6 +12,11 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
+#: How text stands for any bytes, and comes back as these: strangers may call their consumers what they like.
+_ANY = "surrogateescape"
+#: Deliveries adopted by one script call.
+BATCH = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Roll:
@@ -63,7 +68,7 @@ def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), genera
             consumers[who] = _description(value)
     held: dict[str, str] = {}
     for stray, oldest in zip(strays[::2], strays[1::2], strict=True):
-        who = stray.decode(errors="replace")
+        who = stray.decode(errors=_ANY)
         held[who] = held.get(who, "") + oldest.decode()
     return Roll(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"))
 
@@ -124,12 +129,19 @@ class Members:
         )
         return bool(reply_or_raise(self._wire.trip([command])[0]) == b"CONDEMNED")
 
+    def adopt(self, stranger: str, heir: str) -> int:
+        """Let `heir` hold some of what a consumer holds whose name may be no text; return how many, 0 at the end."""
+        keys = self._keys
+        args: list[Argument] = [keys.group, stranger.encode(errors=_ANY), heir, BATCH]
+        command = scripts.command("members_adopt", keys=keys.homes(), args=args)
+        return int(reply_or_raise(self._wire.trip([command])[0]))
+
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
         """Remove consumers, and then the supervisor if one is named; return who stays, holding something."""
         keys = self._keys
         command = scripts.command(
             "members_leave",
             keys=[keys.consumers, *keys.homes()],
-            args=[keys.group, supervisor, *consumers],
+            args=[keys.group, supervisor, *(name.encode(errors=_ANY) for name in consumers)],
         )
-        return [name.decode() for name in reply_or_raise(self._wire.trip([command])[0])]
+        return [name.decode(errors=_ANY) for name in reply_or_raise(self._wire.trip([command])[0])]

@@ -1,17 +1,16 @@
 """What people look at: counts, and pages of messages. Nothing here changes anything."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig
 from mq_django.core.keys import GroupKeys, QueueKeys, RsmqKeys
-from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.wire import decode_entry, entry_ms
+from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
-from mq_django.stores.counters import WHAT
-from mq_django.stores.lag import places
+from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
 from mq_django.stores.members import Roll, read_roll
+from mq_django.stores.survey import Survey, survey
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command, translate
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -69,48 +68,55 @@ def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[Lo
     now = int(time.time()) // 60
     replies = wire.trip([_look_command(config.keys, now, minutes) for config in configs])
     looks = [_look(reply, now, minutes) for reply in replies]
-    return [_with_log(look, config.keys, wire) for look, config in zip(looks, configs, strict=True)]
+    return _with_logs(looks, configs, wire)
 
 
-def look_closely(config: QueueConfig, wire: Wire) -> Look | StoreError:
-    """Look at one queue, with all that was counted in this hour and the one before, also by name."""
+def look_closely(config: QueueConfig, wire: Wire, *, longest: int) -> Look | StoreError:
+    """Look at one queue, with what was counted in this hour and the one before.
+
+    Also by name, while these are at most `longest`.
+    """
     now = int(time.time()) // 60
     keys, hour = config.keys, now // 60
-    reply, *hours = wire.trip(
-        [
-            _look_command(keys, now, 0),
-            ("HGETALL", keys.minutes(hour)),
-            ("HGETALL", keys.minutes(hour - 1)),
-        ]
-    )
-    found = _with_log(_look(reply, now, 0), keys, wire)
+    (reply,) = wire.trip([_look_command(keys, now, 0)])
+    (found,) = _with_logs([_look(reply, now, 0)], [config], wire)
     if isinstance(found, StoreError):
         return found
-    this_hour, last_hour = ({} if isinstance(reply, Exception) else _pairs(reply) for reply in hours)
+    this_hour, last_hour = counted([keys.minutes(hour), keys.minutes(hour - 1)], wire, slots=60, longest=longest)
     return found._replace(this_hour=this_hour, last_hour=last_hour)
 
 
-def _with_log(look: Look | StoreError, keys: QueueKeys, wire: Wire) -> Look | StoreError:
-    """Add what a group of a topic has not read yet, and what it has pending in the log."""
-    if not isinstance(keys, GroupKeys) or isinstance(look, StoreError):
-        return look
-    try:
-        found = places(keys.topic, wire, only=keys.group)
-    except StoreError as error:
-        return error
-    for place in found:
-        oldest = look.now_ms - place.lag_ms if place.lag else None
-        look = look._replace(
-            ready=look.ready + place.lag,
-            pending=look.pending + place.pending,
-            oldest_ms=min((ms for ms in (oldest, look.oldest_ms) if ms is not None), default=None),
-        )
+def _with_logs(
+    looks: Sequence[Look | StoreError], configs: Sequence[QueueConfig], wire: Wire
+) -> list[Look | StoreError]:
+    """Add what groups of topics have not read yet, and what they have pending in the log."""
+    topics = list({config.keys.topic: 0 for config in configs if isinstance(config.keys, GroupKeys)})
+    surveys = dict(zip(topics, survey(topics, wire), strict=True))
+    return [
+        _with_log(look, config.keys.group, surveys[config.keys.topic])
+        if isinstance(config.keys, GroupKeys) and not isinstance(look, StoreError)
+        else look
+        for look, config in zip(looks, configs, strict=True)
+    ]
+
+
+def _with_log(look: Look, group: str, found: Survey | StoreError) -> Look | StoreError:
+    if isinstance(found, StoreError):
+        return found
+    for place, *_ in found.groups:
+        if place.name == group:
+            oldest = look.now_ms - place.lag_ms if place.lag else None
+            return look._replace(
+                ready=look.ready + place.lag,
+                pending=look.pending + place.pending,
+                oldest_ms=min((ms for ms in (oldest, look.oldest_ms) if ms is not None), default=None),
+            )
     return look
 
 
 def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
     hour = now // 60
-    this_hour, last_hour = _fields(now, minutes)
+    this_hour, last_hour = minute_fields(now, minutes)
     counted = [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1)]
     if isinstance(keys, RsmqKeys):
         rooms = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control]
@@ -123,25 +129,12 @@ def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
     )
 
 
-def _fields(now: int, minutes: int) -> tuple[list[bytes], list[bytes]]:
-    """Return the fields of what was counted in all, of this hour and of the one before."""
-    past = [now - ago for ago in range(min(minutes, now % 60 + 61))]
-    this_hour = [minute % 60 for minute in past if minute // 60 == now // 60]
-    last_hour = [minute % 60 for minute in past if minute // 60 != now // 60]
-    return counter_fields(this_hour), counter_fields(last_hour)
-
-
-def counter_fields(slots: Sequence[int]) -> list[bytes]:
-    """Return the fields of what was counted in all in some minutes of an hour, or hours of a day."""
-    return [f"{slot}|{what}|".encode() for slot in slots for what in WHAT]
-
-
 def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
     if isinstance(reply, Exception):
         return translate(reply)
     now_ms, deliverable, pending, delayed, unhandled, dead, oldest, next_due, state, roll, *counted = reply
     this_hour, last_hour = (
-        _there(fields, values) for fields, values in zip(_fields(now, minutes), counted, strict=True)
+        there(fields, values) for fields, values in zip(minute_fields(now, minutes), counted, strict=True)
     )
     return Look(
         now_ms=now_ms,
@@ -161,10 +154,6 @@ def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
     )
 
 
-def _there(fields: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
-    return {field: value for field, value in zip(fields, values, strict=True) if value is not None}
-
-
 def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
@@ -175,16 +164,17 @@ def hours_of(
     """Return what was counted in all in the hours of some days since 1970, for each queue and day."""
     fields = counter_fields(range(24))
     commands: list[Command] = [("HMGET", config.keys.hours(day), *fields) for config in configs for day in days]
-    return [_there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
+    return [there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
 
 
-def days_of(days: Sequence[int], config: QueueConfig, wire: Wire, *, longest: int) -> list[Mapping[bytes, bytes]]:
-    """Return what was counted in the hours of some days since 1970, also by name while these are at most `longest`."""
-    keys = [config.keys.hours(day) for day in days]
+def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:
+    """Return what some hashes counted in all, and by name, too, while they have at most `longest` fields."""
     lengths = [reply_or_raise(reply) for reply in wire.trip([("HLEN", key) for key in keys])]
-    if sum(lengths) > longest:
-        return hours_of(days, [config], wire)
-    return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
+    if sum(lengths) <= longest:
+        return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
+    fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
+    replies = wire.trip([("HMGET", key, *fields) for key in keys])
+    return [there(fields, reply_or_raise(reply)) for reply in replies]
 
 
 class Pages:
@@ -197,6 +187,13 @@ class Pages:
 
     def delayed(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
         """Return delayed messages by rank: those due first come first."""
+        if isinstance(self._keys, RsmqKeys):
+            rooms = [self._keys.zset, self._keys.hash, self._keys.owners, self._keys.unhandled]
+            return self._page(scripts.command("rsmq_delayed", keys=rooms, args=[start, limit, max_bytes]))
+        return self._waiting(self._keys.due, start, limit, max_bytes)
+
+    def visible(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
+        """Return by rank what an RSMQ queue has, in the order in which it can be seen."""
         return self._waiting(self._keys.due, start, limit, max_bytes)
 
     def unhandled(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
@@ -216,7 +213,9 @@ class Pages:
 
     def _waiting(self, key: str, start: int, limit: int, max_bytes: int) -> WaitingPage:
         args = [start, start + limit - 1, max_bytes]
-        command = scripts.command("pages_waiting", keys=[key, self._keys.waiting], args=args)
+        return self._page(scripts.command("pages_waiting", keys=[key, self._keys.waiting], args=args))
+
+    def _page(self, command: Command) -> WaitingPage:
         now_ms, total, *flat = reply_or_raise(self._wire.trip([command])[0])
         waiters = [
             Waiter(member, float(score), None if body == -1 else body)
@@ -237,28 +236,3 @@ class Pages:
         due, unhandled, body = (reply_or_raise(reply) for reply in replies)
         score = due if due is not None else unhandled
         return None if score is None else (Waiter(member, float(score), body), due is not None)
-
-    def entries(self, *, urgent: bool = False, batch: int = 500) -> Iterator[list[Delivery | Undecodable]]:
-        """Yield all that is ready or pending in one of the queue's streams, in batches, oldest first."""
-        home = int(urgent)
-        key, after = self._keys.homes()[home], "-"
-        while True:
-            (reply,) = self._wire.trip([("XRANGE", key, after, "+", "COUNT", batch)])
-            found = reply_or_raise(reply)
-            if not found:
-                return
-            yield [decode_entry(fields, queue=self._queue, home=home, entry=entry) for entry, fields in found]
-            after = f"({found[-1][0].decode()}"
-
-    def pending(self, *, urgent: bool = False, batch: int = 500) -> Iterator[list[bytes]]:
-        """Yield the entries of all that is pending in one of the queue's streams, in batches."""
-        key, after = self._keys.homes()[int(urgent)], "-"
-        while True:
-            (reply,) = self._wire.trip([("XPENDING", key, self._keys.group, after, "+", batch)])
-            if str(reply).startswith("NOGROUP"):
-                return
-            found = reply_or_raise(reply)
-            if not found:
-                return
-            yield [entry for entry, *_ in found]
-            after = f"({found[-1][0].decode()}"

@@ -141,7 +141,7 @@ class RsmqStore:
         rooms = [keys.zset, keys.hash, keys.control, keys.owners, keys.notes, keys.unhandled, keys.retried]
         next_ms, paused, unhandled = self._run("rsmq_tidy", rooms, [TIDY])
         # Whoever sleeps until then looks after the queue, and delivers nothing: often enough is soon enough.
-        return Promoted(0, None if next_ms < 0 else max(1000, next_ms), bool(paused), unhandled)
+        return Promoted(0, None if next_ms < 0 else max(1000, next_ms) * 1000, bool(paused), unhandled)
 
     def cancel(self, named: str | bytes) -> Answer:
         """See Store.cancel()."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
-from operator import itemgetter
 from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
@@ -12,20 +11,22 @@ from mq_django.core.waiting import Answer, Found
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
-from mq_django.stores.counters import slot
+from mq_django.stores.counters import Slots
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls, stale_ids
 from mq_django.stores.waiting import WaitingRoom
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: Of the flat fields of an entry.
-_names, _values = itemgetter(slice(0, None, 2)), itemgetter(slice(1, None, 2))
-
 #: So many messages at once are a batch of a queue that flows.
 FULL = 50
 #: Entries read in one trip by who recovers: at most so many bodies are in memory at once.
 READ = 100
+
+
+def _like(item: Outgoing) -> tuple[object, ...]:
+    """Return what messages that are published together mostly share: all but id, name and data."""
+    return item.message[3:]
 
 
 class StreamStore:
@@ -36,6 +37,7 @@ class StreamStore:
         self.keys = config.keys
         self.waiting = WaitingRoom(config, wire)
         self._wire = wire
+        self._slots = Slots(config.keys)
         #: Whether the queue ever had a message with a priority, as far as this store has seen.
         self._ranked = False
         #: Whether the last take brought a full batch, and nothing goes before what is ready.
@@ -47,17 +49,20 @@ class StreamStore:
         """See Store.publish()."""
         if outgoing[0].delay_ms is not None or outgoing[0].due_ms is not None:
             return self.waiting.add(outgoing, on_conflict=on_conflict, also=also)
-        if any(item.message.priority for item in outgoing):
+        if any([item.message.priority for item in outgoing]):  # noqa: C419 - a list is faster
             return self.waiting.rank(outgoing, also=also)
-        where = slot(self.keys)
+        where = self._slots.now()
         args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour]
-        entries = [encode_entry(message, data_text) for message, data_text, _, _ in outgoing]
-        for names, run in groupby(entries, _names):
-            like = list(run)
-            args += (len(like), len(names), *names)
-            args.extend(chain.from_iterable(map(_values, like)))
-        rooms = [self.keys.ready, self.keys.urgent, self.keys.waiting]
-        command = scripts.command("stream_publish", keys=[*rooms, *where.keys], args=args)
+        for _, run in groupby(outgoing, _like):
+            alike = list(run)
+            fields = encode_entry(alike[0].message, alike[0].data_text)
+            shared = fields[5:-2:2]
+            args += (len(alike), len(fields) // 2, *fields[::2])
+            args.extend(
+                chain.from_iterable([(message.id, message.name, *shared, text) for message, text, _, _ in alike])
+            )
+        others = [self.keys.urgent, self.keys.waiting] if self.config.max_depth else []
+        command = scripts.command("stream_publish", keys=[self.keys.ready, *where.keys, *others], args=args)
         if reply_or_raise(self._wire.trip([*also, command])[-1]) == b"FULL":
             raise QueueFull(f"Queue {self.config.name!r} is at its MAX_DEPTH of {self.config.max_depth}")
         return [message.id for message, *_ in outgoing]
@@ -249,10 +254,15 @@ class StreamStore:
             return []
         if reply_or_raise(reply) == b"PAUSED":
             return []
-        ready, urgent, ranked = reply
+        ready, urgent, lead, ranked = reply
         self._ranked = bool(ranked)
         self._flows = len(ready) == count and not ranked
-        return [*self._decoded(urgent, URGENT), *self._decoded(ready, READY)]
+        return self._in_order(ready, urgent, lead)
+
+    def _in_order(self, ready: Sequence[Any], urgent: Sequence[Any], lead: int) -> list[Delivery | Undecodable]:
+        """Return what was read of both streams; of `urgent` the first `lead` go before `ready`."""
+        first = self._decoded(urgent, URGENT)
+        return [*first[:lead], *self._decoded(ready, READY), *first[lead:]]
 
     def _read_command(self, consumer: str, count: int, block_ms: int) -> Command:
         who = ("XREADGROUP", "GROUP", self.keys.group, consumer)

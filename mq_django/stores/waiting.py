@@ -106,8 +106,8 @@ class WaitingRoom:
         rooms = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
         free = int(not self._config.limits.of_keys)
         args: list[Argument] = [limit, keys.group, free]
-        moved, next_ms, paused, unhandled = self._run("waiting_promote", [*rooms, keys.parked], args)
-        return Promoted(moved, None if next_ms < 0 else next_ms, bool(paused), unhandled)
+        moved, next_us, paused, unhandled = self._run("waiting_promote", [*rooms, keys.parked], args)
+        return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
 
     def cancel(self, named: str | bytes) -> Answer:
         """Remove a message that waits, by its id, or `u:` and its unique key."""

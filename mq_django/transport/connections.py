@@ -29,6 +29,14 @@ TIMEOUTS: dict[Role, tuple[float, float]] = {
     "inspect": (0.5, 1.0),
 }
 
+#: How Sentinels are asked who is master.
+_SENTINEL_OPTIONS: dict[str, Any] = {
+    "socket_connect_timeout": 0.5,
+    "socket_timeout": 1.0,
+    "retry": Retry(NoBackoff(), 0),
+    "protocol": 2,
+}
+
 _lock = threading.Lock()
 _clients: dict[Role, redis.Redis] = {}
 
@@ -55,6 +63,8 @@ def _alias_pool(alias: str, options: dict[str, Any]) -> redis.ConnectionPool:
     cache_options = dict(from_settings.get("OPTIONS", {}))
     # The factory keeps the alias's TLS, log-in and Sentinels; the pool's own options are ours.
     cache_options["CONNECTION_POOL_KWARGS"] = {**cache_options.get("CONNECTION_POOL_KWARGS", {}), **options}
+    # Those that do not answer must not keep us from asking the others.
+    cache_options["SENTINEL_KWARGS"] = {**_SENTINEL_OPTIONS, **(cache_options.get("SENTINEL_KWARGS") or {})}
     location = from_settings["LOCATION"]
     url = location if isinstance(location, str) else location[0]
     try:
@@ -83,6 +93,9 @@ def get_client(role: Role) -> redis.Redis:
     Raises:
         ConfigurationError: MQ_DJANGO["CONNECTION"] cannot be used.
     """
+    client = _clients.get(role)
+    if client is not None:
+        return client
     with _lock:
         if role not in _clients:
             _clients[role] = redis.Redis(connection_pool=_make_pool(get_config(), role))

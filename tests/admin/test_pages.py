@@ -320,7 +320,11 @@ def test_charts_cover_an_hour_a_day_or_a_week(operator, span, label, bars):
     page = operator.get(f"{BASE}emails/change/", {"span": span}).content.decode()
 
     assert f"<h2>{label}</h2>" in page
-    assert page.count('class="mq-column"') == bars
+    # Three charts: what happened, handling times, latencies.
+    assert page.count('class="mq-column"') == 3 * bars
     assert "3 handled" in page
     assert f"stats.json?span={span}" in page
-    assert operator.get(f"{BASE}emails/stats.json", {"span": span}).json()["parts"]["hour"].count("mq-column") == bars
+    assert (
+        operator.get(f"{BASE}emails/stats.json", {"span": span}).json()["parts"]["charts"].count("mq-column")
+        == 3 * bars
+    )

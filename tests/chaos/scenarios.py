@@ -168,6 +168,15 @@ def poison(stage: Stage, rounds: int) -> None:
         stage.pause(0.5, 1.0)
 
 
+def mixed(stage: Stage, rounds: int) -> None:
+    """1 to 3 and 13, some of each: what the CI tier has time for on the stores beside the default one."""
+    for _ in range(rounds):
+        poison(stage, 1)
+        kills(stage, 6)
+        stops(stage, 4)
+        server_kills(stage, 1)
+
+
 SCENARIOS = [
     Scenario(name="kills", play=kills, rounds=11, stores=STORES),
     Scenario(name="stops", play=stops, rounds=9, rate=250.0, ms=70.0, stores=STORES),
@@ -179,5 +188,6 @@ SCENARIOS = [
     Scenario(name="disk", play=disk_fills_up, rounds=1, around=small_disk),
     Scenario(name="busy", play=slow_scripts, rounds=2, settings={"lua-time-limit": "300"}),
     Scenario(name="poison", play=poison, rounds=1, rate=200.0, stores=STORES),
+    Scenario(name="mixed", play=mixed, rounds=1, rate=220.0, ms=40.0, stores=STORES[1:]),
     Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
 ]

@@ -112,6 +112,10 @@ class Proxy:
         with self._changing:
             self._lose.append(words)
 
+    def redirect(self, target: int) -> None:
+        """Lead new connections to another port."""
+        self._target = target
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

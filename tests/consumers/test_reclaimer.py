@@ -11,6 +11,7 @@ from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost
+from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -224,6 +225,23 @@ def test_a_stray_is_relieved_and_struck_off(reclaimer, store, take, redis_client
     reclaimer.run_once()
     assert store.depths().ready == 2
     assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe of old", b"", b"two\nlines", "naïve".encode()])
+def test_a_stray_may_have_any_name(reclaimer, store, take, members, redis_client, caplog, name):
+    take("first", 3)
+    store.settle("first", [Settlement(item, HandBack()) for item in store.held_by("first", limit=9)])
+    members.leave(["first"])
+    for home in store.keys.homes():
+        if redis_client.exists(home):
+            redis_client.xreadgroup("mq", name, {home: ">"})
+    (stray,) = members.beat("me", {}, {}).strays
+    reclaimer.stray(0, stray)
+    reclaimer.run_once()
+    assert store.depths().pending == 0
+    assert store.depths().ready == 3
+    assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
+    assert all("\n" not in record.getMessage() for record in caplog.records)
 
 
 def test_the_stopped_and_the_silent_are_seen_to(reclaimer, store, take, members):

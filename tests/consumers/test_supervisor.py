@@ -292,6 +292,20 @@ def test_a_tree_that_was_stopped_for_long_runs_nothing_that_others_took_over(tre
     assert store.depths().pending == 0
 
 
+def test_what_a_stranger_holds_whose_name_is_no_text_is_handled(trees, publish, history, store, redis_client):
+    ids = [publish() for _ in range(3)]
+    store.create_groups()
+    redis_client.xreadgroup("mq", b"\xff\xfe of old", {store.keys.ready: ">"})
+    tree = trees(QUEUES={"default": {"VISIBILITY_TIMEOUT": 1}})
+    # Five visibility timeouts: nobody knows how strangers show that they live.
+    history.wait_for("effect", 3, timeout=15)
+    wait_until(lambda: empty(store))
+    assert history.counts() == dict.fromkeys(ids, 1)
+    assert tree.stop() == 0
+    assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
+    assert "Traceback" not in tree.logged()
+
+
 def test_a_start_on_the_same_machine_takes_over_at_once(trees, publish, history, store):
     slow = {"default": {"VISIBILITY_TIMEOUT": 600}}
     first = trees(QUEUES=slow)

@@ -82,3 +82,13 @@ def test_retention_wins_over_a_group_that_does_not_read(log, billing, alarms, re
 def test_a_topic_that_nobody_has_used_is_no_trouble(log, redis_client):
     Trimmer([log]).run_once()
     assert not redis_client.exists(log.keys.log)
+
+
+def test_a_topic_that_cannot_be_read_keeps_no_other_waiting(mq_settings, redis_client, caplog):
+    mq_settings(QUEUES={}, TOPICS={"broken": {}, "orders": {"RETENTION_COUNT": 100}})
+    broken, orders = (Log(get_config().topic(name), Session(get_client("produce"))) for name in ("broken", "orders"))
+    redis_client.set(broken.keys.log, "no log")
+    publish(orders, 500)
+    Trimmer([broken, orders]).run_once()
+    assert redis_client.xlen(orders.keys.log) < 300
+    assert "Topic broken cannot be trimmed" in caplog.text

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
+
 from tests.consumers.project.history import read
 from tests.processes import processes
 from tests.waiting import wait_until
@@ -27,6 +29,7 @@ class Tree:
             "DJANGO_SETTINGS_MODULE": "tests.consumers.project.settings",
             "PYTHONPATH": str(ROOT),
             "MQ_TEST_CONFIG": json.dumps(config),
+            "MQ_TEST_CACHES": json.dumps(settings.CACHES),
             "MQ_TEST_HISTORY": str(history),
         }
         self.log = log

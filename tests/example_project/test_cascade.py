@@ -49,8 +49,8 @@ def steps(notification: Notification) -> list[tuple[str, str]]:
 )
 def test_the_cascade_starts_with_the_best_address_there_is(addresses: dict[str, str], first: str, ready: Ready) -> None:
     cascade.start(notify(**addresses))
-    (message,) = ready("notifications")
-    assert message.name == first
+    (message,) = [*ready("notifications"), *ready("sms")]
+    assert (message.name, message.queue) == (first, "sms" if first == "sms" else "notifications")
     assert Accepted.objects.get().message_id == message.id
 
 
@@ -76,7 +76,7 @@ def test_a_device_that_is_gone_hands_on_to_sms_at_once(
 
     handlers.push(delivery(notification, "push", attempt=1))
 
-    (following,) = ready("notifications")
+    (following,) = ready("sms")
     assert (following.name, following.data) == ("sms", {"notification": notification.pk})
     assert Accepted.objects.get().message_id == following.id
     assert steps(notification) == [("push", "refused")]
@@ -91,11 +91,11 @@ def test_a_busy_gateway_is_tried_again_and_after_the_last_attempt_sms_has_its_tu
     for attempt in range(1, LAST_ATTEMPT):
         with pytest.raises(GatewayBusy):
             handlers.push(delivery(notification, "push", attempt=attempt))
-        assert ready("notifications") == []
+        assert ready("sms") == []
     handlers.push(delivery(notification, "push", attempt=LAST_ATTEMPT))
 
     assert steps(notification) == [("push", "exhausted")]
-    assert [message.name for message in ready("notifications")] == ["sms"]
+    assert [message.name for message in ready("sms")] == ["sms"]
 
 
 def test_when_push_and_sms_fail_for_good_a_mail_is_written(
@@ -109,7 +109,7 @@ def test_when_push_and_sms_fail_for_good_a_mail_is_written(
     handlers.email(delivery(notification, "email"))
 
     assert steps(notification) == [("push", "refused"), ("sms", "refused"), ("email", "delivered")]
-    assert [message.name for message in ready("notifications")] == ["sms", "email"]
+    assert [message.name for message in [*ready("sms"), *ready("notifications")]] == ["sms", "email"]
     (mail,) = mail_folder.iterdir()
     assert "To: ada@example.org" in mail.read_text()
 
@@ -137,7 +137,7 @@ def test_a_step_that_comes_twice_hands_on_once(shop: Settings, start_gateway: St
     handlers.push(delivery(notification, "push", attempt=1))
     handlers.push(delivery(notification, "push", attempt=2))
 
-    assert [message.name for message in ready("notifications")] == ["sms"]
+    assert [message.name for message in ready("sms")] == ["sms"]
     assert NotificationStep.objects.count() == 1
 
 
@@ -157,7 +157,7 @@ def test_a_crash_between_publishing_the_next_step_and_noting_it_loses_nothing_an
     assert steps(notification) == []
     handlers.push(delivery(notification, "push", attempt=2))
 
-    published = ready("notifications")
+    published = ready("sms")
     assert [message.name for message in published] == ["sms", "sms"]
     for message in published:
         handlers.sms(message)

@@ -140,3 +140,16 @@ def test_the_gateway_stops_when_it_is_asked_to(signum: int) -> None:
         assert process.stdout.readline().startswith("http://127.0.0.1:")
         process.send_signal(signum)
         assert process.wait(10) == 0
+
+
+def test_more_sms_in_a_second_than_the_gateway_takes_are_refused_for_now(
+    start_gateway: StartGateway, settings: Settings
+) -> None:
+    settings.GATEWAY_URL = url = start_gateway(sms_a_second=2)
+    settings.GATEWAY_TIMEOUT = timedelta(seconds=10)
+    send_sms(number="+49151", text="hello", key="sms-1")
+    send_sms(number="+49151", text="hello", key="sms-2")
+    with pytest.raises(GatewayBusy, match="429"):
+        send_sms(number="+49151", text="hello", key="sms-3")
+    assert call(url, "GET", "/") == (200, {"sms 202": 2, "sms 429": 1})
+    send_push(device="telephone-1", text="hello", key="push-1")

@@ -2,13 +2,21 @@
 
 import os
 import re
+import threading
 import time
 
 import pytest
 
+from mq_django.conf import get_config
+from mq_django.core.outcomes import Bury
 from mq_django.core.rsmq import sent_micros
-from mq_django.errors import InvalidFormat, InvalidValue, MessageTooLong, QueueExists, QueueNotFound
+from mq_django.errors import InvalidFormat, InvalidValue, MessageNotString, MessageTooLong, QueueExists, QueueNotFound
 from mq_django.rsmq import RSMQ
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.stores.dead import DeadLetters
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled, Session
 from tests.peers.programs import HERE
 from tests.peers.rsmq_peers import Npm, PeerError, PyRSMQ
 from tests.waiting import wait_until
@@ -229,6 +237,18 @@ def test_a_message_over_the_maxsize_is_refused_as_npm_refuses_it(ours, npm, redi
         npm.send("q", body)
     ours.set_queue_attributes("q", maxsize=-1)
     ours.send("q", "x" * 100_000)
+
+
+def test_what_is_no_text_is_refused_by_both(ours, npm, redis_client, ns):
+    ours.create_queue("q")
+    before = fields(redis_client, ns)
+    for body in (5, ["x"], b"x", None):
+        with pytest.raises(MessageNotString) as refused:
+            ours.send("q", body)
+        assert refused.value.name == "messageNotString"
+    with pytest.raises(PeerError, match="messageNotString"):
+        npm.send("q", 5)
+    assert (fields(redis_client, ns), redis_client.zcard(f"{ns}:q")) == (before, 0)
 
 
 def test_messages_come_in_the_order_of_their_scores(ours, peer):
@@ -469,3 +489,49 @@ def test_what_npm_delayed_is_ours_when_it_is_due(ours, npm, redis_client, ns):
     found = wait_until(lambda: ours.receive("q", vt=10))
     assert found.id == message_id
     assert due <= found.fr <= due + 50
+
+
+@pytest.fixture
+def store(mq_settings, ns):
+    mq_settings(QUEUES={"q": {"STORE": "rsmq", "NAMESPACE": ns, "REALTIME": True}})
+    opened = open_store(get_config().queue("q"), Session(get_client("consume")))
+    assert opened.take("me", count=1) == []
+    return opened
+
+
+def test_npm_sees_a_burial_and_a_redrive_whole(store, npm, redis_client, ns):
+    message_id = npm.send("q", "poison")
+    (delivery,) = store.take("me", count=1)
+    assert store.settle("me", [Settlement(delivery, Bury("no"))]) == []
+    after = npm.attributes("q")
+    assert (after["msgs"], after["hiddenmsgs"], after["totalsent"], after["totalrecv"]) == (0, 0, 1, 1)
+    assert npm.receive("q") is None
+    assert not [name for name in fields(redis_client, ns) if name.startswith(message_id)]
+    dead = DeadLetters(store.config, Pooled(get_client("inspect")))
+    assert dead.redrive([dead.find(message_id.encode())]) == ["REDRIVEN"]
+    again = npm.receive("q")
+    assert (again.id, again.body, again.rc) == (message_id, "poison", 1)
+
+
+def test_a_waiting_consumer_of_ours_is_woken_by_npm_with_realtime(store, start, ns):
+    npm = start(Npm, ns, realtime=True)
+    npm.attributes("q")
+    assert list(store.fetch("me", count=1, block_ms=10)) == []
+    timer = threading.Timer(0.2, lambda: npm.send("q", "x"))
+    timer.start()
+    began = time.monotonic()
+    assert len(wait_until(lambda: store.fetch("me", count=1, block_ms=10_000))) == 1
+    # Without being woken it would look again after five seconds.
+    assert time.monotonic() - began < 2.5
+    timer.join()
+
+
+def test_what_npm_sends_without_realtime_is_found_by_the_next_look(mq_settings, start, ns):
+    mq_settings(QUEUES={"q": {"STORE": "rsmq", "NAMESPACE": ns}})
+    deaf = open_store(get_config().queue("q"), Session(get_client("consume")))
+    assert deaf.take("me", count=1) == []
+    assert list(deaf.fetch("me", count=1, block_ms=10)) == []
+    start(Npm, ns).send("q", "x")
+    began = time.monotonic()
+    assert len(wait_until(lambda: deaf.fetch("me", count=1, block_ms=10_000))) == 1
+    assert time.monotonic() - began < 2.5

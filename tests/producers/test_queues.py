@@ -252,6 +252,18 @@ def test_a_key_of_ours_that_holds_something_else_is_an_error_and_nothing_is_writ
     assert list(redis_client.scan_iter(match=f"{keys.namespace}:*counters*")) == []
 
 
+def test_a_broken_counter_keeps_no_message_out(emails, keys, redis_client):
+    now = time.time()
+    for hour in (now // 3600, (now + 60) // 3600):
+        redis_client.set(keys.minutes(int(hour)), "mine")
+    emails.publish("welcome", 1)
+    emails.publish_many([("welcome", 2), ("remind", 3)])
+    assert redis_client.xlen(keys.ready) == 3
+    (hours,) = redis_client.scan_iter(match=f"{keys.namespace}:*counters:h*")
+    counted = redis_client.hgetall(hours)
+    assert sorted(counted.values()) == [b"1", b"2", b"3"]
+
+
 def test_a_unique_key_that_waits_can_be_an_error(emails, keys, redis_client):
     emails.publish("remind", 1, delay=60, unique="cart:7", on_conflict="error")
     with pytest.raises(AlreadyPublished):

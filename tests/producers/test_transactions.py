@@ -1,12 +1,16 @@
 import logging
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import transaction
 
 from mq_django import queues
-from mq_django.errors import ConnectionLost, InvalidMessage
+from mq_django.core.schedules import Scheduled, every
+from mq_django.errors import AlreadyPublished, ConnectionLost, InvalidMessage
+from mq_django.stores.schedules import Schedules
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
 from tests import places
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -53,7 +57,28 @@ def prioritised(queue, **options):
     return queue.publish("remind", 1, priority=50, **options)
 
 
-KINDS = [now, delayed, bulk, delayed_bulk, unique, prioritised]
+def at_a_moment(queue, **options):
+    return queue.publish("remind", 1, deliver_at=datetime.now(UTC) + timedelta(hours=1), **options)
+
+
+def claimed(queue, **options):
+    return queue.publish("sync", 1, unique="shop:7", unique_for="handled", **options)
+
+
+def claimed_for_a_time(queue, **options):
+    return queue.publish("sync", 1, unique="shop:7", unique_for=60, **options)
+
+
+def claimed_and_delayed(queue, **options):
+    return queue.publish("sync", 1, unique="shop:7", unique_for="handled", delay=60, **options)
+
+
+def expiring(queue, **options):
+    return queue.publish("code", 1, expires=timedelta(minutes=5), **options)
+
+
+CLAIMS = [claimed, claimed_for_a_time, claimed_and_delayed]
+KINDS = [now, delayed, at_a_moment, bulk, delayed_bulk, unique, prioritised, expiring, *CLAIMS]
 every_kind = pytest.mark.parametrize("publish", KINDS)
 
 
@@ -97,6 +122,34 @@ def test_a_publish_waits_for_the_database_it_names_and_no_other(emails, keys, re
             publish(emails, using="other")
         assert places.is_empty(redis_client, keys)
     assert not places.is_empty(redis_client, keys)
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_claim_that_is_rolled_back_leaves_its_key_free(emails, keys, redis_client, claim):
+    with transaction.atomic():
+        with rolled_back():
+            claim(emails)
+        first = claim(emails)
+    assert claim(emails, on_conflict="keep") == first
+    assert redis_client.hlen(keys.claims) == 2
+
+
+def test_the_second_of_two_claims_in_one_transaction_is_refused_after_the_commit(emails, keys, redis_client):
+    def claim_twice():
+        with transaction.atomic():
+            claimed(emails)
+            claimed(emails)
+
+    with pytest.raises(AlreadyPublished):
+        claim_twice()
+    assert len(places.ready(redis_client, keys)) == 1
+
+
+def test_a_scheduled_tick_waits_for_nobody_s_commit(emails, keys, redis_client):
+    entry = Scheduled(name="n", queue="emails", message="report", data=1, when=every(minutes=1))
+    with rolled_back():
+        Schedules(emails.config, Pooled(get_client("consume"))).fire_now(entry)
+    assert len(places.ready(redis_client, keys)) == 1
 
 
 def test_outside_of_its_own_database_s_transaction_a_publish_is_sent_at_once(emails, keys, redis_client):

@@ -204,7 +204,7 @@ def test_a_retry_is_not_early_and_can_be_cancelled(store, publish):
     assert settled(store, take_one(store), Retry(), 60_000)
     result = store.promote(limit=10)
     assert (result.moved, store.take(ME, count=1)) == (0, [])
-    assert 55_000 < result.next_ms <= 60_001
+    assert 55_000_000 < result.next_us <= 60_001_000
     assert store.depths() == Depths(ready=0, delayed=1, unhandled=0, pending=0, dead=0)
     assert store.cancel(message_id)
     assert empty(store)
@@ -330,10 +330,10 @@ def test_what_was_delayed_is_charged_one_attempt(store):
 
 
 def test_the_next_due_time_is_told(store):
-    assert store.promote(limit=10).next_ms is None
+    assert store.promote(limit=10).next_us is None
     store.publish([outgoing(delay_ms=90_000)])
     store.publish([outgoing(delay_ms=50_000)])
-    assert 45_000 < store.promote(limit=10).next_ms <= 50_001
+    assert 45_000_000 < store.promote(limit=10).next_us <= 50_001_000
 
 
 def test_a_delayed_message_can_be_cancelled_once(store):

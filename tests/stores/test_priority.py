@@ -3,13 +3,14 @@ import threading
 
 import pytest
 
+from mq_django import queues
 from mq_django.core.outcomes import ACK, HandBack, Retry
 from mq_django.core.waiting import Answer, Place
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.waiting import name_score
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.sessions import Pooled, Session
 from tests import places
 from tests.stores.acts import make_due, settle, take_all
 from tests.waiting import wait_until
@@ -40,10 +41,30 @@ def test_the_order_is_that_of_the_priorities_and_within_one_that_of_arrival(emai
     assert order(store, count) == sorted(([level, n] for n, level in enumerate(levels)), key=lambda it: (-it[0], it[1]))
 
 
-def test_messages_without_a_priority_come_between_positive_and_negative_ones(emails, store):
+@pytest.mark.parametrize("count", [1, 2, 4, 100])
+def test_messages_without_a_priority_come_between_positive_and_negative_ones(emails, store, count):
     for level in (-1, 0, 1, 0, -100, 100):
         emails.publish("welcome", level, priority=level)
-    assert order(store) == [100, 1, 0, 0, -1, -100]
+    assert order(store, count) == [100, 1, 0, 0, -1, -100]
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_a_queue_with_limits_keeps_the_same_order(mq_settings, count):
+    mq_settings(QUEUES={"emails": {"RATE_LIMIT": "1000/s", "CONCURRENCY": {"key": 5}}})
+    limited = open_store(queues["emails"].config, Pooled(get_client("consume")))
+    limited.create_groups()
+    for level in (-1, 0, 1, 0, -100, 100):
+        queues["emails"].publish("welcome", level, priority=level, key=str(level))
+    assert order(limited, count) == [100, 1, 0, 0, -1, -100]
+
+
+def test_what_was_handed_back_is_first_of_a_batch(emails, store, ranked):
+    emails.publish("welcome", "held")
+    (held,) = store.take("c1", count=1)
+    for level in (0, -5, 5):
+        emails.publish("welcome", level, priority=level)
+    store.settle("c1", [Settlement(held, HandBack())])
+    assert order(store, 100) == ["held", 5, 0, -5]
 
 
 def test_delayed_messages_keep_their_priority_when_they_are_due(emails, keys, store, redis_client, ranked):

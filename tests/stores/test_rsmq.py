@@ -1,14 +1,10 @@
 import json
-import random
 import re
-import secrets
-import socket
 import threading
 import time
 from pathlib import Path
 
 import pytest
-import redis
 
 from mq_django import queues
 from mq_django.conf import get_config
@@ -23,9 +19,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.dead import DeadLetters
 from mq_django.stores.pages import look
 from mq_django.transport.connections import get_client
-from mq_django.transport.servers import PrivateServer
 from mq_django.transport.sessions import Pooled, Session
-from tests.stores.cases import outgoing
 from tests.waiting import wait_until
 
 ME, OTHER = "host-1-me", "host-2-other"
@@ -477,73 +471,3 @@ def test_a_server_that_lost_its_scripts_is_told_them_again(rsmq, redis_client):
     ):
         redis_client.script_flush()
         assert call()
-
-
-def free_port(*, below):
-    for port in random.sample(range(20_000, below), 100):
-        try:
-            for each in (port, port + 10_000):
-                with socket.socket() as one:
-                    one.bind(("127.0.0.1", each))
-        except OSError:
-            continue
-        return port
-    raise AssertionError("no free port")
-
-
-def everything(ns):
-    """Do what can be done to a queue."""
-    rsmq = RSMQ(ns, realtime=True)
-    rsmq.create_queue("other")
-    rsmq.send_many("other", ["x"] * 3)
-    received = rsmq.receive("other")
-    assert rsmq.change_visibility("other", received.id, 0)
-    assert rsmq.pop("other")
-    assert rsmq.get_queue_attributes("other").msgs == 2
-    rsmq.set_queue_attributes("other", vt=5)
-    rsmq.delete_queue("other")
-    store = opened_store()
-    assert store.take(ME, count=1) == []
-    store.publish([outgoing(data=n) for n in range(6)])
-    one, two, three, four, five, six = store.take(ME, count=6)
-    assert settle(store, one) == settle(store, two, outcome=Retry(), delay_ms=50_000) == []
-    assert settle(store, three, outcome=HandBack()) == settle(store, four, outcome=Bury("no")) == []
-    assert settle(store, five, outcome=SetAside()) == []
-    assert store.extend(ME, [(six.home, six.entry)]) == store.pass_on(ME, OTHER, [(six.home, six.entry)]) == []
-    assert len(store.held_by(OTHER, limit=5)) == 1
-    assert store.release_unhandled(["welcome"], limit=5) == 1
-    assert store.cancel(two.message.id)
-    store.promote(limit=5)
-    assert store.depths() == (2, 0, 0, 1, 1, 0)
-    assert store.purge(limit=5) == 2
-    assert list(store.fetch(ME, count=1, block_ms=10)) == []
-
-
-def test_all_of_it_runs_under_an_acl_of_its_keys(mq_settings, redis_client, redis_url, namespace):
-    ns, user = f"{namespace}:r", f"u{secrets.token_hex(4)}"
-    allowed = [f"~{ns}:*", f"&{ns}:*", "+@all", "-@dangerous", "+info", "+client"]
-    try:
-        redis_client.execute_command("ACL", "SETUSER", user, "on", ">secret", "resetchannels", *allowed)
-    except redis.ResponseError as error:
-        pytest.skip(f"this server lets nobody make users: {error}")
-    scheme, _, rest = redis_url.partition("://")
-    try:
-        mq_settings(
-            CONNECTION=f"{scheme}://{user}:secret@{rest}",
-            QUEUES={"jobs": {"STORE": "rsmq", "NAMESPACE": ns, "REALTIME": True}},
-        )
-        everything(ns)
-    finally:
-        redis_client.execute_command("ACL", "DELUSER", user)
-
-
-def test_all_of_it_runs_on_a_cluster_when_the_namespace_has_a_tag(mq_settings):
-    server = PrivateServer(tcp=True, settings={"cluster-enabled": "yes", "cluster-node-timeout": "1000"})
-    # The nodes of a cluster talk on a port that is higher by 10,000.
-    server.port = free_port(below=50_000)
-    with server:
-        with redis.Redis.from_url(server.url) as client:
-            client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-            wait_until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True))
-        mq_settings(CONNECTION=server.url, QUEUES={"jobs": {"STORE": "rsmq", "NAMESPACE": "{rsmq}", "REALTIME": True}})
-        everything("{rsmq}")

@@ -1,11 +1,13 @@
 """What is said about a server, and which server is refused."""
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from mq_django.errors import ConnectionLost
 from mq_django.transport.capabilities import Finding, _of_eviction, _of_files, _of_persistence, _of_version, examine
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.servers import PrivateServer
+from tests.transport.impostor import Impostor
 
 
 def ids(found):
@@ -17,11 +19,14 @@ def server_with(mq_settings):
     servers = []
 
     def start(**settings):
-        server = PrivateServer(settings={name.replace("_", "-"): value for name, value in settings.items()}).start()
+        server = PrivateServer(
+            tcp=True, settings={name.replace("_", "-"): value for name, value in settings.items()}
+        ).start()
         servers.append(server)
         mq_settings(CONNECTION=server.url)
         return get_client("chores")
 
+    start.servers = servers
     yield start
     for server in servers:
         server.stop()
@@ -51,6 +56,41 @@ def test_a_server_that_tells_little_is_examined_all_the_same(server_with):
     client = server_with(appendonly="yes")
     client.execute_command("ACL", "SETUSER", "default", "-config", "-command")
     assert examine(client) == []
+
+
+@pytest.fixture
+def impostor(server_with, mq_settings):
+    """Have `runconsumer` meet a server that looks like another version."""
+    impostors = []
+
+    def start(**looks):
+        server_with(appendonly="yes")
+        impostors.append(Impostor(server_with.servers[-1].port, **looks))
+        mq_settings(CONNECTION=impostors[-1].url)
+
+    yield start
+    close_clients()
+    for found in impostors:
+        found.close()
+
+
+def test_a_redis_below_6_2_is_refused_at_the_start(impostor):
+    impostor(version="6.0.16", lacks=["XAUTOCLAIM"])
+    with pytest.raises(CommandError, match=r"Redis 6\.0\.16 is too old: mq_django needs 6\.2 or newer"):
+        call_command("runconsumer")
+
+
+def test_a_redis_that_evicts_any_key_is_refused_at_the_start(server_with):
+    server_with(maxmemory_policy="allkeys-lru", maxmemory="100mb")
+    with pytest.raises(CommandError, match="messages would be lost"):
+        call_command("runconsumer")
+
+
+def test_builds_whose_files_break_are_warned_of_at_the_start(impostor):
+    impostor(version="8.10.1")
+    (finding,) = examine(get_client("chores"))
+    assert (finding.id, finding.fatal) == ("files", False)
+    assert "Redis 8.10.1 can write files that it cannot load again" in finding.told
 
 
 def test_a_server_that_is_away_cannot_be_examined(mq_settings):

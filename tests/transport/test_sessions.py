@@ -82,8 +82,55 @@ def test_a_session_connects_again_after_it_was_closed(session):
     assert session.trip([("PING",)]) == [b"PONG"]
 
 
-def test_a_pooled_trip_gives_its_connection_back(mq_settings):
+def trips(client, times):
+    """Return the ids of the connections that so many trips went over."""
+    return [Pooled(client).trip([("CLIENT", "ID")])[0] for _ in range(times)]
+
+
+def test_pooled_trips_share_a_connection(mq_settings):
+    assert len(set(trips(get_client("inspect"), 3))) == 1
+
+
+def test_trips_at_once_have_connections_of_their_own(mq_settings, namespace):
     client = get_client("inspect")
-    for _ in range(3):
-        Pooled(client).trip([("PING",)])
-    assert len(client.connection_pool._available_connections) == 1
+    waiting = threading.Thread(target=lambda: Pooled(client).trip([("BLPOP", f"{namespace}:nothing", 0.2)]))
+    waiting.start()
+    assert len({*trips(client, 1), *trips(client, 1)}) == 1
+    waiting.join()
+    assert len(client.connection_pool._in_use_connections) <= 2
+
+
+def test_a_pooled_connection_that_the_server_closed_is_replaced(mq_settings, redis_client):
+    client = get_client("inspect")
+    (first,) = trips(client, 1)
+    redis_client.client_kill_filter(_id=first)
+    (second,) = trips(client, 1)
+    assert second != first
+
+
+def test_a_pooled_connection_with_a_stray_reply_is_replaced(mq_settings):
+    client = get_client("inspect")
+    (first,) = trips(client, 1)
+    wire = Pooled(client)
+    stray = wire._idle.take(client)
+    stray.send([("PING",)])
+    wait_until(lambda: not stray.is_quiet())
+    wire._idle.put(stray)
+    (second,) = trips(client, 1)
+    assert second != first
+
+
+def test_a_forked_process_connects_anew(mq_settings):
+    client = get_client("inspect")
+    wire, (first,) = Pooled(client), trips(client, 1)
+    wire._idle._pid = -1  # as a fork's child sees it
+    (second,) = trips(client, 1)
+    assert second != first
+
+
+def test_a_trip_that_failed_leaves_no_connection_behind(mq_settings, namespace):
+    client = get_client("inspect")
+    with pytest.raises(ConnectionLost):
+        Pooled(client).trip([("BLPOP", f"{namespace}:nothing", 30)])  # past the answer's timeout
+    assert not client.connection_pool._in_use_connections
+    assert len(trips(client, 1)) == 1

@@ -12,10 +12,11 @@ from mq_django.core.jsontext import loads
 from mq_django.core.visible import cut, spell
 from mq_django.core.wire import moment
 from mq_django.errors import DecodeError, MQError
-from mq_django.inspector import actions, dead_letters, messages
+from mq_django.inspector import actions, dead_letters, entries, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.messages import MessageView
 from mq_django.inspector.queues import QueueView
+from mq_django.inspector.scan import NOTHING
 from mq_django.management import topic_verbs
 from mq_django.producers import queues
 
@@ -200,7 +201,7 @@ def _peeked(queue: str, place: str, limit: int) -> Iterable[dict[str, Any]]:
         for letter in dead_letters.page(queue, limit=limit).letters:
             yield {**_row(letter.message), "reason": letter.reason, "error": letter.error}
     elif place == "ready":
-        yield from map(_row, messages.first_ready(queue, limit=limit))
+        yield from (_row(view.message) for view in entries.ready(queue, NOTHING, limit=limit).rows)
     else:
         room: messages.Room = "delayed" if place == "delayed" else "unhandled"
         for view in messages.waiting(queue, room, start=0, limit=limit).waiting:

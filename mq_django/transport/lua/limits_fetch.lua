@@ -5,8 +5,8 @@
 -- ARGV[10]  turn    the moment it was told to come again, microseconds since 1970, or 0
 --
 -- Returns 'PAUSED'; {'FULL'} when as many are handled as may be; {'LATER', us from now, turn} when as many were; or
--- {'TAKEN', entries of ready, entries of urgent, those of urgent that have a permit of their key, ms until the next turn
--- of a parked one or -1, 1 if priorities were ever used}.
+-- {'TAKEN', entries of ready, entries of urgent, how many of these go before ready's, those that have a permit of their
+-- key, ms until the next turn of a parked one or -1, 1 if priorities were ever used}.
 
 -- with limits
 -- with permits
@@ -52,4 +52,5 @@ if failed and found == 0 then
   return failed
 end
 local turn = redis.call('zrange', turns, 0, 0, 'withscores')[2]
-return { 'TAKEN', taken[1], taken[2], has_permit, turn and math.max(1, turn - ms) or -1, state[2] and 1 or 0 }
+local next_ms = turn and math.max(1, turn - ms) or -1
+return { 'TAKEN', taken[1], taken[2], lead or #taken[2], has_permit, next_ms, state[2] and 1 or 0 }

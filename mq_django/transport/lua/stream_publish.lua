@@ -1,10 +1,10 @@
 -- Put messages into a queue, now.
 --
 -- KEYS[1]  ready     {queue}:ready               STREAM
--- KEYS[2]  urgent    {queue}:urgent              STREAM
--- KEYS[3]  waiting   {queue}:waiting             HASH
--- KEYS[4]  minutes   {queue}:counters:m:<hour>   HASH    counters
--- KEYS[5]  hours     {queue}:counters:h:<day>    HASH    counters
+-- KEYS[2]  minutes   {queue}:counters:m:<hour>   HASH    counters
+-- KEYS[3]  hours     {queue}:counters:h:<day>    HASH    counters
+-- KEYS[4]  urgent    {queue}:urgent              STREAM  only with a limit, and so the next
+-- KEYS[5]  waiting   {queue}:waiting             HASH
 -- ARGV[1]  limit     messages the queue may hold, or 0
 -- ARGV[2]  minute    slot of the counters in `minutes`
 -- ARGV[3]  hour      slot of the counters in `hours`
@@ -13,39 +13,36 @@
 --
 -- Returns 'READY', or 'FULL', and then nothing was written.
 
--- with types
 -- with counts
-local ready, urgent, waiting, minutes, hours = unpack(KEYS)
+local call, argv, ready = redis.call, ARGV, KEYS[1]
 
-local wrong = wrong_type({ [minutes] = 'hash', [hours] = 'hash' })
-if wrong then
-  return wrong
+local limit, n, at = tonumber(argv[1]), 0, 4
+while limit > 0 and at <= #argv do
+  n = n + argv[at]
+  at = at + 2 + argv[at + 1] * (argv[at] + 1)
 end
-local limit, n, at = tonumber(ARGV[1]), 0, 4
-while limit > 0 and at <= #ARGV do
-  n = n + ARGV[at]
-  at = at + 2 + ARGV[at + 1] * (ARGV[at] + 1)
-end
-if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting) + n > limit then
+if limit > 0 and call('xlen', ready) + call('xlen', KEYS[4]) + call('hlen', KEYS[5]) + n > limit then
   return 'FULL'
 end
 
 local counts = {}
 at = 4
-while at <= #ARGV do
-  local messages, width, entry = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), {}
+while at <= #argv do
+  local messages, width, entry = tonumber(argv[at]), tonumber(argv[at + 1]), {}
   for i = 1, width do
-    entry[2 * i - 1] = ARGV[at + 1 + i]
+    entry[2 * i - 1] = argv[at + 1 + i]
   end
   at = at + 2 + width
   for _ = 1, messages do
     for i = 1, width do
-      entry[2 * i] = ARGV[at + i - 1]
+      entry[2 * i] = argv[at + i - 1]
     end
-    redis.call('xadd', ready, '*', unpack(entry))
-    counts[entry[4]] = (counts[entry[4]] or 0) + 1
+    -- The first one fails where `ready` is no stream, before anything was written.
+    call('xadd', ready, '*', unpack(entry))
+    local name = entry[4]
+    counts[name] = (counts[name] or 0) + 1
     at = at + width
   end
 end
-count_published(minutes, ARGV[2], hours, ARGV[3], counts)
+count_published(KEYS[2], argv[2], KEYS[3], argv[3], counts)
 return 'READY'

@@ -12,10 +12,9 @@
 -- ARGV[2]  group
 -- ARGV[3]  free       1 when no key is limited (any more): then nothing is to stay parked
 --
--- Returns {moved, ms until the next is due or -1, 1 if the queue is paused, unhandled messages}.
+-- Returns {moved, microseconds until the next is due or -1, 1 if the queue is paused, unhandled messages}.
 
 -- with types
--- with clock
 -- with ready
 local due, waiting, unique, ready, priority, unhandled, control, parked = unpack(KEYS)
 
@@ -25,7 +24,8 @@ if wrong then
   return wrong
 end
 
-local now = now_ms()
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local from, members = due, redis.call('zrangebyscore', due, '-inf', now, 'limit', 0, ARGV[1])
 if #members == 0 and ARGV[3] == '1' then
   from, members = parked, redis.call('zrange', parked, 0, ARGV[1] - 1)
@@ -54,4 +54,5 @@ if ARGV[3] == '1' and redis.call('zcard', parked) > 0 then
   head = now
 end
 local paused = redis.call('hget', control, 'paused') == '1' and 1 or 0
-return { #members, head and math.max(0, head - now) or -1, paused, redis.call('zcard', unhandled) }
+local until_head = head and math.max(0, (head - time[1] * 1000) * 1000 - time[2]) or -1
+return { #members, until_head, paused, redis.call('zcard', unhandled) }

@@ -8,4 +8,5 @@ USE_TZ = True
 INSTALLED_APPS = ["mq_django", "tests.consumers.project"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 
+CACHES = json.loads(os.environ["MQ_TEST_CACHES"])
 MQ_DJANGO = json.loads(os.environ["MQ_TEST_CONFIG"])

@@ -1,20 +1,20 @@
 -- Count what was published by name, and under no name in all: pages of many queues read nothing else. The first count of
--- a slot is when its hash may be new: it then gets its time to live, a day and two hours, and 35 days.
+-- a slot is when its hash may be new: it then gets its time to live, a day and two hours, and 35 days. A counter that is
+-- broken stays so, and keeps no message out.
 local function count_published(minutes, minute, hours, hour, counts)
-  local total = 0
-  local function add(name, count)
-    if redis.call('hincrby', minutes, minute .. '|published|' .. name, count) == count then
-      redis.call('expire', minutes, 93600)
-    end
-    if redis.call('hincrby', hours, hour .. '|published|' .. name, count) == count then
-      redis.call('expire', hours, 3024000)
-    end
+  local try, in_minute, in_hour, total = redis.pcall, minute .. '|published|', hour .. '|published|', 0
+  for name, count in pairs(counts) do
+    try('hincrby', minutes, in_minute .. name, count)
+    try('hincrby', hours, in_hour .. name, count)
     total = total + count
   end
-  for name, count in pairs(counts) do
-    add(name, count)
+  if total == 0 then
+    return
   end
-  if total > 0 then
-    add('', total)
+  if try('hincrby', minutes, in_minute, total) == total then
+    try('expire', minutes, 93600)
+  end
+  if try('hincrby', hours, in_hour, total) == total then
+    try('expire', hours, 3024000)
   end
 end

@@ -1,5 +1,6 @@
 -- Read messages for a consumer. The script has named its keys and arguments: ready, urgent, group, consumer.
-local taken, failed = { {}, {} }, nil
+-- `lead` is how many of `urgent` were read before `ready` was: these go before it, the others behind it.
+local taken, lead, failed = { {}, {} }, nil, nil
 
 -- Read a stream (1 is `ready`, 2 is `urgent`) and return how many may still be taken; so do those below.
 local function read(home, count)
@@ -7,6 +8,7 @@ local function read(home, count)
     return count
   end
   local stream = home == 1 and ready or urgent
+  lead = lead or home == 1 and #taken[2] or nil
   -- An error must not lose what was taken before it: its consumer would hold that unseen.
   local reply = redis.pcall('xreadgroup', 'group', group, consumer, 'count', count, 'streams', stream, '>')
   failed = reply and reply.err and reply or failed
@@ -26,5 +28,5 @@ local function all_taken(...)
   if failed and #taken[1] + #taken[2] == 0 then
     return failed
   end
-  return { taken[1], taken[2], ... }
+  return { taken[1], taken[2], lead or #taken[2], ... }
 end

@@ -1,0 +1,140 @@
+"""Topics and their groups as people see them, many in few round trips. Nothing here changes anything."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mq_django.core.keys import NAME, TopicKeys
+from mq_django.core.offsets import before, parse
+from mq_django.errors import StoreError
+from mq_django.stores.counters import minute_fields, there
+from mq_django.stores.lag import PAGE, GroupPlace, LogInfo
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Command, translate
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Of a topic, only this is counted; the rest by its groups.
+PUBLISHED = ("published",)
+
+
+class Surveyed(NamedTuple):
+    """A group, and what it holds."""
+
+    place: GroupPlace
+    #: Entries from the oldest that it has pending up to its offset, and that one's age in ms; 0 when it has none.
+    held: int
+    held_ms: int
+
+
+class Survey(NamedTuple):
+    """A log and its groups."""
+
+    info: LogInfo
+    #: Bytes of Redis' memory, about.
+    size: int
+    groups: Sequence[Surveyed]
+    #: Fields of the counters of this hour and of the one before, and this hour since 1970.
+    this_hour: Mapping[bytes, bytes]
+    last_hour: Mapping[bytes, bytes]
+    hour: int
+
+
+class _Seen(NamedTuple):
+    """A group as the script tells of it."""
+
+    name: bytes
+    offset: bytes
+    pending: int
+    oldest: bytes
+    lag: int
+    first: bytes
+    generation: bytes | None
+    alarm: bytes | None
+    lost: bytes | None
+
+
+def survey(topics: Sequence[TopicKeys], wire: Wire, *, minutes: int = 0) -> list[Survey | StoreError]:
+    """Look at topics, with what was published in the last minutes; what cannot be read is an error in its place.
+
+    Two commands a topic in two round trips, and a third for those of whose groups Redis cannot tell the lag.
+    """
+    now, names = int(time.time()) // 60, _names(topics, wire)
+    asked = [(keys, found) for keys, found in zip(topics, names, strict=True) if not isinstance(found, StoreError)]
+    replies = iter(wire.trip([_command(keys, found, now, minutes) for keys, found in asked]) if asked else [])
+    return [
+        found if isinstance(found, StoreError) else _survey(keys, wire, next(replies), now, minutes)
+        for keys, found in zip(topics, names, strict=True)
+    ]
+
+
+def _names(topics: Sequence[TopicKeys], wire: Wire) -> list[list[str] | StoreError]:
+    """Return the groups of topics that may have keys of ours."""
+    names: list[list[str] | StoreError] = []
+    for reply in wire.trip([("XINFO", "GROUPS", keys.log) for keys in topics]) if topics else []:
+        if isinstance(reply, Exception):
+            names.append([] if "no such key" in str(reply) else translate(reply))
+        else:
+            found = [group[1].decode(errors="replace") for group in reply]
+            names.append([name for name in found if NAME.fullmatch(name)])
+    return names
+
+
+def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> Command:
+    this_hour, last_hour = minute_fields(now, minutes, what=PUBLISHED)
+    controls = [keys.group(name).control for name in names]
+    return scripts.command(
+        "topic_look",
+        keys=[keys.log, keys.minutes(now // 60), keys.minutes(now // 60 - 1), *controls],
+        args=[len(this_hour), len(last_hour), *this_hour, *last_hour, *names],
+    )
+
+
+def _survey(keys: TopicKeys, wire: Wire, reply: Any, now: int, minutes: int) -> Survey | StoreError:
+    if isinstance(reply, Exception):
+        return translate(reply)
+    now_ms, length, first, last, generated, deleted, size, *rest = reply
+    ids = [entry.decode() for entry in (first, last, generated, deleted or b"0-0")]
+    info = LogInfo(now_ms, length, *ids)
+    this_hour, last_hour = (
+        there(fields, values) for fields, values in zip(minute_fields(now, minutes, what=PUBLISHED), rest, strict=False)
+    )
+    try:
+        groups = [_group(keys, wire, info, _Seen(*seen)) for seen in rest[2:]]
+    except StoreError as error:
+        return error
+    return Survey(info, size, groups, this_hour, last_hour, now // 60)
+
+
+def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen) -> Surveyed:
+    offset, lost = seen.offset.decode(), _number(seen.lost)
+    lag = seen.lag if seen.first else 0
+    if seen.first and parse(offset) < parse(info.first):
+        lag = info.length
+    elif seen.first and (lag < 0 or lost or parse(info.deleted) > parse(offset)):
+        # Redis counts what it has added less what the group has read: wrong once unread entries are gone.
+        lag = max(_count(keys, wire, offset, "+"), lag - lost)
+    held_ms = held = 0
+    if seen.oldest:
+        held = _count(keys, wire, before(seen.oldest.decode()), offset)
+        held_ms = max(0, info.now_ms - parse(seen.oldest.decode())[0])
+    place = GroupPlace(
+        name=seen.name.decode(),
+        offset=offset,
+        pending=seen.pending,
+        lag=lag,
+        lag_ms=max(0, info.now_ms - parse(seen.first.decode())[0]) if seen.first else 0,
+        generation=_number(seen.generation),
+        alarm=None if seen.alarm is None else _number(seen.alarm),
+        lost=lost,
+    )
+    return Surveyed(place, held, held_ms)
+
+
+def _count(keys: TopicKeys, wire: Wire, after: str, until: str) -> int:
+    """Count the entries after one up to another; of very many, the first are counted."""
+    command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, until])
+    return int(reply_or_raise(wire.trip([command])[0])[0])
+
+
+def _number(value: bytes | None) -> int:
+    return int(value) if value and value.isdigit() else 0

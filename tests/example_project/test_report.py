@@ -1,0 +1,61 @@
+"""The nightly report: a schedule in code; and the newsletter, one in the settings."""
+
+from decimal import Decimal
+from importlib import import_module, reload
+from typing import Any
+
+import pytest
+import redis
+
+from example_project import settings as example_settings
+from example_project.office.models import Report, Sale
+from example_project.office.tasks import write_report
+from mq_django import cron, every, registry
+from mq_django.conf import get_config
+from mq_django.consumers.scheduler import Scheduler
+from mq_django.stores.schedules import planned
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests import places
+from tests.working import work
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("shop")]
+
+
+def test_the_report_is_written_once_a_night_however_many_fire(redis_client: redis.Redis) -> None:
+    Sale.objects.create(order_id=1, pieces=2, total=Decimal("25.00"))
+    config = get_config().queue("default")
+    name = write_report.module_path
+    redis_client.hset(config.keys.schedules, f"last:{name}", places.now_ms(redis_client) - 3 * 86_400_000)
+    for _ in range(3):
+        Scheduler.of([config]).run_once()
+    (message,) = work("default")
+    assert message.name == name
+    report = Report.objects.get()
+    assert (report.orders, report.total, report.edition) == (1, Decimal("25.00"), 1)
+
+
+def test_the_report_has_its_time_in_the_settings() -> None:
+    assert registry.schedules()[write_report.module_path].when == cron("0 3 * * *")
+    assert cron("0 3 * * *", timezone="Europe/Berlin") == example_settings.REPORT_SCHEDULE
+
+
+def test_the_newsletter_is_scheduled_without_code(mq_settings: Any) -> None:
+    mq_settings(QUEUES=example_settings.QUEUES, SCHEDULES=example_settings.MQ_DJANGO["SCHEDULES"])
+    _, found = planned(get_config().queue("default"), Pooled(get_client("inspect")))
+    letters = next(one for one in found if one.name == "newsletter")
+    assert str(letters.entry.when) == "0 18 * * fri (Europe/Berlin)"  # type: ignore[union-attr]
+    assert registry.find("default", letters.entry.message)  # type: ignore[union-attr]
+
+
+def test_in_the_demo_both_come_often(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("EXAMPLE_PROJECT_DIR", str(tmp_path))
+    monkeypatch.setenv("EXAMPLE_PROJECT_OFTEN_SECONDS", "5")
+    module = import_module("example_project.settings")
+    try:
+        reload(module)
+        assert every(seconds=5) == module.REPORT_SCHEDULE
+        assert module.NEWSLETTER == {"every": 5.0}
+    finally:
+        monkeypatch.undo()
+        reload(module)

@@ -1,0 +1,96 @@
+"""What people see of queues in RSMQ's format and of groups of topics."""
+
+from collections import defaultdict
+
+import pytest
+
+from mq_django import inspector, queues, topics
+from mq_django.conf import get_config
+from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
+from mq_django.inspector import entries, messages
+from mq_django.inspector.scan import NOTHING
+from mq_django.rsmq import RSMQ
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+ME = "host-1-me"
+
+
+@pytest.fixture
+def ns(namespace):
+    return f"{namespace}:r"
+
+
+@pytest.fixture
+def jobs(mq_settings, ns):
+    mq_settings(QUEUES={"jobs": {"STORE": "rsmq", "NAMESPACE": ns}}, TOPICS={"orders": {}})
+    return queues["jobs"]
+
+
+def opened(name):
+    store = open_store(get_config().queue(name), Session(get_client("consume")))
+    store.create_groups()
+    return store
+
+
+def settle(store, delivery, outcome):
+    assert store.settle(ME, [Settlement(delivery, outcome, 60_000)]) == []
+    return delivery.message.id
+
+
+def by_place(name):
+    found = defaultdict(list)
+    for place, ids in inspector.ids(name):
+        found[place] += ids
+    return dict(found)
+
+
+def test_every_message_of_an_rsmq_queue_is_in_one_place(jobs, ns):
+    ids = jobs.publish_many([("welcome", n) for n in range(6)])
+    store = opened("jobs")
+    delayed = [jobs.publish("welcome", n, delay=100 + n) for n in range(3)]
+    taken = store.take(ME, count=4)
+    dead, aside = settle(store, taken[0], Bury("no")), settle(store, taken[1], SetAside())
+    assert by_place("jobs") == {
+        "delayed": delayed,
+        "unhandled": [aside],
+        "pending": ids[2:4],
+        "ready": ids[4:],
+        "dead": [dead],
+    }
+    view = inspector.queue("jobs")
+    assert (view.ready, view.pending, view.delayed, view.unhandled, view.dead) == (2, 2, 3, 1, 1)
+    for start in range(4):
+        page = messages.waiting("jobs", "delayed", start=start, limit=2)
+        assert (page.total, [row.message.id for row in page.waiting]) == (3, delayed[start : start + 2])
+
+
+def test_what_another_program_sent_is_shown_as_its_handler_gets_it(jobs, ns):
+    rsmq = RSMQ(ns)
+    rsmq.create_queue("jobs")
+    rsmq.send("jobs", "just text")
+    named = rsmq.send("jobs", '{"type": "welcome", "data": {"password": "x"}, "id": "other"}', delay=5)
+    (row,) = entries.ready("jobs", NOTHING, limit=5).rows
+    assert (row.message.name, row.message.data, row.message.error) == ("message", "just text", "")
+    (waiting,) = messages.waiting("jobs", "delayed", start=0, limit=5).waiting
+    assert (waiting.message.id, waiting.message.name) == (named, "welcome")
+    assert waiting.message.data == {"password": "[redacted]"}
+
+
+def test_every_message_of_a_group_is_in_one_place(jobs):
+    store = opened("orders:billing")
+    ids = topics["orders"].publish_many([("paid", n) for n in range(8)])
+    taken = store.take(ME, count=7)
+    settle(store, taken[0], ACK)
+    back = settle(store, taken[1], HandBack())
+    delayed, dead = settle(store, taken[2], Retry()), settle(store, taken[3], Bury("no"))
+    aside = settle(store, taken[4], SetAside())
+    assert by_place("orders:billing") == {
+        "delayed": [delayed],
+        "unhandled": [aside],
+        "pending": ids[5:7],
+        "ready": [back, ids[7]],
+        "dead": [dead],
+    }

@@ -1,0 +1,36 @@
+"""Redis users who may do what the documentation says, and nothing else."""
+
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+SETTINGS_PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
+
+
+def rules_of(store: str, namespace: str) -> list[str]:
+    """Return the rules that the documentation has for the user of one queue of a store, in a namespace of a test."""
+    page = SETTINGS_PAGE.read_text(encoding="utf-8")
+    (every,) = re.findall(r"^ACL SETUSER shop on >secret (.*)$", page, re.MULTILINE)
+    (patterns,) = re.findall(rf"^\| [^|]*\(`{store}`\) \| `([^|]+)` \|$", page, re.MULTILINE)
+    own = patterns.replace("rsmq:", f"{namespace}:r:").replace("mq:{", f"{namespace}:{{")
+    return [*every.split(), *own.split()]
+
+
+@contextmanager
+def user(client: redis.Redis, url: str, rules: Sequence[str]) -> Iterator[str]:
+    """Make a user for a while, and yield the URL that logs it in."""
+    name = f"u{secrets.token_hex(4)}"
+    try:
+        client.execute_command("ACL", "SETUSER", name, "on", ">secret", *rules)
+    except redis.ResponseError as error:
+        pytest.skip(f"this server lets nobody make users: {error}")
+    scheme, _, rest = url.partition("://")
+    try:
+        yield f"{scheme}://{name}:secret@{rest}"
+    finally:
+        client.execute_command("ACL", "DELUSER", name)
