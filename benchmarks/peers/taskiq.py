@@ -2,7 +2,7 @@
 # dependencies = ["taskiq==0.13.0", "taskiq-redis==1.2.4", "orjson==3.13.0", "uvloop", "hiredis==3.5.0"]
 #
 # [tool.bench]
-# name = "taskiq, Redis streams"
+# name = "taskiq (streams)"
 # # Its entries stay in the stream: what counts is what its group has not read, or not acked.
 # remaining = '''(function()
 #   if redis.call('exists', 'bench0') == 0 then return 0 end

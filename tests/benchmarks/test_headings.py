@@ -68,6 +68,7 @@ def test_every_peer_has_a_heading_and_an_empty_queue_has_nothing_left(client):
     peers = headings.peers()
     assert len(peers) >= 18
     assert len({peer.name for peer in peers}) == len(peers)
+    assert all(("," in peer.name) == peer.is_safest for peer in peers), "the drawing tells variants by their comma"
     for peer in peers:
         assert peer.remaining(client) == 0, peer.name
 
