@@ -33,6 +33,8 @@ class Step:
     is_long: bool = False
     #: Run with the safest settings of peers, too.
     safest: bool = False
+    #: Only for those who can publish many messages with one call.
+    needs_bulk: bool = False
     #: Mostly waiting: all peers at the same time.
     together: bool = False
 
@@ -44,6 +46,8 @@ class Step:
         """Tell whether it is run for a contender."""
         if self.name in contender.skips or (contender.is_safest and not self.safest):
             return False
+        if self.needs_bulk and not contender.bulk:
+            return False
         if contender.is_peer and self.is_long:
             return everything
         return contender.is_ours or not self.ours_only
@@ -51,7 +55,7 @@ class Step:
 
 STEPS = (
     Step("publish", workloads.one_by_one, 3),
-    Step("bulk", workloads.bulk, 3),
+    Step("bulk", workloads.bulk, 3, needs_bulk=True),
     Step("handle", workloads.one_process, 3, safest=True),
     Step("two processes", workloads.two_processes, 3, rounds_of_peers=2),
     Step("at rest", workloads.at_rest, 3, rounds_of_peers=1),

@@ -39,6 +39,8 @@ def test_peers_that_mostly_wait_go_together_and_ours_goes_alone():
         (Step("s", nothing, is_long=True), RAW, True),
         (Step("s", nothing, is_long=True), A, False),
         (Step("s", nothing), peer("c", skips=["s"]), False),
+        (Step("s", nothing, needs_bulk=True), HANDLERS, True),
+        (Step("s", nothing, needs_bulk=True), TASKS, False),
     ],
 )
 def test_who_takes_part(step, contender, taken):
