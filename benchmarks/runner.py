@@ -31,7 +31,7 @@ class Step:
     ours_only: bool = False
     #: Too long for all peers, unless everything is asked for.
     is_long: bool = False
-    #: Run with the safest settings of peers, too.
+    #: Run with the safest settings of peers, too, in the first round.
     safest: bool = False
     #: Only for those who can publish many messages with one call.
     needs_bulk: bool = False
@@ -40,6 +40,8 @@ class Step:
 
     def rounds_for(self, contender: Contender) -> int:
         """Return how often it is run for a contender."""
+        if contender.is_safest:
+            return 1
         return self.rounds_of_peers or self.rounds if contender.is_peer else self.rounds
 
     def takes(self, contender: Contender, *, everything: bool = False) -> bool:

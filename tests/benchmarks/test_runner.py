@@ -23,6 +23,11 @@ def test_peers_have_rounds_of_their_own():
     assert (told.count(HANDLERS), told.count(A), told.count(B)) == (3, 1, 1)
 
 
+def test_the_safest_settings_have_one_round():
+    told = [one for together in runner.turns(Step("s", nothing, 3, safest=True), [A, SAFE]) for one in together]
+    assert (told.count(A), told.count(SAFE)) == (3, 1)
+
+
 def test_peers_that_mostly_wait_go_together_and_ours_goes_alone():
     step = Step("s", nothing, together=True)
     assert list(runner.turns(step, [HANDLERS, A, B])) == [[HANDLERS], [A, B]]
