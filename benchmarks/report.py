@@ -140,7 +140,7 @@ def _target(target: Target, figures: Figures) -> str:
         return f"| {target.what} | {target.told} | not measured | |"
     name, unit = target.beside
     beside = f" ({figures[target.who][name]:.0f} {unit})" if name in figures[target.who] else ""
-    verdict = "" if target.is_only_told else "holds" if target.met(value) else "**missed**"
+    verdict = "" if target.is_only_told else "holds" if target.met(value) else "**missed**, [why](#where-the-time-goes)"
     return f"| {target.what} | {target.told} | {value:.2f}{beside} | {verdict} |"
 
 

@@ -51,7 +51,9 @@ class Trial:
         # Over TCP, as nearly everybody's is.
         self._server = PrivateServer(tcp=True, settings={"save": "", "maxmemory-policy": "noeviction"})
         self._queues = queues
-        self._log = Path(tempfile.mkstemp(prefix="mq-bench-", suffix=".log")[1])
+        handle, log = tempfile.mkstemp(prefix="mq-bench-", suffix=".log")
+        os.close(handle)
+        self._log = Path(log)
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -64,7 +66,7 @@ class Trial:
         self.client.close()
         self._server.stop()
         if kind is not None and issubclass(kind, Failed):
-            sys.stderr.write("".join(self._log.read_text(errors="replace")[-3000:]))
+            sys.stderr.write("".join(self._log.read_text(errors="replace")[-1500:]))
         self._log.unlink()
 
     @property

@@ -85,7 +85,7 @@ def test_the_report_says_where_how_and_what_failed():
 
 @pytest.mark.parametrize(
     ("value", "verdict"),
-    [(0.59, "**missed**"), (0.6, "holds")],
+    [(0.59, "**missed**, [why](#where-the-time-goes)"), (0.6, "holds")],
 )
 def test_a_target_holds_or_is_missed(value, verdict):
     figures = {RAW.name: {"handle /s": 1000.0}, HANDLERS.name: {"handle /s": value * 1000}}
