@@ -2,7 +2,6 @@
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,7 +51,9 @@ class Trial:
         # Over TCP, as nearly everybody's is.
         self._server = PrivateServer(tcp=True, settings={"save": "", "maxmemory-policy": "noeviction"})
         self._queues = queues
-        self._log = Path(tempfile.mkstemp(prefix="mq-bench-", suffix=".log")[1])
+        handle, log = tempfile.mkstemp(prefix="mq-bench-", suffix=".log")
+        os.close(handle)
+        self._log = Path(log)
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -65,8 +66,13 @@ class Trial:
         self.client.close()
         self._server.stop()
         if kind is not None and issubclass(kind, Failed):
-            sys.stderr.write("".join(self._log.read_text(errors="replace")[-3000:]))
+            sys.stderr.write("".join(self._log.read_text(errors="replace")[-1500:]))
         self._log.unlink()
+
+    @property
+    def url(self) -> str:
+        """Return where the Redis is."""
+        return self._server.url
 
     @property
     def server_pid(self) -> int:
@@ -80,8 +86,8 @@ class Trial:
             "BENCH_REDIS_URL": self._server.url,
             "BENCH_QUEUES": str(self._queues),
             "DJANGO_SETTINGS_MODULE": "benchmarks.ours.settings",
-            "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
+            **environments.variables(self.contender),
             **self.contender.variables,
         }
 
@@ -191,8 +197,3 @@ def percentile(values: Sequence[float], percent: float) -> float:
     """Return the value that so many percent do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else float("nan")
-
-
-def median(values: Sequence[float]) -> float:
-    """Return the middle value."""
-    return statistics.median(values)

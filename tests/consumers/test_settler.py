@@ -88,7 +88,9 @@ def test_settling_takes_the_next_along(settler, store, held, publish):
 
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("way", ["settle", "settle_and_take"])
-def test_what_a_broken_trip_carried_is_kept_and_settled_once(settler, store, wire, held, caplog, side, way):
+def test_what_a_broken_trip_carried_is_kept_settled_once_and_counted_once(
+    settler, store, wire, held, caplog, redis_client, side, way
+):
     add(settler, held[:3], ACK)
     add(settler, held[3:], Retry())
     setattr(wire, side, 1)
@@ -100,6 +102,26 @@ def test_what_a_broken_trip_carried_is_kept_and_settled_once(settler, store, wir
     depths = store.depths()
     assert (depths.pending, depths.delayed, depths.ready) == (0, 2, 0)
     # Whether the first trip settled them nobody knew; that they were gone is no news.
+    assert "no longer ours" not in caplog.text
+    settler.try_refused(store)
+    # Once in the minutes and once in the hours; by name and in all.
+    assert sum(counted(redis_client, store, "handled")) == 3 * 2 * 2
+    assert sum(counted(redis_client, store, "retried")) == 2 * 2 * 2
+
+
+def test_what_redis_refuses_for_a_while_counts_once(settler, store, held, caplog, redis_client):
+    add(settler, held[:3], ACK)
+    add(settler, held[3:], Retry())
+    redis_client.set(store.keys.due, "x")
+    settler.settle(store)
+    for _ in range(3):
+        settler.try_refused(store)
+    redis_client.delete(store.keys.due)
+    settler.try_refused(store)
+    settler.try_refused(store)
+    assert store.depths().pending == 0
+    assert sum(counted(redis_client, store, "handled")) == 3 * 2 * 2
+    assert sum(counted(redis_client, store, "retried")) == 2 * 2 * 2
     assert "no longer ours" not in caplog.text
 
 
