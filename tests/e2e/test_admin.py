@@ -86,26 +86,6 @@ def order(shop, count):
     shop.do(f"from mq_django import topics; topics['orders'].publish_many({many!r})")
 
 
-def test_a_topic_is_sought_and_a_group_handles_it_again(shop, window):
-    shop.consume()
-    order(shop, 3)
-    seen = window()
-    seen.go("orders:bookkeeping/change/")
-    seen.expect("3 handled", seconds=30)
-
-    seen.press("Move…")
-    seen.page.get_by_label("At the beginning").check()
-    seen.press("See what it would do…")
-    seen.expect("3 messages are handled again.")
-    seen.picture("seek")
-    seen.press("Yes, move it")
-
-    seen.expect("The group goes on at the beginning.")
-    seen.expect("6 handled", seconds=30)
-    seen.go("orders:stock/change/")
-    seen.expect("3 handled")
-
-
 def test_a_consumer_shows_what_it_handles_goes_quiet_and_stops(shop, window, tmp_path):
     shop.consume()
     publish(shop, "emails", "long", {})
