@@ -38,7 +38,7 @@ STEPS = (
     Step("delays among 100k", growth.delays_among(100_000), ours_only=True),
     Step("delays among 1M", growth.delays_among(1_000_000), ours_only=True),
     Step("1000 due a second", waiting.steady, ours_only=True),
-    Step("burst", waiting.burst, ours_only=True),
+    Step("burst", waiting.burst, 3, ours_only=True),
     Step("waiting", waiting.beside_a_crowd, ours_only=True),
     Step("growth", growth.messages),
     Step("threads", growth.threads, ours_only=True),
