@@ -48,6 +48,8 @@ def main(arguments: Sequence[str]) -> int:
 def _play_everywhere(whole: Verdict, options: argparse.Namespace, seed: str) -> None:
     """Play on all servers side by side: one waits for most of the time."""
     programs = options.servers or servers()
+    if not programs:
+        raise SystemExit("There is no Redis here to play on.")
     playing: list[subprocess.Popen[str]] = []
 
     def play(number: int, program: Path) -> None:
