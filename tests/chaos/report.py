@@ -51,9 +51,12 @@ def _play_everywhere(whole: Verdict, options: argparse.Namespace, seed: str) -> 
     if not programs:
         raise SystemExit("There is no Redis here to play on.")
     playing: list[subprocess.Popen[str]] = []
+    ending = threading.Event()
 
     def play(number: int, program: Path) -> None:
         for store in options.stores or _stores(options.tier, number, len(programs)):
+            if ending.is_set():
+                return
             for told in _campaign(program, seed, store, options, playing):
                 _take_in(whole, _version(program), store, told)
 
@@ -62,6 +65,7 @@ def _play_everywhere(whole: Verdict, options: argparse.Namespace, seed: str) -> 
             for done in [pool.submit(play, number, program) for number, program in enumerate(programs)]:
                 done.result()
         finally:
+            ending.set()
             for process in playing:
                 process.terminate()
 
