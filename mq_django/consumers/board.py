@@ -24,6 +24,7 @@ MAX_NAME = 128
 
 IDLE, RUNNING = 0, 1
 HANDLED, FAILED = 1, 2
+_ASKED, _OBEYED = 1, 2
 
 _LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
 _RESULT = struct.Struct(f"<BBH{MAX_ENTRY}s")
@@ -136,7 +137,12 @@ class Board:
 
     def quiet(self) -> None:
         """Tell the consumer to fetch no more and to finish what it has; there is no way back."""
-        self._memory[_QUIET] = 1
+        if not self._memory[_QUIET]:
+            self._memory[_QUIET] = _ASKED
+
+    def hush(self) -> None:
+        """Tell that the consumer fetches no more."""
+        self._memory[_QUIET] = _OBEYED
 
     def count(self, queue: int, handled: int, failed: int) -> None:
         """Tell how many deliveries of a queue the consumer has handled so far, and how many failed."""
@@ -186,9 +192,13 @@ class Board:
         """Tell whether the consumer is to hand back at once what it runs."""
         return bool(self._memory[_HURRY])
 
+    def shall_be_quiet(self) -> bool:
+        """Tell whether the consumer is to fetch no more, and still does."""
+        return self._memory[_QUIET] == _ASKED
+
     def is_quiet(self) -> bool:
-        """Tell whether the consumer is to fetch no more."""
-        return bool(self._memory[_QUIET])
+        """Tell whether the consumer was told to fetch no more, and does not."""
+        return self._memory[_QUIET] == _OBEYED
 
     def counted(self, queue: int) -> tuple[int, int]:
         """Return how many deliveries of a queue were handled, and how many failed."""

@@ -72,7 +72,7 @@ class ChildProcess:
             orders.consumer, self._queues, threads=orders.threads, board=self._board, ward=orders.ward
         )
         self._seldom = 0.0
-        self._orphaned = self._drained = self._quiet = False
+        self._orphaned = self._drained = False
 
     def run(self) -> int:
         """Run the consumer until it is to stop; return the exit code: 0, or 1 when a handler outlived the grace."""
@@ -131,10 +131,10 @@ class ChildProcess:
                 logger.warning("The supervisor of consumer %s is gone; it stops", self._consumer.id)
                 self._orphaned = True
                 return
-            if self._board.is_quiet() and not self._quiet:
-                self._quiet = True
-                logger.info("Consumer %s is quiet: it fetches no more", self._consumer.id)
+            if self._board.shall_be_quiet():
                 self._consumer.quiet()
+                self._board.hush()
+                logger.info("Consumer %s is quiet: it fetches no more", self._consumer.id)
             if time.monotonic() - self._seldom > SELDOM:
                 self._seldom = time.monotonic()
                 self._consumer.note_counts()

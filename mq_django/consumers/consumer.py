@@ -12,7 +12,8 @@ from mq_django.consumers.executor import Executor
 from mq_django.consumers.fetcher import Fetcher
 from mq_django.consumers.grace import Grace
 from mq_django.consumers.isolation import Isolation, Receiver, line_of
-from mq_django.consumers.pools import MAX_COROUTINES, LoopPool, ThreadPool
+from mq_django.consumers.loops import MAX_COROUTINES, LoopPool
+from mq_django.consumers.pools import ThreadPool
 from mq_django.consumers.service import Service
 from mq_django.consumers.settler import Settler, SettleService
 from mq_django.consumers.timekeeper import Releaser, Timekeeper

@@ -75,7 +75,7 @@ class Family:
         back = self._obey()
         for child in self._children:
             self._watch(child, now)
-            back |= self._bench(child, now)
+            back |= self._bench(child, now) | _has_fallen_quiet(child)
         before = len(self._children)
         self._renew()
         self._fill_up(now)
@@ -273,6 +273,12 @@ class Family:
         else:
             self._not_before = time.monotonic() + self._pause
             self._pause = min(MAX_PAUSE, self._pause * 2)
+
+
+def _has_fallen_quiet(child: Child) -> bool:
+    """Tell, once, that a consumer fetches no more."""
+    before, child.quiet = child.quiet, child.board.is_quiet()
+    return child.quiet and not before
 
 
 def _doing(board: Board, queues: range) -> list[Mapping[str, Any]]:

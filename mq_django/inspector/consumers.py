@@ -17,7 +17,7 @@ State = Literal["running", "quiet", "stopping"]
 class RunningView:
     """A delivery that a consumer runs, as of its supervisor's last heartbeat."""
 
-    #: The number of the stream it came from, and its entry there; in RSMQ's format its id.
+    #: The number of the stream it came from, and its receipt.
     home: int
     entry: str
     #: How long it has run by now, in ms.
@@ -46,6 +46,11 @@ class ConsumerView:
     #: Deliveries of the queue since it was started.
     handled: int = 0
     failed: int = 0
+
+    @property
+    def is_process(self) -> bool:
+        """Tell whether it runs anything: what waits for a ward is held under a name without threads."""
+        return self.threads != 0
 
     @property
     def alive(self) -> bool:

@@ -91,7 +91,7 @@ def everybody() -> Everybody:
     known = {view.name: _lookup(view) for view in views}
     by_supervisor: dict[str, dict[str, list[tuple[str, ConsumerView]]]] = defaultdict(lambda: defaultdict(list))
     for view in views:
-        for consumer in view.consumers:
+        for consumer in filter(lambda one: one.is_process, view.consumers):
             by_supervisor[consumer.supervisor][consumer.id].append((view.name, consumer))
     supervisors = [
         _supervisor(name, [_process(found, known) for found in consumers.values()], [*consumers.values()])

@@ -149,21 +149,25 @@ class Entries:
         return Entry(home, entry, values, None, consumer.decode(errors="backslashreplace"), idle)
 
     def some(self, receipts: Sequence[tuple[int, str]], *, max_bytes: int = MAX_LISTED) -> dict[tuple[int, str], Entry]:
-        """Return those of some deliveries that are still there, by the number of their stream and their entry."""
+        """Return those of some deliveries that are still there, by the number of their stream and their receipt."""
         if isinstance(self._keys, RsmqKeys):
-            script, keys, asked = "rsmq_some", [self._keys.hash], list(receipts)
+            # Behind the id stands how often it was received.
+            script, keys = "rsmq_some", [self._keys.hash]
+            asked = {receipt: receipt[1].rpartition(":")[0] for receipt in receipts}
         else:
+            # Behind an entry of a log stands the group's generation.
             script, keys = "entries_some", list(self._keys.homes())
-            asked = [(home, entry) for home, entry in receipts if 0 <= home < len(keys) and is_entry(entry)]
+            named = {(home, entry): entry.partition("@")[0] for home, entry in receipts if 0 <= home < len(keys)}
+            asked = {receipt: entry for receipt, entry in named.items() if is_entry(entry)}
         if not asked:
             return {}
         args: list[Argument] = [max_bytes]
-        for home, entry in asked:
+        for (home, _), entry in asked.items():
             args += (home + 1, entry)
         found = reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
         return {
-            (home, entry): self._one(home, entry.encode(), value)
-            for (home, entry), value in zip(asked, found, strict=True)
+            receipt: self._one(receipt[0], entry.encode(), value)
+            for (receipt, entry), value in zip(asked.items(), found, strict=True)
             if value
         }
 

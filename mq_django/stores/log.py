@@ -146,7 +146,7 @@ class Log:
         if isinstance(found, StoreError):
             raise found
         bytes_each, standings = found.size / max(1, found.info.length), []
-        for place, held, held_ms in found.groups:
+        for place, held, held_ms, _more in found.groups:
             behind, behind_ms = place.lag + held, max(place.lag_ms, held_ms)
             share = retention_share(self.config, behind, behind_ms, bytes_each)
             standings.append(Standing(place, share, behind, behind_ms))

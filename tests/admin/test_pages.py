@@ -132,6 +132,17 @@ def test_the_overview_names_what_is_wrong_first(operator):
     assert "All queues are well." in operator.get(BASE).content.decode()
 
 
+def test_the_overview_shows_rates_errors_and_consumers(operator):
+    beat("emails", consumers=3)
+    tally("emails", {("published", "welcome"): 40, ("handled", "welcome"): 30, ("retried", "welcome"): 10})
+
+    page = operator.get(BASE).content.decode()
+
+    row = re.sub(r"<svg.*?</svg>|<[^>]*>", " ", page[page.index("emails</a></th>") :]).split()
+    assert row[:6] == ["emails", "0", "0", "0", "0", "3"]
+    assert row[7:11] == ["40/min", "30/min", "25", "%"]
+
+
 def test_live_parts_are_those_of_the_page(operator):
     bury("emails")
     for page, stats in ((BASE, f"{BASE}stats.json"), (f"{BASE}emails/change/", f"{BASE}emails/stats.json")):

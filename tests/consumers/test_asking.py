@@ -49,7 +49,7 @@ def test_a_consumer_tells_what_it_handles_and_for_how_long(trees, publish, histo
     wait_until(lambda: living(1) and not running())
     wait_until(lambda: living(1)[0].handled == 1)
     publish(["raise", "no"])
-    wait_until(lambda: living(1)[0].failed == 1)
+    wait_until(lambda: living(1)[0].failed >= 1)
     assert living(1)[0].handled == 1
 
 
@@ -84,7 +84,8 @@ def test_a_blocked_consumer_is_quiet_at_once(trees, publish, history, store, que
     processes.ask(one.id, "quiet")
     wait_until(lambda: living(1) and living(1)[0].state == "quiet")
 
-    assert time.monotonic() - began < 2.0
+    # A read blocks for up to 5 s.
+    assert time.monotonic() - began < 4.0
     publish(queue=queue)
     wait_a_while(1.0, until=lambda: len(history.lines("start")) > 1)
     assert len(history.lines("start")) == 1
@@ -147,15 +148,15 @@ def test_what_is_asked_goes_one_way(mq_settings):
 
 
 @pytest.mark.parametrize(
-    ("settings", "queue"),
+    ("options", "queue"),
     [
         ({"QUEUES": {"default": {"STORE": "rsmq"}}}, "default"),
         ({"QUEUES": {"emails": {}}, "TOPICS": {"news": {}}}, "news:readers"),
     ],
     ids=["rsmq", "topic"],
 )
-def test_other_stores_tell_and_obey_as_well(trees, history, mq_settings, tmp_path, settings, queue):
-    tree = trees("--threads", "2", queue, **settings)
+def test_other_stores_tell_and_obey_as_well(trees, history, mq_settings, tmp_path, options, queue):
+    tree = trees("--threads", "2", queue, **options)
     name = "act"
     wait_until(lambda: living(1))
     body = {"do": [["wait", str(tmp_path / "go")]]}
