@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from benchmarks.contenders import BYTES, HANDLERS, RAW, Contender
 from benchmarks.messages import SIZE
+from benchmarks.pages import PAGE
 from benchmarks.record import Record
 from benchmarks.targets import BEST, BEST_PYTHON, TARGETS, Target
 
@@ -147,7 +148,7 @@ def _target(target: Target, figures: Figures) -> str:
 def others(figures: Figures, contenders: Sequence[Contender]) -> str:
     """Return every other figure, a line each: of the raw limit, of ours, and of peers where they were asked for."""
     shown = {name for column in (*RATES, *LATENCIES, *COSTS, *KILLS) for name in column.names}
-    names = {name: None for row in figures.values() for name in row if name not in shown}
+    names = {name: None for row in figures.values() for name in row if name not in shown and not name.startswith(PAGE)}
     who = [name for name in _order(figures, contenders) if name != BYTES.name and names.keys() & figures.get(name, {})]
     columns = [Column(name, []) for name in who]
     return table("", columns, {name: [_number(figures.get(one, {}).get(name)) for one in who] for name in names})
@@ -155,6 +156,18 @@ def others(figures: Figures, contenders: Sequence[Contender]) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.3g}"
+
+
+def pages(figures: Figures) -> str:
+    """Return the table of the admin's pages; nothing when they were not measured."""
+    ours = figures.get(HANDLERS.name, {})
+    measured = [name.removesuffix(" p50 ms") for name in ours if name.startswith(PAGE) and name.endswith(" p50 ms")]
+    columns = [Column(what, []) for what in ("p50 ms", "p95 ms", "commands")]
+    rows = {
+        page.removeprefix(PAGE): [_number(ours.get(f"{page} {column.heading}")) for column in columns]
+        for page in measured
+    }
+    return table("page", columns, rows) if rows else ""
 
 
 def settings(contenders: Sequence[Contender]) -> str:
@@ -183,6 +196,7 @@ def markdown(record: Record, contenders: Sequence[Contender], *, level: int = 2)
         "Costs": compared(record.medians(), contenders, COSTS),
         "Killed three times under load": kills(record.medians(), contenders),
         "Targets": targets(figures),
+        "Pages of the admin": pages(figures),
         "Growth and further figures": others(record.medians(), contenders),
         "Settings": settings(contenders),
         "Not measured": "\n".join(f"- {failure}" for failure in record.failures),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import redis
 
-from benchmarks import growth, waiting, workloads
+from benchmarks import growth, pages, waiting, workloads
 from benchmarks.contenders import Contender
 from benchmarks.record import Record, machine
 from benchmarks.trial import Failed, redis_version
@@ -66,14 +66,16 @@ STEPS = (
     Step("idle", workloads.idle, together=True),
     Step("share", workloads.share, ours_only=True),
     Step("slow", workloads.slow, 2, ours_only=True),
-    Step("delays among 100,000", growth.delays_among(100_000), ours_only=True),
-    Step("delays among 1,000,000", growth.delays_among(1_000_000), ours_only=True),
-    Step("1,000 due a second", waiting.steady, ours_only=True),
-    Step("burst", waiting.burst, ours_only=True),
+    Step("delays among 100k", growth.delays_among(100_000), ours_only=True),
+    Step("delays among 1M", growth.delays_among(1_000_000), ours_only=True),
+    Step("1000 due a second", waiting.steady, ours_only=True),
+    Step("burst", waiting.burst, 3, ours_only=True),
+    Step("waiting", waiting.beside_a_crowd, ours_only=True),
     Step("growth", growth.messages, is_long=True),
     Step("threads", growth.threads, is_long=True),
     Step("queues", growth.queues, ours_only=True),
-    Step("memory over 1,000,000", growth.consumer_memory, ours_only=True),
+    Step("memory over 1M", growth.consumer_memory, ours_only=True),
+    Step("admin", pages.every_page, ours_only=True),
     Step("kill", workloads.kill, safest=True, together=True),
 )
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS
 from benchmarks.messages import SIZE
+from benchmarks.pages import MOST, SLOWEST
 
 Figures = Mapping[str, Mapping[str, float]]
 #: The figures of the best of the others, by name.
@@ -93,6 +94,8 @@ TARGETS = (
     Target("idle on 5 queues: % of a core", OURS, "idle cpu %", 1, "at most", by=None),
     Target("consumer at rest, MB", OURS, "rest MB", 60, "at most", by=None),
     Target("growth of a consumer over 1,000,000, MB", OURS, "grown MB", 10, "at most", by=None),
+    Target("admin, 1,000,000 waiting: p95 of the slowest page, ms", OURS, SLOWEST, 300, "at most", by=None),
+    Target("admin: commands of a page over 2 a queue", OURS, MOST, 20, "at most", by=None),
     Target("50 ms handlers, 4 x 8 threads: % of ideal", OURS, "share of ideal %", 97, "at least", by=None),
     Target("50 ms handlers, 4 x 8 threads: share max/mean", OURS, "share max/mean", 1.05, "at most", by=None),
     Target("200/s with 1 % slow: p99 of fast, by alone", OURS, "200/s ratio", 2.0, "at most", by=None),

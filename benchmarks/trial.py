@@ -80,7 +80,8 @@ class Trial:
         assert self._server.pid
         return self._server.pid
 
-    def _environment(self) -> Mapping[str, str]:
+    def environment(self) -> Mapping[str, str]:
+        """Return what tells a process where to work."""
         return {
             "BENCH_REDIS_URL": self._server.url,
             "BENCH_QUEUES": str(self._queues),
@@ -113,7 +114,7 @@ class Trial:
             return subprocess.Popen(
                 self._command(verb, **options),
                 cwd=ROOT,
-                env={**os.environ, **self._environment()},
+                env={**os.environ, **self.environment()},
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -121,7 +122,7 @@ class Trial:
 
     def consumer(self, *, processes: int = 1, threads: int = 8) -> Tree:
         """Return the contender's consumer, to be started."""
-        return Tree(self._command("consume", processes=processes, threads=threads), self._environment(), self._log)
+        return Tree(self._command("consume", processes=processes, threads=threads), self.environment(), self._log)
 
     def remaining(self) -> int:
         """Return how many messages are still to be handled."""

@@ -18,6 +18,10 @@ from mq_django.stores.base import Settlement
 logger = logging.getLogger(__name__)
 
 
+#: What a handler may return to decide by itself. Written as a union in the function, it would be built a message.
+_OUTCOMES = (Ack, Retry, Bury)
+
+
 class Executor:
     """Runs the deliveries of one queue in any thread, and hands their outcomes to its settler."""
 
@@ -84,7 +88,7 @@ class Executor:
 
     @staticmethod
     def _outcome(handler: Handler, returned: object) -> Outcome:
-        if isinstance(returned, Ack | Retry | Bury):
+        if returned is ACK or isinstance(returned, _OUTCOMES):
             return returned
         return Ack(returned) if handler.keeps_result else ACK
 

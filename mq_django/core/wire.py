@@ -124,35 +124,41 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: str =
     """Return a message as the JSON object that waits in the waiting room under `member`.
 
     It leaves the id out when that is the member. A priority comes first, so that a script can read it without parsing
-    the rest. `alone` is the attribute of that name.
+    the rest. Its time is a number: many may wait, and that takes 13 bytes less. `alone` is the attribute of that name.
     """
     flat = attributes(message)
     pairs = [pair for pair in zip(flat[::2], flat[1::2], strict=True) if pair != ("id", member)]
     pairs.sort(key=lambda pair: pair[0] != "priority")
-    if message.published_ms is not None:
-        pairs.append(("time", moment(message.published_ms)))
     if alone:
         pairs.append(("alone", alone))
     head = b",".join(dumps(name) + b":" + dumps(value) for name, value in pairs)
-    return b"{" + head + b',"data":' + data_text + b"}"
+    time = b"" if message.published_ms is None else b',"time":%d' % message.published_ms
+    return b"{" + head + time + b',"data":' + data_text + b"}"
 
 
 def decode_entry(fields: list[bytes], *, queue: str, home: int, entry: bytes) -> Delivery | Undecodable:
     """Return the delivery that an entry stands for, or why it stands for none."""
     try:
-        if len(fields) == 6 and fields[0] == b"id" and fields[2] == b"type" and fields[4] == b"data":
-            # The shape of our own producers' entries. isalnum() is the cheapest way to know a harmless id.
-            text, name = fields[5], _names.get(fields[3])
-            if name is not None and fields[1].isalnum() and len(fields[1]) <= MAX_NAME_LENGTH:
-                _check_size(len(text))
-                message = Message(fields[1].decode(), name, loads(text), queue, published_ms=entry_ms(entry))
-                return Delivery(message, home, entry, text)
+        if len(fields) == 6:
+            first, message_id, second, type_, third, text = fields
+            # isalnum() is the cheapest way to know a harmless id.
+            if (first, second, third) == _OURS and message_id.isalnum() and len(message_id) <= MAX_NAME_LENGTH:
+                name = _names.get(type_)
+                if name is not None and len(text) <= MAX_ENTRY_BYTES:
+                    said = (message_id.decode(), name, loads(text), queue, 1, None, entry_ms(entry), *_PLAIN)
+                    return _new(Delivery, (_new(Message, said), home, entry, text, *_HANDED_OUT))
         return _decode_any(fields, queue, home, entry)
     except (DecodeError, InvalidMessage, UnicodeDecodeError) as error:
         # InvalidMessage: what parses need not have a form of its own, such as 1e999.
         return Undecodable(home, entry, fields, str(error)[:300])
 
 
+#: The names of the fields of our own producers' entries, and what neither such a message nor its delivery says.
+_OURS = (b"id", b"type", b"data")
+_PLAIN = Message("", "", None, "")[7:]
+_HANDED_OUT = Delivery(Message("", "", None, ""), 0, b"", b"")[4:]
+#: Makes a named tuple in half the time that its own constructor takes.
+_new = tuple.__new__
 #: Names that were found good, by their bytes: a project has few, and a stranger may send many.
 _names: dict[bytes, str] = {}
 _MAX_NAMES = 1000

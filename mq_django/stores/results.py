@@ -16,7 +16,7 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import Ack, Bury, Expire, Retry
+from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Retry
 from mq_django.errors import DecodeError
 from mq_django.stores.base import Outgoing, Settlement
 from mq_django.transport import scripts
@@ -182,48 +182,49 @@ def _ttl_ms(config: QueueConfig) -> int:
     return round(config.result_ttl.total_seconds() * 1000)
 
 
-#: Names are those of a project's tasks: few, and asked for with every message.
-_name_text = lru_cache(maxsize=1000)(dumps)
+@lru_cache(maxsize=1000)
+def _task_head(queue: str, name: str) -> bytes:
+    """Return how a task's line begins; the names are those of a project's tasks: few, and asked for every time."""
+    return b'{"queue":%b,"name":%b,"enqueued":' % (dumps(queue), dumps(name))
 
 
 def _task_line(message: Message, data_text: bytes, due_ms: int | None = None) -> bytes:
     if b"\n" in data_text:  # published by somebody else, as JSON over several lines
         data_text = dumps(loads(data_text))
-    return b'{"queue":%s,"name":%s,"enqueued":%s,"due":%s,"priority":%d,"data":%s}' % (
-        _name_text(message.queue),
-        _name_text(message.name),
-        _number_text(message.published_ms),
-        _number_text(due_ms),
+    enqueued_ms = message.published_ms
+    return b'%b%b,"due":%b,"priority":%d,"data":%b}' % (
+        _task_head(message.queue, message.name),
+        b"null" if enqueued_ms is None else b"%d" % enqueued_ms,
+        b"null" if due_ms is None else b"%d" % due_ms,
         message.priority,
         data_text,
     )
 
 
-def _number_text(number: int | None) -> bytes:
-    return b"null" if number is None else b"%d" % number
-
-
-_STATUS: dict[type, str] = {Ack: SUCCESSFUL, Retry: READY, Bury: FAILED, Expire: FAILED}
+_STATUS: dict[type, bytes] = {Ack: SUCCESSFUL.encode(), Retry: READY.encode(), Bury: FAILED.encode()}
+_STATUS[Expire] = _STATUS[Bury]
 
 
 def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> Command:
     finished_ms = int(time.time() * 1000)
     ended_ttl, unfinished_ttl = _ttl_ms(config), _unfinished_ms(config)
-    who = dumps(consumer)
+    # What all lines share, made once.
+    prefix, who = config.keys.result(""), b'","consumer":%b,"started":' % dumps(consumer)
+    finished = b',"finished":%d' % finished_ms
     keys: list[str] = []
     args: list[Argument] = []
     for delivery, outcome, delay_ms, micros, _ in settlements:
         assert isinstance(delivery, Delivery)
         message = delivery.message
-        keys.append(config.keys.result(message.id))
-        attempt = b'\n{"status":"%s","attempt":%d,"entry":"%s","consumer":%s,"started":%s,"finished":%d%s}' % (
-            _STATUS[type(outcome)].encode(),
+        keys.append(prefix + message.id)
+        attempt = b'\n{"status":"%b","attempt":%d,"entry":"%b%b%b%b%b}' % (
+            _STATUS[type(outcome)],
             message.attempt,
             delivery.entry,
             who,
-            _number_text(None if micros is None else finished_ms - micros // 1000),
-            finished_ms,
-            _came_to(outcome, message.attempt),
+            b"null" if micros is None else b"%d" % (finished_ms - micros // 1000),
+            finished,
+            b"" if outcome is ACK else _came_to(outcome, message.attempt),
         )
         ttl = unfinished_ttl + delay_ms if isinstance(outcome, Retry) else ended_ttl
         args += (_task_line(message, delivery.data_text), attempt, ttl)

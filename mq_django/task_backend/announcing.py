@@ -30,7 +30,7 @@ class Announcement:
 
     def heard(self, level: int) -> bool:
         """Tell whether anybody would notice: to build a result for nobody takes longer than a short task."""
-        return _logger.isEnabledFor(level) or self._others_listen()
+        return self._others_listen() or _logger.isEnabledFor(level)
 
     def _others_listen(self) -> bool:
         receivers = self.signal.receivers

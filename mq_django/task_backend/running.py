@@ -4,18 +4,20 @@ import logging
 import os
 import socket
 import traceback
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
+from django.conf import settings
 from django.utils import timezone
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.jsontext import dumps
+from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
 from mq_django.core.retries import RetryPolicy
-from mq_django.errors import MessageTooLarge
+from mq_django.errors import DecodeError, InvalidMessage, MessageTooLarge
 from mq_django.registry import Handler
 from mq_django.stores.results import MAX_ATTEMPT, error_path, keeps
 from mq_django.task_backend.announcing import FINISHED, STARTED
@@ -97,6 +99,20 @@ def _async_call(task: AnyTask) -> Any:
 MALFORMED = Bury('The data of a task\'s message is {"args": [...], "kwargs": {...}}')
 
 
+def arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's arguments as its function will get them, copied.
+
+    Raises:
+        TypeError, ValueError: one has no form in JSON.
+    """
+    try:
+        found: dict[str, Any] = loads(dumps({"args": args, "kwargs": kwargs}))
+    except (InvalidMessage, DecodeError):
+        # Django takes bytes as well, and says of anything else what is wrong with it.
+        return {"args": normalize_json(args), "kwargs": normalize_json(kwargs)}
+    return found
+
+
 def has_arguments(data: Any) -> bool:
     """Tell whether a message's data are a task's arguments: anybody may have published it."""
     return isinstance(data, dict) and isinstance(data.get("args"), list) and isinstance(data.get("kwargs"), dict)
@@ -105,16 +121,19 @@ def has_arguments(data: Any) -> bool:
 class Attempt:
     """One run of a task for one message."""
 
-    __slots__ = ("_config", "_result", "_task", "_value", "args", "kwargs", "message")
+    __slots__ = ("_result", "_task", "_value", "args", "kwargs", "message")
 
     def __init__(self, task: AnyTask, message: Message) -> None:
         self._task = task
         self.message = message
-        self._config: QueueConfig = get_config().queue(message.queue)
         self._result: AnyResult | None = None
         self._value: Any = None
         self.args: list[Any] = message.data["args"]
         self.kwargs: dict[str, Any] = message.data["kwargs"]
+
+    @property
+    def _config(self) -> QueueConfig:
+        return get_config().queue(self.message.queue)
 
     @property
     def sender(self) -> type:
@@ -133,15 +152,17 @@ class Attempt:
 
         A value that cannot be kept buries it at once: every further attempt would repeat the task's effects.
         """
+        if returned is None:
+            return ACK
         if isinstance(returned, Retry | Bury):
             return returned
-        value = returned.result if isinstance(returned, Ack) else returned
-        if value is None or not keeps(self._config):
+        value, config = returned.result if isinstance(returned, Ack) else returned, self._config
+        if value is None or not keeps(config):
             return ACK
         try:
             self._value = normalize_json(value)
             text = dumps(self._value)
-            if len(text) > self._config.max_size:
+            if len(text) > config.max_size:
                 raise MessageTooLarge(f"The task returned {len(text)} bytes of JSON: more than MAX_SIZE")
         except (TypeError, ValueError) as error:
             told = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
@@ -213,4 +234,4 @@ def moment(milliseconds: int | None) -> datetime | None:
     if milliseconds is None:
         return None
     found = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return found if timezone.is_aware(timezone.now()) else timezone.make_naive(found)
+    return found if settings.USE_TZ else timezone.make_naive(found)

@@ -150,6 +150,15 @@ def test_a_key_of_another_type_is_left_alone(config, wire, redis_client):
         found(config, wire)
 
 
+def test_a_broken_result_keeps_no_other_back(config, wire, redis_client):
+    redis_client.lpush(config.keys.result("m0"), "x")
+    both = [settlement(Ack()), settlement(Ack())]
+    both[0] = both[0]._replace(delivery=both[0].delivery._replace(message=both[0].delivery.message._replace(id="m0")))
+    wire.trip(settled_commands(config, "c1", both))
+    assert found(config, wire).status == "SUCCESSFUL"
+    assert redis_client.lrange(config.keys.result("m0"), 0, -1) == [b"x"]
+
+
 def test_a_batch_of_any_size_is_noted(config, wire, redis_client):
     settlements = [
         settlement(Ack())._replace(delivery=Delivery(Message(f"m{n}", "t", {}, "emails"), 0, b"1-0", DATA_TEXT))

@@ -4,19 +4,18 @@
 -- then for each in ARGV: the line for the task, for when there is none (any more); the line for the attempt;
 --                        the time to live in ms
 --
--- Returns how many.
+-- Returns how many; or an error of those that could not be noted, which keep none of the others back.
 
-for _, key in ipairs(KEYS) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= 'string' then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
-end
+local try, argv, failed = redis.pcall, ARGV, nil
 for i, key in ipairs(KEYS) do
-  local task, attempt, ttl = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
-  if redis.call('append', key, attempt) == #attempt then
-    redis.call('set', key, task .. attempt)
+  local attempt, ttl = argv[3 * i - 1], argv[3 * i]
+  local length = try('append', key, attempt)
+  if length == #attempt then
+    try('set', key, argv[3 * i - 2] .. attempt, 'px', ttl)
+  elseif type(length) == 'table' then
+    failed = length
+  else
+    try('pexpire', key, ttl)
   end
-  redis.call('pexpire', key, ttl)
 end
-return #KEYS
+return failed or #KEYS
