@@ -10,6 +10,9 @@ DEMO_SECONDS ?=
 PEERS ?= all
 # Steps of the measuring to run, such as publish,handle; empty means all.
 STEPS ?=
+# WRITE_DOCS=1 renews the figures of the documentation; EVERYTHING=1 measures growth and threads of peers, too.
+WRITE_DOCS ?=
+EVERYTHING ?=
 # What `make chaos` does: ci takes some minutes; nightly goes on for CHAOS_MINUTES. A seed plays a run again.
 TIER ?= ci
 CHAOS_MINUTES ?= 0
@@ -50,7 +53,8 @@ lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/python -m mypy
 
 bench: $(VENV)/.ready $(BUNDLED)
-	$(BIN)/python -m benchmarks --peers '$(PEERS)' --only '$(STEPS)'
+	$(BIN)/python -m benchmarks --peers '$(PEERS)' --only '$(STEPS)' $(if $(WRITE_DOCS),--write-docs) \
+		$(if $(EVERYTHING),--everything)
 
 guard: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m benchmarks.guard

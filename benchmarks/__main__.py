@@ -2,27 +2,51 @@
 
 import argparse
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from benchmarks import chart, environments, report, runner
-from benchmarks.contenders import BYTES, HANDLERS, PEERS, RAW, TASKS, Contender
+from benchmarks import chart, documents, environments, headings, report, runner
+from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS, Contender
+from benchmarks.record import Record
 from benchmarks.trees import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
+#: Always measured.
+MINE = (RAW, BYTES, HANDLERS, TASKS)
 
 
-def _chosen(names: str) -> list[Contender]:
-    """Return the contenders: ours and the raw limit always, of the peers those that were asked for and can be run."""
-    chosen = [RAW, BYTES, HANDLERS, TASKS]
-    wanted = [name.strip().lower() for name in names.split(",")]
-    for peer in PEERS:
-        if "all" in wanted or peer.environment in wanted:
-            reason = environments.prepare(peer)
-            if reason:
-                print(f"{peer.name} is left out: {reason}", file=sys.stderr)
-            else:
-                chosen.append(peer)
-    return chosen
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _steps(wanted: Collection[str]) -> list[runner.Step]:
+    unknown = set(wanted) - {step.name for step in runner.STEPS}
+    if unknown:
+        sys.exit(f"There is no step {', '.join(sorted(unknown))}; there are {', '.join(s.name for s in runner.STEPS)}.")
+    return [step for step in runner.STEPS if not wanted or step.name in wanted]
+
+
+def _peers(wanted: Collection[str]) -> list[Contender]:
+    """Return the peers that were asked for and can be run here; say of the others why not."""
+    known = headings.peers()
+    unknown = set(wanted) - {"all", "none"} - {peer.environment for peer in known}
+    if unknown:
+        sys.exit(f"There is no peer {', '.join(sorted(unknown))}; there are {', '.join(_names(known))}.")
+    reasons: dict[str, str] = {}
+    for peer in known:
+        if peer.environment not in reasons and ("all" in wanted or peer.environment in wanted):
+            reasons[peer.environment] = environments.prepare(peer)
+            if reasons[peer.environment]:
+                print(f"{peer.name} is left out: {reasons[peer.environment]}", file=sys.stderr)
+    return [peer for peer in known if reasons.get(peer.environment) == ""]
+
+
+def _names(peers: Sequence[Contender]) -> list[str]:
+    return list(dict.fromkeys(peer.environment for peer in peers))
+
+
+def _contenders(record: Record) -> list[Contender]:
+    return [one for one in [*MINE, *headings.peers()] if one.name in record.contenders]
 
 
 def main() -> None:
@@ -30,15 +54,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--peers", default="all", help="all, none, or names such as rq,celery")
     parser.add_argument("--only", default="", help="names of steps, separated by commas; all when empty")
+    parser.add_argument("--everything", action="store_true", help="long steps for peers, too; takes twice the time")
+    parser.add_argument("--write-docs", action="store_true", help="renew the figures in the README and in docs/")
+    parser.add_argument("--again", type=Path, metavar="JSON", help="no measuring: report what this file has")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    wanted = [name.strip() for name in options.only.split(",") if name.strip()]
-    steps = [step for step in runner.STEPS if not wanted or step.name in wanted]
-    contenders = _chosen(options.peers)
-    results = runner.run(contenders, steps)
-    report.save(results, options.out, contenders)
-    (options.out / "chart.svg").write_text(chart.svg(results.medians()), encoding="utf-8")
-    print(report.markdown(results, contenders))
+    if options.again:
+        record = Record.load(options.again)
+    else:
+        steps, chosen = _steps(_words(options.only)), [*MINE, *_peers(_words(options.peers))]
+        record = runner.run(chosen, steps, everything=options.everything)
+    contenders = _contenders(record)
+    options.out.mkdir(parents=True, exist_ok=True)
+    record.save(options.out / "results.json")
+    told = report.markdown(record, contenders)
+    (options.out / "results.md").write_text(told, encoding="utf-8")
+    (options.out / "chart.svg").write_text(chart.svg(record.medians()), encoding="utf-8")
+    if options.write_docs:
+        documents.write(record, contenders)
+    print(told)
 
 
 if __name__ == "__main__":

@@ -33,9 +33,11 @@ class Contender:
     module: str
     #: Messages published and not yet handled.
     remaining: Remaining
-    #: What of its environment is measured with: `ours`, or the name of a file in `requirements/`.
+    #: What of its environment is measured with: `ours`, or the peer's own name.
     environment: str
-    #: Messages for about three seconds of work: published one by one, in bulk (0: it has no such call), handled.
+    #: What its environment has, in the words of pip or npm.
+    packages: tuple[str, ...] = ()
+    #: Messages for a second or three of work: published one by one, in bulk (0: it has no such call), handled.
     one_by_one: int
     bulk: int
     handled: int
@@ -43,6 +45,12 @@ class Contender:
     sizes: tuple[int, ...] = (10_000, 100_000)
     #: Its environment variables: they choose its settings.
     variables: Mapping[str, str] = field(default_factory=dict)
+    #: Its settings in words.
+    settings: str = ""
+    #: Whether these are its safest settings, and not its fastest.
+    is_safest: bool = False
+    #: Processes that handle eight messages at a time: 1 with threads or an event loop.
+    processes_for_eight: int = 1
     #: The names of the workloads it cannot do, or that would tell nothing new of it.
     skips: frozenset[str] = frozenset()
 
@@ -51,23 +59,35 @@ class Contender:
         """Tell whether it is mq_django with handlers, for which everything is measured."""
         return self.module == "benchmarks.ours.contender"
 
+    @property
+    def is_peer(self) -> bool:
+        """Tell whether it is another queue."""
+        return self.environment != OURS
+
+    @property
+    def is_python(self) -> bool:
+        """Tell whether it is written in Python."""
+        return not self.module.endswith(".js")
+
 
 RAW = Contender(
     name="bare redis-py",
     module="benchmarks.raw",
     remaining=total("XLEN raw"),
     environment=OURS,
-    one_by_one=20_000,
-    bulk=200_000,
-    handled=300_000,
+    one_by_one=10_000,
+    bulk=150_000,
+    handled=250_000,
     sizes=(10_000, 100_000, 1_000_000),
     variables={"BENCH_MODE": "json"},
-    skips=frozenset({"delays", "kill", "idle", "memory delayed"}),
+    settings="an XADD a message, or pipelines of 1,000; reads of 100, acked with the next read; the standard json",
+    skips=frozenset({"delays", "kill", "idle", "memory delayed", "threads"}),
 )
 BYTES = replace(
     RAW,
     name="bare redis-py, no JSON",
     variables={"BENCH_MODE": "bytes"},
+    settings="as before, with the same bytes sent and never looked at",
     skips=RAW.skips | {"publish", "at rest", "memory", "growth"},
 )
 HANDLERS = Contender(
@@ -75,19 +95,20 @@ HANDLERS = Contender(
     module="benchmarks.ours.contender",
     remaining=total("XLEN mq:{bench0}:ready"),
     environment=OURS,
-    one_by_one=20_000,
-    bulk=200_000,
-    handled=300_000,
+    one_by_one=10_000,
+    bulk=150_000,
+    handled=250_000,
     sizes=(10_000, 100_000, 1_000_000),
+    settings="defaults, 8 threads; orjson and hiredis from the extra `fast`",
 )
 TASKS = Contender(
     name="mq_django @task",
     module="benchmarks.ours.task_contender",
     remaining=HANDLERS.remaining,
     environment=OURS,
-    one_by_one=20_000,
+    one_by_one=10_000,
     bulk=0,
-    handled=60_000,
-    skips=frozenset({"bulk", "at rest", "delays", "memory", "idle", "kill", "growth"}),
+    handled=40_000,
+    settings="the same, with Django's task API",
+    skips=frozenset({"at rest", "delays", "memory", "idle", "kill", "growth", "threads"}),
 )
-PEERS: tuple[Contender, ...] = ()

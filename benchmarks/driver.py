@@ -1,6 +1,10 @@
 """What runs in a contender's own environment: publish, publish at a pace, consume.
 
 python -m benchmarks.driver benchmarks.peers.rq publish --count 1000
+
+A contender's module has the functions `publish(kind, data)`, `publish_later(kind, data, delay)` and, if it can,
+`publish_many(kind, many, delay)`, all three plain or `async`; a `session()`, an asynchronous context manager around
+them, if it needs one; and `consumer(processes, threads)`, which returns a command. `driver.js` is the same for node.
 """
 
 import argparse
@@ -11,6 +15,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -22,21 +27,32 @@ BULK = 1000
 WARM_UP = 20
 
 
-def call_each(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> float:
-    """Call a function, or a coroutine function on one event loop, for each tuple of arguments; return the seconds."""
+Calls = Iterable[tuple[Any, ...]]
+
+
+def call_each(module: Any, function: Callable[..., Any], calls: Calls, *, warm_up: Calls = ()) -> float:
+    """Call a function for each tuple of arguments, after some that do not count; return the seconds.
+
+    Coroutine functions are called on one event loop, within the module's `session()` if it has one.
+    """
     if inspect.iscoroutinefunction(function):
-        return asyncio.run(_await_each(function, calls))
+        return asyncio.run(_await_each(module, function, calls, warm_up))
+    for arguments in warm_up:
+        function(*arguments)
     began = time.perf_counter()
     for arguments in calls:
         function(*arguments)
     return time.perf_counter() - began
 
 
-async def _await_each(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> float:
-    began = time.perf_counter()
-    for arguments in calls:
-        await function(*arguments)
-    return time.perf_counter() - began
+async def _await_each(module: Any, function: Callable[..., Any], calls: Calls, warm_up: Calls) -> float:
+    async with module.session() if hasattr(module, "session") else nullcontext():
+        for arguments in warm_up:
+            await function(*arguments)
+        began = time.perf_counter()
+        for arguments in calls:
+            await function(*arguments)
+        return time.perf_counter() - began
 
 
 def publish(module: Any, options: argparse.Namespace) -> float:
@@ -44,14 +60,15 @@ def publish(module: Any, options: argparse.Namespace) -> float:
     made = [messages.make(number) for number in range(options.count)]
     if options.bulk:
         chunks = [made[at : at + BULK] for at in range(0, len(made), BULK)]
-        return call_each(module.publish_many, [(options.kind, chunk, options.delay) for chunk in chunks])
+        return call_each(module, module.publish_many, [(options.kind, chunk, options.delay) for chunk in chunks])
     if options.delay:
-        return call_each(module.publish_later, [(options.kind, data, options.delay) for data in made])
-    call_each(module.publish, [(options.kind, data) for data in made[:WARM_UP]])
-    return call_each(module.publish, [(options.kind, data) for data in made])
+        return call_each(module, module.publish_later, [(options.kind, data, options.delay) for data in made])
+    calls = [(options.kind, data) for data in made]
+    # Only of what leaves no trace: the others are counted.
+    return call_each(module, module.publish, calls, warm_up=calls[:WARM_UP] if options.kind == messages.NOOP else ())
 
 
-def paced(options: argparse.Namespace) -> Iterable[tuple[Any, ...]]:
+def paced(options: argparse.Namespace) -> Calls:
     """Yield the arguments of publish calls, each at its moment."""
     shuffled = random.Random(7)  # the same moments for all
     at = time.monotonic()
@@ -67,11 +84,12 @@ def paced(options: argparse.Namespace) -> Iterable[tuple[Any, ...]]:
 
 def pace(module: Any, options: argparse.Namespace) -> float:
     """Publish messages at a rate, each at a random moment, and return the seconds."""
-    return call_each(module.publish_later if options.delay else module.publish, paced(options))
+    return call_each(module, module.publish_later if options.delay else module.publish, paced(options))
 
 
 def consume(module: Any, options: argparse.Namespace) -> None:
     """Become the contender's consumer."""
+    os.environ["BENCH_THREADS"] = str(options.threads)
     command = module.consumer(options.processes, options.threads)
     os.execvp(command[0], command)
 

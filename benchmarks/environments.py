@@ -1,56 +1,70 @@
 """Each peer in an environment of its own, made when first needed."""
 
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.contenders import OURS, Contender
 from benchmarks.trees import ROOT
 
-REQUIREMENTS = ROOT / "benchmarks" / "requirements"
+#: Where the environments are; kept over runs.
+HOME = Path(os.environ.get("MQ_BENCH_HOME") or ROOT)
+#: Seconds that an installation may take.
+PATIENCE = 600
 
 
 def folder(name: str) -> Path:
     """Return where an environment is."""
-    return ROOT / f".venv-bench-{name}"
+    return HOME / f".venv-bench-{name}"
 
 
 def command(contender: Contender) -> list[str]:
     """Return the command that a contender's verbs go to."""
-    if contender.module.endswith(".mjs"):
-        return ["node", contender.module]
-    python = sys.executable if contender.environment == OURS else str(folder(contender.environment) / "bin" / "python")
-    return [python, "-m", "benchmarks.driver", contender.module]
+    if not contender.is_python:
+        return ["node", str(ROOT / "benchmarks" / "driver.js"), contender.module]
+    python = folder(contender.environment) / "bin" / "python" if contender.is_peer else sys.executable
+    return [str(python), "-m", "benchmarks.driver", contender.module]
+
+
+def variables(contender: Contender) -> Mapping[str, str]:
+    """Return the environment variables that let a contender find its packages."""
+    own = {} if contender.is_python else {"NODE_PATH": str(folder(contender.environment) / "node_modules")}
+    return {"PYTHONPATH": str(ROOT), **own}
 
 
 def prepare(contender: Contender) -> str:
     """Make a contender's environment; return why it cannot be made, or ''."""
-    name = contender.environment
-    if name == OURS or (folder(name) / ".ready").exists():
+    stamp, wanted = folder(contender.environment) / ".ready", "\n".join(contender.packages)
+    if contender.environment == OURS or (stamp.exists() and stamp.read_text(encoding="utf-8") == wanted):
         return ""
+    print(f"Installing {contender.name} ...", file=sys.stderr, flush=True)
     try:
-        if contender.module.endswith(".mjs"):
-            _prepare_node(name)
-        else:
-            _prepare_python(name)
-    except (OSError, subprocess.CalledProcessError) as error:
+        (_with_pip if contender.is_python else _with_npm)(contender)
+    except subprocess.CalledProcessError as error:
+        return f"{' '.join(map(str, error.cmd[-3:]))} ended with {error.returncode}"
+    except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    (folder(name) / ".ready").touch()
+    stamp.write_text(wanted, encoding="utf-8")
     return ""
 
 
-def _prepare_python(name: str) -> None:
-    print(f"Installing {name} ...", file=sys.stderr)
-    subprocess.run([sys.executable, "-m", "venv", str(folder(name))], check=True)
-    pip = [str(folder(name) / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "-r", str(REQUIREMENTS / f"{name}.txt")], check=True)
+def _with_pip(contender: Contender) -> None:
+    place = folder(contender.environment)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True, timeout=PATIENCE)
+    pip = [str(place / "bin" / "python"), "-m", "pip", "-qq", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", *contender.packages], check=True, timeout=PATIENCE)
 
 
-def _prepare_node(name: str) -> None:
+def _with_npm(contender: Contender) -> None:
     if shutil.which("node") is None or shutil.which("npm") is None:
         raise FileNotFoundError("node and npm are not installed")
-    print(f"Installing {name} ...", file=sys.stderr)
-    folder(name).mkdir(exist_ok=True)
-    shutil.copy(REQUIREMENTS / f"{name}.json", folder(name) / "package.json")
-    subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund"], cwd=folder(name), check=True)
+    place = folder(contender.environment)
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    # Without it, npm looks for a project in the folders above.
+    (place / "package.json").write_text('{"private": true}', encoding="utf-8")
+    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", *contender.packages]
+    subprocess.run(command, cwd=place, check=True, timeout=PATIENCE)

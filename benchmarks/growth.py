@@ -7,7 +7,7 @@ from functools import partial
 from benchmarks import workloads
 from benchmarks.contenders import Contender, total
 from benchmarks.messages import NOTE
-from benchmarks.trial import Trial
+from benchmarks.trial import Failed, Trial
 from benchmarks.workloads import Figures, Workload
 
 THREADS = (1, 8, 64)
@@ -55,8 +55,10 @@ def consumer_memory(contender: Contender) -> Figures:
         trial.wait_for_notes(20, timeout=30)
         before = max(tree.memory().values())
         workloads.fill(trial, 1_000_000)
-        largest = 0.0
+        largest, give_up = 0.0, time.monotonic() + 300
         while trial.remaining():
+            if time.monotonic() > give_up:
+                raise Failed(f"{contender.name}: {trial.remaining():,} of 1,000,000 were not handled in 300 s")
             largest = max(largest, *tree.memory().values())
             time.sleep(0.2)
         after = max(tree.memory().values())

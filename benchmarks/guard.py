@@ -11,8 +11,8 @@ STEPS = ("publish", "bulk", "handle")
 
 def main() -> int:
     """Measure, print each ratio beside its floor, and return 1 when one is below."""
-    results = runner.run([RAW, HANDLERS, TASKS], [step for step in runner.STEPS if step.name in STEPS])
-    figures, code = results.medians(), 0
+    record = runner.run([RAW, HANDLERS, TASKS], [step for step in runner.STEPS if step.name in STEPS])
+    figures, code = record.medians(), 0
     for target in GUARDED:
         value, floor = target.value(figures) or 0.0, target.bound * LOOSE
         slow = value < floor

@@ -1,5 +1,6 @@
 """What every contender publishes and handles: the same data, and the same notes of what was handled when."""
 
+import asyncio
 import json
 import os
 import time
@@ -10,8 +11,11 @@ import redis
 
 URL = os.environ.get("BENCH_REDIS_URL", "")
 MODE = os.environ.get("BENCH_MODE", "fast")
+IS_SAFEST = MODE == "safe"
 #: Queues that a consumer serves; messages go to all of them in turn.
 QUEUES = int(os.environ.get("BENCH_QUEUES", "1"))
+#: Messages that a process of a consumer handles at a time.
+THREADS = int(os.environ.get("BENCH_THREADS", "8"))
 #: LIST of `n sent_ns due_ns handled_ns pid`, for the workloads that look at single messages.
 NOTES = "bench:notes"
 
@@ -62,4 +66,11 @@ def handle(kind: str, data: dict[str, Any]) -> None:
     """Do a kind's work, in a thread or process that may sleep."""
     if kind != NOOP:
         time.sleep(SLEEPS[kind])
+        note(data)
+
+
+async def handle_async(kind: str, data: dict[str, Any]) -> None:
+    """Do a kind's work on an event loop."""
+    if kind != NOOP:
+        await asyncio.sleep(SLEEPS[kind])
         note(data)

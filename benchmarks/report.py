@@ -1,141 +1,205 @@
-"""The figures as tables in Markdown, and as JSON."""
+"""The figures as tables in Markdown."""
 
-import json
-import os
-import platform
 import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS, Contender
+from benchmarks.contenders import BYTES, HANDLERS, RAW, Contender
 from benchmarks.messages import SIZE
-from benchmarks.runner import Results
-from benchmarks.targets import BEST, TARGETS
-from benchmarks.trial import redis_version
+from benchmarks.pages import PAGE
+from benchmarks.record import Record
+from benchmarks.targets import BEST, BEST_PYTHON, TARGETS, Target
 
-Figures = Mapping[str, Mapping[str, float]]
+Row = Mapping[str, float]
+Figures = Mapping[str, Row]
 
-#: The columns of the table of all contenders: heading, figures, and how to write them.
-COLUMNS: Sequence[tuple[str, Sequence[str], str]] = (
-    ("publish one by one /s", ["publish /s"], "{:,.0f}"),
-    ("in bulk /s", ["bulk /s"], "{:,.0f}"),
-    ("handle, 1 process /s", ["handle /s"], "{:,.0f}"),
-    ("2 processes /s", ["2 processes /s"], "{:,.0f}"),
-    ("at rest p50 / p99 ms", ["at rest p50 ms", "at rest p99 ms"], "{:.1f}"),
-    ("delay late p50 / p99 ms", ["delay p50", "delay p99"], "{:,.1f}"),
-    ("bytes ready / delayed", ["bytes ready", "bytes delayed"], "{:,.0f}"),
-    ("idle commands/s / % core", ["idle commands/s", "idle cpu %"], "{:.1f}"),
-    ("consumer MB", ["rest MB"], "{:.0f}"),
-    ("3 x kill -9: missing / doubled of 2,000", ["kill missing", "kill doubled"], "{:.0f}"),
-    ("done s", ["kill done s"], "{:.1f}"),
+
+class Column(NamedTuple):
+    """A column of a table: the figures in it, and how they are written."""
+
+    heading: str
+    names: Sequence[str]
+    form: str = "{:,.0f}"
+    #: Whether the ratio to the raw limit stands behind it.
+    by_raw: bool = False
+
+
+RATES = (
+    Column("publish one by one /s", ["publish /s"], by_raw=True),
+    Column("in bulk /s", ["bulk /s"], by_raw=True),
+    Column("handle, 1 process /s", ["handle /s"], by_raw=True),
+    Column("2 processes /s", ["2 processes /s"], by_raw=True),
 )
-PACKAGES = {"Django": "Django", "redis": "redis-py", "hiredis": "hiredis", "orjson": "orjson"}
+LATENCIES = (
+    Column("at rest p50 / p99 ms", ["at rest p50 ms", "at rest p99 ms"], "{:,.1f}"),
+    Column("delay late p50 / p99 ms", ["delay p50", "delay p99"], "{:,.1f}"),
+    Column("early of 200", ["delay early"]),
+)
+COSTS = (
+    Column("bytes in Redis, ready / delayed", ["bytes ready", "bytes delayed"]),
+    Column("µs of a core a message: consumer / Redis", ["handle cpu us", "handle Redis's cpu us"], "{:,.1f}"),
+    Column("2 processes: % of Redis's core", ["2 processes: Redis's core %"]),
+    Column("idle: commands/s / % of a core", ["idle commands/s", "idle cpu %"], "{:,.1f}"),
+    Column("largest process at rest, MB", ["rest MB"]),
+)
+KILLS = (
+    Column("missing", ["kill missing"]),
+    Column("doubled", ["kill doubled"]),
+    Column("last one handled, s after the last restart", ["kill done s"], "{:,.1f}"),
+    Column("longest pause, s", ["kill pause s"], "{:,.1f}"),
+    Column("handle, 1 process /s", ["handle /s"]),
+)
 #: Figures of which the smaller is the better.
 LESS = re.compile(r" ms|bytes|delay|idle|MB|missing|doubled|done s|pause s|us$")
 
 
-def with_best(figures: Figures, contenders: Sequence[Contender]) -> dict[str, Mapping[str, float]]:
+def with_best(figures: Figures, contenders: Sequence[Contender]) -> dict[str, Row]:
     """Return the figures with two more rows: the best of all peers, and of those in Python, figure by figure."""
-    mine = {RAW.name, BYTES.name, HANDLERS.name, TASKS.name}
-    peers = [one for one in contenders if one.name not in mine]
-    python = [one.name for one in peers if not one.module.endswith(".mjs")]
-    return {
-        **figures,
-        BEST: _best([figures.get(one.name, {}) for one in peers]),
-        "best Python peer": _best([figures.get(name, {}) for name in python]),
-    }
+    peers = [one for one in contenders if one.is_peer and not one.is_safest]
+    python = [one for one in peers if one.is_python]
+    return {**figures, BEST: _best(figures, peers), BEST_PYTHON: _best(figures, python)}
 
 
-def _best(rows: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+def _best(figures: Figures, peers: Sequence[Contender]) -> Row:
+    rows = [figures.get(peer.name, {}) for peer in peers]
     names = {name for row in rows for name in row}
     return {name: (min if LESS.search(name) else max)(row[name] for row in rows if name in row) for name in names}
 
 
-def _cell(row: Mapping[str, float], names: Sequence[str], form: str) -> str:
-    return " / ".join(form.format(row[name]) for name in names if name in row)
-
-
-def table(figures: Figures) -> str:
-    """Return the table of all contenders."""
-    used = [column for column in COLUMNS if any(name in row for name in column[1] for row in figures.values())]
-    lines = ["| | " + " | ".join(heading for heading, _, _ in used) + " |", "|-|" + "-|" * len(used)]
-    lines += [
-        f"| {who} | " + " | ".join(_cell(row, names, form) for _, names, form in used) + " |"
-        for who, row in figures.items()
-        if row
-    ]
+def table(heading: str, columns: Sequence[Column], rows: Mapping[str, Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [f"| {heading} | " + " | ".join(column.heading for column in columns) + " |", "|-|" + "-|" * len(columns)]
+    lines += [f"| {who} | " + " | ".join(cells) + " |" for who, cells in rows.items()]
     return "\n".join(lines)
+
+
+def _cell(row: Row, column: Column, raw: Row) -> str:
+    told = " / ".join(column.form.format(row[name]) for name in column.names if name in row)
+    base = raw.get(column.names[0])
+    return f"{told} ({row[column.names[0]] / base:.2f})" if told and base and column.by_raw and row is not raw else told
+
+
+def _rows(figures: Figures, columns: Sequence[Column], who: Sequence[str]) -> dict[str, list[str]]:
+    """Return the cells of those who have any."""
+    raw = figures.get(RAW.name, {})
+    made = {name: [_cell(figures.get(name, {}), column, raw) for column in columns] for name in who}
+    return {name: cells for name, cells in made.items() if any(cells)}
+
+
+def _against_best(figures: Figures, columns: Sequence[Column], peers: Sequence[Contender]) -> list[str]:
+    """Return how ours stands to the best peer, and who that is, column by column; of two figures, by the last."""
+    cells = []
+    for column in columns:
+        name = column.names[-1]
+        ours = figures.get(HANDLERS.name, {}).get(name)
+        found = {peer.name: figures[peer.name][name] for peer in peers if name in figures.get(peer.name, {})}
+        if not found or not ours:
+            cells.append("")
+            continue
+        choose: Callable[..., str] = min if LESS.search(name) else max
+        best = choose(found, key=lambda who, found=found: found[who])
+        cells.append(f"{ours / found[best]:.3g} times {best}")
+    return cells
+
+
+def _order(figures: Figures, contenders: Sequence[Contender]) -> list[str]:
+    """Return the names: ours and the raw limit first, then the peers, the fastest first."""
+    mine = [one.name for one in contenders if not one.is_peer]
+    peers = [one.name for one in contenders if one.is_peer and not one.is_safest]
+    return mine + sorted(peers, key=lambda name: -figures.get(name, {}).get("handle /s", 0.0))
+
+
+def compared(figures: Figures, contenders: Sequence[Contender], columns: Sequence[Column]) -> str:
+    """Return a table of all contenders with their fastest settings."""
+    rows = _rows(figures, columns, _order(figures, contenders))
+    peers = [one for one in contenders if one.is_peer and not one.is_safest]
+    if peers:
+        rows["**mq_django by the best peer**"] = _against_best(figures, columns, peers)
+    return table("", columns, rows)
+
+
+def kills(figures: Figures, contenders: Sequence[Contender]) -> str:
+    """Return the table of what is lost and doubled, with the fastest and the safest settings."""
+    rows: dict[str, list[str]] = {}
+    for name in _order(figures, contenders):
+        for who in (name, f"{name}, safest"):
+            if "kill missing" in figures.get(who, {}):
+                rows |= _rows(figures, KILLS, [who])
+    return table("of 2,000 messages", KILLS, rows)
 
 
 def targets(figures: Figures) -> str:
     """Return the table of targets."""
     lines = ["| | target | measured | |", "|-|-|-|-|"]
-    for target in TARGETS:
-        value = target.value(figures)
-        sign = "≥" if target.is_ == "at least" else "≤"
-        told = "not measured" if value is None else f"{value:.2f}"
-        verdict = "" if value is None or target.is_only_told else "met" if target.met(value) else "missed"
-        lines.append(f"| {target.what} | {f'{sign} {target.bound:g}' if verdict else ''} | {told} | {verdict} |")
+    lines += [_target(target, figures) for target in TARGETS]
     return "\n".join(lines)
 
 
-def others(figures: Figures) -> str:
-    """Return every other figure of ours, a line each."""
-    shown = {name for _, names, _ in COLUMNS for name in names}
-    lines = [f"| | {RAW.name} | {HANDLERS.name} |", "|-|-|-|"]
-    for name in {**figures.get(HANDLERS.name, {}), **figures.get(RAW.name, {})}:
-        if name not in shown:
-            cells = [
-                f"{figures[who][name]:,.4g}" if name in figures.get(who, {}) else ""
-                for who in (RAW.name, HANDLERS.name)
-            ]
-            lines.append(f"| {name} | {cells[0]} | {cells[1]} |")
-    return "\n".join(lines)
+def _target(target: Target, figures: Figures) -> str:
+    value = target.value(figures)
+    if value is None:
+        return f"| {target.what} | {target.told} | not measured | |"
+    name, unit = target.beside
+    beside = f" ({figures[target.who][name]:.0f} {unit})" if name in figures[target.who] else ""
+    verdict = "" if target.is_only_told else "holds" if target.met(value) else "**missed**, [why](#where-the-time-goes)"
+    return f"| {target.what} | {target.told} | {value:.2f}{beside} | {verdict} |"
 
 
-def machine() -> dict[str, Any]:
-    """Return where and with what was measured."""
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "cpus": os.cpu_count(),
-        "cpu": cpu[1] if cpu else platform.processor(),
-        "system": platform.platform(terse=True),
-        "python": platform.python_version(),
-        "Redis": redis_version(),
-        **{PACKAGES[name]: version(name) for name in PACKAGES if _is_there(name)},
+def others(figures: Figures, contenders: Sequence[Contender]) -> str:
+    """Return every other figure, a line each: of the raw limit, of ours, and of peers where they were asked for."""
+    shown = {name for column in (*RATES, *LATENCIES, *COSTS, *KILLS) for name in column.names}
+    names = {name: None for row in figures.values() for name in row if name not in shown and not name.startswith(PAGE)}
+    who = [name for name in _order(figures, contenders) if name != BYTES.name and names.keys() & figures.get(name, {})]
+    columns = [Column(name, []) for name in who]
+    return table("", columns, {name: [_number(figures.get(one, {}).get(name)) for one in who] for name in names})
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.3g}"
+
+
+def pages(figures: Figures) -> str:
+    """Return the table of the admin's pages; nothing when they were not measured."""
+    ours = figures.get(HANDLERS.name, {})
+    measured = [name.removesuffix(" p50 ms") for name in ours if name.startswith(PAGE) and name.endswith(" p50 ms")]
+    columns = [Column(what, []) for what in ("p50 ms", "p95 ms", "commands")]
+    rows = {
+        page.removeprefix(PAGE): [_number(ours.get(f"{page} {column.heading}")) for column in columns]
+        for page in measured
     }
+    return table("page", columns, rows) if rows else ""
 
 
-def _is_there(name: str) -> bool:
-    try:
-        version(name)
-    except ImportError:
-        return False
-    return True
+def settings(contenders: Sequence[Contender]) -> str:
+    """Return what everybody was set to, and which versions they had."""
+    lines = []
+    for one in contenders:
+        packages = "" if one.is_safest or not one.packages else f" ({', '.join(one.packages)})"
+        lines.append(f"- **{one.name}**{packages}: {one.settings}")
+    return "\n".join(lines)
 
 
-def markdown(results: Results, contenders: Sequence[Contender]) -> str:
+def where(record: Record) -> str:
+    """Return when, where and with what was measured."""
+    about = ", ".join(f"{name} {value}" for name, value in record.machine.items() if name != "date")
+    return (
+        f"{record.machine['date']}: {about}. Medians of interleaved rounds, {record.seconds / 60:.0f} minutes in all; "
+        f"{SIZE} bytes of JSON a message; handlers that do nothing. In brackets: by the raw limit."
+    )
+
+
+def markdown(record: Record, contenders: Sequence[Contender], *, level: int = 2) -> str:
     """Return the whole report."""
-    figures = with_best(results.medians(), contenders)
-    where = ", ".join(f"{name} {value}" for name, value in machine().items())
-    parts = [
-        f"Measured with: {where}. Medians of interleaved rounds; data of {SIZE} bytes of JSON; no-op handlers.",
-        table(figures),
-        "## Targets\n\n" + targets(figures),
-        "## Further figures\n\n" + others(figures),
-    ]
-    if results.failures:
-        parts.append("## Not measured\n\n" + "\n".join(f"- {failure}" for failure in results.failures))
-    return "\n\n".join(parts) + "\n"
-
-
-def save(results: Results, folder: Path, contenders: Sequence[Contender]) -> None:
-    """Write `results.json` and `results.md` into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    told = {"machine": machine(), "size": SIZE, "values": results.values, "failures": results.failures}
-    (folder / "results.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
-    (folder / "results.md").write_text(markdown(results, contenders), encoding="utf-8")
+    figures = with_best(record.medians(), contenders)
+    parts = {
+        "Rates and latencies": compared(record.medians(), contenders, (*RATES, *LATENCIES)),
+        "Costs": compared(record.medians(), contenders, COSTS),
+        "Killed three times under load": kills(record.medians(), contenders),
+        "Targets": targets(figures),
+        "Pages of the admin": pages(figures),
+        "Growth and further figures": others(record.medians(), contenders),
+        "Settings": settings(contenders),
+        "Not measured": "\n".join(f"- {failure}" for failure in record.failures),
+    }
+    sections = [f"{'#' * level} {heading}\n\n{text}" for heading, text in parts.items() if text]
+    return "\n\n".join([where(record), *sections]) + "\n"

@@ -69,7 +69,7 @@ class Tree:
         if self._process is not None:
             self._process.wait()
 
-    def stop(self, seconds: float = 5.0) -> None:
+    def stop(self, seconds: float = 1.0) -> None:
         """Ask the command to stop, then kill what is left."""
         if self._process is None:
             return

@@ -2,7 +2,6 @@
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,7 +51,9 @@ class Trial:
         # Over TCP, as nearly everybody's is.
         self._server = PrivateServer(tcp=True, settings={"save": "", "maxmemory-policy": "noeviction"})
         self._queues = queues
-        self._log = Path(tempfile.mkstemp(prefix="mq-bench-", suffix=".log")[1])
+        handle, log = tempfile.mkstemp(prefix="mq-bench-", suffix=".log")
+        os.close(handle)
+        self._log = Path(log)
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -65,8 +66,13 @@ class Trial:
         self.client.close()
         self._server.stop()
         if kind is not None and issubclass(kind, Failed):
-            sys.stderr.write("".join(self._log.read_text(errors="replace")[-3000:]))
+            sys.stderr.write("".join(self._log.read_text(errors="replace")[-1500:]))
         self._log.unlink()
+
+    @property
+    def url(self) -> str:
+        """Return where the Redis is."""
+        return self._server.url
 
     @property
     def server_pid(self) -> int:
@@ -74,13 +80,14 @@ class Trial:
         assert self._server.pid
         return self._server.pid
 
-    def _environment(self) -> Mapping[str, str]:
+    def environment(self) -> Mapping[str, str]:
+        """Return what tells a process where to work."""
         return {
             "BENCH_REDIS_URL": self._server.url,
             "BENCH_QUEUES": str(self._queues),
             "DJANGO_SETTINGS_MODULE": "benchmarks.ours.settings",
-            "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
+            **environments.variables(self.contender),
             **self.contender.variables,
         }
 
@@ -107,7 +114,7 @@ class Trial:
             return subprocess.Popen(
                 self._command(verb, **options),
                 cwd=ROOT,
-                env={**os.environ, **self._environment()},
+                env={**os.environ, **self.environment()},
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -115,7 +122,7 @@ class Trial:
 
     def consumer(self, *, processes: int = 1, threads: int = 8) -> Tree:
         """Return the contender's consumer, to be started."""
-        return Tree(self._command("consume", processes=processes, threads=threads), self._environment(), self._log)
+        return Tree(self._command("consume", processes=processes, threads=threads), self.environment(), self._log)
 
     def remaining(self) -> int:
         """Return how many messages are still to be handled."""
@@ -190,8 +197,3 @@ def percentile(values: Sequence[float], percent: float) -> float:
     """Return the value that so many percent do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else float("nan")
-
-
-def median(values: Sequence[float]) -> float:
-    """Return the middle value."""
-    return statistics.median(values)

@@ -11,11 +11,18 @@ import redis
 
 from benchmarks.contenders import Contender
 from benchmarks.messages import NOTE, NOTES, WORK
-from benchmarks.trees import wait_until
+from benchmarks.trees import Tree, wait_until
 from benchmarks.trial import START, Drained, Failed, Note, Trial, percentile
 
 Figures = Mapping[str, float]
 Workload = Callable[[Contender], Figures]
+
+#: Seconds that a consumer has for emptying a queue. The slow are judged by what they did until then.
+SECONDS = 5.0
+#: Of those that are killed at the same time, so many are at work: the others only wait for what they have lost.
+AT_WORK = threading.Semaphore(3)
+#: Seconds without a handled message after which a backlog is worked off, but for what a kill has taken along.
+STILL = 5.0
 
 
 def one_by_one(contender: Contender) -> Figures:
@@ -36,11 +43,11 @@ def fill(trial: Trial, count: int) -> float:
 
 
 def handle(contender: Contender, *, processes: int = 1, threads: int = 8) -> Drained:
-    """Let a consumer empty a queue of no-op messages."""
+    """Let a consumer empty a queue of no-op messages, or work on it for some seconds."""
     with Trial(contender) as trial:
         fill(trial, contender.handled)
         with trial.consumer(processes=processes, threads=threads) as tree:
-            return trial.drain(tree, seconds=30.0)
+            return trial.drain(tree, seconds=SECONDS)
 
 
 def one_process(contender: Contender) -> Figures:
@@ -91,9 +98,9 @@ def delays(contender: Contender, *, waiting: int = 0) -> Figures:
     return {f"delay {name}{f' of {waiting:,}' if waiting else ''}": value for name, value in figures.items()}
 
 
-def memory(contender: Contender, *, count: int = 20_000) -> Figures:
+def memory(contender: Contender) -> Figures:
     """Bytes in Redis of a message that is ready, and of one that is delayed."""
-    figures = {}
+    figures, count = {}, min(20_000, contender.bulk or contender.one_by_one)
     cases: dict[str, dict[str, object]] = {"ready": {}, "delayed": {"delay": 3600.0}}
     for name, options in cases.items():
         if f"memory {name}" in contender.skips:
@@ -101,34 +108,35 @@ def memory(contender: Contender, *, count: int = 20_000) -> Figures:
         with Trial(contender) as trial:
             trial.do("publish", count=1, **options)
             before = trial.client.info("memory")["used_memory"]
-            trial.do("publish", count=count, bulk=bool(contender.bulk), **options)
+            is_bulk = contender.is_ours or (bool(contender.bulk) and "delay" not in options)
+            trial.do("publish", count=count, bulk=is_bulk, **options)
             after = trial.client.info("memory")["used_memory"]
         figures[f"bytes {name}"] = (after - before) / count
     return figures
 
 
-def idle(contender: Contender, *, queues: int = 5, seconds: float = 20.0) -> Figures:
+def idle(contender: Contender, *, queues: int = 5, seconds: float = 15.0) -> Figures:
     """What a consumer without work costs: commands on the wire, processor, memory of its largest process."""
     with Trial(contender, queues=queues) as trial, trial.consumer() as tree:
         warm(trial)
-        time.sleep(6.0)
+        time.sleep(5.0)
         before, began = tree.cpu_seconds(), time.monotonic()
-        sent = _commands(trial.client, seconds)
+        sent = _commands(trial.url, seconds)
         cpu = (tree.cpu_seconds() - before) / (time.monotonic() - began)
         largest = max(tree.memory().values())
     return {"idle commands/s": sum(sent.values()) / seconds, "idle cpu %": cpu * 100, "rest MB": largest}
 
 
-def _commands(client: redis.Redis, seconds: float) -> Counter[str]:
+def _commands(url: str, seconds: float) -> Counter[str]:
     """Count the commands that come in over the wire, those of scripts not among them."""
-    found: Counter[str] = Counter()
-    with client.monitor() as monitor:  # type: ignore[no-untyped-call]
-        threading.Timer(seconds, client.echo, ["the end"]).start()
-        for command in monitor.listen():
-            if command["command"] == "ECHO the end":
-                return found
-            if command["client_type"] != "lua":
-                found[command["command"].split()[0]] += 1
+    # Some send nothing for longer than the usual timeout.
+    client = redis.Redis.from_url(url, socket_timeout=seconds + 10)
+    with client, client.monitor() as monitor:  # type: ignore[no-untyped-call]
+        alarm = threading.Timer(seconds, client.echo, ["the end"])
+        alarm.start()
+        commands = itertools.takewhile(lambda told: told["command"] != "ECHO the end", monitor.listen())
+        found = Counter(told["command"].split()[0] for told in commands if told["client_type"] != "lua")
+        alarm.join()
     return found
 
 
@@ -136,16 +144,16 @@ def kill(contender: Contender, *, count: int = 2000, patience: float = 120.0) ->
     """Kill the consumer's whole tree three times under load, each time starting it again at once."""
     with Trial(contender) as trial:
         trial.do("publish", kind=WORK, count=count)
-        moments = random.Random(7)
-        tree = trial.consumer().start()
+        tree = _consumer_of_eight(trial)
         try:
-            for times in range(1, 4):
-                wait_until(lambda goal=times * count // 5: trial.client.llen(NOTES) >= goal, timeout=60)
-                time.sleep(moments.uniform(0.0, 0.3))
-                tree.kill()
-                tree = trial.consumer().start()
-            restarted = time.monotonic()
-            wait_until(lambda: len({note.number for note in trial.notes()}) >= count, timeout=patience, step=0.2)
+            with AT_WORK:
+                restarted = _kill_thrice(trial, tree, count)
+                _work_off(trial, count)
+            wait_until(
+                lambda: len({note.number for note in trial.notes()}) >= count,
+                timeout=restarted + patience - time.monotonic(),
+                step=0.2,
+            )
             time.sleep(1.0)
         finally:
             tree.stop()
@@ -155,12 +163,42 @@ def kill(contender: Contender, *, count: int = 2000, patience: float = 120.0) ->
     return {
         "kill missing": count - len(times_seen),
         "kill doubled": sum(seen - 1 for seen in times_seen.values()),
-        "kill done s": max(note.handled for note in notes) - restarted,
-        "kill pause s": _longest_pause(after),
+        "kill done s": max(after, default=restarted) - restarted,
+        "kill pause s": longest_pause(after),
     }
 
 
-def _longest_pause(moments: list[float]) -> float:
+def _consumer_of_eight(trial: Trial) -> Tree:
+    """Return a consumer that handles eight messages at a time, to be started."""
+    processes = trial.contender.processes_for_eight
+    return trial.consumer(processes=processes, threads=8)
+
+
+def _kill_thrice(trial: Trial, tree: Tree, count: int) -> float:
+    """Start a consumer, and kill and start it again three times; return when it was last started."""
+    moments = random.Random(7)
+    tree.start()
+    for times in range(1, 4):
+        # Those who lose much have too little left for the third.
+        _work_off(trial, times * count // 5)
+        time.sleep(moments.uniform(0.0, 0.3))
+        tree.kill()
+        tree.start()
+    return time.monotonic()
+
+
+def _work_off(trial: Trial, count: int) -> None:
+    """Wait until so many are handled, or nothing more is."""
+    seen = trial.client.llen(NOTES)
+    give_up = time.monotonic() + START / 2  # the restart takes its time
+    while seen < count and time.monotonic() < give_up:
+        time.sleep(0.1)
+        now = trial.client.llen(NOTES)
+        if now > seen:
+            seen, give_up = now, time.monotonic() + STILL
+
+
+def longest_pause(moments: list[float]) -> float:
     """Return the longest time between two handled messages: when only the lost sheep are left."""
     return max((later - earlier for earlier, later in itertools.pairwise(moments)), default=0.0)
 

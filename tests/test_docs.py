@@ -9,19 +9,30 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import processes
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"<!-- (file|run): (.+?) -->\n```python\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"<!-- (file|run|mend): (.+?) -->\n```python\n(.*?)```", re.DOTALL)
 BLOCKS = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
 FILES = [(name, code) for kind, name, code in BLOCKS if kind == "file"]
-STEPS = [(expected, code) for kind, expected, code in BLOCKS if kind == "run"]
+STEPS = [block for block in BLOCKS if block[0] != "file"]
 
 
-def is_there(expected, output):
-    """Tell whether the output has a text, or has it as often as "2 times: a text" says."""
-    times = re.match(r"(\d+) times: ", expected)
-    return output.count(expected[times.end() :]) >= int(times[1]) if times else expected in output
+def mend(path, code, supervisor):
+    """Write a function anew, and let the consumers take it up."""
+
+    def consumers():
+        return {each.pid for each in processes() if each.parent == supervisor and "runconsumer" in each.command}
+
+    (defined,) = re.findall(r"^def (\w+)\(", code, re.MULTILINE)
+    decorated = re.compile(rf"^@[^\n]*\ndef {defined}\(.*?(?=^@|\Z)", re.MULTILINE | re.DOTALL)
+    text, times = decorated.subn(lambda _: code, path.read_text(encoding="utf-8"))
+    assert times == 1
+    path.write_text(text, encoding="utf-8")
+    before = consumers()
+    os.kill(supervisor, signal.SIGHUP)
+    wait_until(lambda: consumers() and not consumers() & before, timeout=30)
 
 
 @pytest.fixture
@@ -62,10 +73,15 @@ def test_the_readme_works_from_top_to_bottom(project):
             stderr=subprocess.STDOUT,
         )
     try:
-        for expected, code in STEPS:
+        for kind, name, code in STEPS:
+            if kind == "mend":
+                mend(project.path / name, code, consumer.pid)
+                continue
             project("shell", "--command", code)
-            wait_until(lambda text=expected: is_there(text, output.read_text()), timeout=30)
+            wait_until(lambda text=name: text in output.read_text(), timeout=30)
         assert output.read_text().count("Cart 1 is still waiting") == 1
+        # A replay of one group, and of no other.
+        assert [output.read_text().count(f"{done} order 7.") for done in ("Billed", "Packed")] == [1, 1]
     finally:
         consumer.send_signal(signal.SIGTERM)
         assert consumer.wait(30) == 0, output.read_text()

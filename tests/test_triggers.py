@@ -1,3 +1,4 @@
+import gc
 import logging
 import uuid
 from datetime import timedelta
@@ -12,7 +13,7 @@ from django.utils import timezone
 
 from mq_django import on_signal
 from mq_django.core.keys import QueueKeys
-from mq_django.errors import ConfigurationError, ConnectionLost, InvalidMessage
+from mq_django.errors import AlreadyPublished, ConfigurationError, ConnectionLost, InvalidMessage
 from mq_django.triggers import declarations
 from mq_django.triggers.links import expand
 from tests.testapp import tasks
@@ -223,6 +224,40 @@ def test_a_conflict_may_keep_the_first(trigger, redis_client, namespace):
     cart.save()
     ((_, body),) = redis_client.hgetall(QueueKeys(namespace, "default").waiting).items()
     assert b'"ada"' in body
+
+
+def test_until_it_is_handled_a_second_signal_adds_nothing(trigger):
+    trigger(post_save, sender=Cart, unique="cart:{instance.pk}", unique_for="handled", strict=True)
+    cart, other = Cart.objects.create(), Cart.objects.create()
+    cart.save()
+    with transaction.atomic():
+        cart.save()
+    assert ran() == [(cart.pk,), (other.pk,)]
+    cart.save()
+    assert ran() == [(cart.pk,)]
+
+
+def test_a_key_that_is_taken_can_be_an_error(trigger):
+    trigger(post_save, sender=Cart, unique="{instance.pk}", unique_for=60, on_conflict="error", strict=True)
+    cart = Cart.objects.create()
+    with pytest.raises(AlreadyPublished):
+        cart.save()
+
+
+def test_expiry_and_priority_can_be_said(trigger):
+    trigger(post_save, sender=Cart, expires=timedelta(minutes=5), priority=7)
+    Cart.objects.create()
+    (message,) = work("default")
+    assert message.priority == 7
+    assert message.expires_ms > message.published_ms
+
+
+def test_a_receiver_that_nobody_else_holds_stays(redis_client):
+    signal = Signal()
+    on_signal(signal, args=["{amount}"])(tasks.note)
+    gc.collect()
+    signal.send("shop", amount=5)
+    assert ran() == [(5,)]
 
 
 def test_a_key_is_made_when_the_signal_fires(trigger, waiting):
@@ -445,11 +480,17 @@ def test_a_trigger_made_before_the_models_waits_for_them(trigger, monkeypatch):
     ("signal", "options", "reason"),
     [
         (POST_SAVE, {}, "is not a signal"),
-        (post_save, {"delay": "1h"}, "delay="),
-        (post_save, {"delay": True}, "delay="),
+        (post_save, {"delay": "1h"}, "A delay is"),
+        (post_save, {"delay": True}, "A delay is"),
+        (post_save, {"delay": -1}, "A delay is"),
         (post_save, {"unique": "x"}, "needs delay="),
+        (post_save, {"unique_for": "handled"}, "unique_for= needs unique="),
+        (post_save, {"unique": "x", "unique_for": "ever"}, "unique_for is"),
+        (post_save, {"unique": "x", "unique_for": 5, "on_conflict": "replace"}, "on_conflict must"),
+        (post_save, {"priority": 101}, "priority"),
+        (post_save, {"expires": 5}, "A moment is"),
         (post_save, {"delay": 5, "unique": "{instance.__class__}"}, "not a template"),
-        (post_save, {"delay": 5, "unique": "x", "on_conflict": "first"}, "on_conflict="),
+        (post_save, {"delay": 5, "unique": "x", "on_conflict": "first"}, "on_conflict must"),
         (post_save, {"delay": 5, "cancel_on": [(post_delete, Cart, "x")]}, "needs unique="),
         (post_save, {"delay": 5, "unique": "x", "cancel_on": [post_delete]}, "cancel_on="),
         (post_save, {"delay": 5, "unique": "x", "cancel_on": [(POST_SAVE, Cart)]}, "is not a signal"),
@@ -510,6 +551,8 @@ def test_a_trigger_of_the_settings_enqueues_a_task(signals, waiting):
             "args": ["{instance.owner}"],
             "delay": timedelta(hours=1),
             "unique": "cart:{instance.pk}",
+            "expires": timedelta(hours=2),
+            "priority": -5,
             "when": "tests.testapp.triggers.is_owned",
             "cancel_on": [("django.db.models.signals.post_delete", "testapp.Cart")],
         }

@@ -66,7 +66,9 @@ async function fetch () {
   const rooms = ['ready', 'urgent', 'control', 'priority', 'waiting'].map(key)
   const taken = await redis.stream_fetch(5, ...rooms, 'mq', me, 10)
   if (taken === 'PAUSED') return new Promise(resolve => setTimeout(resolve, 200, []))
-  const found = [...taken[1].map(item => [key('urgent'), item]), ...taken[0].map(item => [key('ready'), item])]
+  const [ready, urgent] = [taken[0].map(item => [key('ready'), item]), taken[1].map(item => [key('urgent'), item])]
+  // Behind what is ready: what has a negative priority.
+  const found = [...urgent.slice(0, taken[3]), ...ready, ...urgent.slice(taken[3])]
   if (found.length) return found
   const read = await reader.xreadgroup('GROUP', 'mq', me, 'COUNT', 10, 'BLOCK', 5000, 'STREAMS', key('ready'), '>')
   // Whoever was woken wakes the next, while there is something with a priority.

@@ -78,7 +78,7 @@ def _stack(place: int, counts: Sequence[int], stacks: Sequence[tuple[str, str]],
     return format_html_join("", '<rect class="{}" x="{}" y="{}" width="8" height="{}"/>', rows())
 
 
-def spreads(steps: Sequence[Spread], activity: Activity, *, label: str, kind: str) -> Chart:
+def spreads(steps: Sequence[Spread], activity: Activity, *, label: str, kind: str, endless: str = "") -> Chart:
     """Return a chart of times on a scale of powers of ten: of each step a bar from p50 to p95, p50 marked."""
     known = [min(value, _ENDLESS) for spread in steps for value in spread if value is not None]
     low, high = (floor(log10(max(min(known), 1e-5))), ceil(log10(max(known)))) if known else (-3, 0)
@@ -99,7 +99,7 @@ def spreads(steps: Sequence[Spread], activity: Activity, *, label: str, kind: st
                     *(kind, place * 10 + 1, f"{head:.1f}", f"{max(foot - head, 1):.1f}"),
                     *(place * 10, f"{min(foot, _HEIGHT - 2):.1f}"),
                 )
-            yield spread_title(activity, place, spread), place * 10, bar
+            yield spread_title(activity, place, spread, endless), place * 10, bar
 
     column = '<g><title>{}</title><rect class="mq-column" x="{}" y="0" width="10" height="100"/>{}</g>'
     decades = [_HEIGHT * place / (high - low) for place in range(1, high - low)]
@@ -154,7 +154,8 @@ def summary(activity: Activity) -> str:
 
 def latency_summary(activity: Activity) -> str:
     """Return the latencies in words; empty when there are none."""
-    return _with_times(_("Half began within %(half)s of being ready, 95 of 100 within %(most)s."), activity.waited)
+    words = _("Half began within %(half)s of being ready, 95 of 100 within %(most)s.")
+    return _with_times(words, activity.waited, endless=endless_latency())
 
 
 def took_summary(activity: Activity) -> str:
@@ -162,10 +163,15 @@ def took_summary(activity: Activity) -> str:
     return _with_times(_("Half were handled within %(half)s, 95 of 100 within %(most)s."), activity.took)
 
 
-def _with_times(sentence: str, spread: Spread) -> str:
+def endless_latency() -> str:
+    """Return what is said of a latency that is longer than the counters tell apart."""
+    return _("over 70 min")
+
+
+def _with_times(sentence: str, spread: Spread, *, endless: str = "") -> str:
     if spread.p50 is None:
         return ""
-    return sentence % {"half": seconds(spread.p50), "most": seconds(spread.p95)}
+    return sentence % {"half": seconds(spread.p50, endless=endless), "most": seconds(spread.p95, endless=endless)}
 
 
 def ago(activity: Activity, place: int) -> str:
@@ -184,9 +190,9 @@ def column_title(activity: Activity, place: int) -> str:
     }
 
 
-def spread_title(activity: Activity, place: int, spread: Spread) -> str:
+def spread_title(activity: Activity, place: int, spread: Spread, endless: str) -> str:
     """Return the times of a step in words."""
     if spread.p50 is None:
         return _("%(ago)s ago: nothing") % {"ago": ago(activity, place)}
-    words = _("%(ago)s ago: half within %(half)s, 95 of 100 within %(most)s")
-    return words % {"ago": ago(activity, place), "half": seconds(spread.p50), "most": seconds(spread.p95)}
+    words = _("half within %(half)s, 95 of 100 within %(most)s")
+    return f"{_('%(time)s ago') % {'time': ago(activity, place)}}: {_with_times(words, spread, endless=endless)}"

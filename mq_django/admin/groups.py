@@ -49,14 +49,21 @@ def lag(group: GroupView) -> str:
     if not group.lag:
         return _("none")
     words = ngettext("%(count)s message, %(time)s", "%(count)s messages, %(time)s", group.lag)
-    return words % {"count": text.number(group.lag), "time": text.duration(group.lag_ms)}
+    return words % {"count": lag_count(group), "time": text.duration(group.lag_ms)}
+
+
+def lag_count(group: GroupView) -> str:
+    """Return how many messages of the log a group was not given."""
+    count = text.number(group.lag)
+    return _("over %(count)s") % {"count": count} if group.at_least else count
 
 
 def retention(group: GroupView) -> SafeString | str:
     """Return how much of the retention a group is behind, as a bar and in words."""
     if group.share is None:
         return ""
-    percent = _("%(count)s %%") % {"count": text.number(100 * group.share)}
+    small = 0 < group.share < 0.005
+    percent = _("under 1 %") if small else _("%(count)s %%") % {"count": text.number(100 * group.share)}
     return charts.meter(group.share, label=percent, bad=group.alarm is not None) + text.visible(percent)
 
 

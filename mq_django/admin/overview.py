@@ -9,10 +9,14 @@ from django.utils.translation import ngettext
 from mq_django import inspector
 from mq_django.admin import charts, text, topics
 from mq_django.admin.page import VIEW, Page, needs
+from mq_django.admin.tabs import sections
 from mq_django.admin.wording import problem
 from mq_django.inspector.queues import Problem, QueueView
 
 PARTS = ("problems", "rows", "topics")
+
+#: From this share on errors are set off.
+MANY = 0.05
 
 WORST_FIRST = get_args(Problem)
 
@@ -33,11 +37,12 @@ def stats(page: Page) -> HttpResponse:
 
 def _context(page: Page) -> dict[str, Any]:
     views = inspector.overview()
-    troubled = sum(bool(view.problems()) for view in views)
     problems = [(what, view) for view in views for what in view.problems()]
     problems.sort(key=lambda found: WORST_FIRST.index(found[0]))
     rows, alarms = topics.overview(page, views)
+    troubled = len({*(alarm["queue"] for alarm in alarms), *(view.name for _what, view in problems)})
     return {
+        "tabs": sections(page, "queues"),
         "rows": [_row(page, view) for view in views if not topics.is_group(view)],
         "topics": rows,
         "problems": alarms
@@ -77,6 +82,8 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "oldest": "" if view.oldest_ms is None else text.duration(view.oldest_ms),
         "published": text.rate(view.activity.per_minute("published")),
         "handled": text.rate(view.activity.per_minute("handled")),
+        "errors": text.percent(view.error_share),
+        "has_errors": bool(view.error_share and view.error_share >= MANY),
         "chart": charts.sparkline(
             view.activity.handled,
             label=_("Handled in the last %(minutes)s minutes: %(count)s")

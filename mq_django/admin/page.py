@@ -22,6 +22,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.visible import spell
 from mq_django.errors import ConfigurationError, ConnectionLost, MQError, NotSupported, StoreError, UnknownQueue
 from mq_django.models import Queue
+from mq_django.transport.sessions import within
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 VIEW, SEE_DATA, OPERATE, PURGE = "view_queue", "view_message_data", "operate_queue", "purge_queue"
 
 View = Callable[..., HttpResponse]
+
+#: Seconds that a page waits for Redis in all: with what else there is to do it answers within 2.
+SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +133,12 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     """Return a view's answer, or a sentence about what kept it from one."""
     wants_json = page.request.path.endswith(".json")
     try:
-        if "name" in kwargs:
-            get_config().queue(kwargs["name"])
-        elif "topic" in kwargs:
-            get_config().topic(kwargs["topic"])
-        return view(page, **kwargs)
+        with within(SECONDS):
+            if "name" in kwargs:
+                get_config().queue(kwargs["name"])
+            elif "topic" in kwargs:
+                get_config().topic(kwargs["topic"])
+            return view(page, **kwargs)
     except UnknownQueue:
         # Only those who may see queues learn which there are.
         if not page.can(VIEW):

@@ -13,7 +13,8 @@ from mq_django.admin.tabs import tabs
 from mq_django.admin.wording import problem
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector.activity import Activity
-from mq_django.inspector.queues import ConsumerView, QueueView
+from mq_django.inspector.consumers import ConsumerView
+from mq_django.inspector.queues import RECENT, QueueView, glance
 
 PARTS = ("tabs", "problems", "tiles", "place", "charts", "names", "limits", "schedules", "consumers")
 
@@ -52,9 +53,12 @@ def figures(page: Page, name: str) -> HttpResponse:
 
 def _look(page: Page, name: str) -> tuple[QueueView, Activity]:
     span, of = spans.span_of(page), spans.name_of(page)
-    view = inspector.queue(name, of=of)
-    in_hours = span in spans.HOURS and not view.error
-    return view, inspector.activity(name, hours=spans.HOURS[span], of=of) if in_hours else view.activity
+    if span not in spans.HOURS:
+        # What is late or dead is so whatever the name, and the rates are of all.
+        view = inspector.queue(name)
+        return view, inspector.queue(name, of=of).activity if of else view.activity
+    view = glance(name, minutes=RECENT + 1)
+    return view, view.activity if view.error else inspector.activity(name, hours=spans.HOURS[span], of=of)
 
 
 def _context(page: Page, name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from mq_django.admin import (
+    consumers,
     control,
     dead,
     dead_edit,
@@ -33,6 +34,10 @@ _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 #: Path, what shows it, the methods it takes, its name. Names, not positions: they mean the same tomorrow.
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
+    ("consumers/", consumers.consumers, require_GET, "consumers"),
+    ("consumers.json", consumers.stats, require_GET, "consumers_stats"),
+    ("consumers/<str:who>/quiet/", consumers.quiet, _get_or_post, "quiet"),
+    ("consumers/<str:who>/stop/", consumers.stop, _get_or_post, "stop"),
     ("<str:name>/stats.json", queue.stats, require_GET, "queue_stats"),
     ("<str:name>/figures/", queue.figures, require_GET, "figures"),
     ("<str:name>/pause/", control.pause, require_POST, "pause"),

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from mq_django.admin import text
 from mq_django.admin.confirm import CONFIRMED, confirm
 from mq_django.admin.page import OPERATE, VIEW, Page, needs
+from mq_django.core.schedules import Every, Schedule
 from mq_django.core.visible import spell
 from mq_django.inspector import plans
 from mq_django.inspector.plans import Planned
@@ -33,9 +34,9 @@ def section(page: Page, name: str) -> dict[str, Any]:
 def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
     entry, late = plan.entry, plan.next_ms is not None and plan.next_ms < now_ms
     return {
-        "name": plan.name,
+        "name": text.to_url(plan.name.encode()),
         "shown": text.visible(plan.name, limit=80),
-        "when": text.visible(str(entry.when), limit=80) if entry else "",
+        "when": _when(entry.when) if entry else "",
         "message": text.visible(entry.message, limit=80) if entry else "",
         "next": _("overdue: nobody fires it") if late else text.moment(plan.next_ms, now=now_ms),
         "late": late,
@@ -43,6 +44,12 @@ def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
         "paused": plan.state.paused,
         "gone": entry is None,
     }
+
+
+def _when(schedule: Schedule) -> str:
+    if isinstance(schedule, Every):
+        return _("every %(time)s") % {"time": text.duration(round(schedule.period.total_seconds() * 1000))}
+    return text.visible(str(schedule), limit=80)
 
 
 @needs(VIEW, OPERATE)
@@ -99,14 +106,14 @@ def forget(page: Page, name: str) -> HttpResponse:
 
 def _act(page: Page, name: str, route: str, *, title: str, sentence: str, button: str) -> HttpResponse:
     asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
-    plan = plans.find(name, asked)
+    plan = plans.find(name, text.from_url(asked).decode(errors="replace"))
     if plan is None:
         page.say(messages.WARNING, _("There is no such schedule any more."))
     elif CONFIRMED not in page.request.POST:
         return confirm(
             page,
             name,
-            title % {"schedule": spell(asked)},
+            title % {"schedule": spell(plan.name)},
             tab="queue",
             sentence=sentence,
             button=button,

@@ -58,9 +58,10 @@ def frame(page: Page, figures_url: str) -> dict[str, Any]:
 
 def queue_charts(activity: Activity, label: str) -> dict[str, Any]:
     """Return the charts of a queue: what happened, how long handlers took, and how long messages were ready before."""
+    endless = charts.endless_latency()
     times = [
-        (_("Handling time"), activity.took_each, charts.took_summary(activity), "mq-took"),
-        (_("Latency"), activity.waited_each, charts.latency_summary(activity), "mq-waited"),
+        (_("Handling time"), activity.took_each, charts.took_summary(activity), "mq-took", ""),
+        (_("Latency"), activity.waited_each, charts.latency_summary(activity), "mq-waited", endless),
     ]
     return {
         "throughput": charts.columns(activity, label=f"{label}: {charts.summary(activity)}"),
@@ -69,9 +70,9 @@ def queue_charts(activity: Activity, label: str) -> dict[str, Any]:
             {
                 "title": title,
                 "said": said or _("Nothing was handled."),
-                "chart": charts.spreads(steps, activity, label=f"{title}, {label}: {said}", kind=kind),
+                "chart": charts.spreads(steps, activity, label=f"{title}, {label}: {said}", kind=kind, endless=most),
             }
-            for title, steps, said, kind in times
+            for title, steps, said, kind, most in times
         ],
     }
 
@@ -94,7 +95,7 @@ def _name(found: NameActivity, url: str, is_chosen: bool) -> dict[str, Any]:
         "retried": text.number(found.retried),
         "buried": text.number(found.buried),
         "took": _times(found.took),
-        "waited": _times(found.waited),
+        "waited": _times(found.waited, charts.endless_latency()),
     }
 
 
@@ -104,10 +105,10 @@ def figures(activity: Activity) -> list[dict[str, Any]]:
     for place in reversed(range(len(activity.published))):
         counts = [getattr(activity, what)[place] for what in ("published", "handled", "retried", "buried")]
         if any(counts):
-            times = _times(activity.took_each[place]) + _times(activity.waited_each[place])
+            times = _times(activity.took_each[place]) + _times(activity.waited_each[place], charts.endless_latency())
             rows.append({"ago": charts.ago(activity, place), "counts": [*map(text.number, counts)], "times": times})
     return rows
 
 
-def _times(spread: Sequence[float | None]) -> list[str]:
-    return [text.seconds(value) for value in spread]
+def _times(spread: Sequence[float | None], endless: str = "") -> list[str]:
+    return [text.seconds(value, endless=endless) for value in spread]

@@ -1,4 +1,4 @@
-"""The tabs that join the pages of one queue."""
+"""The tabs that join pages: those of one queue, and those of all."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 
 from mq_django.admin.page import Page
 from mq_django.admin.text import number
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector.queues import QueueView, glance
 from mq_django.inspector.topics import TopicView
 
@@ -16,7 +17,7 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
     """Return the tabs of a queue's pages with what is behind each."""
     view = view or glance(name)
     found = [
-        ("queue", _("Queue"), page.queue_url(name), None),
+        ("queue", _("Group") if GROUP_SEPARATOR in name else _("Queue"), page.queue_url(name), None),
         ("ready", _("Ready"), page.url("ready", name), view.ready),
         ("pending", _("Pending"), page.url("pending", name), view.pending),
         ("delayed", _("Delayed"), page.url("waiting", name, "delayed"), view.delayed),
@@ -47,3 +48,12 @@ def _tabs(found: Sequence[tuple[str, str, str, int | None]], current: str) -> li
         }
         for key, label, url, count in found
     ]
+
+
+def sections(page: Page, current: str) -> list[dict[str, Any]]:
+    """Return the tabs of the pages that are not of one queue."""
+    found = [
+        ("queues", _("Queues"), page.url("changelist")),
+        ("consumers", _("Consumers"), page.url("consumers")),
+    ]
+    return [{"label": label, "url": url, "count": None, "is_current": key == current} for key, label, url in found]

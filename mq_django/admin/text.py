@@ -63,6 +63,15 @@ def rate(per_minute: float) -> str:
     return _("%(count)s/s") % {"count": number(per_minute / 60)}
 
 
+def percent(share: float | None) -> str:
+    """Return a share; a small one is not nothing. Empty when it is None."""
+    if share is None:
+        return ""
+    if 0 < share < 0.01:
+        return _("under 1 %")
+    return _("%(count)s %%") % {"count": number(share * 100)}
+
+
 def size(count: int) -> str:
     """Return a number of bytes."""
     if count < 1024:
@@ -70,12 +79,12 @@ def size(count: int) -> str:
     return _("%(count)s KiB") % {"count": number(count / 1024)}
 
 
-def seconds(value: float | None) -> str:
-    """Return a handling time or a latency."""
+def seconds(value: float | None, *, endless: str = "") -> str:
+    """Return a handling time or a latency; `endless` is said of one that is longer than the counters tell apart."""
     if value is None:
         return ""
     if value == inf:
-        return _("very long")
+        return endless or _("over 7 min")
     if value < 0.0095:
         return _("%(count)s ms") % {"count": number_format(value * 1000, decimal_pos=1)}
     if value < 0.95:

@@ -57,8 +57,6 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     queues = {found.name: found for found in inspector.groups_of(name)}
     rows = [_group(page, group, queues.get(group.queue)) for group in view.groups]
     problems = problems_of(page, [view], list(queues.values()))
-    if view.error:
-        problems.insert(0, {"queue": name, "sentence": _("cannot be read: %s") % view.error, "what": "unreadable"})
     activity, label = _activity(page, view), str(spans.SPANS[spans.span_of(page)][0])
     said = _published(activity)
     return {
@@ -90,13 +88,13 @@ def _published(activity: Activity) -> str:
 
 def _tiles(page: Page, view: TopicView) -> list[dict[str, Any]]:
     behind = max(view.groups, key=lambda group: group.lag, default=None)
-    oldest = "" if view.first_ms is None else text.moment(view.first_ms, now=view.now_ms)
+    oldest = "" if view.first_ms is None else text.duration(max(0, view.now_ms - view.first_ms))
     newest = "" if view.last_ms is None else text.moment(view.last_ms, now=view.now_ms)
     rate = text.rate(view.activity.per_minute("published"))
-    lag = text.number(behind.lag) if behind else ""
+    lag = groups.lag_count(behind) if behind else ""
     return [
         {"label": _("Messages"), "count": text.number(view.length), "url": page.url("log", view.name), "note": newest},
-        {"label": _("Published"), "count": rate or "0", "note": _("now")},
+        {"label": _("Published"), "count": rate or _("%(count)s/min") % {"count": 0}},
         {"label": _("Memory"), "count": text.size(view.size), "note": _("in Redis")},
         {"label": _("Oldest message"), "count": oldest, "note": retention_of(view)},
         {"label": _("Groups"), "count": text.number(len(view.groups))},
@@ -156,13 +154,23 @@ def overview(page: Page, views: Sequence[QueueView]) -> tuple[list[dict[str, Any
 
 def problems_of(page: Page, found: Sequence[TopicView], views: Sequence[QueueView]) -> list[dict[str, Any]]:
     """Return what is wrong with the groups of topics, the alarms first."""
+    unreadable = [
+        {
+            "queue": topic.name,
+            "url": page.queue_url(topic.name),
+            "sentence": _("cannot be read: %(error)s") % {"error": topic.error},
+            "what": "unreadable",
+        }
+        for topic in found
+        if topic.error
+    ]
     places = [
         {"queue": group.queue, "url": page.queue_url(group.queue), **alarm}
         for topic in found
         for group in topic.groups
         for alarm in groups.alarms(group)
     ]
-    return places + [
+    return [*unreadable, *places] + [
         {"queue": view.name, "url": page.queue_url(view.name), "sentence": problem(view, what), "what": what}
         for view in views
         for what in view.problems()
@@ -199,7 +207,7 @@ def _group(page: Page, group: GroupView, view: QueueView | None) -> dict[str, An
         "subscribed": group.subscribed,
         "troubled": bool(queue.problems() or group.alarm is not None),
         "alarm": group.alarm is not None,
-        "lag": text.number(group.lag),
+        "lag": groups.lag_count(group),
         "behind": text.duration(group.lag_ms) if group.lag else "",
         "pending": text.number(queue.pending),
         "pending_url": page.url("pending", name),

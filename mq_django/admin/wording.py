@@ -6,7 +6,7 @@ from django.utils.translation import ngettext
 from mq_django.admin.text import duration, number
 from mq_django.core.visible import spell
 from mq_django.inspector.explain import Cause
-from mq_django.inspector.queues import Problem, QueueView
+from mq_django.inspector.queues import GROWING, Problem, QueueView
 
 
 def problem(view: QueueView, what: Problem) -> str:
@@ -34,6 +34,11 @@ def problem(view: QueueView, what: Problem) -> str:
                 "has %(count)s new dead letters in the last half hour.",
                 view.recently_buried,
             ) % {"count": number(view.recently_buried)}
+        case "growing":
+            return _("grows: in the last %(minutes)s minutes %(count)s more messages came than were handled.") % {
+                "minutes": GROWING,
+                "count": number(view.growth),
+            }
         case "late":
             return _("lags: its oldest ready message has waited for %(time)s.") % {
                 "time": duration(view.oldest_ms or 0)

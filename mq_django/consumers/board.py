@@ -24,16 +24,19 @@ MAX_NAME = 128
 
 IDLE, RUNNING = 0, 1
 HANDLED, FAILED = 1, 2
+_ASKED, _OBEYED = 1, 2
 
 _LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
 _RESULT = struct.Struct(f"<BBH{MAX_ENTRY}s")
 _TICKS = struct.Struct("<Q")
-# Ticks, leaving, wants a ward, hurry; then what each queue needs, then the ward's name, then lanes and results.
-_LEAVING, _WANTS_WARD, _HURRY = 8, 9, 10
+_COUNTS = struct.Struct("<QQ")
+# Ticks, leaving, wants a ward, hurry, quiet; then what each queue needs, then the ward's name, then lanes and results.
+_LEAVING, _WANTS_WARD, _HURRY, _QUIET = 8, 9, 10, 11
 _HELD_UNTIL = 64
 _PAUSED = _HELD_UNTIL + 8 * MAX_QUEUES
 _UNHANDLED = _PAUSED + MAX_QUEUES
-_WARD = _UNHANDLED + MAX_QUEUES
+_COUNTED = _UNHANDLED + MAX_QUEUES
+_WARD = _COUNTED + MAX_QUEUES * _COUNTS.size
 _LANES = _WARD + MAX_NAME
 
 
@@ -132,6 +135,19 @@ class Board:
         """Tell the consumer, which was asked to stop, to hand back at once what it runs."""
         self._memory[_HURRY] = 1
 
+    def quiet(self) -> None:
+        """Tell the consumer to fetch no more and to finish what it has; there is no way back."""
+        if not self._memory[_QUIET]:
+            self._memory[_QUIET] = _ASKED
+
+    def hush(self) -> None:
+        """Tell that the consumer fetches no more."""
+        self._memory[_QUIET] = _OBEYED
+
+    def count(self, queue: int, handled: int, failed: int) -> None:
+        """Tell how many deliveries of a queue the consumer has handled so far, and how many failed."""
+        _COUNTS.pack_into(self._memory, _COUNTED + queue * _COUNTS.size, handled, failed)
+
     def set_ward(self, consumer: str) -> None:
         """Tell the consumer who takes what must run alone; "" when nobody does."""
         self._memory[_WARD : _WARD + MAX_NAME] = consumer.encode().ljust(MAX_NAME, b"\0")
@@ -175,6 +191,19 @@ class Board:
     def hurried(self) -> bool:
         """Tell whether the consumer is to hand back at once what it runs."""
         return bool(self._memory[_HURRY])
+
+    def shall_be_quiet(self) -> bool:
+        """Tell whether the consumer is to fetch no more, and still does."""
+        return self._memory[_QUIET] == _ASKED
+
+    def is_quiet(self) -> bool:
+        """Tell whether the consumer was told to fetch no more, and does not."""
+        return self._memory[_QUIET] == _OBEYED
+
+    def counted(self, queue: int) -> tuple[int, int]:
+        """Return how many deliveries of a queue were handled, and how many failed."""
+        handled, failed = _COUNTS.unpack_from(self._memory, _COUNTED + queue * _COUNTS.size)
+        return handled, failed
 
     def leaving(self) -> bool:
         """Tell whether the consumer is about to end."""

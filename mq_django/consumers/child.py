@@ -131,8 +131,13 @@ class ChildProcess:
                 logger.warning("The supervisor of consumer %s is gone; it stops", self._consumer.id)
                 self._orphaned = True
                 return
+            if self._board.shall_be_quiet():
+                self._consumer.quiet()
+                self._board.hush()
+                logger.info("Consumer %s is quiet: it fetches no more", self._consumer.id)
             if time.monotonic() - self._seldom > SELDOM:
                 self._seldom = time.monotonic()
+                self._consumer.note_counts()
                 if reason := self._reason_to_leave():
                     logger.info("Consumer %s makes place for another: %s", self._consumer.id, reason)
                     return

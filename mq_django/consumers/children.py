@@ -64,6 +64,10 @@ class Child:
         self.announced: set[int] = set()
         #: It does not respond, and what it has not begun goes to others; since when, on the monotonic clock.
         self.benched: float | None = None
+        #: It was seen to be quiet.
+        self.quiet = False
+        #: It was asked to stop for good: nobody takes its place.
+        self.dismissed = False
         #: Others took it for dead.
         self.condemned = False
         self.watchdog = Watchdog(board)

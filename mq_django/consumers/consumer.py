@@ -12,7 +12,8 @@ from mq_django.consumers.executor import Executor
 from mq_django.consumers.fetcher import Fetcher
 from mq_django.consumers.grace import Grace
 from mq_django.consumers.isolation import Isolation, Receiver, line_of
-from mq_django.consumers.pools import MAX_COROUTINES, LoopPool, ThreadPool
+from mq_django.consumers.loops import MAX_COROUTINES, LoopPool
+from mq_django.consumers.pools import ThreadPool
 from mq_django.consumers.service import Service
 from mq_django.consumers.settler import Settler, SettleService
 from mq_django.consumers.timekeeper import Releaser, Timekeeper
@@ -144,6 +145,17 @@ class Consumer:
     def stuck(self) -> list[str]:
         """Return the names of the loops that stopped turning."""
         return [service.name for service in (*self._services, *self._fetchers) if service.is_stuck(STUCK)]
+
+    def note_counts(self) -> None:
+        """Show on the board what was handled so far, and what failed."""
+        for number, settler in enumerate(self._settlers):
+            ended = settler.ended
+            self._board.count(number, ended["handled"], ended["retried"] + ended["buried"])
+
+    def quiet(self) -> None:
+        """Fetch no more, and finish what is here."""
+        self._stop_fetching()
+        self._isolation.hand_back()
 
     def stop(self, grace: Grace) -> bool:
         """Fetch no more, give back what has not begun, and let finish what runs while the grace lasts.

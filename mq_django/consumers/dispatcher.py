@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from mq_django.consumers.executor import Executor
-from mq_django.consumers.pools import Job, LoopPool, ThreadPool
+from mq_django.consumers.loops import LoopPool
+from mq_django.consumers.pools import Job, ThreadPool
 from mq_django.consumers.settler import Settler
 from mq_django.consumers.verdicts import unusable
 from mq_django.core.messages import Delivery, Undecodable

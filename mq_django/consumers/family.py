@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from mq_django.consumers.board import Receipt, Running
+from mq_django.consumers.board import Board, Receipt, Running
 from mq_django.consumers.children import Child, Terms, spawn
 from mq_django.consumers.heartbeat import Announcement
 from mq_django.consumers.isolation import line_of
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
 #: A consumer that has ticked so often, about a second, died of something else than its start.
 STARTED = 10
+#: Of what a consumer runs in one queue a heartbeat tells so many, those that run longest.
+MAX_TOLD = 20
 
 
 class Family:
@@ -54,6 +56,10 @@ class Family:
         self._paused: dict[int, bool] = {}
         self._to_renew: list[Child] = []
         self._renewing: tuple[Child, Child] | None = None
+        #: What people ask, by consumer or supervisor, and has not been seen to.
+        self._asked: dict[str, str] = {}
+        #: Nobody is started any more.
+        self._quiet = False
 
     def __len__(self) -> int:
         return len(self._children)
@@ -64,12 +70,12 @@ class Family:
         return not self._processes
 
     def look(self, now: float) -> bool:
-        """See to everybody once; tell whether somebody is new or back, and to be announced soon."""
+        """See to everybody once; tell whether there is something to announce soon."""
         self._let_go_of_the_dead()
-        back = False
+        back = self._obey()
         for child in self._children:
             self._watch(child, now)
-            back |= self._bench(child, now)
+            back |= self._bench(child, now) | _has_fallen_quiet(child)
         before = len(self._children)
         self._renew()
         self._fill_up(now)
@@ -109,6 +115,17 @@ class Family:
             for child in self._children:
                 child.board.set_unhandled(number, there_are)
 
+    def ask(self, asks: Mapping[str, str]) -> None:
+        """Take what people ask of consumers or of the whole family, to be seen to at the next look. For any thread."""
+        with self._changing:
+            self._asked |= asks
+
+    def doing(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Return what each consumer does and has done, a value a queue. For any thread."""
+        queues = range(len(self._terms.queues))
+        with self._changing:
+            return {child.consumer: _doing(child.board, queues) for child in self._children if not child.condemned}
+
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what to tell of the consumers. For any thread."""
         with self._changing:
@@ -138,12 +155,37 @@ class Family:
         return child
 
     def _active(self) -> list[Child]:
-        return [child for child in self._children if not child.ward and not child.leaving]
+        """Return who counts as one of those that there shall be; a dismissed one does until it has ended."""
+        return [child for child in self._children if not child.ward and (child.dismissed or not child.leaving)]
 
     def _ward(self) -> Child | None:
         return next((child for child in self._children if child.ward and not child.leaving), None)
 
+    def _obey(self) -> bool:
+        """Do what people ask, and tell whether there was something.
+
+        Who is to stop is not replaced; who is to be quiet stays until it is told to stop.
+        """
+        with self._changing:
+            asked, self._asked = self._asked, {}
+        whole = asked.get(self._supervisor)
+        self._quiet |= whole == "quiet"
+        for child in self._children:
+            what = asked.get(child.consumer, "quiet" if whole == "quiet" else "")
+            if child.leaving or not what:
+                continue
+            logger.info("Consumer %s was asked to %s", child.consumer, "go quiet" if what == "quiet" else "stop")
+            if what == "quiet" and not child.ward:
+                child.board.quiet()
+            else:
+                # Others pass on to a ward what must run alone: it cannot stay and take nothing.
+                child.dismissed = not child.ward
+                child.terminate()
+        return bool(asked)
+
     def _fill_up(self, now: float) -> None:
+        if self._quiet:
+            return
         while not self._stopping and now >= self._not_before and len(self._active()) < self._processes:
             self._start()
 
@@ -151,7 +193,7 @@ class Family:
         """Have a process for what must run alone while somebody has such, and tell all who it is."""
         wanted = [child for child in self._children if child.board.wants_ward()]
         ward = self._ward()
-        if wanted and ward is None and not self._stopping and now >= self._not_before:
+        if wanted and ward is None and not self._stopping and not self._quiet and now >= self._not_before:
             ward = self._start(ward=True)
         ready = ward is not None and ward.board.ticks() and len(ward.announced) == len(self._terms.queues)
         for child in self._children:
@@ -210,7 +252,8 @@ class Family:
             code = child.process.poll()
             if code is None:
                 continue
-            if self._terms.drain and code == 0 and not child.ward and not child.leaving:
+            is_done = self._terms.drain and code == 0 and not child.ward and not child.leaving
+            if is_done or child.dismissed:
                 self._processes -= 1
             elif not child.leaving and not self._stopping:
                 self._put_off(child, code)
@@ -230,3 +273,25 @@ class Family:
         else:
             self._not_before = time.monotonic() + self._pause
             self._pause = min(MAX_PAUSE, self._pause * 2)
+
+
+def _has_fallen_quiet(child: Child) -> bool:
+    """Tell, once, that a consumer fetches no more."""
+    before, child.quiet = child.quiet, child.board.is_quiet()
+    return child.quiet and not before
+
+
+def _doing(board: Board, queues: range) -> list[Mapping[str, Any]]:
+    """Return for each queue what a consumer runs, the longest first, and how many it has handled and failed."""
+    now = time.monotonic()
+    running: dict[int, list[Any]] = {}
+    for item in sorted(board.running(), key=lambda item: item.since):
+        some = running.setdefault(item.receipt.queue, [])
+        if len(some) < MAX_TOLD:
+            home, entry = item.receipt.home, item.receipt.entry.decode(errors="replace")
+            some.append([home, entry, max(0, round((now - item.since) * 1000))])
+    told: list[Mapping[str, Any]] = []
+    for number in queues:
+        handled, failed = board.counted(number)
+        told.append({"running": running.get(number, []), "handled": handled, "failed": failed})
+    return told

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Collection
 
 from mq_django.consumers.dispatcher import Dispatcher
-from mq_django.consumers.pools import LoopPool, ThreadPool
+from mq_django.consumers.loops import LoopPool
+from mq_django.consumers.pools import ThreadPool
 from mq_django.consumers.service import Service
 from mq_django.core.outcomes import ACK
 from mq_django.stores.base import HomeEntry, Settlement, Store

@@ -80,6 +80,15 @@ class Announcement(NamedTuple):
     supervisor: str
     description: Mapping[str, Any]
     consumers: Mapping[str, Mapping[str, Any]]
+    #: Consumer -> what it does now and has done, for people, a value a queue.
+    doing: Mapping[str, Sequence[Mapping[str, Any]]] = {}
+
+    def of_queue(self, number: int) -> Mapping[str, Mapping[str, Any]]:
+        """Return what to tell of the consumers in one queue."""
+        return {
+            name: {**told, **self.doing[name][number]} if name in self.doing else told
+            for name, told in self.consumers.items()
+        }
 
 
 class Kin(NamedTuple):
@@ -94,6 +103,8 @@ class Kin(NamedTuple):
     dead: Callable[[int, str, Roll], None]
     #: (queue, consumer): it holds something, or did, and nobody speaks for it.
     stray: Callable[[int, str], None]
+    #: (consumer or supervisor -> "quiet" or "stop"): people ask for that, each told once.
+    asked: Callable[[Mapping[str, str]], None]
 
 
 class Heartbeat(Service):
@@ -116,6 +127,8 @@ class Heartbeat(Service):
         self._known = [("", "")] * len(queues)
         self._departed: list[set[str]] = [set() for _ in queues]
         self._beaten = [0.0] * len(queues)
+        #: What was asked so far, by whom it was asked of.
+        self._asked: dict[str, str] = {}
 
     def depart(self, number: int, consumer: str) -> None:
         """Strike a consumer off the roll of a queue: it has ended and holds nothing there."""
@@ -154,7 +167,12 @@ class Heartbeat(Service):
         generation, known_as = self._known[number]
         first = known_as != announcement.supervisor
         began = time.monotonic()
-        roll = self._members[number].beat(*announcement, generation="" if first else generation)
+        roll = self._members[number].beat(
+            announcement.supervisor,
+            announcement.description,
+            announcement.of_queue(number),
+            generation="" if first else generation,
+        )
         now = time.monotonic()
         if roll is None:
             logger.error("Others took supervisor %s for dead; it begins anew", announcement.supervisor)
@@ -167,7 +185,16 @@ class Heartbeat(Service):
                 self._queues[number].name,
             )
         self._known[number] = (roll.generation, announcement.supervisor)
+        self._pass_on(announcement, roll.asks)
         self._look_around(number, announcement.supervisor, roll, now, blind=now - began)
+
+    def _pass_on(self, announcement: Announcement, asks: Mapping[str, str]) -> None:
+        """Tell what people ask of us, once."""
+        ours = {announcement.supervisor, *announcement.consumers}
+        news = {who: what for who, what in asks.items() if who in ours and self._asked.get(who) != what}
+        if news:
+            self._asked |= news
+            self._kin.asked(news)
 
     def _look_around(self, number: int, supervisor: str, roll: Roll, now: float, *, blind: float) -> None:
         signs = roll.vital_signs()

@@ -26,7 +26,7 @@ LATE = 5.0
 class Scheduler(Service):
     """Fires ticks by Redis's clock. Every process tries, and Redis lets one: there is no leader to lose.
 
-    Ticks that passed while no process lived are made up for once, together, as soon as one does.
+    Ticks that passed while no process lived are made up for once, together, as soon as one does: by the last of them.
     """
 
     name = "scheduler"
@@ -73,12 +73,14 @@ class Scheduler(Service):
         self._looked = time.monotonic()
 
     def _fire(self, entry: Scheduled) -> None:
-        tick_ms = self._next[entry.name]
-        firing, now_ms = self._stores[entry.queue].fire(entry, tick_ms)
+        tick_ms, zone = self._next[entry.name], timezone.get_default_timezone()
+        # Of several that were missed the last one: its message is the one that may still be in time.
+        latest_ms = entry.latest_ms(tick_ms, max(tick_ms, int(self._now_ms())), zone)
+        firing, now_ms = self._stores[entry.queue].fire(entry, latest_ms)
         self._set_clock(now_ms)
         if firing is Firing.EARLY:
             return
-        self._next[entry.name] = entry.next_ms(now_ms, timezone.get_default_timezone())
+        self._next[entry.name] = entry.next_ms(now_ms, zone)
         if firing is Firing.FIRED and now_ms - tick_ms > LATE * 1000:
             logger.warning("Schedule %s makes up for what it missed since %s", entry.name, _moment(tick_ms))
         elif firing is Firing.FIRED:

@@ -47,14 +47,18 @@ class Settler:
         self._full = full
         #: Receipts that this process holds: fetched and not yet settled.
         self.in_hand: set[tuple[int, bytes]] = set()
-        #: Receipts whose batch failed on its way: it may have been settled all the same.
-        self._repeated: set[tuple[int, bytes]] = set()
+        #: Receipts whose batch failed: it may have been settled all the same. And whether it was counted for certain.
+        self._repeated: dict[tuple[int, bytes], bool] = {}
+        #: Settled only when they were repeated, so that the first trip has not counted them.
+        self._uncounted: list[Settlement] = []
         #: What Redis refused for a reason of its own: it waits, so that the others need not.
         self._refused: list[Settlement] = []
         #: Deliveries settled so far, and those of them that were no longer ours and are still to be counted.
         self.settled = self._stale = 0
         #: When the first of the unsettled ended, and the first of those just taken, in seconds since 1970.
         self._first_ended = self._ended = 0.0
+        #: What became of deliveries here, by word; what is sent again after a lost reply counts again, as in Redis.
+        self.ended: Counter[str] = Counter()
         self._complained = -COMPLAIN_AGAIN
         #: Seconds a handler takes, smoothed; starts at a guess that makes a new consumer careful.
         self.seconds = 0.01
@@ -103,7 +107,9 @@ class Settler:
         return fetched.deliveries
 
     def try_refused(self, store: Store) -> None:
-        """Settle again what Redis refused a moment ago."""
+        """Settle again what Redis refused a moment ago, and count what still is to be counted."""
+        if self._uncounted:
+            store.settle(self._consumer, (), also=self._also(()))
         refused, self._refused = self._refused, []
         if refused:
             self._settle_apart(store, refused, None)
@@ -115,6 +121,9 @@ class Settler:
             logger.error("Outcomes of queue %s are settled apart: %s", self.queue, error)
         kinds: dict[type, list[Settlement]] = defaultdict(list)
         for settlement in batch:
+            if error is not None:
+                # It was counted on the trip that was refused.
+                self._repeated[settlement.delivery.home, settlement.delivery.entry] = True
             kinds[type(settlement.outcome)].append(settlement)
         groups = list(kinds.values())
         while groups:
@@ -145,25 +154,38 @@ class Settler:
 
     def _give_back(self, batch: Sequence[Settlement]) -> None:
         self._unsettled.extendleft(reversed(batch))
-        self._repeated.update([(s.delivery.home, s.delivery.entry) for s in batch])
+        for settlement in batch:
+            self._repeated.setdefault((settlement.delivery.home, settlement.delivery.entry), False)
         self._due.set()
 
     def _also(self, batch: Sequence[Settlement]) -> list[Command]:
+        if self._repeated or self._uncounted:
+            # A trip whose reply was lost has mostly been run, its counting first.
+            fresh = [s for s in batch if (s.delivery.home, s.delivery.entry) not in self._repeated]
+            counted: Sequence[Settlement] = [*self._uncounted, *fresh]
+            self._uncounted = []
+        else:
+            counted = batch
         seen: dict[tuple[type, str, int], int] = {}
-        for delivery, outcome, _, micros, _ in batch:
+        for delivery, outcome, _, micros, _ in counted:
             name = delivery.message.name if isinstance(delivery, Delivery) else "-"
             which = (type(outcome), name, -1 if micros is None else bucket(micros))
             seen[which] = seen.get(which, 0) + 1
-        self._smooth([settlement.micros for settlement in batch if settlement.micros is not None])
+        self._smooth([settlement.micros for settlement in counted if settlement.micros is not None])
         tally: Counter[tuple[str, str]] = Counter()
         if self._stale:
             tally["stale", "-"], self._stale = self._stale, 0
-        self._add_latency(batch, tally)
+        if counted:
+            self._add_latency(counted, tally)
+        ended: Counter[str] = Counter()
         for (kind, name, place), count in seen.items():
             if kind in _WORDS:
+                ended[_WORDS[kind]] += count
                 tally[_WORDS[kind], name] += count
                 if place >= 0:
                     tally[f"t{place}", name] += count
+        with self._taking:
+            self.ended.update(ended)
         commands = settled_commands(self._config, self._consumer, batch)
         return [*commands, add_command(self._keys, tally)] if tally else commands
 
@@ -190,9 +212,14 @@ class Settler:
         self.settled += len(batch)
         if self._repeated:
             # The first trip may well have settled these: that they are gone says nothing.
-            ours = {message_id(s.delivery) for s, r in zip(batch, receipts, strict=True) if r in self._repeated}
-            self._repeated.difference_update(receipts)
-            stale = [lost for lost in stale if lost not in ours]
+            again = {
+                message_id(settlement.delivery): (settlement, self._repeated.pop(receipt))
+                for settlement, receipt in zip(batch, receipts, strict=True)
+                if receipt in self._repeated
+            }
+            uncounted = [settlement for found, (settlement, told) in again.items() if not told and found not in stale]
+            self._uncounted += uncounted
+            stale = [lost for lost in stale if lost not in again]
         self._stale += len(stale)
         for lost in stale:
             logger.warning("Message %s of queue %s was no longer ours to settle", lost, self.queue)

@@ -59,7 +59,8 @@ class Supervisor:
             mourn=self._reclaimer.child,
             relieve=self._reclaimer.stopped,
         )
-        kin = Kin(self._announce, self._family.held, self._doom, self._reclaimer.supervisor, self._reclaimer.stray)
+        mourners = (self._reclaimer.supervisor, self._reclaimer.stray)
+        kin = Kin(self._announce, self._family.held, self._doom, *mourners, self._asked)
         self._heartbeat = Heartbeat(queues, kin)
         numbers = {config.keys.wake: number for number, config in enumerate(queues)}
         self._listener = Listener(get_client("consume"), numbers, self._heard)
@@ -155,11 +156,13 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
 
     def _announce(self) -> Announcement:
-        return Announcement(self.id, self._whereabouts(os.getpid(), started(os.getpid())), self._family.announced())
+        whereabouts = self._whereabouts(os.getpid(), started(os.getpid()))
+        return Announcement(self.id, whereabouts, self._family.announced(), self._family.doing())
 
     def _describe(self, child: Child) -> Mapping[str, Any]:
         told = self._whereabouts(child.process.pid, child.started)
-        return {**told, "since_ms": child.since_ms, "threads": child.threads, "ward": child.ward}
+        state = "stopping" if child.leaving else "quiet" if child.board.is_quiet() else "running"
+        return {**told, "since_ms": child.since_ms, "threads": child.threads, "ward": child.ward, "state": state}
 
     def _whereabouts(self, pid: int, moment: str) -> dict[str, Any]:
         """Return what tells, on the same machine, whether a process still runs."""
@@ -174,12 +177,21 @@ class Supervisor:
             self._condemned = True
             self._ring()
 
+    def _asked(self, asks: Mapping[str, str]) -> None:
+        self._family.ask(asks)
+        if asks.get(self.id) == "stop":
+            logger.info("Supervisor %s was asked to stop", self.id)
+            self.stop()
+
     def _settled(self, number: int, consumer: str) -> None:
         self._heartbeat.depart(number, consumer)
 
     def _heard(self, number: int, text: str) -> None:
         if text in ("paused", "resumed"):
             self._family.pause(number, text == "paused")
+        if text == "asked":
+            self._heartbeat.wake()
+            return
         self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:

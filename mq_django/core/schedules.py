@@ -54,6 +54,20 @@ class Scheduled:
         tick = self.when.after(datetime.fromtimestamp(after_ms / 1000, UTC), local)
         return round(tick.timestamp() * 1000)
 
+    def latest_ms(self, tick_ms: int, now_ms: int, local: tzinfo) -> int:
+        """Return the last tick up to now, of those from a tick on that is over."""
+        back, latest = 1000, tick_ms
+        # Further and further back from now: what ticks every minute may have missed a year.
+        while now_ms - back > tick_ms:
+            found = self.next_ms(now_ms - back, local)
+            if found <= now_ms:
+                latest = found
+                break
+            back *= 2
+        while (following := self.next_ms(latest, local)) <= now_ms:
+            latest = following
+        return latest
+
 
 @dataclass(frozen=True)
 class Every:

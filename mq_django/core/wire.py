@@ -124,17 +124,16 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: str =
     """Return a message as the JSON object that waits in the waiting room under `member`.
 
     It leaves the id out when that is the member. A priority comes first, so that a script can read it without parsing
-    the rest. `alone` is the attribute of that name.
+    the rest. Its time is a number: many may wait, and that takes 13 bytes less. `alone` is the attribute of that name.
     """
     flat = attributes(message)
     pairs = [pair for pair in zip(flat[::2], flat[1::2], strict=True) if pair != ("id", member)]
     pairs.sort(key=lambda pair: pair[0] != "priority")
-    if message.published_ms is not None:
-        pairs.append(("time", moment(message.published_ms)))
     if alone:
         pairs.append(("alone", alone))
     head = b",".join(dumps(name) + b":" + dumps(value) for name, value in pairs)
-    return b"{" + head + b',"data":' + data_text + b"}"
+    time = b"" if message.published_ms is None else b',"time":%d' % message.published_ms
+    return b"{" + head + time + b',"data":' + data_text + b"}"
 
 
 def decode_entry(fields: list[bytes], *, queue: str, home: int, entry: bytes) -> Delivery | Undecodable:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mq_django.conf import RsmqConfig, get_config
+from mq_django.core import rsmq
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
@@ -24,8 +25,8 @@ from mq_django.transport.sessions import Pooled
 #: A place whose messages can all be deleted; dead letters have `delete_all`.
 Purgeable = Literal["ready", "delayed", "unhandled"]
 
-#: Seconds that one call may take for all dead letters: what asks for a page waits no longer.
-SECONDS = 5.0
+#: Seconds that one call may take for many messages: who asks for a page waits no longer.
+SECONDS = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,7 +98,7 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
     text = dumps(data)
     if len(text) > config.max_size:
         raise MessageTooLarge(f"{len(text)} bytes are more than the {config.max_size} that the queue takes")
-    message_id = new_id()
+    message_id = rsmq.new_id() if isinstance(config, RsmqConfig) else new_id()
     done = letters.resubmit(entry, message_id=message_id, data_text=text)
     return message_id if done == "RESUBMITTED" else None
 

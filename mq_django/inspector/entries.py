@@ -17,7 +17,7 @@ from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
-__all__ = ["MAX_BEFORE", "EntryView", "Home", "before", "get", "get_in_log", "in_log", "pending", "ready"]
+__all__ = ["MAX_BEFORE", "EntryView", "Home", "before", "get", "get_in_log", "in_log", "pending", "ready", "some"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,11 @@ def get(name: str, home: Home, entry: bytes) -> EntryView | None:
     """Return a message that is ready or pending, or None when it is no longer there."""
     found = _entries(name).get(home, entry, max_bytes=MAX_ENTRY_BYTES)
     return None if found is None else _view(name, found)
+
+
+def some(name: str, receipts: Sequence[tuple[int, str]]) -> dict[tuple[int, str], EntryView]:
+    """Return those of some deliveries that are still there, by the number of their stream and their entry."""
+    return {receipt: _view(name, found) for receipt, found in _entries(name).some(receipts).items()}
 
 
 def before(name: str, view: EntryView) -> int:

@@ -1,23 +1,21 @@
 """Queues as people see them: numbers, consumers, and what is wrong."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR, QueueKeys, TopicKeys
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, Activity, activity_of, activity_of_days, counts
+from mq_django.inspector.consumers import ConsumerView, consumers_of
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
-from mq_django.stores.lag import groups_of as named_groups
 from mq_django.stores.pages import Look, counted, hours_of, look, look_closely
+from mq_django.stores.survey import group_names
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Wire
-
-#: A supervisor that was not heard of for this long is shown as gone: three of its heartbeats.
-ALIVE_MS = 7500
 
 #: From this age of its oldest ready message a queue is shown as late.
 LATE_MS = 60_000
@@ -28,29 +26,11 @@ MAX_COUNTERS = 50_000
 #: Minutes of which dead letters are news.
 RECENT = 30
 
+#: Minutes over which a queue is seen to grow, and by how many messages it must.
+GROWING, MIN_GROWTH = 10, 100
+
 #: What may be wrong with a queue, the worst first.
-Problem = Literal["unreadable", "unconsumed", "paused", "unhandled", "buried", "late"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerView:
-    """A consumer of a queue."""
-
-    id: str
-    supervisor: str
-    host: str
-    pid: int | None
-    version: str
-    threads: int | None
-    #: Milliseconds since 1970; None when it did not say.
-    since_ms: int | None
-    #: Milliseconds since its supervisor's last heartbeat; None when there was none.
-    seen_ms_ago: int | None
-
-    @property
-    def alive(self) -> bool:
-        """Tell whether its supervisor was heard of lately."""
-        return self.seen_ms_ago is not None and self.seen_ms_ago <= ALIVE_MS
+Problem = Literal["unreadable", "unconsumed", "paused", "unhandled", "growing", "buried", "late"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +63,35 @@ class QueueView:
     @property
     def alive(self) -> int:
         """Return how many consumers live."""
-        return sum(consumer.alive for consumer in self.consumers)
+        return sum(consumer.alive and consumer.is_process for consumer in self.consumers)
 
     @property
     def recently_buried(self) -> int:
         """Return how many messages became dead letters in the last half hour, of those that still are."""
         return min(self.dead, sum(self.activity.buried[-RECENT:]))
+
+    @property
+    def error_share(self) -> float | None:
+        """Return the share of what ran in the last half hour that failed, 0 to 1; None when nothing ran."""
+        failed = sum(self.activity.retried[-RECENT:]) + sum(self.activity.buried[-RECENT:])
+        ran = failed + sum(self.activity.handled[-RECENT:])
+        return failed / ran if ran else None
+
+    @property
+    def growth(self) -> int:
+        """Return how many more messages came than went in the last whole minutes, if that goes on and they wait.
+
+        A burst that is being worked off came in one half of that time, and does not count; nor do messages that are
+        published with a delay. 0 when it does not grow.
+        """
+        halves = [self._surplus(-GROWING - 1, -GROWING // 2 - 1), self._surplus(-GROWING // 2 - 1, -1)]
+        total = sum(halves)
+        enough = max(MIN_GROWTH, sum(self.activity.published[-GROWING - 1 : -1]) // 10)
+        return total if min(halves) > 0 and total >= enough and self.ready >= total // 2 else 0
+
+    def _surplus(self, first: int, last: int) -> int:
+        gone = sum(self.activity.handled[first:last]) + sum(self.activity.buried[first:last])
+        return sum(self.activity.published[first:last]) - gone
 
     def problems(self) -> list[Problem]:
         """Return what is wrong, the worst first."""
@@ -97,6 +100,7 @@ class QueueView:
             "unconsumed": not self.alive and self.depth > 0,
             "paused": self.paused,
             "unhandled": self.unhandled > 0,
+            "growing": self.alive > 0 and not self.paused and self.growth > 0,
             "buried": self.recently_buried > 0,
             "late": self.alive > 0 and not self.paused and (self.oldest_ms or 0) >= LATE_MS,
         }
@@ -141,8 +145,7 @@ def groups_of(topic: str) -> list[QueueView]:
         StoreError: Redis is away.
     """
     wire, config = Pooled(get_client("inspect")), get_config().topic(topic)
-    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] == topic}
-    chosen = [get_config().queue(name) for name in sorted({*found, *named_groups([config.keys], wire)})]
+    chosen = [get_config().queue(name) for name in sorted(_groups([config], wire))]
     looks = look(chosen, wire, minutes=RECENT + 1) if chosen else []
     return [_view_or_error(config, found) for config, found in zip(chosen, looks, strict=True)]
 
@@ -178,15 +181,15 @@ def activity_in(keys: QueueKeys | TopicKeys, *, hours: int, of: str = "") -> Act
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
 
 
-def glance(name: str) -> QueueView:
-    """Return a queue as it is now, without what happened before.
+def glance(name: str, *, minutes: int = 0) -> QueueView:
+    """Return a queue as it is now, with what happened in the last minutes in all.
 
     Raises:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
     config = get_config().queue(name)
-    (found,) = look([config], Pooled(get_client("inspect")), minutes=0)
+    (found,) = look([config], Pooled(get_client("inspect")), minutes=minutes)
     return _view_or_error(config, found)
 
 
@@ -216,11 +219,23 @@ def totals() -> Totals:
 
 
 def _all(wire: Wire) -> list[QueueConfig]:
-    """Return all queues, and the groups that topics have, whether in code or, of other programs, in Redis."""
+    """Return all queues, and the groups that topics have."""
     config = get_config()
-    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in config.topics}
-    found |= set(named_groups([topic.keys for topic in config.topics.values()], wire))
-    return [config.queue(name) for name in sorted({*config.queues, *found})]
+    return [config.queue(name) for name in sorted({*config.queues, *_groups(list(config.topics.values()), wire)})]
+
+
+def _groups(topics: Sequence[TopicConfig], wire: Wire) -> set[str]:
+    """Return the groups that topics have, whether in code or, of other programs, in Redis, as `topic:group`.
+
+    A topic that cannot be read hides no other: its own page says why.
+    """
+    known = {topic.name for topic in topics}
+    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in known}
+    there = group_names([topic.keys for topic in topics], wire)
+    for topic, names in zip(topics, there, strict=True):
+        if not isinstance(names, StoreError):
+            found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}
+    return found
 
 
 def _or_raise(found: Look | StoreError) -> Look:
@@ -248,29 +263,6 @@ def _view(config: QueueConfig, found: Look, of: str) -> QueueView:
         oldest_ms=None if found.oldest_ms is None else max(0, now - found.oldest_ms),
         next_due_ms=None if found.next_due_ms is None else max(0, found.next_due_ms - now),
         paused=found.paused,
-        consumers=tuple(sorted(_consumers(found), key=lambda consumer: (not consumer.alive, consumer.id))),
+        consumers=consumers_of(found.roll, now_ms=now),
         activity=activity_of(found, of=of),
     )
-
-
-def _consumers(found: Look) -> Iterable[ConsumerView]:
-    roll = found.roll
-    for name, told in roll.consumers.items():
-        supervisor = str(told.get("supervisor", ""))
-        seen = roll.seen_ms.get(supervisor)
-        says = {**roll.supervisors.get(supervisor, {}), **told}
-        yield ConsumerView(
-            id=name,
-            supervisor=supervisor,
-            host=str(says.get("host", "")),
-            pid=_number(says, "pid"),
-            version=str(says.get("version", "")),
-            threads=_number(says, "threads"),
-            since_ms=_number(says, "since_ms"),
-            seen_ms_ago=None if seen is None else max(0, found.now_ms - seen),
-        )
-
-
-def _number(says: Mapping[str, Any], name: str) -> int | None:
-    value = says.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -14,6 +14,7 @@ from mq_django.inspector.queues import RECENT
 from mq_django.registry import groups
 from mq_django.stores.lag import Leap
 from mq_django.stores.log import Log, retention_share
+from mq_django.stores.pages import MAX_COUNTED
 from mq_django.stores.survey import Survey, Surveyed, survey
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -34,6 +35,8 @@ class GroupView:
     #: Messages of the log that it was not given, and how long the oldest of them has been there.
     lag: int = 0
     lag_ms: int = 0
+    #: There are more than `lag`: Redis could not tell, and counting them all would take long.
+    at_least: bool = False
     #: Changes with every seek.
     generation: int = 0
     #: Messages from the oldest that it holds, or else was not given, to the newest; and that one's age in ms.
@@ -148,7 +151,8 @@ def _log(name: str) -> Log:
 
 
 def _views(configs: Sequence[TopicConfig], *, minutes: int) -> list[TopicView]:
-    found = survey([config.keys for config in configs], Pooled(get_client("inspect")), minutes=minutes)
+    wire = Pooled(get_client("inspect"))
+    found = survey([config.keys for config in configs], wire, minutes=minutes, at_most=MAX_COUNTED)
     return [
         TopicView(name=config.name, error=str(seen)) if isinstance(seen, StoreError) else _view(config, seen)
         for config, seen in zip(configs, found, strict=True)
@@ -186,6 +190,7 @@ def _group(config: TopicConfig, seen: Surveyed, bytes_each: float, in_code: set[
         pending=place.pending,
         lag=place.lag,
         lag_ms=place.lag_ms,
+        at_least=seen.more,
         generation=place.generation,
         share=retention_share(config, behind, behind_ms, bytes_each),
         behind=behind,

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
+from mq_django.core.jsontext import loads
 from mq_django.core.keys import READY, RsmqKeys
 from mq_django.core.messages import DeadLetter, Delivery
+from mq_django.core.rsmq import encode
 from mq_django.core.wire import decode_entry, entry_ms
 from mq_django.stores.settling import DEAD_FIELDS
 from mq_django.transport import scripts
@@ -122,7 +124,17 @@ class DeadLetters:
         Returns `RESUBMITTED`, `MISSING`, or `UNDECODABLE` for what is no message.
         """
         keys = self._keys
+        if isinstance(keys, RsmqKeys):
+            return self._resubmit_to_rsmq(keys, entry, message_id, data_text)
         return self._move("dead_resubmit", [keys.dead, keys.dead_ids, keys.ready], [entry, message_id, data_text])[0]
+
+    def _resubmit_to_rsmq(self, keys: RsmqKeys, entry: str, message_id: str, data_text: bytes) -> str:
+        letter = self.get(entry)
+        if letter is None or letter.message is None:
+            return "MISSING" if letter is None else "UNDECODABLE"
+        body = encode(letter.message._replace(id=message_id, data=loads(data_text)), data_text)
+        rooms = [keys.dead, keys.dead_ids, keys.zset, keys.hash]
+        return self._move("rsmq_resubmit", rooms, [entry, message_id, body, keys.wake])[0]
 
     def _move(self, script: str, keys: list[str], entries: Sequence[Argument]) -> list[str]:
         command = scripts.command(script, keys=keys, args=list(entries))

@@ -1,7 +1,7 @@
 """Pages of what is ready and of what consumers hold. Nothing here changes anything."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import LOG, READY, URGENT, GroupKeys, RsmqKeys
@@ -147,6 +147,34 @@ class Entries:
             return Entry(home, entry, values)
         _, consumer, idle, _ = pending[0]
         return Entry(home, entry, values, None, consumer.decode(errors="backslashreplace"), idle)
+
+    def some(self, receipts: Sequence[tuple[int, str]], *, max_bytes: int = MAX_LISTED) -> dict[tuple[int, str], Entry]:
+        """Return those of some deliveries that are still there, by the number of their stream and their receipt."""
+        if isinstance(self._keys, RsmqKeys):
+            # Behind the id stands how often it was received.
+            script, keys = "rsmq_some", [self._keys.hash]
+            asked = {receipt: receipt[1].rpartition(":")[0] for receipt in receipts}
+        else:
+            # Behind an entry of a log stands the group's generation.
+            script, keys = "entries_some", list(self._keys.homes())
+            named = {(home, entry): entry.partition("@")[0] for home, entry in receipts if 0 <= home < len(keys)}
+            asked = {receipt: entry for receipt, entry in named.items() if is_entry(entry)}
+        if not asked:
+            return {}
+        args: list[Argument] = [max_bytes]
+        for (home, _), entry in asked.items():
+            args += (home + 1, entry)
+        found = reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
+        return {
+            receipt: self._one(receipt[0], entry.encode(), value)
+            for (receipt, entry), value in zip(asked.items(), found, strict=True)
+            if value
+        }
+
+    def _one(self, home: int, entry: bytes, value: Any) -> Entry:
+        if isinstance(self._keys, RsmqKeys):
+            return Entry("priority", entry, {}, Waiter(entry, 0.0, value))
+        return Entry(next(name for name in _STREAMS if _STREAMS[name] == home), entry, values_of(value))
 
     def before(self, home: Home, entry: bytes) -> int:
         """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""

@@ -1,17 +1,21 @@
-"""How far the groups of a topic are behind."""
+"""Where the groups of a topic are in its log, and what moving them would do."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
-from mq_django.core.offsets import before, parse
+from mq_django.core.offsets import parse
 from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Entries counted by one script call. Redis serves nobody else meanwhile: about 2 ms at this size.
 PAGE = 5000
 #: So many are counted of what a seek would replay or skip: a person waits for it.
 MAX_COUNTED = 100_000
+#: So many are counted before a seek, so that nobody has to count after it: less than half a second.
+MAX_READ = 1_000_000
 
 
 class LogInfo(NamedTuple):
@@ -64,14 +68,6 @@ class Leap(NamedTuple):
     given_up: int
 
 
-class _Noted(NamedTuple):
-    """What the control hash of a group says."""
-
-    generation: int
-    alarm: int | None
-    lost: int
-
-
 def log_info(keys: TopicKeys, wire: Wire) -> tuple[LogInfo, list[Mapping[str, Any]]]:
     """Return a log, and its groups as Redis describes them; a log that is not there is empty."""
     time, stream, groups = wire.trip([("TIME",), ("XINFO", "STREAM", keys.log), ("XINFO", "GROUPS", keys.log)])
@@ -108,46 +104,6 @@ def groups_of(topics: Sequence[TopicKeys], wire: Wire) -> list[str]:
     return found
 
 
-def places(keys: TopicKeys, wire: Wire, *, only: str | None = None) -> list[GroupPlace]:
-    """Return where the groups of a topic are, or where one is."""
-    info, groups = log_info(keys, wire)
-    wanted = [group for group in groups if only is None or group["name"] == only.encode()]
-    noted = _noted(keys, wire, [group["name"] for group in wanted])
-    return [_place(keys, wire, info, group, noted[group["name"]]) for group in wanted]
-
-
-def _noted(keys: TopicKeys, wire: Wire, names: list[bytes]) -> dict[bytes, _Noted]:
-    asked = ("log-generation", "alarm", "lost")
-    # Whatever a stranger calls its group: what is no text is nobody's key of ours.
-    controls = [keys.group(name.decode(errors="replace")).control for name in names]
-    replies = wire.trip([("HMGET", control, *asked) for control in controls]) if names else []
-    return {
-        name: _Noted(_number(generation), None if alarm is None else _number(alarm), _number(lost))
-        for name, (generation, alarm, lost) in zip(names, map(reply_or_raise, replies), strict=True)
-    }
-
-
-def _number(value: bytes | None) -> int:
-    return int(value) if value and value.isdigit() else 0
-
-
-def _place(keys: TopicKeys, wire: Wire, info: LogInfo, group: Mapping[str, Any], noted: _Noted) -> GroupPlace:
-    offset = group["last-delivered-id"].decode()
-    at = parse(offset)
-    lag, first = 0, info.first
-    if info.length and at < parse(info.last):
-        if at < parse(info.first):
-            lag = info.length
-        else:
-            # Redis counts what it has added less what the group has read: wrong once unread entries are gone.
-            told = group.get("lag")
-            trusted = told if not noted.lost and parse(info.deleted) <= at else None
-            lag, first = _count(keys, wire, offset, trusted)
-    age = info.now_ms - parse(first)[0] if lag else 0
-    name = group["name"].decode(errors="replace")
-    return GroupPlace(name, offset, group["pending"], lag, max(0, age), *noted)
-
-
 def leap(keys: TopicKeys, wire: Wire, group: str, after: str) -> Leap | None:
     """Return what it would do to let a group go on after an entry, `0` or `$`; None when there is no such group."""
     info, groups = log_info(keys, wire)
@@ -155,55 +111,29 @@ def leap(keys: TopicKeys, wire: Wire, group: str, after: str) -> Leap | None:
         if found["name"] == group.encode():
             now, then = found["last-delivered-id"].decode(), info.generated if after == "$" else after
             backwards = parse(then) < parse(now)
-            count, more = _between(keys, wire, *((then, now) if backwards else (now, then)))
+            count, more = count_between(keys, wire, *((then, now) if backwards else (now, then)), at_most=MAX_COUNTED)
             held = ("XPENDING", keys.log, group, "-", then, 1000)
             given_up = len(reply_or_raise(wire.trip([held])[0])) if found["pending"] else 0
             return Leap(then, count if backwards else 0, 0 if backwards else count, more, found["pending"], given_up)
     return None
 
 
-def held_spans(keys: TopicKeys, wire: Wire, groups: Sequence[GroupPlace]) -> list[tuple[int, int]]:
-    """Return of each group how many entries there are from its oldest pending one up to its offset, and that one's age.
-
-    The age is in ms; both are 0 when nothing is pending.
-    """
-    asked = [("XPENDING", keys.log, group.name) for group in groups]
-    (seconds, micros), *summaries = (
-        reply if _is_no_group(reply) else reply_or_raise(reply) for reply in wire.trip([("TIME",), *asked])
-    )
-    now_ms = int(seconds) * 1000 + int(micros) // 1000
-    spans = []
-    for group, summary in zip(groups, summaries, strict=True):
-        if _is_no_group(summary) or not summary[0]:
-            spans.append((0, 0))
-        else:
-            oldest = summary[1].decode()
-            count, _ = _between(keys, wire, before(oldest), group.offset)
-            spans.append((count, max(0, now_ms - parse(oldest)[0])))
-    return spans
+def counted_up_to(keys: TopicKeys, wire: Wire, after: str) -> tuple[Argument, str]:
+    """Return how many entries there are up to one, and the first of the log; `""` where Redis knows by itself."""
+    info, _ = log_info(keys, wire)
+    if after in ("0", "$") or not info.length:
+        return "", info.first
+    count, more = count_between(keys, wire, "0-0", after, at_most=MAX_READ)
+    return "" if more else count, info.first
 
 
-def _is_no_group(reply: Any) -> bool:
-    return isinstance(reply, Exception) and str(reply).startswith("NOGROUP")
-
-
-def _between(keys: TopicKeys, wire: Wire, after: str, until: str) -> tuple[int, bool]:
-    """Count the entries after one up to another, and tell whether there are more than were counted."""
+def count_between(
+    keys: TopicKeys, wire: Wire, after: str, until: str, *, at_most: float = math.inf
+) -> tuple[int, bool]:
+    """Count the entries after one up to another, or `+`; tell whether there are more than were counted."""
     total, more = 0, 1
-    while more and total < MAX_COUNTED:
+    while more and total < at_most:
         command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, until])
-        count, _, last, more = reply_or_raise(wire.trip([command])[0])
+        count, last, more = reply_or_raise(wire.trip([command])[0])
         total, after = total + count, last.decode()
     return total, bool(more)
-
-
-def _count(keys: TopicKeys, wire: Wire, offset: str, trusted: int | None) -> tuple[int, str]:
-    """Return how many entries come after one, and the first of them."""
-    total, first, after, more = 0, "", offset, 1
-    while more and (not total or trusted is None):
-        command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, "+"])
-        count, begins, ends, more = reply_or_raise(wire.trip([command])[0])
-        total, first, after = total + count, first or begins.decode(), ends.decode()
-    if more and trusted is not None:
-        total = max(total, trusted)
-    return total, first or offset

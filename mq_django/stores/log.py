@@ -9,12 +9,13 @@ from mq_django.core.keys import GROUP_SEPARATOR, LOG
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import Place, before, first, last
 from mq_django.core.wire import decode_entry, encode_entry
-from mq_django.errors import UnknownGroup
+from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.base import Outgoing
 from mq_django.stores.counters import slot
 from mq_django.stores.entries import Entry, values_of
-from mq_django.stores.lag import GroupPlace, Leap, LogInfo, groups_of, held_spans, leap, log_info, places
+from mq_django.stores.lag import GroupPlace, Leap, counted_up_to, groups_of, leap
 from mq_django.stores.pages import MAX_LISTED
+from mq_django.stores.survey import survey
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -83,8 +84,9 @@ class Log:
         Raises:
             UnknownGroup: there is none of that name.
         """
-        keys = self.keys.group(group)
-        command = scripts.command("topic_seek", keys=[self.keys.log, keys.control], args=[group, before(place)])
+        keys, after = self.keys.group(group), before(place)
+        args = [group, after, *counted_up_to(self.keys, self._wire, after)]
+        command = scripts.command("topic_seek", keys=[self.keys.log, keys.control], args=args)
         if reply_or_raise(self._wire.trip([command])[0]) == b"MISSING":
             raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
 
@@ -138,25 +140,17 @@ class Log:
             for entry, fields in zip(flat[::2], flat[1::2], strict=True)
         ]
 
-    def info(self) -> tuple[LogInfo, int]:
-        """Return what the log is, and the bytes of Redis' memory that it takes, about."""
-        return log_info(self.keys, self._wire)[0], self._size()[0]
-
     def standings(self) -> list[Standing]:
         """Return every group, and how much of the retention it is behind."""
-        found = places(self.keys, self._wire)
-        used, length = self._size() if self.config.retention_bytes else (0, 0)
-        standings = []
-        for place, (count, age) in zip(found, held_spans(self.keys, self._wire, found), strict=True):
-            behind, behind_ms = place.lag + count, max(place.lag_ms, age)
-            share = retention_share(self.config, behind, behind_ms, used / max(1, length))
+        (found,) = survey([self.keys], self._wire)
+        if isinstance(found, StoreError):
+            raise found
+        bytes_each, standings = found.size / max(1, found.info.length), []
+        for place, held, held_ms, _more in found.groups:
+            behind, behind_ms = place.lag + held, max(place.lag_ms, held_ms)
+            share = retention_share(self.config, behind, behind_ms, bytes_each)
             standings.append(Standing(place, share, behind, behind_ms))
         return standings
-
-    def _size(self) -> tuple[int, int]:
-        replies = self._wire.trip([("MEMORY", "USAGE", self.keys.log), ("XLEN", self.keys.log)])
-        used, length = (reply_or_raise(reply) for reply in replies)
-        return used or 0, length
 
     def sound(self, group: str, percent: int | None) -> str:
         """Note or clear a group's alarm: RAISED, CLEARED, SAME, or MISSING when the group is not there (any more)."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.ids import token
@@ -34,6 +34,8 @@ class Roll:
     strays: Mapping[str, str] = field(default_factory=dict)
     #: Changes when the queue was flushed.
     generation: str = ""
+    #: Consumer or supervisor -> what people ask of it: "quiet" or "stop".
+    asks: Mapping[str, str] = field(default_factory=dict)
 
     def consumers_of(self, supervisor: str) -> list[str]:
         """Return the consumers of a supervisor."""
@@ -55,7 +57,7 @@ def _description(value: bytes) -> Mapping[str, Any]:
 
 def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), generation: bytes = b"") -> Roll:
     """Return who is in the fields of a `consumers` hash; what makes no sense is left out."""
-    beats, seen, supervisors, consumers = {}, {}, {}, {}
+    beats, seen, supervisors, consumers, asks = {}, {}, {}, {}, {}
     for name, value in reply.items():
         kind, _, who = name.decode(errors="replace").partition(":")
         if kind == "beat" and value.isdigit():
@@ -66,11 +68,13 @@ def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), genera
             supervisors[who] = _description(value)
         elif kind == "consumer":
             consumers[who] = _description(value)
+        elif kind == "ask":
+            asks[who] = value.decode(errors="replace")
     held: dict[str, str] = {}
     for stray, oldest in zip(strays[::2], strays[1::2], strict=True):
         who = stray.decode(errors=_ANY)
         held[who] = held.get(who, "") + oldest.decode()
-    return Roll(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"))
+    return Roll(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"), asks)
 
 
 class Members:
@@ -135,6 +139,15 @@ class Members:
         args: list[Argument] = [keys.group, stranger.encode(errors=_ANY), heir, BATCH]
         command = scripts.command("members_adopt", keys=keys.homes(), args=args)
         return int(reply_or_raise(self._wire.trip([command])[0]))
+
+    def ask(self, who: str, what: Literal["quiet", "stop"]) -> str:
+        """Ask a consumer or a supervisor with all of its consumers to go quiet or to stop, with its next heartbeat.
+
+        Returns "ASKED"; "ASKED_BEFORE" when it was asked for that, or for more, already; or "GONE".
+        """
+        keys = self._keys
+        command = scripts.command("members_ask", keys=[keys.consumers], args=[who, what, keys.wake])
+        return str(reply_or_raise(self._wire.trip([command])[0]).decode())
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
         """Remove consumers, and then the supervisor if one is named; return who stays, holding something."""

@@ -15,6 +15,9 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Command, translate
 from mq_django.transport.sessions import Wire, reply_or_raise
 
+#: Messages of a log that a page counts where Redis cannot tell how many a group has not read.
+MAX_COUNTED = 10_000
+
 #: Bytes of a body that a page of messages still carries.
 MAX_LISTED = 32 * 1024
 
@@ -91,7 +94,7 @@ def _with_logs(
 ) -> list[Look | StoreError]:
     """Add what groups of topics have not read yet, and what they have pending in the log."""
     topics = list({config.keys.topic: 0 for config in configs if isinstance(config.keys, GroupKeys)})
-    surveys = dict(zip(topics, survey(topics, wire), strict=True))
+    surveys = dict(zip(topics, survey(topics, wire, at_most=MAX_COUNTED), strict=True))
     return [
         _with_log(look, config.keys.group, surveys[config.keys.topic])
         if isinstance(config.keys, GroupKeys) and not isinstance(look, StoreError)
@@ -169,8 +172,8 @@ def hours_of(
 
 def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:
     """Return what some hashes counted in all, and by name, too, while they have at most `longest` fields."""
-    lengths = [reply_or_raise(reply) for reply in wire.trip([("HLEN", key) for key in keys])]
-    if sum(lengths) <= longest:
+    (length,) = wire.trip([scripts.command("counters_count", keys=keys, args=[])])
+    if reply_or_raise(length) <= longest:
         return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
     fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
     replies = wire.trip([("HMGET", key, *fields) for key in keys])

@@ -254,7 +254,7 @@ class StreamStore:
             return []
         if reply_or_raise(reply) == b"PAUSED":
             return []
-        ready, urgent, lead, ranked = reply
+        ready, urgent, ranked, lead = reply
         self._ranked = bool(ranked)
         self._flows = len(ready) == count and not ranked
         return self._in_order(ready, urgent, lead)

@@ -1,5 +1,6 @@
 """Topics and their groups as people see them, many in few round trips. Nothing here changes anything."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,10 +9,10 @@ from mq_django.core.keys import NAME, TopicKeys
 from mq_django.core.offsets import before, parse
 from mq_django.errors import StoreError
 from mq_django.stores.counters import minute_fields, there
-from mq_django.stores.lag import PAGE, GroupPlace, LogInfo
+from mq_django.stores.lag import MAX_COUNTED, GroupPlace, LogInfo, count_between
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command, translate
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Wire
 
 #: Of a topic, only this is counted; the rest by its groups.
 PUBLISHED = ("published",)
@@ -24,6 +25,8 @@ class Surveyed(NamedTuple):
     #: Entries from the oldest that it has pending up to its offset, and that one's age in ms; 0 when it has none.
     held: int
     held_ms: int
+    #: The lag is more than was counted.
+    more: bool
 
 
 class Survey(NamedTuple):
@@ -53,22 +56,31 @@ class _Seen(NamedTuple):
     lost: bytes | None
 
 
-def survey(topics: Sequence[TopicKeys], wire: Wire, *, minutes: int = 0) -> list[Survey | StoreError]:
+def survey(
+    topics: Sequence[TopicKeys],
+    wire: Wire,
+    *,
+    minutes: int = 0,
+    only: str | None = None,
+    at_most: float = math.inf,
+) -> list[Survey | StoreError]:
     """Look at topics, with what was published in the last minutes; what cannot be read is an error in its place.
 
-    Two commands a topic in two round trips, and a third for those of whose groups Redis cannot tell the lag.
+    Two commands a topic in two round trips; of groups whose lag Redis cannot tell, it is counted, 5000 messages a trip,
+    and `at_most` about so many. With `only`, just the group of that name.
     """
-    now, names = int(time.time()) // 60, _names(topics, wire)
+    now = int(time.time()) // 60
+    names = group_names(topics, wire) if only is None else [[only] for _ in topics]
     asked = [(keys, found) for keys, found in zip(topics, names, strict=True) if not isinstance(found, StoreError)]
     replies = iter(wire.trip([_command(keys, found, now, minutes) for keys, found in asked]) if asked else [])
     return [
-        found if isinstance(found, StoreError) else _survey(keys, wire, next(replies), now, minutes)
+        found if isinstance(found, StoreError) else _survey(keys, wire, next(replies), now, minutes, at_most)
         for keys, found in zip(topics, names, strict=True)
     ]
 
 
-def _names(topics: Sequence[TopicKeys], wire: Wire) -> list[list[str] | StoreError]:
-    """Return the groups of topics that may have keys of ours."""
+def group_names(topics: Sequence[TopicKeys], wire: Wire) -> list[list[str] | StoreError]:
+    """Return the groups of topics that may have keys of ours; of what cannot be read, why."""
     names: list[list[str] | StoreError] = []
     for reply in wire.trip([("XINFO", "GROUPS", keys.log) for keys in topics]) if topics else []:
         if isinstance(reply, Exception):
@@ -89,7 +101,7 @@ def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> C
     )
 
 
-def _survey(keys: TopicKeys, wire: Wire, reply: Any, now: int, minutes: int) -> Survey | StoreError:
+def _survey(keys: TopicKeys, wire: Wire, reply: Any, now: int, minutes: int, at_most: float) -> Survey | StoreError:
     if isinstance(reply, Exception):
         return translate(reply)
     now_ms, length, first, last, generated, deleted, size, *rest = reply
@@ -99,23 +111,23 @@ def _survey(keys: TopicKeys, wire: Wire, reply: Any, now: int, minutes: int) -> 
         there(fields, values) for fields, values in zip(minute_fields(now, minutes, what=PUBLISHED), rest, strict=False)
     )
     try:
-        groups = [_group(keys, wire, info, _Seen(*seen)) for seen in rest[2:]]
+        groups = [_group(keys, wire, info, _Seen(*seen), at_most) for seen in rest[2:]]
     except StoreError as error:
         return error
     return Survey(info, size, groups, this_hour, last_hour, now // 60)
 
 
-def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen) -> Surveyed:
+def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen, at_most: float) -> Surveyed:
     offset, lost = seen.offset.decode(), _number(seen.lost)
-    lag = seen.lag if seen.first else 0
+    lag, more = seen.lag if seen.first else 0, False
     if seen.first and parse(offset) < parse(info.first):
         lag = info.length
     elif seen.first and (lag < 0 or lost or parse(info.deleted) > parse(offset)):
         # Redis counts what it has added less what the group has read: wrong once unread entries are gone.
-        lag = max(_count(keys, wire, offset, "+"), lag - lost)
+        lag, more = count_between(keys, wire, offset, "+", at_most=at_most)
     held_ms = held = 0
     if seen.oldest:
-        held = _count(keys, wire, before(seen.oldest.decode()), offset)
+        held, _ = count_between(keys, wire, before(seen.oldest.decode()), offset, at_most=min(at_most, MAX_COUNTED))
         held_ms = max(0, info.now_ms - parse(seen.oldest.decode())[0])
     place = GroupPlace(
         name=seen.name.decode(),
@@ -127,13 +139,7 @@ def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen) -> Surveyed:
         alarm=None if seen.alarm is None else _number(seen.alarm),
         lost=lost,
     )
-    return Surveyed(place, held, held_ms)
-
-
-def _count(keys: TopicKeys, wire: Wire, after: str, until: str) -> int:
-    """Count the entries after one up to another; of very many, the first are counted."""
-    command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, until])
-    return int(reply_or_raise(wire.trip([command])[0])[0])
+    return Surveyed(place, held, held_ms, more)
 
 
 def _number(value: bytes | None) -> int:

@@ -6,18 +6,19 @@ copy under the group's own keys, which are those of a queue; so it holds up and 
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from mq_django.conf import GroupConfig
 from mq_django.core.ids import token
 from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
+from mq_django.errors import StoreError
 from mq_django.stores.base import Depths, HomeEntry, Outgoing, Settlement
-from mq_django.stores.lag import places
 from mq_django.stores.refusals import check_supported
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls
 from mq_django.stores.stream import StreamStore
+from mq_django.stores.survey import survey
 from mq_django.stores.topic_settling import log_calls
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -86,13 +87,25 @@ class TopicStore(StreamStore):
                 held += self._held_in(home, consumer, limit - len(held))
         return held
 
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
+        """See Store.purge(); what is ready in the log stays there for others, and this group passes it over."""
+        deleted = super().purge(limit=limit, place=place)
+        if deleted or place not in ("", "ready"):
+            return deleted
+        args: list[Argument] = [self.keys.group, f"skip-{token()}", min(limit, BATCH)]
+        (reply,) = self._wire.trip([scripts.command("topic_skip", keys=[self._log], args=args)])
+        return 0 if self._is_gone(reply) else int(reply_or_raise(reply))
+
     def depths(self) -> Depths:
         """See Store.depths(): ready is what the group has not read, and what goes first."""
         own = super().depths()
         (pending,) = self._wire.trip([("XPENDING", self._log, self.keys.group)])
         if self._is_gone(pending):
             return own
-        unread = sum(place.lag for place in places(self._group_keys.topic, self._wire, only=self.keys.group))
+        (found,) = survey([self._group_keys.topic], self._wire, only=self.keys.group)
+        if isinstance(found, StoreError):
+            raise found
+        unread = sum(group.place.lag for group in found.groups)
         return own._replace(ready=own.ready + unread, pending=own.pending + reply_or_raise(pending)[0])
 
     def _calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:

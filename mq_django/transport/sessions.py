@@ -1,10 +1,13 @@
 """Several commands in one round trip, on a connection of one's own or one from the pool."""
 
+import math
 import os
 import select
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -67,9 +70,28 @@ class Session:
         #: The socket that is registered for polling, which takes a third of asking redis-py.
         self._polled: Any = None
         self._poll = select.poll()
+        #: When the last reply must have come, in seconds on the monotonic clock.
+        self._ends = math.inf
+
+    def limit(self, ends: float) -> None:
+        """Let every reply come by a moment of the monotonic clock, or ConnectionLost is raised; infinite: as usual."""
+        self._ends = ends
+        sock = self.socket
+        if ends == math.inf and sock is not None:
+            sock.settimeout(self._connection.socket_timeout)
+
+    def _hurry(self) -> None:
+        left, sock = self._ends - time.monotonic(), self.socket
+        if left <= 0:
+            self.close()
+            raise ConnectionLost("Redis did not answer in time")
+        if sock is not None:
+            sock.settimeout(min(left, self._connection.socket_timeout or left))
 
     def send(self, commands: Sequence[Command]) -> None:
         """Send commands without waiting for their replies."""
+        if self._ends != math.inf:
+            self._hurry()
         try:
             if self._connection is None:
                 self._connection = self._pool.get_connection()
@@ -86,6 +108,8 @@ class Session:
 
     def receive(self) -> Any:
         """Return the next reply; an error reply is returned, not raised."""
+        if self._ends != math.inf:
+            self._hurry()
         try:
             return self._connection.read_response()
         except exceptions.ResponseError as error:
@@ -163,6 +187,23 @@ class Session:
             self._pool.release(connection)
 
 
+#: Until when the round trips of pooled connections must be over, in seconds on the monotonic clock.
+_ends: ContextVar[float] = ContextVar("mq_django_ends", default=math.inf)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Give all round trips of pooled connections inside so many seconds together: who waits for a page waits no longer.
+
+    What has not come by then raises ConnectionLost. A new connection is made within its own timeouts.
+    """
+    token = _ends.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _ends.reset(token)
+
+
 class Idle:
     """The connections of a client that wait for their next round trip."""
 
@@ -202,9 +243,14 @@ class Pooled:
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
+        ends = _ends.get()
         session = self._idle.take(self._client)
         try:
+            if ends != math.inf:
+                session.limit(ends)
             replies = session.trip(commands)
+            if ends != math.inf:
+                session.limit(math.inf)
         except BaseException:
             session.close()
             raise

@@ -38,7 +38,10 @@ KEYS = frozenset(
         "name",
         "delay",
         "unique",
+        "unique_for",
         "on_conflict",
+        "expires",
+        "priority",
         "cancel_on",
         "when",
         "args",
@@ -46,6 +49,9 @@ KEYS = frozenset(
         "strict",
     ]
 )
+
+#: Keys that say how to publish.
+SENDING = ("delay", "on_conflict", "unique_for", "expires", "priority")
 
 _connected: list[Trigger] = []
 
@@ -112,7 +118,7 @@ def read_entry(config: Config, number: int, entry: Mapping[str, Any]) -> Trigger
         [_loaded(each) for each in signal] if isinstance(signal, list | tuple) else _loaded(signal),
         sender=entry.get("sender"),
         target=target,
-        sending=Sending(entry.get("delay"), entry.get("on_conflict", "replace"), robust=not entry.get("strict")),
+        sending=Sending(robust=not entry.get("strict"), **{name: entry.get(name) for name in SENDING}),
         unique=entry.get("unique"),
         cancel_on=[_cancellation(each) for each in entry.get("cancel_on", ())],
         when=_loaded(entry.get("when")),

@@ -8,8 +8,8 @@ from django.apps import apps
 from django.dispatch import Signal
 
 from mq_django.core.templates import Arguments, Template
-from mq_django.errors import ConfigurationError
-from mq_django.producers.options import CONFLICTS
+from mq_django.errors import ConfigurationError, InvalidMessage
+from mq_django.producers.options import check_conflict, check_priority, claim_ms, due, expiry
 from mq_django.producers.queues import queues
 from mq_django.triggers.links import Link, Receiver, Trigger, database
 from mq_django.triggers.targets import Enqueues, Sending, Target, TaskTarget, calling, task_arguments
@@ -26,7 +26,10 @@ def on_signal(
     sender: Any = None,
     delay: timedelta | float | None = None,
     unique: str | None = None,
-    on_conflict: str = "replace",
+    unique_for: timedelta | float | str | None = None,
+    on_conflict: str | None = None,
+    expires: timedelta | None = None,
+    priority: int | None = None,
     cancel_on: Sequence[Sequence[Any]] = (),
     when: Callable[..., Any] | None = None,
     args: Any = None,
@@ -42,6 +45,9 @@ def on_signal(
         delay: a timedelta or seconds.
         unique: a template such as "cart:{instance.pk}", filled when the signal fires. It sees the signal's
             arguments and their attributes. Of one key one message waits; `on_conflict` is as in publish().
+        unique_for: as in publish(): of one key there is one message, also while it is ready or being handled. What
+            comes meanwhile is dropped; with on_conflict="error" it is an error.
+        expires, priority: as in publish(); without `priority` it is the task's.
         cancel_on: (signal, sender) or (signal, sender, template of the unique key): these cancel what waits.
         when: a function of the signal's arguments (those that it names); false: nothing is enqueued.
         args: such a function, or a list or dict that may hold templates: the task's arguments. Without it,
@@ -60,11 +66,11 @@ def on_signal(
                 signal,
                 sender=sender,
                 target=TaskTarget(task, task_arguments(args)),
-                sending=Sending(delay, on_conflict, robust=not strict),
+                sending=Sending(delay, not strict, on_conflict, unique_for, expires, priority),
                 unique=unique,
                 cancel_on=cancel_on,
                 when=when,
-                uid=":".join(map(_identity, (task.module_path, delay, unique, on_conflict, when, args))),
+                uid=":".join(map(_identity, (task.module_path, delay, unique, unique_for, on_conflict, when, args))),
             )
         )
         return task
@@ -102,7 +108,7 @@ def build(
     Raises:
         ConfigurationError: it cannot work.
     """
-    _check_sending(sending, unique)
+    sending = _checked(sending, unique)
     key = None if unique is None else Template(unique)
     decide = None if when is None else calling(when)
     strict = not sending.robust
@@ -135,14 +141,23 @@ def _cancelling(entry: Any, target: Target, key: Template | None, strict: bool, 
     return [Link(each, _several(sender), receiver, uid) for each in _signals(signal)]
 
 
-def _check_sending(sending: Sending, unique: str | None) -> None:
-    delay = sending.delay
-    if delay is not None and (isinstance(delay, bool) or not isinstance(delay, timedelta | int | float)):
-        raise ConfigurationError(f"delay= is a timedelta or seconds, not {delay!r:.100}")
-    if sending.on_conflict not in CONFLICTS:
-        raise ConfigurationError(f"on_conflict= is one of {', '.join(CONFLICTS)}, not {sending.on_conflict!r:.100}")
-    if unique is not None and delay is None:
-        raise ConfigurationError("unique= needs delay=: it is what waits that is unique")
+def _checked(sending: Sending, unique: str | None) -> Sending:
+    """Return how to publish, with what to do about the same unique key said."""
+    claims = sending.unique_for is not None
+    try:
+        due(sending.delay, None)
+        claim_ms(unique, sending.unique_for)
+        expiry(sending.expires)
+        check_priority(sending.priority or 0)
+        # A second signal of one key is no error: that is what the key is for.
+        conflict = check_conflict(
+            "keep" if claims and sending.on_conflict is None else sending.on_conflict, claims=claims
+        )
+    except InvalidMessage as error:
+        raise ConfigurationError(str(error)) from error
+    if unique is not None and sending.delay is None and not claims:
+        raise ConfigurationError("unique= needs delay= (it is what waits that is unique) or unique_for=")
+    return sending._replace(on_conflict=None if unique is None else conflict)
 
 
 def _signals(value: Any) -> Sequence[Signal]:

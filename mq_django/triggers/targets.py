@@ -31,8 +31,16 @@ class Sending(NamedTuple):
     """How a trigger publishes, whatever the signal says."""
 
     delay: timedelta | float | None
-    on_conflict: str
     robust: bool
+    on_conflict: str | None = None
+    unique_for: timedelta | float | str | None = None
+    expires: timedelta | None = None
+    #: None: the task's own, or 0.
+    priority: int | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return what was said of it, as `Queue.publish` and the tasks' `using` take it."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 class Target(Protocol):
@@ -61,7 +69,7 @@ class TaskTarget:
     def publish(self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None) -> None:
         """See Target.publish()."""
         args = self.args(arguments)
-        task = self.task.using(**sending._asdict(), unique=unique, using=using)
+        task = self.task.using(**sending.options(), unique=unique, using=using)
         if isinstance(args, Mapping):
             task.enqueue(**args)
         elif isinstance(args, list | tuple):
@@ -84,7 +92,7 @@ class MessageTarget:
     def publish(self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None) -> None:
         """See Target.publish()."""
         data = self.data(arguments)
-        queues[self.queue].publish(self.name, data, **sending._asdict(), unique=unique, using=using)
+        queues[self.queue].publish(self.name, data, **sending.options(), unique=unique, using=using)
 
     def __str__(self) -> str:
         return f"{self.queue}/{self.name}"

@@ -1,12 +1,27 @@
 """Users of the admin, by what they may do."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 BASE = "/admin/mq_django/queue/"
+
+MQSettings = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def mq_settings(mq_settings: MQSettings) -> MQSettings:
+    """Configure a topic beside the queues."""
+
+    def configure(**overrides: Any) -> dict[str, Any]:
+        return mq_settings(**{"TOPICS": {"orders": {}}, **overrides})
+
+    configure()
+    return configure
+
 
 LogIn = Callable[..., Client]
 

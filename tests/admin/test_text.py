@@ -47,7 +47,7 @@ def test_rates(per_minute, words):
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(None, ""), (0.00042, "0.4 ms"), (0.042, "42 ms"), (1.23, "1.2 s"), (float("inf"), "very long")],
+    [(None, ""), (0.00042, "0.4 ms"), (0.042, "42 ms"), (1.23, "1.2 s"), (float("inf"), "over 7 min")],
 )
 def test_handling_times(seconds, words):
     assert text.seconds(seconds) == words
@@ -93,3 +93,10 @@ def test_charts_of_nothing_are_drawn():
 
 def test_labels_of_charts_are_escaped():
     assert '"><script>' not in charts.sparkline([1, 2], label='"><script>')
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(None, ""), (0.0, "0 %"), (0.002, "under 1 %"), (0.126, "13 %"), (1, "100 %")]
+)
+def test_a_small_share_is_not_nothing(share, words):
+    assert text.percent(share) == words

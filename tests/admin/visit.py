@@ -10,24 +10,22 @@ from django.test import Client
 BASE = "/admin/mq_django/queue/"
 
 
-def visit(paths: list[str], entry: str) -> dict[str, str]:
-    """Return the pages, and what came of two buttons."""
+def visit(visits: list[tuple[str, str, dict[str, str]]]) -> list[tuple[int, str]]:
+    """Return status and content of each answer, at the end of its redirects."""
     # What deals with models can be imported only once Django is set up.
     from django.contrib.auth.models import User  # noqa: PLC0415
 
     call_command("migrate", verbosity=0)
     client = Client()
     client.force_login(User.objects.create_superuser("boss", password="x"))
-    pages = {}
-    for path in paths:
-        response = client.get(BASE + path)
-        pages[path] = f"{response.status_code} {response.content.decode()}"
-    redrive = {"action": "redrive", "_selected_action": entry, "confirmed": "yes"}
-    for path, fields in (("emails/dead/chosen/", redrive), ("emails/pause/", {"confirmed": "yes"})):
-        pages[path] = client.post(BASE + path, fields, follow=True).content.decode()
-    return pages
+    answers = []
+    for method, path, fields in visits:
+        response = getattr(client, method)(BASE + path, fields, follow=True)
+        content = b"".join(response.streaming_content) if response.streaming else response.content
+        answers.append((response.status_code, content.decode()))
+    return answers
 
 
 if __name__ == "__main__":
     django.setup()
-    json.dump(visit(*json.load(sys.stdin)), sys.stdout)
+    json.dump(visit(json.load(sys.stdin)), sys.stdout)

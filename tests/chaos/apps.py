@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.apps import AppConfig
 
-from tests.chaos import observing
+from tests.chaos import observing, points
 from tests.chaos.history import History
 
 
@@ -21,6 +21,7 @@ class Chaos(AppConfig):
         folder = os.environ.get("CHAOS_HISTORY")
         if folder:
             observing.observe(History(Path(folder)))
+            points.install(Path(folder))
             threading.Thread(target=_end_with, args=(int(os.environ["CHAOS_OWNER"]),), daemon=True).start()
 
 

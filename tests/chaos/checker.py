@@ -42,6 +42,9 @@ class Terms:
     max_attempts: int
     #: Seconds from a fault's end until the last of what it hit goes on.
     recovery: float
+    #: Seconds from a consumer's death until what it held is settled or ready again, the slowest tenth aside: a machine
+    #: that others use stalls at times. None may take longer than `recovery`.
+    handover: float = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +76,8 @@ class Verdict:
     stale: int = 0
     #: Seconds, one for each fault that hit something.
     recoveries: list[float] = field(default_factory=list)
+    #: Seconds, one for each consumer that died with something in hand.
+    handovers: list[float] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
 
     def add(self, other: "Verdict") -> None:
@@ -90,6 +95,7 @@ class Verdict:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.duplicates_per_fault_max = max(self.duplicates_per_fault_max, other.duplicates_per_fault_max)
         self.recoveries += other.recoveries
+        self.handovers += other.handovers
         self.violations += other.violations
 
 
@@ -224,10 +230,21 @@ def _progress(told: Told, ending: Ending, terms: Terms, verdict: Verdict) -> Ite
                 yield Violation(
                     "I11", f"{fault.kind} {fault.name}: the last of what it hit went on after {seconds:.1f} s"
                 )
+    yield from _handovers(told, terms, verdict)
     if not ending.drained:
         yield Violation("I11", f"{len(ending.rest.queued)} messages were not worked off: {_some(ending.rest.queued)}")
     for sentence in ending.given_up:
         yield Violation("I11", sentence)
+
+
+def _handovers(told: Told, terms: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I11: what a dead consumer held is settled or ready again at once."""
+    deaths = [fault for fault in told.faults if fault.kind in ("kill", "die") or fault.kind.startswith("at-")]
+    verdict.handovers = [seconds for fault in deaths if (seconds := told.handover(fault)) is not None]
+    slow = sorted(seconds for seconds in verdict.handovers if seconds > terms.handover)
+    if len(slow) > max(1, len(verdict.handovers) // 10):
+        many = f"{len(slow)} of {len(verdict.handovers)} dead consumers"
+        yield Violation("I11", f"{many} were settled for late, one after {slow[-1]:.1f} s")
 
 
 def _recovery(told: Told, fault: Fault) -> float | None:

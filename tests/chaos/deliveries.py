@@ -63,6 +63,10 @@ class Life:
     #: Somebody deleted it from Redis: it is handled if it was in hand, and cannot be handed to anybody else.
     removed: bool = False
 
+    def is_held(self, fault: Fault) -> bool:
+        """Tell whether it was in the hands of the processes that a fault hit, when it had hit."""
+        return any(hold.pid in fault.pids and hold.overlaps(fault.struck, fault.struck) for hold in self.taken)
+
 
 class Told:
     """A whole history, read once."""
@@ -71,6 +75,9 @@ class Told:
         self.lives: dict[str, Life] = defaultdict(Life)
         self.clock_steps: list[float] = []
         self.stale = 0
+        #: Who took or started something is a consumer; who only settles is a supervisor.
+        self._consumers: set[int] = set()
+        self._settlings: list[tuple[float, int, set[str]]] = []
         self._begun: list[Event] = []
         self._healed: dict[str, float] = {}
         for event in events:
@@ -106,10 +113,12 @@ class Told:
             self.lives[message].published = event.what
 
     def _taken(self, event: Event) -> None:
+        self._consumers.add(event.pid)
         for message in event.ids:
             self.lives[message].taken.append(Hold(event.pid, event.at))
 
     def _started(self, event: Event) -> None:
+        self._consumers.add(event.pid)
         life = self.lives[event.id]
         life.starts.append(event.at)
         life.moved.append(event.at)
@@ -133,6 +142,9 @@ class Told:
         self.clock_steps.append(event.at)
 
     def _settled(self, event: Event) -> None:
+        told = event.told
+        ids = {*told.get("acked", ()), *told.get("buried", ()), *told.get("back", ())}
+        self._settlings.append((event.at, event.pid, ids.union(found for found, _ in told.get("retried", ()))))
         for message in event.told.get("acked", ()):
             self.lives[message].acks += 1
             self._close(message, event)
@@ -157,13 +169,25 @@ class Told:
             if hold.pid == event.pid and hold.until == NEVER:
                 hold.until = event.at
 
+    def handover(self, fault: Fault) -> float | None:
+        """Return the seconds from a consumer's death until its supervisor has settled for it.
+
+        None when that is not known: it held nothing, or another fault came in between.
+        """
+        ids = {message for message, life in self.lives.items() if life.is_held(fault)}
+        for at, pid, settled in self._settlings:
+            if at > fault.began and pid not in self._consumers and settled & ids:
+                between = [other for other in self.faults if fault.began < other.began < at and not other.spares]
+                return None if between else at - fault.began
+        return None
+
     def _fault(self, event: Event) -> Fault:
         name = str(event.told["fault"])
         return Fault(
             name=name,
             kind=str(event.told["kind"]),
             began=float(event.told["began"]),
-            struck=event.at,
+            struck=float(event.told.get("struck", event.at)),
             healed=self._healed.get(name, event.at),
             pids=frozenset(event.told["pids"]),
             spares=bool(event.told.get("spares")),
@@ -181,8 +205,4 @@ def exposed(told: Told, fault: Fault) -> set[str]:
 
 def held(told: Told, fault: Fault) -> Sequence[Life]:
     """Return the messages that were in the hands of the processes that a fault hit, when it had hit."""
-    return [
-        life
-        for life in told.lives.values()
-        if any(hold.pid in fault.pids and hold.overlaps(fault.struck, fault.struck) for hold in life.taken)
-    ]
+    return [life for life in told.lives.values() if life.is_held(fault)]

@@ -8,6 +8,7 @@ from itertools import count
 
 from mq_django import handler
 from mq_django.core.messages import Message
+from tests.chaos import points
 from tests.chaos.observing import id_of, note
 from tests.chaos.settings import QUEUE
 
@@ -30,6 +31,7 @@ def job(message: Message) -> None:
         raise Failed(message.data["id"])
     time.sleep(half)
     note("effect", id=message.data["id"], attempt=message.attempt)
+    points.reached("effect")
     time.sleep(half)
 
 

@@ -11,7 +11,7 @@
 | effect   | the handler                  | `id`, `attempt` |
 | ended    | handler_finished             | `id`, `outcome` |
 | settled  | whoever settled, after       | `acked`, `buried`, `back`, `stale`: ids; `retried`: ids, ms |
-| fault    | who made it                  | `fault`, its name; `kind`, `began`, `pids`; `spares`: costs nothing |
+| fault    | who made it                  | `fault`, a name; `kind`, `began`, `struck`, `pids`; `spares`: for free |
 | healed   | who made it                  | `fault` |
 | removed  | who deletes behind our back  | `ids` |
 | clock    | who stepped Redis's clock    | |

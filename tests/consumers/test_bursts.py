@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import ExitStack
 
 import pytest
+from django.conf import settings
 
 from mq_django.conf import get_config
 from mq_django.consumers.listener import Listener
@@ -47,6 +48,7 @@ def promoting(config):
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.consumers.project.settings",
         "MQ_TEST_CONFIG": json.dumps(config),
+        "MQ_TEST_CACHES": json.dumps(settings.CACHES),
         "PYTHONPATH": str(ROOT),
     }
     command = [sys.executable, "-m", "tests.consumers.promoting"]

@@ -104,7 +104,7 @@ class Family:
         def tell(kind):
             return lambda *args: self.told.append((kind, *args[:2]))
 
-        return Kin(self.announce, self.held, tell("condemned"), tell("dead"), tell("stray"))
+        return Kin(self.announce, self.held, tell("condemned"), tell("dead"), tell("stray"), tell("asked"))
 
     def announce(self):
         return Announcement(self.supervisor, self.description, self.consumers)

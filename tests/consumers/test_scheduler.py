@@ -1,6 +1,6 @@
 import logging
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -67,6 +67,19 @@ def test_a_tick_that_was_missed_is_made_up_for_with_a_word(make, keys, redis_cli
         make(entry(cron("0 3 * * *"))).run_once()
     assert redis_client.xlen(keys.ready) == 1
     assert "Schedule nightly makes up for what it missed since" in caplog.text
+
+
+def test_of_several_ticks_that_were_missed_the_last_is_fired(make, keys, redis_client):
+    now = places.now_ms(redis_client)
+    redis_client.hset(keys.schedules, "last:nightly", now - 3 * 86_400_000)
+    hourly = Scheduled(
+        name="nightly", queue="emails", message="report", data=None, when=every(hours=1), expires=timedelta(hours=2)
+    )
+    make(hourly).run_once()
+    (message,) = places.ready(redis_client, keys)
+    tick = now - now % 3_600_000
+    assert datetime.fromisoformat(message["scheduledtime"]).timestamp() * 1000 == tick
+    assert datetime.fromisoformat(message["expires"]).timestamp() * 1000 == tick + 7_200_000
 
 
 def test_a_schedule_that_is_new_waits_for_its_first_tick(make, keys, redis_client):

@@ -11,6 +11,7 @@ from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.signals import delivery_stale
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
+from mq_django.stores.counters import WAITED, bucket, latency_bucket
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.waiting import wait_until
@@ -87,7 +88,9 @@ def test_settling_takes_the_next_along(settler, store, held, publish):
 
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("way", ["settle", "settle_and_take"])
-def test_what_a_broken_trip_carried_is_kept_and_settled_once(settler, store, wire, held, caplog, side, way):
+def test_what_a_broken_trip_carried_is_kept_settled_once_and_counted_once(
+    settler, store, wire, held, caplog, redis_client, side, way
+):
     add(settler, held[:3], ACK)
     add(settler, held[3:], Retry())
     setattr(wire, side, 1)
@@ -99,6 +102,26 @@ def test_what_a_broken_trip_carried_is_kept_and_settled_once(settler, store, wir
     depths = store.depths()
     assert (depths.pending, depths.delayed, depths.ready) == (0, 2, 0)
     # Whether the first trip settled them nobody knew; that they were gone is no news.
+    assert "no longer ours" not in caplog.text
+    settler.try_refused(store)
+    # Once in the minutes and once in the hours; by name and in all.
+    assert sum(counted(redis_client, store, "handled")) == 3 * 2 * 2
+    assert sum(counted(redis_client, store, "retried")) == 2 * 2 * 2
+
+
+def test_what_redis_refuses_for_a_while_counts_once(settler, store, held, caplog, redis_client):
+    add(settler, held[:3], ACK)
+    add(settler, held[3:], Retry())
+    redis_client.set(store.keys.due, "x")
+    settler.settle(store)
+    for _ in range(3):
+        settler.try_refused(store)
+    redis_client.delete(store.keys.due)
+    settler.try_refused(store)
+    settler.try_refused(store)
+    assert store.depths().pending == 0
+    assert sum(counted(redis_client, store, "handled")) == 3 * 2 * 2
+    assert sum(counted(redis_client, store, "retried")) == 2 * 2 * 2
     assert "no longer ours" not in caplog.text
 
 
@@ -175,6 +198,26 @@ def test_one_outcome_that_cannot_be_written_keeps_back_nobody(settler, store, he
     assert settler.in_hand == set()
     assert store.depths().pending == store.depths().dead == 0
     assert "cannot be written" in caplog.text
+
+
+def test_the_latency_of_a_batch_is_that_of_its_first(settler, store, held, redis_client):
+    """Counted by one for all: those of a batch ended within a few milliseconds."""
+    ready = int(held[0].entry.partition(b"-")[0])
+    settler._first_ended = 0.0
+    for delivery in held:
+        settler.add(Settlement(delivery, ACK, micros=2_000_000))
+    # As if the first had ended 9 s after it became ready, so begun 7 s after.
+    settler._first_ended = ready / 1000 + 9.0
+    settler.settle(store)
+    # By name and in all, a minute and an hour.
+    assert list(counted(redis_client, store, f"w{latency_bucket(7000)}")) == [5, 5, 5, 5]
+    assert list(counted(redis_client, store, f"t{bucket(2_000_000)}")) == [5, 5, 5, 5]
+
+
+def test_what_no_handler_ran_has_no_latency(settler, store, held, redis_client):
+    add(settler, held, HandBack())
+    settler.settle(store)
+    assert [list(counted(redis_client, store, what)) for what in WAITED] == [[]] * len(WAITED)
 
 
 def test_the_service_settles_within_milliseconds_and_by_the_number(store, settler, held, publish):

@@ -27,7 +27,7 @@ class Tree:
         env = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.consumers.project.settings",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
             "MQ_TEST_CONFIG": json.dumps(config),
             "MQ_TEST_CACHES": json.dumps(settings.CACHES),
             "MQ_TEST_HISTORY": str(history),

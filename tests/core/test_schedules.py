@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from mq_django.core import schedules
-from mq_django.core.schedules import cron, every
+from mq_django.core.schedules import Scheduled, cron, every
 from mq_django.errors import ConfigurationError, MissingDependency
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -104,6 +104,18 @@ def test_over_months_ticks_only_rise_and_every_process_finds_the_same(zone, expr
         assert {later - earlier for earlier, later in pairwise(found)} == {timedelta(minutes=15)}
     if expression == "30 2 * * *":
         assert len(found) == 366  # with the first one after the end
+
+
+@pytest.mark.parametrize("away", [timedelta(0), timedelta(minutes=3), timedelta(hours=30), timedelta(days=800)])
+@pytest.mark.parametrize("when", [cron("* * * * *"), cron("0 3 * * *"), cron("30 2 1 * *"), every(minutes=7)], ids=str)
+def test_the_last_tick_up_to_now_is_found_however_many_were_missed(when, away):
+    entry = Scheduled(name="n", queue="q", message="m", data=1, when=when)
+    now_ms = 1_795_000_000_123
+    first = entry.next_ms(now_ms - round(away.total_seconds() * 1000) - 40 * 86_400_000, BERLIN)
+    latest = entry.latest_ms(first, now_ms, BERLIN)
+    assert first <= latest <= now_ms < entry.next_ms(latest, BERLIN)
+    assert entry.latest_ms(latest, now_ms, BERLIN) == latest
+    assert entry.latest_ms(latest, latest, BERLIN) == latest
 
 
 def test_a_schedule_s_own_zone_goes_before_the_project_s():

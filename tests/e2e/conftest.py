@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.urls import resolve
 
 from tests.waiting import wait_until
 
@@ -19,6 +20,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="make e2e install
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 PICTURES = ROOT / "docs" / "img"
+BASE = "/admin/mq_django/queue/"
 Open = Callable[..., "Window"]
 
 
@@ -60,9 +62,13 @@ class Shop:
         """Start consumers."""
         self._start("consumers", "-m", "django", "runconsumer", "--threads", "2")
 
-    def rest(self) -> None:
-        """Stop the consumers."""
-        self._stop("consumers")
+    def do(self, code: str) -> str:
+        """Run some Python in the project."""
+        return self.manage("shell", "--verbosity", "0", "-c", code)
+
+    def has_ended(self) -> bool:
+        """Tell whether the consumers have ended as they should."""
+        return self._running["consumers"].poll() == 0
 
     def end(self) -> None:
         """Stop everything."""
@@ -103,6 +109,16 @@ def _answers(url: str) -> bool:
         return False
 
 
+def kind(address: str) -> str:
+    """Return what sort of page an address leads to: its route, and whether it has a query."""
+    path, _, query = address.partition("?")
+    name = resolve(BASE + path).url_name or ""
+    # A group of a topic has pages that other queues do not have.
+    return (
+        f"{name} {query.partition('=')[0]} {path.partition('/')[2].partition('/')[2][:8] if 'waiting' in path else ''}"
+    )
+
+
 class Window:
     """One page of the browser, and what it complained about."""
 
@@ -119,7 +135,23 @@ class Window:
             self.complaints.append(f"{said.text} ({said.location['url']})")
 
     def go(self, path: str = "") -> None:
-        self.page.goto(f"{self.shop.url}/admin/mq_django/queue/{path}")
+        self.page.goto(f"{self.shop.url}{BASE}{path}")
+
+    def pages(self) -> list[str]:
+        """Return an address of every kind of page that links lead to, from the overview on."""
+        known: dict[str, str] = {"": ""}
+        ahead = [""]
+        while ahead:
+            self.go(ahead.pop(0))
+            links = self.page.eval_on_selector_all(
+                "#content-main a[href]", "found => found.map(a => a.pathname + a.search)"
+            )
+            for link in links:
+                address = link.removeprefix(BASE)
+                if link.startswith(BASE) and kind(address) not in known and "export" not in address:
+                    known[kind(address)] = address
+                    ahead.append(address)
+        return list(known.values())
 
     def press(self, name: str) -> None:
         """Press a button or follow a link."""

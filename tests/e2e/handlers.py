@@ -1,4 +1,6 @@
-"""A handler that fails for good until somebody has mended what it needs."""
+"""Handlers that do what a visitor of the admin waits to see."""
+
+import time
 
 from django.conf import settings
 
@@ -13,3 +15,11 @@ class Broken(Exception):
 def fragile(message: Message) -> None:
     if not (settings.DEMO_DIR / "mended").exists():
         raise Broken("the press is jammed")
+
+
+@handler("emails", "long")
+def long(message: Message) -> None:
+    """Run until somebody says that it is enough, which is within minutes."""
+    began = time.monotonic()
+    while not (settings.DEMO_DIR / "enough").exists() and time.monotonic() < began + 120:
+        time.sleep(0.05)

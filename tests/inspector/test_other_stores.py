@@ -7,7 +7,7 @@ import pytest
 from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
-from mq_django.inspector import entries, messages
+from mq_django.inspector import actions, dead_letters, entries, messages
 from mq_django.inspector.scan import NOTHING
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_store
@@ -94,3 +94,23 @@ def test_every_message_of_a_group_is_in_one_place(jobs):
         "ready": [back, ids[7]],
         "dead": [dead],
     }
+
+
+@pytest.mark.parametrize("sent", ['{"type":"welcome","data":{"n":1}}', "just text"])
+def test_a_dead_letter_of_rsmq_is_resubmitted_where_other_programs_read(jobs, ns, sent):
+    rsmq = RSMQ(ns)
+    rsmq.create_queue("jobs")
+    dead = rsmq.send("jobs", sent)
+    store = opened("jobs")
+    settle(store, store.take(ME, count=1)[0], Bury("no"))
+    (letter,) = dead_letters.page("jobs", limit=5).letters
+    written = '{"n":2}' if sent.startswith("{") else '"mended"'
+    message_id = actions.resubmit("jobs", letter.entry, written)
+    assert actions.resubmit("jobs", letter.entry, written) is None
+    found = rsmq.receive("jobs", vt=0)
+    assert (found.id, found.rc) == (message_id, 1)
+    assert message_id != dead
+    (again,) = store.take(ME, count=1)
+    assert again.message.data == ({"n": 2} if sent.startswith("{") else "mended")
+    assert again.message.name == ("welcome" if sent.startswith("{") else "message")
+    assert (inspector.queue("jobs").dead, rsmq.get_queue_attributes("jobs").totalsent) == (0, 2)

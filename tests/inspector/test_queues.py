@@ -1,6 +1,7 @@
 """Queues as people see them."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,9 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK
 from mq_django.errors import ConnectionLost, UnknownQueue
-from mq_django.inspector.queues import ALIVE_MS
+from mq_django.inspector.activity import NONE, WINDOW
+from mq_django.inspector.consumers import ALIVE_MS
+from mq_django.inspector.queues import QueueView
 from mq_django.producers import queues
 from tests.seeding import beat, bury, set_aside, settle, take, tally
 
@@ -164,3 +167,48 @@ def test_very_many_counters_are_read_in_all_only(monkeypatch):
     found = inspector.activity("emails", hours=24)
 
     assert (found.handled[-1], found.names) == (3, ())
+
+
+def activity(**ago):
+    """Return what happened, each count a minute as {minutes ago: count}."""
+    counts = {what: tuple(found.get(WINDOW - 1 - at, 0) for at in range(WINDOW)) for what, found in ago.items()}
+    return replace(NONE, **counts)
+
+
+def every(first, last, count):
+    return dict.fromkeys(range(first, last + 1), count)
+
+
+@pytest.mark.parametrize(
+    ("ready", "happened", "growth"),
+    [
+        (5000, {"published": every(0, 20, 100), "handled": every(0, 20, 80)}, 200),
+        (5000, {"published": every(0, 20, 100), "handled": every(0, 20, 95), "buried": every(0, 20, 5)}, 0),
+        # A burst that is worked off.
+        (5000, {"published": {3: 10_000}, "handled": every(0, 3, 1000)}, 0),
+        # What came is delayed.
+        (3, {"published": every(0, 20, 100)}, 0),
+        # Of many a few more is noise.
+        (5000, {"published": every(0, 20, 10_000), "handled": every(0, 20, 9950)}, 0),
+        # The running minute is not over.
+        (5000, {"published": {0: 5000}}, 0),
+    ],
+)
+def test_a_queue_grows_when_more_comes_than_goes_and_goes_on_so(ready, happened, growth):
+    assert QueueView(name="q", ready=ready, activity=activity(**happened)).growth == growth
+
+
+def test_a_queue_that_grows_is_a_problem_while_it_is_consumed():
+    beat("emails")
+    view = replace(inspector.queue("emails"), ready=500, activity=activity(published=every(0, 20, 100)))
+
+    assert view.problems() == ["growing"]
+    assert replace(view, paused=True).problems() == ["paused"]
+    assert replace(view, consumers=()).problems() == ["unconsumed"]
+
+
+def test_the_error_share_is_of_what_ran_in_the_last_half_hour():
+    happened = activity(handled={1: 90, 45: 1000}, retried={1: 6}, buried={2: 4, 50: 1000})
+
+    assert QueueView(name="q", activity=happened).error_share == pytest.approx(0.1)
+    assert QueueView(name="q", activity=activity(published={1: 5})).error_share is None

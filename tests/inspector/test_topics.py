@@ -210,3 +210,16 @@ def test_long_messages_and_what_is_no_message_do_not_stop_a_page(events, redis_c
     assert (long.message.name, long.message.has_data, long.message.size > 100_000) == ("long", False, True)
     assert garbage.message.error
     assert entries.get_in_log("events", long.entry.decode()).message.data == "x" * 100_000
+
+
+def test_a_lag_that_redis_cannot_tell_is_counted_up_to_a_number(events, redis_client, monkeypatch):
+    """As on Redis 6.2, or once a group has lost messages: a page counts so many and says that there are more."""
+    monkeypatch.setattr("mq_django.stores.lag.PAGE", 10)
+    monkeypatch.setattr("mq_django.inspector.topics.MAX_COUNTED", 20)
+    store = subscribed()
+    events.publish_many([("paid", n) for n in range(50)])
+    read(store, 1)
+    redis_client.hset(events.config.keys.group("billing").control, "lost", 3)
+    assert (group().lag, group().at_least) == (20, True)
+    read(store, 35)
+    assert (group().lag, group().at_least) == (14, False)

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django import inspector, topics
-from tests.seeding import bury, bury_many, publish, set_aside
+from tests.seeding import beat, bury, bury_many, publish, set_aside
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -210,3 +210,22 @@ def test_a_part_of_a_log_is_replayed_into_a_chosen_handler(mq_settings):
         mq("replay", "events:billing", "--handler", "nowhere.handle")
     with pytest.raises(CommandError, match="no subscriber"):
         mq("replay", "events:billing")
+
+
+def test_consumers_are_listed_and_asked():
+    beat("emails", consumers=2)
+
+    first, _ = mq_json("consumers")
+
+    assert (first["consumer"], first["supervisor"], first["state"], first["queues"]) == (
+        "s1-c0",
+        "s1",
+        "running",
+        ["emails"],
+    )
+    assert mq("consumers").startswith("s1-c0  running  handled 0  failed 0  heartbeat 0.")
+    assert mq("consumers", "--quiet", "s1-c1") == "asked\n"
+    assert [row["asked"] for row in mq_json("consumers")] == ["", "quiet"]
+    assert mq_json("consumers", "--stop", "s1") == {"asked": "s1", "queues": ["emails"]}
+    with pytest.raises(CommandError, match="There is no consumer or supervisor nobody"):
+        mq("consumers", "--stop", "nobody")

@@ -28,8 +28,10 @@ class Case:
     settings: Mapping[str, Any]
     #: What the runtime calls the queue.
     queue: str
-    #: What it cannot do: a setting is a problem of the settings, a message is refused with `NotSupported`.
+    #: What it cannot do. A message that asks for it is refused with `NotSupported`.
     refuses: frozenset[str] = field(default=frozenset())
+    #: Options of a queue that it does not have: each is a problem of the settings.
+    lacks: frozenset[str] = field(default=frozenset())
 
     def open(self) -> Store:
         """Return the store on a connection of its own."""
@@ -87,19 +89,34 @@ class TopicCase(Case):
         client.xadd(store.keys.homes()[LOG], {"type": "welcome", "data": garbage})
 
 
+#: Each option of a queue, with a value that the default store takes.
+OPTIONS = {
+    "VISIBILITY_TIMEOUT": 10,
+    "MAX_ATTEMPTS": 3,
+    "RETRY": {"delay": 1},
+    "TIMEOUT": 5,
+    "MAX_SIZE": 1000,
+    "MAX_DEPTH": 10,
+    "RESULT_TTL": 5,
+    "RATE_LIMIT": "5/s",
+    "CONCURRENCY": 2,
+}
+
 STREAM = Case(name="stream", settings={"QUEUES": {"emails": {}}}, queue="emails")
 TOPIC = TopicCase(
     name="topic",
     settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
     queue="orders:billing",
-    refuses=frozenset({"max_depth", "priority"}),
+    refuses=frozenset({"priority"}),
+    lacks=frozenset({"MAX_DEPTH", "RESULT_TTL", "RATE_LIMIT", "CONCURRENCY"}),
 )
 #: What a group keeps itself, published to for it alone.
 GROUP = Case(
     name="group",
     settings={"QUEUES": {}, "TOPICS": {"orders": {}}},
     queue="orders:billing",
-    refuses=frozenset({"max_depth", "priority"}),
+    refuses=frozenset({"priority"}),
+    lacks=frozenset({"MAX_DEPTH", "RESULT_TTL", "RATE_LIMIT", "CONCURRENCY"}),
 )
 
 
@@ -121,6 +138,8 @@ RSMQ = RsmqCase(
     settings={"QUEUES": {"emails": {"STORE": "rsmq"}}},
     queue="emails",
     refuses=frozenset({"priority", "unique", "claim", "message_id"}),
+    # Its own are NAMESPACE, VT, DELAY, MAXSIZE and REALTIME.
+    lacks=frozenset({"VISIBILITY_TIMEOUT", "MAX_SIZE", "RESULT_TTL", "RATE_LIMIT", "CONCURRENCY"}),
 )
 
 CASES = [STREAM, TOPIC, GROUP, RSMQ]

@@ -1,5 +1,6 @@
 """Every promise of `mq_django.stores.base.Store`, held against every store."""
 
+import re
 import threading
 import time
 from importlib.resources import files
@@ -11,10 +12,11 @@ from mq_django.consumers.board import Receipt
 from mq_django.consumers.verdicts import Evidence
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.errors import ConfigurationError, NotSupported, QueueFull
+from mq_django.core.waiting import Place
+from mq_django.errors import AlreadyPublished, ConfigurationError, NotSupported, QueueFull
 from mq_django.stores.base import Depths, Settlement
 from mq_django.transport import scripts
-from tests.stores.cases import CASES, outgoing
+from tests.stores.cases import CASES, OPTIONS, outgoing
 from tests.waiting import wait_until
 
 ME, OTHER = "host-1-me", "host-2-other"
@@ -141,7 +143,7 @@ def test_a_fetch_waits_for_a_message_and_not_longer(case, store, publish):
 
 def test_a_full_queue_refuses_and_writes_nothing(case, mq_settings, namespace):
     mq_settings(**case.limited(namespace, MAX_DEPTH=2))
-    if "max_depth" in case.refuses:
+    if "MAX_DEPTH" in case.lacks:
         with pytest.raises(ConfigurationError):
             case.open()
         return
@@ -409,13 +411,126 @@ def test_what_a_store_cannot_do_it_refuses(case, store):
         "claim": lambda: store.claim(outgoing(unique="v"), for_ms=1000, on_conflict="error"),
         "message_id": lambda: store.publish([outgoing(id="any")]),
     }
+    assert case.refuses <= set(tried)
     for what, attempt in tried.items():
         if what in case.refuses:
-            with pytest.raises(NotSupported):
+            with pytest.raises(NotSupported) as refused:
                 attempt()
+            # It says who cannot, and what.
+            assert re.search(r"RSMQ's format, which has no |read in one order", str(refused.value))
         else:
             attempt()
     assert store.depths().depth == len(set(tried) - case.refuses)
+
+
+@pytest.mark.parametrize("option", list(OPTIONS))
+def test_an_option_that_a_store_does_not_have_is_a_problem_of_the_settings(case, mq_settings, namespace, option):
+    mq_settings(**case.limited(namespace, **{option: OPTIONS[option]}))
+    if option in case.lacks:
+        with pytest.raises(ConfigurationError, match=option):
+            case.open()
+    else:
+        assert case.open().config.name == case.queue
+
+
+def test_a_store_without_limits_holds_nobody_up(store, publish):
+    publish(*(outgoing(data=n, key="k") for n in range(3)))
+    taken = store.take(ME, count=3)
+    assert store.rest() == 0.0
+    assert list(store.admit(ME, taken)) == list(taken)
+
+
+def test_a_unique_message_is_there_once(case, store):
+    first, second, third = (outgoing(data=n, unique="u", delay_ms=50_000) for n in range(3))
+    if "unique" in case.refuses:
+        with pytest.raises(NotSupported):
+            store.publish([first])
+        return
+    assert store.publish([first]) == [first.message.id]
+    assert store.publish([second]) == [second.message.id]
+    assert store.publish([third], on_conflict="keep") == [second.message.id]
+    with pytest.raises(AlreadyPublished):
+        store.publish([third], on_conflict="error")
+    assert store.depths() == Depths(ready=0, delayed=1, unhandled=0, pending=0, dead=0)
+    assert store.find("u:u").message.data == 1
+    assert store.cancel("u:u")
+    assert empty(store)
+
+
+def test_a_delayed_message_is_found_and_rescheduled(store):
+    (message_id,) = store.publish([outgoing("welcome", {"n": [1]}, delay_ms=50_000, key="k")])
+    found = store.find(message_id)
+    assert (found.place, found.message.id, found.message.data) == (Place.DELAYED, message_id, {"n": [1]})
+    assert (found.message.name, found.message.key) == ("welcome", "k")
+    assert 40_000 < found.due_ms - time.time() * 1000 < 60_000
+    assert store.reschedule(message_id, due_ms=4_000_000_000_000)
+    assert store.find(message_id).due_ms == 4_000_000_000_000
+    assert store.reschedule(message_id, delay_ms=1)
+    assert promoted(store).message.id == message_id
+    assert not store.reschedule(message_id, delay_ms=1)
+    assert not store.find("nobody")
+    assert not store.reschedule("nobody", delay_ms=1)
+
+
+def test_a_retry_that_waits_is_found_and_can_come_at_once(store, publish):
+    (message_id,) = publish(outgoing(data=7))
+    assert settled(store, take_one(store), Retry(), 60_000)
+    found = store.find(message_id)
+    assert (found.place, found.message.attempt, found.message.data) == (Place.DELAYED, 2, 7)
+    assert store.reschedule(message_id, delay_ms=0)
+    assert promoted(store).message.attempt == 2
+
+
+def test_what_nobody_here_can_handle_is_found(store, publish):
+    (message_id,) = publish(outgoing("new"))
+    assert settled(store, take_one(store), SetAside())
+    assert store.find(message_id).place is Place.UNHANDLED
+
+
+def test_a_purge_deletes_what_nobody_holds_and_nothing_else(store, publish):
+    publish(*(outgoing(data=n) for n in range(3)))
+    (held,) = store.take(ME, count=1)
+    store.publish([outgoing(delay_ms=50_000)])
+    assert store.purge(limit=10, place="delayed") == 1
+    assert store.depths().delayed == 0
+    deleted = 0
+    while some := store.purge(limit=10):
+        deleted += some
+    assert deleted == 2
+    assert store.depths() == Depths(ready=0, delayed=0, unhandled=0, pending=1, dead=0)
+    assert settled(store, held, ACK)
+
+
+def test_what_is_released_is_bounded(store, publish):
+    publish(*(outgoing("new", n) for n in range(5)))
+    taken = store.take(ME, count=20)
+    assert store.settle(ME, [Settlement(item, SetAside()) for item in taken]) == []
+    assert store.release_unhandled(["new"], limit=3) == 3
+    assert store.release_unhandled(["new"], limit=3) == 2
+    assert store.release_unhandled(["new"], limit=3) == 0
+    assert sorted(numbers(store.take(ME, count=20))) == [0, 1, 2, 3, 4]
+
+
+def test_many_consumers_handle_each_message_once(case, store, publish):
+    ids = publish(*(outgoing(data=n) for n in range(300)))
+    done: list[str] = []
+    stale: list[str] = []
+
+    def consume(name):
+        mine = case.open()
+        while taken := mine.take(name, count=7):
+            lost = mine.settle(name, [Settlement(item, ACK) for item in taken])
+            stale.extend(lost)
+            done.extend(item.message.id for item in taken)
+
+    threads = [threading.Thread(target=consume, args=(f"host-{n}-c",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(done) == sorted(ids)
+    assert stale == []
+    assert empty(store)
 
 
 def test_deliveries_stay_and_move_with_who_holds_them(store, publish):

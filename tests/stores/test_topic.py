@@ -1,6 +1,8 @@
+import random
 import re
 import threading
 import time
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 
@@ -141,6 +143,23 @@ def test_a_place_in_the_log_is_exact(log, redis_client):
     assert before("5-18446744073709551615") == "5-18446744073709551614"
 
 
+def test_after_a_seek_redis_tells_the_lag_where_it_can(log, redis_client):
+    store = group()
+    publish(log, *range(50))
+    entries = [entry for entry, _ in redis_client.xrange(log.keys.log)]
+    # Out of the way of what is counted: before the place, and long gone.
+    redis_client.xdel(log.keys.log, entries[3])
+    redis_client.xtrim(log.keys.log, maxlen=45, approximate=False)
+    log.seek("billing", entries[20].decode())
+    (seen,) = redis_client.xinfo_groups(log.keys.log)
+    # Redis 6.2 never tells; then it is counted.
+    assert seen.get("lag", 30) == place_of(log).place.lag == 30
+    settle(store, *store.take(ME, count=10))
+    publish(log, 1)
+    (seen,) = redis_client.xinfo_groups(log.keys.log)
+    assert seen.get("lag", 21) == place_of(log).place.lag == 21
+
+
 def test_a_seek_of_a_group_that_is_not_there_is_an_error(log):
     with pytest.raises(UnknownGroup):
         log.seek("nobody", "beginning")
@@ -173,6 +192,64 @@ def test_a_seek_acks_what_was_pending_and_leaves_the_other_groups(log):
     log.seek("billing", "end")
     assert (billing.depths().pending, billing.depths().ready) == (0, 0)
     assert stock.depths().pending == 2
+
+
+def test_what_a_group_is_purged_of_stays_for_the_others(log, redis_client):
+    billing, stock = group("billing"), group("stock")
+    publish(log, *range(1200))
+    held = billing.take(ME, count=1)
+    purged = 0
+    while some := billing.purge(limit=500, place="ready"):
+        purged += some
+    assert purged == 1199
+    assert (place_of(log).place.lag, place_of(log).place.pending) == (0, 1)
+    assert [row["name"] for row in redis_client.xinfo_consumers(log.keys.log, "billing")] == [ME.encode()]
+    assert redis_client.xlen(log.keys.log) == 1200
+    assert len(stock.take(ME, count=1000)) == 1000
+    publish(log, 7)
+    assert numbers(billing.take(ME, count=10)) == [7]
+    assert settle(billing, *held) == []
+
+
+def late_and_early(store, me, seen, end):
+    """Take and settle for a while, now and then much later than was taken."""
+    rng, held = random.Random(me), []
+    while held or not end.is_set():
+        if not end.is_set():
+            held += store.take(me, count=rng.randint(1, 9))
+        rng.shuffle(held)
+        # One by one: of a batch, ids are told back, and two passes may have given the same message.
+        for delivery in [held.pop() for _ in range(rng.randint(0, len(held)))]:
+            seen.append((delivery.entry, settle_as(store, me, delivery) == []))
+        time.sleep(0.001)
+
+
+def settle_as(store, me, delivery):
+    return store.settle(me, [Settlement(delivery, ACK)])
+
+
+def test_seeks_while_consumers_work_leave_each_pass_whole(log):
+    publish(log, *range(200))
+    store = group()
+    seen, end = [], threading.Event()
+    consumers = [threading.Thread(target=late_and_early, args=(group(), f"c{n}", seen, end)) for n in range(3)]
+    for consumer in consumers:
+        consumer.start()
+    for _ in range(15):
+        time.sleep(0.02)
+        log.seek("billing", "beginning")
+    wait_until(lambda: place_of(log).place.lag == 0 and place_of(log).place.pending == 0, timeout=20)
+    end.set()
+    for consumer in consumers:
+        consumer.join(20)
+    settled = Counter(entry for entry, held in seen if held)
+    # Nothing was settled twice in one pass, and some of each earlier one was too late.
+    assert max(settled.values()) == 1
+    assert any(not held for _, held in seen)
+    generation = str(place_of(log).place.generation).encode()
+    last = [entry for entry in settled if entry.endswith(b"@" + generation)]
+    assert len(last) == 200
+    assert store.depths() == (0, 0, 0, 0, 0, 0)
 
 
 def test_what_waits_for_another_attempt_outlives_a_seek(log):

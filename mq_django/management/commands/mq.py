@@ -17,7 +17,7 @@ from mq_django.inspector.actions import Outcome
 from mq_django.inspector.messages import MessageView
 from mq_django.inspector.queues import QueueView
 from mq_django.inspector.scan import NOTHING
-from mq_django.management import topic_verbs
+from mq_django.management import consumer_verbs, topic_verbs
 from mq_django.producers import queues
 
 #: Columns of `status`, each with what it shows.
@@ -33,6 +33,7 @@ STATUS: dict[str, Callable[[QueueView], int]] = {
 
 VERBS = (
     *("status", "peek", "publish", "cancel", "redrive", "pause", "resume", "purge"),
+    "consumers",
     *("topics", "log", "seek", "unsubscribe", "replay"),
 )
 
@@ -74,6 +75,7 @@ class Command(BaseCommand):
         purge.add_argument("place", choices=["ready", "delayed", "unhandled", "dead"])
         purge.add_argument("--yes", action="store_true", help="Say that you mean it.")
 
+        consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
         topic_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
 
     def _verb(self, verbs: Any, name: str, what: str, *, queue: bool = False) -> argparse.ArgumentParser:
@@ -165,6 +167,9 @@ class Command(BaseCommand):
         else:
             outcome = actions.purge(queue, place, at_most=count, seconds=float("inf"))
         self._report(options, outcome, "deleted")
+
+    def _consumers(self, options: dict[str, Any]) -> None:
+        self._print(options, *consumer_verbs.consumers(options))
 
     def _topics(self, options: dict[str, Any]) -> None:
         self._print(options, *topic_verbs.show_topics(options))

@@ -10,11 +10,16 @@
         if (part.dataset.mqShown === html || (!selection.isCollapsed && selection.containsNode(part, true))) {
             return;
         }
-        const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+        // A link is known by where it leads, a button by its id.
+        const {activeElement} = document;
+        const within = part.contains(activeElement);
+        const href = within ? activeElement.getAttribute("href") : null;
+        const id = within ? activeElement.id : "";
         part.innerHTML = html;
         part.dataset.mqShown = html;
-        if (focused !== null) {
-            part.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus({preventScroll: true});
+        if (href !== null || id) {
+            const selector = href === null ? `#${CSS.escape(id)}` : `[href="${CSS.escape(href)}"]`;
+            part.querySelector(selector)?.focus({preventScroll: true});
         }
     };
 
@@ -116,5 +121,11 @@
     }
     for (const form of document.querySelectorAll("#changelist-form")) {
         choose(form);
+    }
+    // Who fills in a value means it.
+    for (const field of document.querySelectorAll("[data-mq-picks]")) {
+        field.addEventListener("input", () => {
+            field.closest("form").querySelector(`[type="radio"][value="${field.dataset.mqPicks}"]`).checked = true;
+        });
     }
 }

@@ -21,10 +21,13 @@ for i = 3, #ARGV do
     for home = 2, #KEYS do
       redis.pcall('xgroup', 'delconsumer', KEYS[home], ARGV[1], ARGV[i])
     end
-    redis.call('hdel', KEYS[1], 'consumer:' .. ARGV[i])
+    redis.call('hdel', KEYS[1], 'consumer:' .. ARGV[i], 'ask:' .. ARGV[i])
   end
 end
 if ARGV[2] ~= '' and #stay == 0 then
-  redis.call('hdel', KEYS[1], 'supervisor:' .. ARGV[2], 'beat:' .. ARGV[2], 'seen:' .. ARGV[2])
+  local kinds = { 'supervisor:', 'beat:', 'seen:', 'ask:' }
+  for _, kind in ipairs(kinds) do
+    redis.call('hdel', KEYS[1], kind .. ARGV[2])
+  end
 end
 return stay

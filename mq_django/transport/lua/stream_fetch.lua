@@ -9,7 +9,7 @@
 -- ARGV[2]  consumer
 -- ARGV[3]  count      messages, at most 1000; 0 only wakes the next blocked reader when priorities are left for it
 --
--- Returns {entries of ready, entries of urgent, how many of these go before ready's, 1 if priorities were ever used},
+-- Returns {entries of ready, entries of urgent, 1 if priorities were ever used, how many of urgent's go before ready's},
 -- each entry {id, {field, value, ...}}; or 'PAUSED'.
 
 local ready, urgent, control, priority, waiting = unpack(KEYS)

@@ -4,6 +4,8 @@
 -- KEYS[2]  control  {topic}:g:<group>:control   HASH    log-generation
 -- ARGV[1]  group
 -- ARGV[2]  after    the entry after which it goes on: '0' for the beginning, '$' for the end
+-- ARGV[3]  up to    how many entries there are up to that one, or '' when that is not known
+-- ARGV[4]  first    the first entry of the log when they were counted
 --
 -- Returns {'MOVED', the entry after which it goes on}, or 'MISSING' when there is no such group.
 
@@ -21,19 +23,20 @@ if not is_there then
   return 'MISSING'
 end
 
-local after = ARGV[2]
-if after == '$' then
-  local info = redis.call('xinfo', 'stream', log)
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then
-      after = info[i + 1]
-    end
-  end
+local flat, info = redis.call('xinfo', 'stream', log), {}
+for i = 1, #flat, 2 do
+  info[flat[i]] = flat[i + 1]
 end
+local after = ARGV[2] == '$' and info['last-generated-id'] or ARGV[2]
 -- Made anew, and not moved: that acks all that was pending in one step, however much it was, and Redis then looks again
 -- at the readers that wait, which it does not do for a group whose id was set.
 redis.call('xgroup', 'destroy', log, ARGV[1])
-redis.call('xgroup', 'create', log, ARGV[1], after)
+local entries_read = {}
+if (ARGV[3] or '') ~= '' and info['entries-added'] and info['first-entry'] and info['first-entry'][1] == ARGV[4] then
+  -- By what Redis counts as read it tells the lag from then on, and nobody has to count.
+  entries_read = { 'entriesread', info['entries-added'] - info.length + ARGV[3] }
+end
+redis.call('xgroup', 'create', log, ARGV[1], after, unpack(entries_read))
 -- with clock
 local now = now_ms()
 local generation = math.max(tonumber(redis.call('hget', control, 'log-generation') or 0) + 1, now)

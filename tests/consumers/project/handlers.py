@@ -7,7 +7,11 @@ import signal
 import sys
 import time
 
-from mq_django import Message, Retry, handler
+from django.conf import settings
+
+from mq_django import Message, Retry, handler, subscriber
+from mq_django.consumers import consumer
+from mq_django.stores.stream import StreamStore
 from tests.consumers.project.history import note
 
 
@@ -45,6 +49,14 @@ def _raise(text: str, _: Message) -> None:
     raise ValueError(text)
 
 
+def _stick(_: object, __: Message) -> None:
+    """Let this process's fetchers hang in their next read, and be taken for stuck soon."""
+    # Longer than every loop's longest round.
+    consumer.STUCK = 7.0
+    for name in ("take", "fetch", "settle_and_take"):
+        setattr(StreamStore, name, lambda *_, **__: time.sleep(3600))
+
+
 def _wait_for(path: str, _: Message) -> None:
     while not os.path.exists(path):  # noqa: PTH110
         time.sleep(0.01)
@@ -65,6 +77,7 @@ STEPS = {
     "retry": lambda seconds, _: Retry(delay=seconds),
     "wait": _wait_for,
     "once": _once,
+    "stick": _stick,
     "stop": lambda _, __: os.kill(os.getpid(), signal.SIGSTOP),
 }
 
@@ -95,3 +108,6 @@ for _queue in ("default", "emails", "a", "b", "c"):
     handler(_queue, "aact")(act_async)
     # In 1 s, as a step within it takes longer.
     handler(_queue, "timed", timeout=1.0)(act)
+
+if "news" in settings.MQ_DJANGO.get("TOPICS", {}):
+    subscriber("news", group="readers")(act)

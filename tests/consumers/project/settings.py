@@ -5,7 +5,7 @@ import os
 
 SECRET_KEY = "only for tests"
 USE_TZ = True
-INSTALLED_APPS = ["mq_django", "tests.consumers.project"]
+INSTALLED_APPS = ["mq_django", "tests.consumers.project", *os.environ.get("MQ_TEST_APPS", "").split()]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 
 CACHES = json.loads(os.environ["MQ_TEST_CACHES"])

@@ -24,9 +24,9 @@ local function read(home, count)
 end
 
 -- What was taken, or the error when nothing was.
-local function all_taken(...)
+local function all_taken(ranked)
   if failed and #taken[1] + #taken[2] == 0 then
     return failed
   end
-  return { taken[1], taken[2], lead or #taken[2], ... }
+  return { taken[1], taken[2], ranked, lead or #taken[2] }
 end

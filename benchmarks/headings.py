@@ -1,0 +1,79 @@
+"""What the heading of a peer's file says of it: two contenders, one with its fastest settings, one with its safest."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from benchmarks.contenders import Contender, Remaining
+
+FOLDER = Path(__file__).parent / "peers"
+#: A heading as of PEP 723, behind the comment signs of Python or of JavaScript.
+HEADING = re.compile(r"^(?:#|//) /// script\n(.*?)^(?:#|//) ///$", re.MULTILINE | re.DOTALL)
+SIGNS = re.compile(r"^(?:#|//) ?", re.MULTILINE)
+
+
+class WrongHeading(ValueError):
+    """A peer's file does not say what it must; the message names the file."""
+
+
+def evaluated(lua: str) -> Remaining:
+    """Return a function that asks Redis for the value of an expression in Lua."""
+
+    def remaining(client: redis.Redis) -> int:
+        return int(client.eval(f"return {lua}", 0))
+
+    return remaining
+
+
+def read(path: Path) -> list[Contender]:
+    """Return the contenders of a peer's file, the fastest first.
+
+    Raises WrongHeading.
+    """
+    found = HEADING.search(path.read_text(encoding="utf-8"))
+    if not found:
+        raise WrongHeading(f"{path.name} has no heading between '# /// script' and '# ///'")
+    try:
+        heading = tomllib.loads(SIGNS.sub("", found[1]))
+        return _contenders(path, heading["dependencies"], **heading["tool"]["bench"])
+    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise WrongHeading(f"{path.name}: {error}") from error
+
+
+def _contenders(
+    path: Path,
+    packages: Sequence[str],
+    *,
+    name: str,
+    remaining: str,
+    fast: str,
+    safe: str,
+    skips: Sequence[str] = (),
+    **sizes: Any,
+) -> list[Contender]:
+    module = str(path) if path.suffix == ".js" else f"benchmarks.peers.{path.stem}"
+    return [
+        Contender(
+            name=f"{name}, safest" if is_safest else name,
+            module=module,
+            remaining=evaluated(remaining),
+            environment=path.stem,
+            packages=tuple(packages),
+            variables={"BENCH_MODE": "safe" if is_safest else "fast"},
+            settings=safe if is_safest else fast,
+            is_safest=is_safest,
+            skips=frozenset(skips),
+            **sizes,
+        )
+        for is_safest in (False, True)
+    ]
+
+
+def peers(folder: Path = FOLDER) -> list[Contender]:
+    """Return all peers, by file."""
+    paths = sorted(path for path in folder.iterdir() if path.suffix in (".py", ".js") and path.stem != "__init__")
+    return [contender for path in paths for contender in read(path)]

@@ -1,0 +1,30 @@
+"""The project with Django's admin."""
+
+from benchmarks.ours.settings import *  # noqa: F403
+from benchmarks.ours.settings import INSTALLED_APPS as OURS
+from benchmarks.ours.settings import MQ_DJANGO
+
+DJANGO = ("admin", "auth", "contenttypes", "messages", "sessions", "staticfiles")
+INSTALLED_APPS = [*(f"django.contrib.{name}" for name in DJANGO), *OURS]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+PROCESSORS = (
+    "django.template.context_processors.request",
+    "django.contrib.auth.context_processors.auth",
+    "django.contrib.messages.context_processors.messages",
+)
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {"context_processors": list(PROCESSORS)},
+    }
+]
+ROOT_URLCONF = "benchmarks.ours.urls"
+ALLOWED_HOSTS = ["testserver"]
+STATIC_URL = "static/"
+MQ_DJANGO = {**MQ_DJANGO, "TOPICS": {"benchlog": {}}}

@@ -1,0 +1,103 @@
+"""Who consumes: processes, what they do now, and the asking of them to go quiet or to stop."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mq_django.stores.members import Roll
+
+#: A supervisor that was not heard of for this long is shown as gone: three of its heartbeats.
+ALIVE_MS = 7500
+
+#: What a consumer says of its life, which goes one way.
+State = Literal["running", "quiet", "stopping"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningView:
+    """A delivery that a consumer runs, as of its supervisor's last heartbeat."""
+
+    #: The number of the stream it came from, and its receipt.
+    home: int
+    entry: str
+    #: How long it has run by now, in ms.
+    ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerView:
+    """A consumer of a queue."""
+
+    id: str
+    supervisor: str
+    host: str
+    pid: int | None
+    version: str
+    threads: int | None
+    #: Milliseconds since 1970; None when it did not say.
+    since_ms: int | None
+    #: Milliseconds since its supervisor's last heartbeat; None when there was none.
+    seen_ms_ago: int | None
+    state: State = "running"
+    #: What people have asked of it, or of its supervisor: "quiet", "stop", or "".
+    asked: str = ""
+    #: The longest first; of very many only these.
+    running: Sequence[RunningView] = ()
+    #: Deliveries of the queue since it was started.
+    handled: int = 0
+    failed: int = 0
+
+    @property
+    def is_process(self) -> bool:
+        """Tell whether it runs anything: what waits for a ward is held under a name without threads."""
+        return self.threads != 0
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether its supervisor was heard of lately."""
+        return self.seen_ms_ago is not None and self.seen_ms_ago <= ALIVE_MS
+
+
+def consumers_of(roll: Roll, *, now_ms: int) -> tuple[ConsumerView, ...]:
+    """Return the consumers on a roll, the living first."""
+    found = (_view(roll, name, told, now_ms) for name, told in roll.consumers.items())
+    return tuple(sorted(found, key=lambda consumer: (not consumer.alive, consumer.id)))
+
+
+def _view(roll: Roll, name: str, told: Mapping[str, Any], now_ms: int) -> ConsumerView:
+    supervisor = str(told.get("supervisor", ""))
+    seen = roll.seen_ms.get(supervisor)
+    says = {**roll.supervisors.get(supervisor, {}), **told}
+    ago = None if seen is None else max(0, now_ms - seen)
+    return ConsumerView(
+        id=name,
+        supervisor=supervisor,
+        host=str(says.get("host", "")),
+        pid=_number(says, "pid"),
+        version=str(says.get("version", "")),
+        threads=_number(says, "threads"),
+        since_ms=_number(says, "since_ms"),
+        seen_ms_ago=ago,
+        state=_state(told.get("state")),
+        asked=roll.asks.get(name) or roll.asks.get(supervisor, ""),
+        running=tuple(_running(told.get("running"), ago or 0)),
+        handled=max(0, _number(told, "handled") or 0),
+        failed=max(0, _number(told, "failed") or 0),
+    )
+
+
+def _state(word: object) -> State:
+    return word if word == "quiet" or word == "stopping" else "running"
+
+
+def _running(told: object, ago: int) -> Iterable[RunningView]:
+    # Anybody can write into Redis: what makes no sense is left out.
+    for item in told if isinstance(told, list) else ():
+        match item:
+            case [int(home), str(entry), int(ms)]:
+                yield RunningView(home=home, entry=entry, ms=max(0, ms) + ago)
+
+
+def _number(says: Mapping[str, Any], name: str) -> int | None:
+    value = says.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

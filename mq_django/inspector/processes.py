@@ -1,0 +1,175 @@
+"""All consumers of all queues, as the processes they are; and the asking of one to go quiet or to stop."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mq_django.conf import get_config
+from mq_django.inspector import entries
+from mq_django.inspector.consumers import ConsumerView, State
+from mq_django.inspector.entries import EntryView
+from mq_django.inspector.queues import QueueView, overview
+from mq_django.stores import open_members
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+
+#: What a consumer can be asked.
+Ask = Literal["quiet", "stop"]
+
+#: Deliveries of one queue that are looked up to tell which messages they are.
+MAX_RUNNING = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningMessage:
+    """A message that a consumer handles."""
+
+    queue: str
+    #: How long its handler has run, in ms.
+    ms: int
+    #: The message where it lies.
+    entry: EntryView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessView:
+    """A consumer: one process, in all the queues that it consumes."""
+
+    id: str
+    pid: int | None
+    threads: int | None
+    #: Milliseconds since 1970.
+    since_ms: int | None
+    state: State
+    #: "quiet" or "stop" when that was asked of it, or of its supervisor.
+    asked: str
+    queues: Sequence[str]
+    #: The longest first.
+    running: Sequence[RunningMessage]
+    #: Deliveries since it was started.
+    handled: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorView:
+    """What one `runconsumer` started."""
+
+    id: str
+    host: str
+    version: str
+    #: Milliseconds since its last heartbeat; None when there was none.
+    seen_ms_ago: int | None
+    alive: bool
+    processes: Sequence[ProcessView]
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that it consumes."""
+        return sorted({queue for process in self.processes for queue in process.queues})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Everybody:
+    """Who consumes, by the server's clock of `now_ms`."""
+
+    now_ms: int
+    supervisors: Sequence[SupervisorView]
+    #: Queues and groups that nobody alive consumes.
+    alone: Sequence[str]
+
+
+def everybody() -> Everybody:
+    """Return all consumers, the living first.
+
+    Raises:
+        ConfigurationError: a setting is wrong.
+        StoreError: Redis is away.
+    """
+    views = [view for view in overview() if not view.error]
+    known = {view.name: _lookup(view) for view in views}
+    by_supervisor: dict[str, dict[str, list[tuple[str, ConsumerView]]]] = defaultdict(lambda: defaultdict(list))
+    for view in views:
+        for consumer in filter(lambda one: one.is_process, view.consumers):
+            by_supervisor[consumer.supervisor][consumer.id].append((view.name, consumer))
+    supervisors = [
+        _supervisor(name, [_process(found, known) for found in consumers.values()], [*consumers.values()])
+        for name, consumers in by_supervisor.items()
+    ]
+    return Everybody(
+        now_ms=max((view.now_ms for view in views), default=0),
+        supervisors=sorted(supervisors, key=lambda found: (not found.alive, found.host, found.id)),
+        alone=[view.name for view in views if not view.alive],
+    )
+
+
+def ask(who: str, what: Ask) -> list[str]:
+    """Ask a consumer, or a supervisor with all of its consumers, to fetch no more, or to stop gracefully.
+
+    It learns of it within a heartbeat. Whoever was asked to stop is not replaced; a supervisor whose last consumer has
+    stopped stops as well.
+
+    Returns:
+        The queues and groups that it consumes; empty when it is gone.
+    """
+    wire = Pooled(get_client("inspect"))
+    return [
+        view.name
+        for view in overview()
+        if any(who in (consumer.id, consumer.supervisor) for consumer in view.consumers)
+        and open_members(get_config().queue(view.name), wire).ask(who, what) != "GONE"
+    ]
+
+
+def _lookup(view: QueueView) -> dict[tuple[int, str], EntryView]:
+    """Return the messages that the living consumers of a queue run, by where they lie."""
+    living = [consumer for consumer in view.consumers if consumer.alive]
+    receipts = [(found.home, found.entry) for consumer in living for found in consumer.running]
+    return entries.some(view.name, receipts[:MAX_RUNNING]) if receipts else {}
+
+
+def _process(
+    found: Sequence[tuple[str, ConsumerView]], known: dict[str, dict[tuple[int, str], EntryView]]
+) -> ProcessView:
+    _, one = found[0]
+    running = [
+        RunningMessage(queue=queue, ms=item.ms, entry=known[queue][item.home, item.entry])
+        for queue, consumer in found
+        for item in consumer.running
+        # What is no longer there has ended since the heartbeat.
+        if (item.home, item.entry) in known[queue]
+    ]
+    return ProcessView(
+        id=one.id,
+        pid=one.pid,
+        threads=one.threads,
+        since_ms=one.since_ms,
+        state=one.state,
+        asked=_most(consumer.asked for _, consumer in found),
+        queues=[queue for queue, _ in found],
+        running=sorted(running, key=lambda item: -item.ms),
+        handled=sum(consumer.handled for _, consumer in found),
+        failed=sum(consumer.failed for _, consumer in found),
+    )
+
+
+def _most(asked: Iterable[str]) -> str:
+    words = set(asked)
+    return "stop" if "stop" in words else "quiet" if "quiet" in words else ""
+
+
+def _supervisor(
+    name: str, processes: Sequence[ProcessView], found: Sequence[Sequence[tuple[str, ConsumerView]]]
+) -> SupervisorView:
+    views = [consumer for some in found for _, consumer in some]
+    # It beats in one queue after another: the latest counts.
+    seen = min((view.seen_ms_ago for view in views if view.seen_ms_ago is not None), default=None)
+    return SupervisorView(
+        id=name,
+        host=views[0].host,
+        version=views[0].version,
+        seen_ms_ago=seen,
+        alive=any(view.alive for view in views),
+        processes=sorted(processes, key=lambda process: process.id),
+    )

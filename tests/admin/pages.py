@@ -1,0 +1,137 @@
+"""Every page of the admin, with what it takes: what holds on all of them is tested over this table."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.test import Client
+
+from mq_django import topics
+from mq_django.inspector import topics as inspected
+from tests.admin.conftest import BASE
+from tests.seeding import beat, bury, dead_entry, publish, set_aside
+
+VIEW, DATA = {"view_queue"}, {"view_queue", "view_message_data"}
+OPERATE = {"view_queue", "operate_queue"}
+PURGE = {"view_queue", "operate_queue", "purge_queue"}
+EDIT = {"view_queue", "view_message_data", "operate_queue"}
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request to one page."""
+
+    #: Of the route; those that begin with "=" are Django's own, which we fill.
+    name: str
+    path: str
+    needs: set[str]
+    method: str = "get"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def send(self, client: Client, base: str = BASE, **options: Any) -> Any:
+        """Make the request; what stands in braces in its path is found in the queue."""
+        return getattr(client, self.method)(base + self.path.format(**PLACES), self.fields, **options)
+
+
+#: What stands in braces, filled by `world()`.
+PLACES = {"dead": "1-1", "logged": "1-1"}
+
+YES = {"confirmed": "yes"}
+
+#: What is done to schedules.
+VERBS = ("pause", "resume", "fire", "forget")
+
+VISITS = [
+    Visit("=changelist", "", VIEW),
+    Visit("=change", "emails/change/", VIEW),
+    Visit("=change", "emails/change/?span=week", VIEW),
+    Visit("=history", "emails/history/", VIEW),
+    Visit("stats", "stats.json", VIEW),
+    Visit("consumers", "consumers/", VIEW),
+    Visit("consumers_stats", "consumers.json", VIEW),
+    Visit("quiet", "consumers/s1-c0/quiet/", OPERATE),
+    Visit("quiet", "consumers/s1-c0/quiet/", OPERATE, "post", YES),
+    Visit("stop", "consumers/s1/stop/", OPERATE),
+    Visit("stop", "consumers/s1/stop/", OPERATE, "post", YES),
+    Visit("queue_stats", "emails/stats.json", VIEW),
+    Visit("ready", "emails/ready/", VIEW),
+    Visit("ready", "emails/ready/?name=a", VIEW),
+    Visit("pending", "emails/pending/", VIEW),
+    Visit("entry", "emails/entry/ready/1-1/", VIEW),
+    Visit("pause", "emails/pause/", OPERATE, "post"),
+    Visit("pause", "emails/pause/", OPERATE, "post", YES),
+    Visit("resume", "emails/resume/", OPERATE, "post"),
+    Visit("resume", "emails/resume/", OPERATE, "post", YES),
+    Visit("waiting", "emails/waiting/delayed/", VIEW),
+    Visit("waiting", "emails/waiting/delayed/?name=a", VIEW),
+    Visit("waiting", "emails/waiting/unhandled/", VIEW),
+    Visit("message", "emails/waiting/delayed/later/", VIEW),
+    Visit("cancel", "emails/cancel/", OPERATE, "post", {"_selected_action": "later"}),
+    Visit("cancel", "emails/cancel/", OPERATE, "post", {"_selected_action": "later", **YES}),
+    Visit("dead", "emails/dead/", VIEW),
+    Visit("dead", "emails/dead/?error=a&key=b", VIEW),
+    Visit("dead_groups", "emails/dead/groups/", VIEW),
+    Visit("dead_export", "emails/dead/export/", DATA),
+    Visit("dead_letter", "emails/dead/{dead}/", VIEW),
+    Visit("dead_edit", "emails/dead/{dead}/edit/", EDIT),
+    Visit("dead_edit", "emails/dead/{dead}/edit/", EDIT, "post", {"data": "1", **YES}),
+    Visit("dead_act", "emails/dead/chosen/", OPERATE, "post", {"action": "redrive", "_selected_action": "1-1"}),
+    Visit("dead_act", "emails/dead/chosen/", OPERATE, "post", {"action": "delete", "_selected_action": "1-1", **YES}),
+    Visit("dead_all", "emails/dead/all/redrive/", OPERATE),
+    Visit("dead_all", "emails/dead/all/redrive/", OPERATE, "post", {"until": "1-1", **YES}),
+    Visit("dead_all", "emails/dead/all/delete/", PURGE),
+    Visit("dead_all", "emails/dead/all/delete/", PURGE, "post", {"until": "1-1", **YES}),
+    Visit("purge", "emails/purge/ready/", PURGE),
+    Visit("purge", "emails/purge/delayed/", PURGE, "post", {"count": "1", **YES}),
+    Visit("figures", "emails/figures/", VIEW),
+    Visit("figures", "emails/figures/?span=day&of=welcome", VIEW),
+    *(Visit(f"schedule_{verb}", f"emails/schedule/{verb}/", OPERATE, "post", {"schedule": "gone"}) for verb in VERBS),
+    *(
+        Visit(f"schedule_{verb}", f"emails/schedule/{verb}/", OPERATE, "post", {"schedule": "gone", **YES})
+        for verb in VERBS
+    ),
+    Visit("=change", "orders/change/", VIEW),
+    Visit("=change", "orders/change/?span=day", VIEW),
+    Visit("=history", "orders/history/", VIEW),
+    Visit("topic_stats", "orders/topic.json", VIEW),
+    Visit("topic_figures", "orders/published/", VIEW),
+    Visit("log", "orders/log/", VIEW),
+    Visit("log", "orders/log/?name=order&order=oldest", VIEW),
+    Visit("log_entry", "orders/log/{logged}/", VIEW),
+    Visit("=change", "orders:billing/change/", VIEW),
+    Visit("queue_stats", "orders:billing/stats.json", VIEW),
+    Visit("seek", "orders:billing/seek/", OPERATE),
+    Visit("seek", "orders:billing/seek/", OPERATE, "post", {"to": "beginning"}),
+    Visit("seek", "orders:billing/seek/", OPERATE, "post", {"to": "offset", "offset": "nonsense"}),
+    Visit("seek", "orders:billing/seek/", OPERATE, "post", {"to": "end", **YES}),
+    Visit("unsubscribe", "orders:billing/unsubscribe/", PURGE, "post"),
+    Visit("unsubscribe", "orders:billing/unsubscribe/", PURGE, "post", YES),
+]
+
+#: Those that show something and change nothing.
+LOOKS = [visit for visit in VISITS if visit.method == "get"]
+
+
+def world() -> None:
+    """Fill the queue that the pages show, one message in each of its places."""
+    publish("emails", "welcome", 1, delay=3600, message_id="later")
+    set_aside("emails", "nobody")
+    bury("emails", "welcome", {"user": 7})
+    publish("emails", "welcome", 2)
+    beat("emails", consumers=2)
+    PLACES["dead"] = dead_entry("emails")
+    topic = topics["orders"]
+    topic.group("billing").subscribe()
+    topic.publish_many([("order.paid", {"order": n}) for n in range(3)], on_commit=False)
+    PLACES["logged"] = inspected.topic("orders").last
+
+
+def main_of(response: Any) -> str:
+    """Return what a page of ours holds, without the admin's frame."""
+    content: str = response.content.decode()
+    found = re.search(r'id="content-main".*', content, re.DOTALL)
+    return found[0] if found else content

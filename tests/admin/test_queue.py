@@ -1,0 +1,249 @@
+"""The page of a queue: charts, by handler, limits, schedules."""
+
+from datetime import timedelta
+from math import inf
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django import inspector, queues
+from mq_django.conf import get_config
+from mq_django.inspector import plans
+from mq_django.stores import open_store
+from mq_django.stores.counters import bucket, latency_bucket
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests.admin.conftest import BASE
+from tests.admin.pages import main_of
+from tests.seeding import tally
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+PAGE, STATS = f"{BASE}emails/change/", f"{BASE}emails/stats.json"
+NASTY = "\"'><script>alert(1)</script>\u202e"
+DIGEST = {"every": timedelta(hours=1), "message": "digest", "queue": "emails", "data": {"n": 1}}
+
+
+def happened():
+    """Two handlers: one took 20 ms, its messages were ready for 3 s before; the other took an hour."""
+    fast, slow = f"t{bucket(20_000)}", f"t{bucket(3_600_000_000)}"
+    tally(
+        "emails",
+        {
+            ("published", "welcome"): 9,
+            ("handled", "welcome"): 8,
+            ("retried", "welcome"): 2,
+            (fast, "welcome"): 10,
+            (f"w{latency_bucket(3000)}", "welcome"): 10,
+            ("handled", "report"): 1,
+            ("buried", "report"): 1,
+            (slow, "report"): 1,
+        },
+    )
+
+
+@pytest.mark.parametrize("span", ["hour", "day", "week"])
+def test_handling_time_and_latency_are_shown_for_each_span(operator, span):
+    happened()
+    page = main_of(operator.get(PAGE, {"span": span}))
+
+    assert "9 published, 9 handled, 2 failed and retried, 1 buried." in page
+    assert "Half were handled within 20 ms, 95 of 100 within over 7 min." in page
+    assert "Half began within 3.0 s of being ready, 95 of 100 within 3.9 s." in page
+    assert page.count('role="img"') == 3
+
+
+@pytest.mark.parametrize("span", ["hour", "week"])
+def test_charts_of_one_handler_show_it_alone(operator, span):
+    happened()
+    page = main_of(operator.get(PAGE, {"span": span, "of": "report"}))
+
+    assert "0 published, 1 handled, 0 failed and retried, 1 buried." in page
+    assert "Only messages named" in page
+    # The table still compares all, and the tiles are the queue's.
+    assert "welcome" in page
+    assert f"stats.json?span={span}&amp;of=report" in page
+    assert "0 published, 1 handled" in operator.get(STATS, {"span": span, "of": "report"}).json()["parts"]["charts"]
+
+
+def test_times_beyond_the_counters_are_very_long():
+    tally("emails", {("handled", "x"): 1, (f"t{bucket(10**12)}", "x"): 1})
+
+    assert inspector.queue("emails").activity.took == (inf, inf)
+
+
+def test_the_charts_are_there_as_a_table(operator):
+    happened()
+    page = operator.get(f"{BASE}emails/figures/")
+
+    (row,) = page.context["figures"]
+    assert row["counts"] == ["9", "9", "2", "1"]
+    assert row["times"][2:] == ["3.0 s", "3.9 s"]
+    assert "<caption" in main_of(page)
+    assert operator.get(f"{BASE}emails/figures/", {"of": "nobody"}).context["figures"] == []
+
+
+def test_more_counters_than_a_page_reads_are_still_charts(operator, monkeypatch):
+    """Only the table by name is left out."""
+    monkeypatch.setattr("mq_django.inspector.queues.MAX_COUNTERS", 5)
+    happened()
+
+    for span in ("hour", "day"):
+        response = operator.get(PAGE, {"span": span})
+        assert "9 published, 9 handled" in main_of(response)
+        assert "Half began within 3.0 s" in main_of(response)
+        assert response.context["names"] == []
+
+
+def test_many_names_are_listed_up_to_a_number(operator):
+    tally("emails", {("handled", f"name{n}"): n + 1 for n in range(60)})
+    response = operator.get(PAGE)
+
+    assert len(response.context["names"]) == 50
+    assert "and 10 more names" in main_of(response)
+
+
+@pytest.fixture
+def limited(mq_settings):
+    limits = {"RATE_LIMIT": {"queue": "90/m", "key": "3/m"}, "CONCURRENCY": {"queue": 50, "key": 1}}
+    mq_settings(QUEUES={"emails": limits, "jobs": {"STORE": "rsmq"}})
+    store = open_store(get_config().queue("emails"), Pooled(get_client("consume")))
+    store.create_groups()
+    for key in ("tenant:a", "tenant:a", "tenant:a", "tenant:b"):
+        queues["emails"].publish("sms", 1, key=key, on_commit=False)
+    store.take("c1", count=10)
+
+
+def test_limits_show_how_far_they_are_used_and_who_waits(operator, viewer, limited):
+    response = operator.get(PAGE)
+
+    assert [(row["limit"], row.get("used")) for row in response.context["limits"]] == [
+        ("90 in 60 s", "2 of 90"),
+        ("50", "2 of 50"),
+        ("3 in 60 s", None),
+        ("1", None),
+    ]
+    (waits,) = response.context["limit_keys"]
+    assert (waits["parked"], waits["granted"], waits["at_once"]) == ("2", "1 of 3", "1 of 1")
+    assert "tenant:a" in main_of(response)
+    assert "limits" in operator.get(STATS).json()["parts"]
+    # A key may quote data.
+    assert "tenant:a" not in main_of(viewer.get(PAGE))
+
+
+def test_a_queue_without_limits_or_of_rsmq_shows_none(operator, limited, mq_settings):
+    assert operator.get(f"{BASE}jobs/change/").context["limits"] == []
+    mq_settings()
+    page = operator.get(PAGE)
+    assert "Limits" not in main_of(page)
+    assert "limits" not in operator.get(STATS).json()["parts"]
+
+
+def test_hostile_keys_are_harmless(operator, limited):
+    for _ in range(3):
+        queues["emails"].publish("sms", 1, key=NASTY[:-1], on_commit=False)
+    open_store(get_config().queue("emails"), Pooled(get_client("consume"))).take("c1", count=10)
+
+    page = operator.get(PAGE).content.decode()
+
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>alert" not in page
+
+
+@pytest.fixture
+def digest(mq_settings):
+    mq_settings(SCHEDULES={"digest": DIGEST})
+
+
+def act(client, verb, **fields):
+    return client.post(f"{BASE}emails/schedule/{verb}/", {"schedule": "digest", **fields}, follow=True)
+
+
+def test_schedules_show_their_next_and_last_firing(operator, digest):
+    response = operator.get(PAGE)
+    (row,) = response.context["schedules"]
+
+    assert (row["name"], row["when"], row["paused"], row["gone"]) == ("digest", "every 60 min", False, False)
+    assert "in " in row["next"]
+    assert row["last"] == ""
+    act(operator, "fire", confirmed="yes")
+    assert "ago" in operator.get(PAGE).context["schedules"][0]["last"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "asks", "says", "logs"),
+    [
+        ("pause", "Pause schedule “digest”?", "The schedule is paused.", "Paused schedule digest"),
+        ("fire", "Fire schedule “digest” now?", " was published.", "Fired schedule digest: message "),
+    ],
+)
+def test_a_schedule_is_paused_or_fired_once_that_is_confirmed(operator, digest, verb, asks, says, logs):
+    asked = act(operator, verb)
+    assert asks in asked.content.decode()
+    assert "1 message" in main_of(asked)
+    assert not LogEntry.objects.exists()
+    assert not plans.find("emails", "digest").state.paused
+    assert inspector.queue("emails").ready == 0
+
+    done = act(operator, verb, confirmed="yes")
+
+    assert says in done.content.decode()
+    assert plans.find("emails", "digest").state.paused == (verb == "pause")
+    assert inspector.queue("emails").ready == (verb == "fire")
+    assert LogEntry.objects.get().change_message.startswith(logs)
+
+
+def test_a_paused_schedule_is_shown_and_resumed(operator, digest):
+    act(operator, "pause", confirmed="yes")
+    page = operator.get(PAGE)
+    assert page.context["schedules"][0]["paused"]
+    assert "Resume…" in main_of(page)
+
+    act(operator, "resume", confirmed="yes")
+
+    assert not plans.find("emails", "digest").state.paused
+
+
+def test_a_schedule_that_left_the_code_is_forgotten_and_one_that_is_there_is_not(operator, digest, mq_settings):
+    act(operator, "fire", confirmed="yes")
+    assert "it is not forgotten" in act(operator, "forget", confirmed="yes").content.decode()
+    mq_settings()
+    page = operator.get(PAGE)
+    assert page.context["schedules"][0]["gone"]
+    assert "Forget…" in main_of(page)
+    assert "there is nothing to publish" in act(operator, "fire", confirmed="yes").content.decode()
+
+    act(operator, "forget", confirmed="yes")
+
+    assert operator.get(PAGE).context["schedules"] == []
+    assert "There is no such schedule any more." in act(operator, "forget").content.decode()
+
+
+def test_a_tick_that_nobody_fires_is_overdue(operator, digest, redis_client):
+    redis_client.hset(get_config().queue("emails").keys.schedules, "last:digest", 1_000)
+
+    (row,) = operator.get(PAGE).context["schedules"]
+
+    assert row["late"]
+    assert "overdue" in row["next"]
+
+
+def test_hostile_schedules_are_harmless(operator, redis_client):
+    redis_client.hset(get_config().queue("emails").keys.schedules, f"last:{NASTY}", "1")
+
+    page = operator.get(PAGE)
+    (row,) = page.context["schedules"]
+    asked = operator.post(f"{BASE}emails/schedule/forget/", {"schedule": row["name"]})
+
+    for content in (page.content.decode(), asked.content.decode()):
+        assert "<script>alert" not in content
+        assert "\u202e" not in content
+    operator.post(f"{BASE}emails/schedule/forget/", {"schedule": row["name"], "confirmed": "yes"})
+    assert operator.get(PAGE).context["schedules"] == []
+
+
+def test_a_viewer_sees_schedules_and_presses_nothing(viewer, digest):
+    page = main_of(viewer.get(PAGE))
+
+    assert "digest" in page
+    assert '<button type="submit"' not in page

@@ -1,0 +1,138 @@
+"""The verbs that every contender answers to, in Python and in JavaScript."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import driver, messages, several
+from benchmarks.trees import ROOT
+
+
+def options(**given):
+    return SimpleNamespace(
+        **{"count": 3, "kind": messages.NOTE, "bulk": False, "delay": 0.0, "rate": 1000.0, "slow_every": 0, **given}
+    )
+
+
+@pytest.fixture
+def calls():
+    return []
+
+
+@pytest.fixture
+def plain(calls):
+    return SimpleNamespace(
+        publish=lambda kind, data: calls.append((kind, data["n"])),
+        publish_later=lambda kind, data, delay: calls.append((kind, data["n"], delay)),
+        publish_many=lambda kind, many, delay: calls.append((kind, len(many), delay)),
+    )
+
+
+def test_each_message_is_published_once(plain, calls):
+    assert driver.publish(plain, options()) > 0
+    assert calls == [(messages.NOTE, 0), (messages.NOTE, 1), (messages.NOTE, 2)]
+
+
+def test_only_messages_that_nobody_counts_warm_up(plain, calls):
+    driver.publish(plain, options(kind=messages.NOOP, count=50))
+    assert len(calls) == 50 + driver.WARM_UP
+
+
+def test_bulk_goes_in_chunks(plain, calls):
+    driver.publish(plain, options(bulk=True, count=driver.BULK + 1, delay=5.0))
+    assert calls == [(messages.NOTE, driver.BULK, 5.0), (messages.NOTE, 1, 5.0)]
+
+
+def test_coroutines_run_in_the_session_of_their_module(calls):
+    @asynccontextmanager
+    async def session():
+        calls.append("begin")
+        yield
+        calls.append("end")
+
+    async def publish(kind, data):
+        calls.append(data["n"])
+
+    driver.publish(SimpleNamespace(session=session, publish=publish), options())
+    assert calls == ["begin", 0, 1, 2, "end"]
+
+
+def test_a_pace_mixes_slow_messages_in(plain, calls):
+    driver.pace(plain, options(count=120, rate=100_000, slow_every=100))
+    assert [number for kind, number in calls if kind == messages.SLOW] == [50]
+
+
+def test_a_delay_at_a_pace_says_when_it_is_due(calls):
+    module = SimpleNamespace(publish_later=lambda kind, data, delay: calls.append((data, delay)))
+    driver.pace(module, options(count=20, rate=100_000, delay=2.0))
+    for data, delay in calls:
+        assert 1.0 <= delay <= 3.0
+        assert data["due_ns"] - data["sent_ns"] == int(delay * 1e9)
+
+
+def test_the_command_line_answers_with_json(tmp_path):
+    (tmp_path / "contender.py").write_text("def publish(kind, data):\n    pass\n")
+    command = [sys.executable, "-m", "benchmarks.driver", "contender", "publish", "--count", "7"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=30)
+    assert json.loads(done.stdout)["count"] == 7
+    assert json.loads(done.stdout)["seconds"] >= 0
+
+
+CONTENDER = """
+const { appendFileSync } = require('node:fs')
+const tell = (...words) => appendFileSync(process.env.CALLS, JSON.stringify(words) + '\\n')
+module.exports = async ({ url, queue, safest }) => ({
+  publish: async (kind, data) => tell('publish', kind, data),
+  publishLater: async (kind, data, delay) => tell('later', delay, data),
+  publishMany: async (kind, many, delay) => tell('many', many.length, delay),
+  consume: (threads, handle) => tell('consume', threads, url, queue, safest)
+})
+"""
+
+
+@pytest.fixture
+def ask_node(tmp_path):
+    if shutil.which("node") is None:
+        pytest.skip("there is no node on this machine")
+    (tmp_path / "contender.js").write_text(CONTENDER)
+    told = tmp_path / "calls"
+
+    def ask(*words):
+        environment = {**os.environ, "CALLS": str(told), "BENCH_MODE": "safe", "BENCH_REDIS_URL": "redis://somewhere"}
+        command = ["node", str(ROOT / "benchmarks" / "driver.js"), str(tmp_path / "contender.js"), *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=30)
+        return done.stdout, [json.loads(line) for line in told.read_text().splitlines()]
+
+    return ask
+
+
+def test_node_publishes_the_same_data(ask_node):
+    output, calls = ask_node("publish", "--count", "3", "--kind", "note")
+    assert json.loads(output)["count"] == 3
+    assert [(kind, data["n"]) for _, kind, data in calls] == [("note", 0), ("note", 1), ("note", 2)]
+    ours = messages.make(2)
+    theirs = calls[2][2]
+    moments = ("sent_ns", "due_ns")
+    assert {**theirs, **dict.fromkeys(moments)} == {**ours, **dict.fromkeys(moments)}
+    assert theirs["sent_ns"] <= ours["sent_ns"], "both are on one clock"
+
+
+def test_node_publishes_in_bulk_and_later(ask_node):
+    assert ask_node("publish", "--count", "1001", "--bulk")[1] == [["many", 1000, 0], ["many", 1, 0]]
+    later = ask_node("pace", "--count", "2", "--rate", "1000", "--delay", "2")[1][-1]
+    assert 1 <= later[1] <= 3
+
+
+def test_node_consumes_with_its_settings(ask_node):
+    assert ask_node("consume", "--threads", "4")[1] == [["consume", 4, "redis://somewhere", "bench0", True]]
+
+
+def test_commands_are_joined_by_a_sign():
+    assert several.split(["rq", "a", "+", "rq", "b", "+"]) == [["rq", "a"], ["rq", "b"]]

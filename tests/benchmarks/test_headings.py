@@ -1,0 +1,81 @@
+import pytest
+import redis
+
+from benchmarks import headings
+
+HEADING = """/// script
+dependencies = ["queue==1.0", "hiredis"]
+
+[tool.bench]
+name = "Queue"
+remaining = "redis.call('llen', 'queue')"
+one_by_one = 10
+bulk = 0
+handled = 20
+skips = ["bulk"]
+fast = "no promise"
+safe = "every promise"
+///
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(name, text, sign):
+        path = tmp_path / name
+        path.write_text("".join(f"{sign} {line}".rstrip() + "\n" for line in text.splitlines()) + "\nrest\n")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def client(redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("name", "sign", "module"), [("q.py", "#", "benchmarks.peers.q"), ("q.js", "//", None)])
+def test_a_heading_makes_a_fastest_and_a_safest_contender(written, name, sign, module):
+    path = written(name, HEADING, sign)
+    fastest, safest = headings.read(path)
+    assert (fastest.name, safest.name) == ("Queue", "Queue, safest")
+    assert (fastest.variables["BENCH_MODE"], safest.variables["BENCH_MODE"]) == ("fast", "safe")
+    assert (fastest.settings, safest.settings) == ("no promise", "every promise")
+    assert fastest.module == (module or str(path))
+    assert fastest.packages == ("queue==1.0", "hiredis")
+    assert fastest.is_peer
+    assert fastest.is_python == (sign == "#")
+    assert "bulk" in fastest.skips
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nothing",
+        HEADING.replace("name =", "nome ="),
+        HEADING.replace("handled = 20\n", ""),
+        HEADING.replace("[tool.bench]\n", ""),
+        HEADING.replace("= 10", "="),
+    ],
+)
+def test_a_wrong_heading_is_told_with_its_file(written, text):
+    with pytest.raises(headings.WrongHeading, match=r"^q\.py"):
+        headings.read(written("q.py", text, "#"))
+
+
+def test_every_peer_has_a_heading_and_an_empty_queue_has_nothing_left(client):
+    peers = headings.peers()
+    assert len(peers) >= 18
+    assert len({peer.name for peer in peers}) == len(peers)
+    assert all(("," in peer.name) == peer.is_safest for peer in peers), "the drawing tells variants by their comma"
+    for peer in peers:
+        assert peer.remaining(client) == 0, peer.name
+
+
+def test_what_remains_is_asked_in_lua(client, namespace):
+    client.rpush(f"{namespace}:a", 1, 2)
+    client.sadd(f"{namespace}:b", 1)
+    ask = headings.evaluated(f"redis.call('llen', '{namespace}:a') + redis.call('scard', '{namespace}:b')")
+    assert ask(client) == 3
+    client.delete(f"{namespace}:a", f"{namespace}:b")

@@ -1,0 +1,152 @@
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import chart, documents, report
+from benchmarks.contenders import HANDLERS, RAW, TASKS
+from benchmarks.record import Record
+from benchmarks.targets import BEST, BEST_PYTHON, TARGETS, Target
+from benchmarks.trees import ROOT
+from tests.benchmarks.contenders import SAFE, A, B
+
+NODE = replace(B, name="node one", module="peers/b.js")
+CONTENDERS = [RAW, HANDLERS, A, SAFE, NODE]
+FIGURES = {
+    RAW.name: {"handle /s": 1000.0, "at rest p50 ms": 1.0, "at rest p99 ms": 2.0},
+    HANDLERS.name: {
+        "handle /s": 700.0,
+        "2 processes /s": 900.0,
+        "2 processes: Redis's core %": 98.0,
+        "at rest p50 ms": 1.2,
+        "at rest p99 ms": 2.2,
+        "kill missing": 0.0,
+        "bulk /s": 5.0,
+    },
+    A.name: {"handle /s": 20.0, "at rest p50 ms": 3.0, "at rest p99 ms": 9.0, "kill missing": 7.0},
+    SAFE.name: {"handle /s": 10.0, "kill missing": 0.0},
+    NODE.name: {"handle /s": 350.0, "at rest p50 ms": 4.0, "at rest p99 ms": 8.0},
+}
+
+
+def record(figures=FIGURES, failures=()):
+    values = {who: {name: [value] for name, value in row.items()} for who, row in figures.items()}
+    return Record(
+        machine={"date": "2026-11-20 21:00 UTC", "cores": "2 of some make", "Redis": "7.0.15"},
+        seconds=90.0,
+        contenders=list(figures),
+        values=values,
+        failures=failures,
+    )
+
+
+def rows(table):
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    return {cells[0]: cells[1:] for cells in lines}
+
+
+def test_the_best_peer_is_judged_figure_by_figure_with_the_fastest_settings():
+    best = report.with_best({**FIGURES, SAFE.name: {"handle /s": 9999.0}}, CONTENDERS)
+    assert best[BEST] == {"handle /s": 350.0, "at rest p50 ms": 3.0, "at rest p99 ms": 8.0, "kill missing": 7.0}
+    assert best[BEST_PYTHON]["handle /s"] == 20.0
+
+
+def test_rates_stand_beside_their_ratio_to_the_raw_limit():
+    told = rows(report.compared(FIGURES, CONTENDERS, [report.RATES[2], report.LATENCIES[0]]))
+    assert told[RAW.name] == ["1,000", "1.0 / 2.0"]
+    assert told[HANDLERS.name] == ["700 (0.70)", "1.2 / 2.2"]
+    assert list(told) == [RAW.name, HANDLERS.name, NODE.name, A.name, "**mq_django by the best peer**"]
+    assert told["**mq_django by the best peer**"] == [f"2 times {NODE.name}", f"0.275 times {NODE.name}"]
+
+
+def test_without_peers_and_raw_limit_there_is_still_a_table():
+    told = rows(report.compared({HANDLERS.name: FIGURES[HANDLERS.name]}, [RAW, HANDLERS], report.RATES))
+    assert list(told) == [HANDLERS.name]
+    assert "700" in told[HANDLERS.name]
+
+
+def test_kills_are_told_of_both_settings():
+    assert list(rows(report.kills(FIGURES, CONTENDERS))) == [HANDLERS.name, A.name, SAFE.name]
+
+
+def test_further_figures_are_of_those_who_have_them():
+    figures = {**FIGURES, HANDLERS.name: {**FIGURES[HANDLERS.name], "64 threads /s": 123456.0}}
+    told = report.others(figures, CONTENDERS)
+    assert "| 64 threads /s | 123,456 |" in told
+    assert A.name not in told
+
+
+def test_the_report_says_where_how_and_what_failed():
+    told = report.markdown(record(failures=["a, idle: no"]), CONTENDERS)
+    for words in ("2026-11-20", "2 of some make", "Redis 7.0.15", "2 minutes", RAW.settings, "- a, idle: no"):
+        assert words in told
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [(0.59, "**missed**, [why](#where-the-time-goes)"), (0.6, "holds")],
+)
+def test_a_target_holds_or_is_missed(value, verdict):
+    figures = {RAW.name: {"handle /s": 1000.0}, HANDLERS.name: {"handle /s": value * 1000}}
+    line = next(line for line in report.targets(figures).splitlines() if "one process, by the raw limit |" in line)
+    assert line.endswith(f"| ≥ 0.6 | {value:.2f} | {verdict} |")
+
+
+def test_a_target_says_beside_it_when_redis_is_full():
+    line = next(line for line in report.targets(FIGURES).splitlines() if "two processes" in line)
+    assert "1.29 (98 % of Redis's core) | **missed**" in line
+
+
+def test_what_was_not_measured_is_said():
+    target = Target("t", HANDLERS.name, "never", 1.0, "at most")
+    assert target.value(FIGURES) is None
+    told = report.targets({RAW.name: {}, HANDLERS.name: {}})
+    assert told.count("not measured") == len(TARGETS)
+
+
+def test_the_drawing_is_svg_with_words_for_those_who_do_not_see_it():
+    figures = {**FIGURES, TASKS.name: {"handle /s": 400.0}, "<b>": {"handle /s": 1.0}}
+    root = ElementTree.fromstring(chart.svg(figures))
+    name = "{http://www.w3.org/2000/svg}"
+    assert root.get("aria-labelledby") == "title desc"
+    assert root.find(f"{name}title").get("id") == "title"
+    assert "mq_django 700" in root.find(f"{name}desc").text
+    assert "prefers-color-scheme: dark" in root.find(f"{name}style").text
+    width, height = map(float, root.get("viewBox").split()[2:])
+    for bar in root.iter(f"{name}rect"):
+        assert float(bar.get("x", 0)) + float(bar.get("width")) <= width
+        assert float(bar.get("y", 0)) + float(bar.get("height")) <= height
+    bars = [bar.get("class") for bar in root.iter(f"{name}rect")]
+    assert bars[:5] == ["back", "raw", "ours", "ours", "peer"]
+
+
+def test_the_drawing_leaves_variants_out_and_puts_the_best_first():
+    shown = chart.shown(FIGURES, "handle /s", less=False)
+    assert [who for who, _ in shown] == [RAW.name, HANDLERS.name, NODE.name, A.name]
+    assert chart.shown(FIGURES, "at rest p99 ms", less=True)[0] == (RAW.name, 2.0)
+
+
+def test_a_block_is_replaced_and_all_around_it_stays():
+    page = f"before\n{documents.BEGIN}\nold \\1\n{documents.END}\nafter\n"
+    once = documents.replaced(page, "new \\g<0>\n")
+    assert once == f"before\n{documents.BEGIN}\n\nnew \\g<0>\n\n{documents.END}\nafter\n"
+    assert documents.replaced(once, "new \\g<0>") == once
+
+
+def test_a_page_without_a_block_is_told():
+    with pytest.raises(documents.NoBlock, match="no block"):
+        documents.replaced("nothing", "new")
+
+
+def test_both_pages_have_their_place_and_are_renewed(tmp_path):
+    for path in (documents.PAGE, documents.README):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / documents.DRAWING).parent.mkdir()
+    documents.write(record(), CONTENDERS, tmp_path)
+    assert "### Targets" in (tmp_path / documents.PAGE).read_text(encoding="utf-8")
+    readme = (tmp_path / documents.README).read_text(encoding="utf-8")
+    assert "| mq_django | 700 (0.70) |" in readme
+    assert re.search(rf"!\[[^]]+\]\({re.escape(str(documents.DRAWING))}\)", readme)
+    assert (tmp_path / documents.DRAWING).read_text(encoding="utf-8").startswith("<svg")

@@ -1,0 +1,132 @@
+"""Named points at which a process of a run ends at once, when it is told to: the first that gets there does.
+
+All of it is the harness's: it wraps what it finds, and the product knows no such points.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mq_django import signals
+from mq_django.consumers.dispatcher import Dispatcher
+from mq_django.consumers.settler import Settler
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Session
+from tests.chaos.observing import note
+
+#: Where a consumer ends, and when it gets there.
+OF_CONSUMERS = {
+    "taken": "it has taken messages, and begun none of them",
+    "started": "a handler is about to run",
+    "effect": "a handler has had its effect, and has not returned",
+    "ended": "a handler has returned, and its outcome lies with the settler",
+    "unsent": "a batch of acks is about to be sent",
+    "sent": "acks were sent, and there is no reply yet",
+    "settled": "the reply to acks has come",
+    "handing-back": "asked to stop, it has sent back what it had not begun",
+}
+#: Where a supervisor ends.
+OF_SUPERVISORS = {
+    "promoting": "it has asked for what is due to become ready",
+    "reclaiming": "it is settling for a consumer that has died",
+    "beating": "it has said that it lives",
+}
+#: Seconds that a process may live on after its end was noted.
+LAST_MOMENT = 0.02
+
+_SCRIPTS = {
+    "ack": ("stream_ack", "topic_ack", "rsmq_ack"),
+    "retry": ("stream_retry", "topic_retry", "rsmq_retry"),
+    "hand-back": ("stream_hand_back", "topic_hand_back", "rsmq_hand_back"),
+    "promote": ("waiting_promote",),
+    "beat": ("members_beat",),
+}
+
+_folder: Path | None = None
+
+
+def install(folder: Path) -> None:
+    """Let this process end at points from now on; what it does is noted before."""
+    global _folder  # noqa: PLW0603 - a process has one
+    _folder = folder
+    signals.handler_started.connect(_started)
+    signals.handler_finished.connect(_finished)
+    Dispatcher.dispatch = _dispatching(Dispatcher.dispatch)  # type: ignore[method-assign]
+    Settler._settled = _settling(Settler._settled)  # type: ignore[method-assign]
+    Session.send = _sending(Session.send)  # type: ignore[method-assign]
+
+
+def arm(folder: Path, point: str) -> Path:
+    """Tell the processes of a run that one is to end at a point; the file goes when one has."""
+    path = folder / f"at-{point}"
+    path.touch()
+    return path
+
+
+def reached(point: str) -> None:
+    """End this process if it is told to end here."""
+    if _folder is None:
+        return
+    try:
+        # One process alone can take it away.
+        (_folder / f"at-{point}").unlink()
+    except FileNotFoundError:
+        return
+    began, pid = time.monotonic(), os.getpid()
+    note("fault", fault=f"{point}-{pid}", kind=f"at-{point}", began=began, struck=began + LAST_MOMENT, pids=[pid])
+    os.kill(pid, signal.SIGKILL)
+
+
+def _started(**_: Any) -> None:
+    reached("started")
+
+
+def _finished(**_: Any) -> None:
+    reached("ended")
+
+
+def _dispatching(dispatch: Callable[..., None]) -> Callable[..., None]:
+    def watched(self: Dispatcher, taken: Sequence[Any]) -> None:
+        if taken:
+            reached("taken")
+        dispatch(self, taken)
+
+    return watched
+
+
+def _settling(settled: Callable[..., None]) -> Callable[..., None]:
+    def watched(self: Settler, *args: Any) -> None:
+        reached("settled")
+        settled(self, *args)
+
+    return watched
+
+
+def _sending(send: Callable[..., None]) -> Callable[..., None]:
+    verbs = {scripts.load(name).sha: verb for verb, names in _SCRIPTS.items() for name in names}
+    of_consumer = "--orders" in sys.argv
+
+    def watched(self: Session, commands: Sequence[Command]) -> None:
+        there = {verbs.get(str(command[1])) for command in commands if command[0] == "EVALSHA"}
+        if of_consumer and "ack" in there:
+            reached("unsent")
+        send(self, commands)
+        for point, verb in (_AFTER_CONSUMERS if of_consumer else _AFTER_SUPERVISORS).items():
+            if verb & there:
+                reached(point)
+
+    return watched
+
+
+#: What was sent a moment ago, by point.
+_AFTER_CONSUMERS: Mapping[str, set[str | None]] = {"sent": {"ack"}, "handing-back": {"hand-back"}}
+_AFTER_SUPERVISORS: Mapping[str, set[str | None]] = {
+    "promoting": {"promote"},
+    "reclaiming": {"ack", "retry", "hand-back"},
+    "beating": {"beat"},
+}

@@ -1,0 +1,172 @@
+"""Consumers that are asked to go quiet or to stop, and what they tell of themselves."""
+
+import time
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.inspector import processes
+from mq_django.producers import queues, topics
+from mq_django.stores import open_members
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests.waiting import wait_until
+
+
+def supervisor():
+    """Return what the only tree tells of itself, or None."""
+    found = [one for one in processes.everybody().supervisors if one.alive]
+    return found[0] if found else None
+
+
+def living(count):
+    """Return the consumers of the only tree when there are so many."""
+    found = supervisor()
+    return found.processes if found and len(found.processes) == count else []
+
+
+def running():
+    return [item for process in living(1) for item in process.running]
+
+
+def wait_a_while(seconds, until=lambda: False):
+    """Wait out a time in which something must not happen."""
+    began = time.monotonic()
+    wait_until(lambda: until() or time.monotonic() > began + seconds)
+
+
+def test_a_consumer_tells_what_it_handles_and_for_how_long(trees, publish, history, tmp_path):
+    trees("--threads", "2")
+    message_id = publish(["wait", str(tmp_path / "go")])
+
+    (item,) = wait_until(running)
+    assert (item.queue, item.entry.message.id, item.entry.message.name) == ("default", message_id, "act")
+    assert 0 <= item.ms < 15_000
+    before = item.ms
+    wait_until(lambda: (running() or [item])[0].ms > before + 200)
+
+    (tmp_path / "go").touch()
+    wait_until(lambda: living(1) and not running())
+    wait_until(lambda: living(1)[0].handled == 1)
+    publish(["raise", "no"])
+    wait_until(lambda: living(1)[0].failed >= 1)
+    assert living(1)[0].handled == 1
+
+
+def test_a_quiet_consumer_finishes_what_it_has_and_takes_nothing_more(trees, publish, history, store, tmp_path):
+    tree = trees("--threads", "2")
+    held = publish(["wait", str(tmp_path / "go")])
+    history.wait_for("start")
+    (one,) = wait_until(lambda: living(1))
+
+    assert processes.ask(one.id, "quiet") == ["default", "emails"]
+    wait_until(lambda: living(1) and living(1)[0].state == "quiet")
+    wait_until(lambda: "is quiet" in tree.logged())
+    later = publish()
+    (tmp_path / "go").touch()
+    history.wait_for("effect")
+    wait_a_while(1.0, until=lambda: history.counts("start")[later])
+
+    assert history.counts() == {held: 1}
+    assert store.depths().ready == 1
+    assert [process.id for process in living(1)] == [one.id]
+    assert tree.stop() == 0
+
+
+@pytest.mark.parametrize("queue", ["default", "emails"])
+def test_a_blocked_consumer_is_quiet_at_once(trees, publish, history, store, queue):
+    trees("--threads", "1")
+    publish(queue=queue)
+    history.wait_for("effect")
+    (one,) = wait_until(lambda: living(1))
+    began = time.monotonic()
+
+    processes.ask(one.id, "quiet")
+    wait_until(lambda: living(1) and living(1)[0].state == "quiet")
+
+    # A read blocks for up to 5 s.
+    assert time.monotonic() - began < 4.0
+    publish(queue=queue)
+    wait_a_while(1.0, until=lambda: len(history.lines("start")) > 1)
+    assert len(history.lines("start")) == 1
+
+
+def test_a_consumer_that_is_asked_to_stop_is_not_replaced_and_the_others_go_on(trees, publish, history, tmp_path):
+    tree = trees("--processes", "2", "--threads", "1")
+    first, second = wait_until(lambda: living(2))
+    for _ in range(2):
+        publish(["wait", str(tmp_path / "go")])
+    history.wait_for("start", 2)
+
+    processes.ask(first.id, "stop")
+    wait_until(lambda: {process.state for process in living(2)} == {"stopping", "running"})
+    (tmp_path / "go").touch()
+    history.wait_for("effect", 2)
+    wait_until(lambda: [process.id for process in living(1)] == [second.id])
+    wait_a_while(1.0, until=lambda: living(2))
+    assert len(tree.children()) == 1
+    publish()
+    history.wait_for("effect", 3)
+    assert all(count == 1 for count in history.counts().values())
+
+    processes.ask(second.id, "stop")
+    assert tree.process.wait(20) == 0
+
+
+def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends(trees, publish, history, store, redis_client, tmp_path):
+    tree = trees("--processes", "2", "--threads", "1")
+    held = publish(["wait", str(tmp_path / "go")])
+    history.wait_for("start")
+    found = wait_until(lambda: living(2) and supervisor())
+
+    assert processes.ask(found.id, "quiet") == found.queues
+    wait_until(lambda: [process.state for process in living(2)] == ["quiet", "quiet"])
+    assert processes.ask(found.id, "stop") == found.queues
+    # Asked again it is not hurried.
+    processes.ask(found.id, "stop")
+    wait_until(lambda: "stops when what runs has finished" in tree.logged() or "was asked to stop" in tree.logged())
+    (tmp_path / "go").touch()
+
+    assert tree.process.wait(20) == 0
+    assert history.counts() == {held: 1}
+    assert redis_client.hgetall(store.keys.consumers) == {}
+    assert processes.ask(found.id, "stop") == []
+
+
+def test_what_is_asked_goes_one_way(mq_settings):
+    members = open_members(get_config().queue("default"), Pooled(get_client("chores")))
+    members.beat("s", {}, {"c": {}})
+
+    assert members.ask("c", "quiet") == "ASKED"
+    assert members.ask("c", "quiet") == "ASKED_BEFORE"
+    assert members.ask("c", "stop") == "ASKED"
+    assert members.ask("c", "quiet") == "ASKED_BEFORE"
+    assert members.ask("nobody", "stop") == "GONE"
+    assert members.beat("s", {}, {"c": {}}).asks == {"c": "stop"}
+    members.leave(["c"], supervisor="s")
+    assert members.beat("s", {}, {}).asks == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "queue"),
+    [
+        ({"QUEUES": {"default": {"STORE": "rsmq"}}}, "default"),
+        ({"QUEUES": {"emails": {}}, "TOPICS": {"news": {}}}, "news:readers"),
+    ],
+    ids=["rsmq", "topic"],
+)
+def test_other_stores_tell_and_obey_as_well(trees, history, mq_settings, tmp_path, options, queue):
+    tree = trees("--threads", "2", queue, **options)
+    name = "act"
+    wait_until(lambda: living(1))
+    body = {"do": [["wait", str(tmp_path / "go")]]}
+    (topics["news"] if ":" in queue else queues[queue]).publish(name, body)
+
+    (item,) = wait_until(running)
+    assert item.entry.message.name == name
+    (one,) = living(1)
+    processes.ask(one.id, "stop")
+    wait_until(lambda: living(1) and living(1)[0].state == "stopping")
+    (tmp_path / "go").touch()
+    assert tree.process.wait(20) == 0
+    assert len(history.lines("effect")) == 1

@@ -1,0 +1,89 @@
+"""A topic, in a browser: its log is looked into, a group is moved to a message of it, and handles it again."""
+
+import json
+
+import pytest
+
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def order(shop, *numbers):
+    """Publish orders to the topic."""
+    lines = [{"product": "Rope", "pieces": 2}]
+    many = [
+        ("order.placed", {"order_id": number, "name": "Ada", "total": "12.50", "lines": lines, "password": "hunter2"})
+        for number in numbers
+    ]
+    code = f"from mq_django import topics; topics['orders'].publish_many({many!r})"
+    shop.manage("shell", "-v", "0", "-c", code)
+
+
+def groups(shop):
+    """Return the groups of the topic, by name."""
+    return {row["group"]: row for row in json.loads(shop.manage("mq", "topics", "--json")) if "group" in row}
+
+
+def is_done(shop):
+    found = groups(shop)
+    return len(found) == 3 and all(row["lag"] == row["pending"] == 0 for row in found.values())
+
+
+def test_a_group_is_moved_to_a_message_of_the_log_and_handles_it_again(shop, window):
+    shop.consume()
+    order(shop, 1, 2, 3)
+    wait_until(lambda: is_done(shop), timeout=40)
+    seen = window()
+    seen.expect("Topics and their groups")
+
+    seen.go("orders/change/")
+    seen.expect("bookkeeping")
+    seen.picture("topic")
+    seen.go("orders/log/")
+    seen.expect("all groups")
+    # The newest first: the second of three.
+    seen.page.locator("#result_list tbody th a").nth(1).click()
+    seen.expect('"order_id": 2')
+    seen.expect("[redacted]")
+    seen.press("Move group bookkeeping here")
+    assert seen.page.locator("input[value=offset]").is_checked()
+    seen.press("See what it would do…")
+    seen.expect("2 messages are handled again.")
+    seen.picture("seek")
+    seen.press("Yes, move it")
+
+    seen.expect("2 messages are handled again.")
+    seen.expect("5 handled", seconds=30)
+    seen.go("orders:stock/change/")
+    seen.expect("3 handled")
+
+
+def test_filling_in_a_moment_chooses_it(shop, window):
+    shop.consume()
+    order(shop, 1)
+    wait_until(lambda: is_done(shop), timeout=40)
+    seen = window()
+    seen.go("orders:stock/seek/")
+    seen.page.locator("input[value=end]").check()
+    seen.page.locator("input[name=moment]").fill("2020-01-01T00:00:00")
+
+    assert seen.page.locator("input[value=moment]").is_checked()
+    seen.press("See what it would do…")
+    seen.expect("Move the group to 2020-01-01 00:00:00")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_queue_s_charts_are_drawn_and_told(shop, window, scheme):
+    shop.consume()
+    order(shop, *range(20))
+    wait_until(lambda: is_done(shop), timeout=40)
+    seen = window(color_scheme=scheme)
+    seen.go("orders:statistics/change/")
+    seen.expect("20 handled", seconds=20)
+    seen.expect("Half began within")
+
+    assert seen.page.locator(".mq-took").first.bounding_box()["height"] >= 1
+    seen.picture(f"queue-{scheme}")
+    seen.press("As a table")
+    seen.expect("Latency p95")

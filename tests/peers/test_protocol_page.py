@@ -1,0 +1,275 @@
+"""Each box of `docs/protocol.md`, typed into `redis-cli` as it stands there, beside consumers in Python."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from mq_django import queues, topics
+from mq_django.core.outcomes import ACK
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.stores.dead import DeadLetters
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled, Session
+from tests.peers.conftest import missing
+from tests.peers.programs import ROOT
+from tests.users import user
+from tests.waiting import wait_until
+
+PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+BOX = re.compile(r"<!-- (try|user): ([\w-]+) -->\n```(redis|sh)\n(.*?)```", re.DOTALL)
+BOXES = {name: (language, text) for _, name, language, text in BOX.findall(PAGE)}
+LUA = ROOT / "mq_django" / "transport" / "lua"
+#: The first box for a shell is typed at the root, and leaves its reader in the folder of the scripts, with `whole`.
+(WHOLE,) = re.findall(r"^whole\(\) \(\n.*?^\)\n", BOXES["fetch"][1], re.MULTILINE | re.DOTALL)
+
+ME, ENTRY, LATE = "web1-7-a1b2c3", "1795000000000-0", "1795000000000"
+
+
+def redis_cli(folder, url):
+    """Put a `redis-cli` into a folder that talks to the Redis of the tests, whoever calls it."""
+    real = shutil.which("redis-cli")
+    if real is None:
+        missing("there is no redis-cli on this machine")
+    scheme, _, rest = url.partition("://")
+    log_in, _, place = rest.rpartition("@")
+    name, _, password = log_in.partition(":")
+    where = ["-s", place] if scheme == "unix" else ["-u", f"{scheme}://{place}"]
+    if log_in:
+        where += ["--user", name, "--pass", password, "--no-auth-warning"]
+    program = folder / "redis-cli"
+    program.write_text(f'#!/bin/sh\nexec {real} {" ".join(where)} "$@"\n')
+    program.chmod(0o755)
+
+
+@pytest.fixture
+def type_in(redis_url, namespace, tmp_path):
+    """Type a box, with words of it replaced, and return what was answered, line by line."""
+
+    def type_in(name, replaced=(), url=redis_url):
+        redis_cli(tmp_path, url)
+        language, text = BOXES[name]
+        text = text.replace("mq:{", f"{namespace}:{{")
+        for old, new in replaced:
+            assert old in text, (name, old)
+            text = text.replace(old, new)
+        if language == "sh" and name != "fetch":
+            text = f"cd mq_django/transport/lua\n{WHOLE}{text}"
+        done = subprocess.run(
+            ["redis-cli"] if language == "redis" else ["sh", "-eu"],
+            input=text,
+            cwd=ROOT,
+            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "ERR" not in done.stdout + done.stderr
+        return done.stdout.split("\n")
+
+    return type_in
+
+
+@pytest.fixture
+def emails(mq_settings, redis_client):
+    return queues["emails"]
+
+
+@pytest.fixture
+def keys(emails):
+    return emails.config.keys
+
+
+def opened(config):
+    store = open_store(config, Session(get_client("consume")))
+    store.create_groups()
+    return store
+
+
+def handled(config, count=1):
+    """Do what a consumer in Python does, and return the data that it was given."""
+    store, found = opened(config), []
+
+    def work():
+        store.promote(limit=10)
+        taken = store.take("python", count=10)
+        assert store.settle("python", [Settlement(delivery, ACK) for delivery in taken]) == []
+        found.extend(taken)
+        return len(found) >= count
+
+    wait_until(work)
+    return [(delivery.message.id, delivery.message.name, delivery.message.data) for delivery in found]
+
+
+def test_every_box_is_tried():
+    source = (ROOT / "tests" / "peers" / "test_protocol_page.py").read_text(encoding="utf-8")
+    assert len(BOXES) == PAGE.count("<!-- try: ") + PAGE.count("<!-- user: ") >= 20
+    assert [name for name in BOXES if f'"{name}"' not in source] == []
+
+
+def test_now_and_later_are_handled(type_in, emails):
+    (entry, *_) = type_in("now")
+    assert handled(emails.config) == [(entry, "welcome", {"user_id": 7})]
+    type_in("later")
+    assert handled(emails.config) == [("5f2c", "welcome", {"user_id": 8})]
+
+
+def test_what_waits_is_rescheduled_and_cancelled(type_in, emails, redis_client, keys):
+    soon = [("1795000000000", "4000000000000")]
+    type_in("later", soon)
+    assert type_in("reschedule", [("1795000060000", "4000000060000")])[0] == "1"
+    assert emails.find("5f2c").due_ms == 4_000_000_060_000
+    assert type_in("cancel")[-3:-1] == ["1", "1"]
+    assert not emails.find("5f2c")
+    assert type_in("reschedule")[0] == "0"
+    assert redis_client.zcard(keys.due) == 0
+
+
+def test_a_unique_message_replaces_itself_and_can_be_cancelled_by_its_key(type_in, emails, redis_client, keys):
+    soon = ("1795000000000", "4000000000000")
+    type_in("unique", [soon])
+    type_in("unique", [soon, ("5f2d", "5f2e")])
+    assert redis_client.zcard(keys.due) == 1
+    assert emails.find("5f2e").message.data == {"user_id": 9}
+    type_in("unique", [("5f2d", "5f2e")])
+    assert handled(emails.config) == [("5f2e", "welcome", {"user_id": 9})]
+
+
+def test_a_consumer_reads_and_acks_with_plain_commands(type_in, emails, redis_client, keys):
+    type_in("group")
+    message_id = emails.publish("welcome", {"user_id": 7})
+    told = type_in("read")
+    assert message_id in told
+    entry = redis_client.xpending_range(keys.ready, "mq", "-", "+", 1)[0]["message_id"].decode()
+    assert type_in("ack", [(ENTRY, entry)])[-3:-1] == ["1", "1"]
+    assert redis_client.xlen(keys.ready) == 0
+
+
+def held(type_in, emails, redis_client, keys, count=1):
+    """Let the shell's consumer hold messages, and return their entries."""
+    emails.publish_many([("welcome", {"user_id": 7})] * count)
+    opened(emails.config)
+    told = type_in("fetch")
+    assert told.count("welcome") == count
+    return [row["message_id"].decode() for row in redis_client.xpending_range(keys.ready, "mq", "-", "+", 9, ME)]
+
+
+def test_a_consumer_retries_with_plain_commands(type_in, emails, redis_client, keys):
+    (entry,) = held(type_in, emails, redis_client, keys)
+    type_in("retry", [(ENTRY, entry), ("1795000060000", LATE)])
+    store = opened(emails.config)
+    assert store.promote(limit=5).moved == 1
+    (again,) = store.take("python", count=5)
+    assert (again.message.id, again.message.attempt, again.message.data) == (entry, 2, {"user_id": 7})
+    assert again.message.published_ms == 1_795_000_000_000
+
+
+def test_a_consumer_buries_with_plain_commands(type_in, emails, redis_client, keys):
+    (entry,) = held(type_in, emails, redis_client, keys)
+    type_in("bury", [(ENTRY, entry)])
+    dead = DeadLetters(emails.config, Pooled(get_client("inspect")))
+    letter = dead.get(dead.find(entry.encode()))
+    assert (letter.id, letter.reason, letter.error, letter.attempts) == (entry, "attempts", "no such user", 25)
+    assert letter.message.data == {"user_id": 7}
+    assert dead.redrive([letter.entry]) == ["REDRIVEN"]
+    assert handled(emails.config) == [(entry, "welcome", {"user_id": 7})]
+
+
+def test_a_consumer_settles_with_the_scripts(type_in, emails, redis_client, keys):
+    one, two = held(type_in, emails, redis_client, keys, 2)
+    # Nothing is told back: both were still held.
+    told = type_in("scripts", [("1795000000000-1", two), (ENTRY, one)])
+    assert [line for line in told if line] == []
+    assert redis_client.xlen(keys.ready) == 0
+    found = emails.find("5f2e")
+    assert (found.message.attempt, found.message.data) == (2, {"user_id": 8})
+    assert [line for line in type_in("scripts", [("1795000000000-1", two), (ENTRY, one)]) if line] == [one, two]
+
+
+def test_a_consumer_is_known_while_it_beats_and_leaves(type_in, emails, redis_client, keys):
+    opened(emails.config)
+    members = {f"{kind}:{ME}".encode() for kind in ("beat", "seen", "supervisor", "consumer")}
+    type_in("beat")
+    type_in("beat")
+    assert set(redis_client.hkeys(keys.consumers)) == members
+    assert redis_client.hget(keys.consumers, f"beat:{ME}") == b"2"
+    type_in("leave")
+    assert not redis_client.exists(keys.consumers)
+
+
+def test_the_users_of_the_page_can_do_what_it_says_and_nothing_else(
+    type_in, emails, redis_client, redis_url, namespace, keys
+):
+    def rules(name):
+        _, text = BOXES[name]
+        return re.sub(r"mq:\*", f"{namespace}:*", text).split()[5:]
+
+    with user(redis_client, redis_url, rules("producer")) as url:
+        for box in ("now", "later", "unique", "reschedule", "cancel"):
+            assert "NOPERM" not in "".join(type_in(box, url=url))
+        assert "NOPERM" in "".join(type_in("read", url=url))
+    assert len(handled(emails.config, 2)) == 2
+    with user(redis_client, redis_url, rules("consumer")) as url:
+        emails.publish_many([("welcome", {"user_id": 7})] * 2)
+        for box in ("group", "fetch", "beat", "leave"):
+            assert "NOPERM" not in "".join(type_in(box, url=url))
+        one, two = (row["message_id"].decode() for row in redis_client.xpending_range(keys.ready, "mq", "-", "+", 9))
+        for box in (
+            ("scripts", [("1795000000000-1", two), (ENTRY, one)]),
+            ("ack", []),
+            ("retry", []),
+            ("bury", []),
+        ):
+            assert "NOPERM" not in "".join(type_in(*box, url=url))
+    assert redis_client.xlen(keys.ready) == 0
+
+
+@pytest.fixture
+def orders(mq_settings):
+    mq_settings(QUEUES={}, TOPICS={"orders": {}})
+    return topics["orders"]
+
+
+def test_a_topic_is_published_to_and_consumed_with_plain_commands(type_in, orders, redis_client):
+    type_in("topic-group")
+    billing = opened(orders.config.group("billing"))
+    entry = type_in("topic-publish")[0]
+    log = orders.config.keys.log
+    redis_client.xadd(log, {"type": "order.paid", "data": "{}"})
+    told = type_in("topic-consume", [(ENTRY, entry)])
+    assert told.count("order.paid") == 2
+    assert redis_client.xpending(log, "shipping")["pending"] == 1
+    one, two = billing.take("python", count=5)
+    assert (one.message.data, one.message.key, one.message.id) == ({"order_id": 7}, "order:7", entry)
+    assert two.message.data == {}
+
+
+def test_a_topic_is_published_to_once(type_in, orders, redis_client):
+    billing = opened(orders.config.group("billing"))
+    assert re.fullmatch(r"\d+-\d+", type_in("topic-once")[0])
+    assert type_in("topic-once")[0] == "DUPLICATE"
+    (delivery,) = billing.take("python", count=5)
+    assert (delivery.message.id, delivery.message.data) == ("paid-7", {"order_id": 7})
+    assert redis_client.hgetall(orders.config.keys.minutes(498611)) != {}
+
+
+def test_a_group_is_shared_with_python_and_moved(type_in, orders, redis_client):
+    type_in("topic-publish")
+    type_in("topic-publish")
+    told = type_in("topic-share")
+    assert told[0] == "CREATED"
+    log, control = orders.config.keys.log, orders.config.group("billing").keys.control
+    generation = redis_client.hget(control, "log-generation").decode()
+    assert generation in told
+    entries = [entry.decode() for entry, _ in redis_client.xrange(log)]
+    # It took both when it was typed first; now it acks the first of them.
+    told = type_in("topic-share", [(f"{ENTRY}@1795000000000", f"{entries[0]}@{generation}")])
+    assert told[0] == "EXISTS"
+    assert redis_client.xpending(log, "billing")["pending"] == 1
+    assert type_in("topic-seek")[0] == "MOVED"
+    assert [data for _, _, data in handled(orders.config.group("billing"), 2)] == [{"order_id": 7}] * 2
