@@ -96,7 +96,7 @@ def test_a_consumer_shows_what_it_handles_goes_quiet_and_stops(shop, window, tmp
     assert seen.page.locator(".mq-running").inner_text().startswith("long")
 
     seen.press("Quiet…")
-    seen.expect("1 messages are being handled")
+    seen.expect("that are being handled now: 1.")
     seen.press("Yes, let it go quiet")
     seen.expect("was asked to go quiet")
     seen.page.locator(".mq-processes td", has_text="quiet").first.wait_for()
