@@ -53,11 +53,11 @@ def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
     queues = processes.ask(asked, what)
     name = spell(asked)[:200]
     if not queues:
-        page.say(messages.WARNING, _("%(name)s is gone: it has stopped.") % {"name": name})
+        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": name})
         return HttpResponseRedirect(back_url)
     told = {
-        "quiet": _("%(name)s was asked to go quiet; within a few seconds it fetches no more."),
-        "stop": _("%(name)s was asked to stop; it ends when what it handles has finished."),
+        "quiet": _("“%(name)s” was asked to go quiet; within a few seconds it fetches no more."),
+        "stop": _("“%(name)s” was asked to stop; it ends when what it handles has finished."),
     }
     page.say(messages.SUCCESS, told[what] % {"name": name})
     for queue in queues:
@@ -74,7 +74,7 @@ def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
         if asked in (process.id, supervisor.id)
     ]
     if not those:
-        page.say(messages.WARNING, _("%(name)s is gone: it has stopped.") % {"name": spell(asked)[:200]})
+        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": spell(asked)[:200]})
         return HttpResponseRedirect(back_url)
     count, running = len(those), sum(len(process.running) for process in those)
     titles = {
@@ -87,9 +87,9 @@ def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
             "that are being handled now: %(running)s."
         ),
         "stop": _(
-            "It finishes what it handles within its grace time, gives back the rest, and is not replaced. When the last "
-            "consumer of a runconsumer has stopped, that ends as well; whatever keeps your services running may start "
-            "it again. Messages that are being handled now: %(running)s."
+            "It finishes what it handles within its grace time, gives back the rest, and is not replaced. When the "
+            "last consumer of a runconsumer has stopped, that ends as well; whatever keeps your services running may "
+            "start it again. Messages that are being handled now: %(running)s."
         ),
     }
     words = {"quiet": _("Yes, let it go quiet"), "stop": _("Yes, stop it")}
