@@ -42,7 +42,8 @@ def test_it_shows_who_consumes_and_what_each_handles(viewer):
     assert "1 consumer lives." in page
     assert "web1" in page
     assert "welcome emails · for 12 s" in page
-    assert "1,234 2 emails 7 8" in page
+    assert "1,234 2 emails" in page
+    assert "process 7 · threads: 8" in page
     # What is no longer there has ended since the heartbeat.
     assert "99 s" not in page
     assert "Nobody consumes: default" in page

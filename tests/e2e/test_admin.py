@@ -147,19 +147,21 @@ def test_no_page_has_a_serious_fault_for_those_who_see_little(full, window, sche
     pages = seen.pages()
     assert len(pages) >= 20
 
+    serious = []
     for path in pages:
         seen.go(path)
         seen.page.evaluate(script)
         found = seen.page.evaluate("axe.run('#content', {resultTypes: ['violations']})")
-        serious = [
-            (fault["id"], node["html"][:200])
+        serious += [
+            (path, fault["id"], node["html"][:200])
             for fault in found["violations"]
             if fault["impact"] in ("serious", "critical")
             for node in fault["nodes"]
         ]
-        assert serious == [], path
         wide = seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert wide <= 0, f"{path} is {wide} pixels too wide"
+        if wide > 0:
+            serious.append((path, "too wide", f"{wide} pixels"))
+    assert serious == []
 
 
 @pytest.mark.skipif("MQ_E2E_PICTURES" not in os.environ, reason="pictures are renewed when that is asked for")
@@ -170,7 +172,6 @@ def test_pictures_are_renewed(full, window):
     phone = window(color_scheme="dark", device_scale_factor=2, **PHONE)
     desk.shoot("queues", "", "attention.")
     desk.shoot("queue", "emails/change/", "handled")
-    desk.shoot("dead-letters", "emails/dead/groups/", "Broken")
     entry = json.loads(full.manage("mq", "peek", "emails", "dead", "--json"))[0]["id"]
     desk.go("emails/dead/")
     desk.press(entry)
