@@ -68,6 +68,10 @@ class Life:
         return any(hold.pid in fault.pids and hold.overlaps(fault.struck, fault.struck) for hold in self.taken)
 
 
+#: Seconds that a thread takes to go on after its process was stopped, on a machine that others use, too.
+RESUMES = 0.1
+
+
 class Told:
     """A whole history, read once."""
 
@@ -195,11 +199,19 @@ class Told:
 
 
 def exposed(told: Told, fault: Fault) -> set[str]:
-    """Return what the processes that a fault hit were running, or had run and not yet settled."""
+    """Return what the processes that a fault hit were running, or had run and not yet settled.
+
+    Whoever is stopped between its last look at the clock and its handler is running, too, and notes that when it may go
+    on.
+    """
+    until = fault.healed + RESUMES if fault.kind == "stop-tree" else fault.struck
     return {
         message
         for message, life in told.lives.items()
-        if any(hold.pid in fault.pids and hold.overlaps(fault.began, fault.struck) for hold in life.open)
+        if any(
+            hold.pid in fault.pids and (hold.overlaps(fault.began, fault.struck) or fault.struck <= hold.since <= until)
+            for hold in life.open
+        )
     }
 
 
