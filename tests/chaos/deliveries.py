@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from tests.chaos.history import Event
 
+#: Seconds in which what happened is noted: who was handed a message next may have said so before who gave it back.
+NOTED = 1.0
 #: Before everything, and after.
 NEVER = float("inf")
 
@@ -171,6 +173,10 @@ class Told:
             life.moved.append(event.at)
         for hold in (*life.taken, *life.open):
             if hold.pid == event.pid and hold.until == NEVER:
+                hold.until = event.at
+        for hold in life.taken if went_on else ():
+            # Whoever else had it has it no more, though it may still run it: what a stopped process had not begun, say.
+            if hold.until == NEVER and event.at - hold.since > NOTED:
                 hold.until = event.at
 
     def handover(self, fault: Fault) -> float | None:

@@ -264,6 +264,16 @@ def test_i11_for_a_dead_consumer_is_settled_at_once(slow, found):
     assert {violation.invariant for violation in verdict.violations} - {"I1", "I4"} == found
 
 
+def test_i11_what_others_had_been_given_before_is_not_what_a_fault_hit():
+    events = [
+        *told(*published("a"), (A, "taken", {"ids": ["a"]}), settled(by=99, back=["a"]), (B, "taken", {"ids": ["a"]})),
+        *told((*settled(by=99, back=["a"]), 6.0), (*fault("f", pids=[A], began=7.0), 7.1)),
+        *told(*[(*line, 30.0 + n) for n, line in enumerate(handled("a", by=B))]),
+    ]
+
+    assert check(events, ending(), TERMS).recoveries == []
+
+
 def test_what_another_fault_interrupted_says_nothing_about_handing_over():
     events = told(
         *published("a"),
