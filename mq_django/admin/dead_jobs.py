@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 
 from mq_django.admin import filters, text
 from mq_django.admin.confirm import CONFIRMED, confirm
-from mq_django.admin.page import OPERATE, PURGE, VIEW, Page, needs
+from mq_django.admin.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
 from mq_django.core.visible import spell
 from mq_django.inspector import dead_letters, jobs
@@ -226,7 +226,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "job_runs": runs,
         "job_is_idle": is_idle,
         "job_line": _progress(found),
-        "job_meant": text.visible(_meant(found), limit=1000),
+        "job_meant": text.visible(_meant(found, can_see_data=page.can(SEE_DATA)), limit=1000),
         "job_facts": [(label, value) for label, value in facts if value],
         # Numbers for the browser, which knows no separators.
         "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
@@ -253,15 +253,16 @@ def _progress(found: Job) -> str:
     return sentences[found.what, found.state] % {"done": text.number(found.done)}
 
 
-def _meant(found: Job) -> str:
+def _meant(found: Job, *, can_see_data: bool) -> str:
+    """Return in words which dead letters a job means; keys and errors may quote data."""
     wanted = found.wanted
     if not wanted:
         return _("All dead letters of that moment.")
     group = wanted.group
     words = [
         (_("name has “%s”"), wanted.name),
-        (_("key is “%s”"), wanted.key),
-        (_("error has “%s”"), wanted.error),
+        (_("key is “%s”"), wanted.key if can_see_data or not wanted.key else "…"),
+        (_("error has “%s”"), wanted.error if can_see_data or not wanted.error else "…"),
         (_("published from %s"), "" if wanted.since_ms is None else text.date(wanted.since_ms)),
         (_("published until %s"), "" if wanted.until_ms is None else text.date(wanted.until_ms)),
         (_("name is “%s”"), group.name if group else ""),

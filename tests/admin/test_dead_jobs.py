@@ -135,6 +135,16 @@ def test_those_who_only_look_are_offered_no_cancelling(viewer, in_background):
     assert "Cancel the job" not in page
 
 
+def test_who_may_not_see_data_does_not_see_what_a_job_looks_for_in_it(viewer, operator):
+    bury("emails")
+    jobs.begin("emails", "redrive", who="ann", wanted=Filter(name="welc", key="user:7", error="refused by ann"))
+
+    page = viewer.get(JOB).content.decode()
+
+    assert "name has “welc”, key is “…”, error has “…”" in page
+    assert "refused by ann" in operator.get(JOB).content.decode()
+
+
 def test_all_that_fit_a_filter_are_redriven_and_no_others(operator):
     bury_many("emails", 3)
     meant = [bury("emails", "remind", error="SMTPError: refused") for _ in range(2)]
