@@ -66,11 +66,11 @@ def test_many_are_left_to_consumers_and_what_they_have_done_is_shown(operator, i
     jobs.work("emails", "s1")
 
     told = operator.get(f"{JOB}stats.json").json()
-    assert told["summary"] == "Redriving: 500 so far."
-    assert 'value="500"' in told["parts"]["job"]
-    assert "500 of 1,100" in told["parts"]["job"]
+    assert told["summary"] == "Redriving: 100 so far."
+    assert 'value="100"' in told["parts"]["job"]
+    assert "100 of 1,100" in told["parts"]["job"]
     assert "No consumer of this queue lives" not in told["parts"]["job"]
-    assert "Redriving: 500 so far." in operator.get(DEAD).content.decode()
+    assert "Redriving: 100 so far." in operator.get(DEAD).content.decode()
 
 
 def test_a_second_job_waits_for_the_first(operator, in_background):
@@ -115,13 +115,13 @@ def test_a_job_is_cancelled_once_that_is_confirmed(operator, in_background):
     jobs.work("emails", "s1")
 
     asked = operator.post(f"{JOB}cancel/")
-    assert "Redriving: 500 so far. What is done stays done" in asked.content.decode()
+    assert "Redriving: 100 so far. What is done stays done" in asked.content.decode()
     assert jobs.look("emails").state == "running"
     done = operator.post(f"{JOB}cancel/", {"confirmed": "yes"}, follow=True)
 
-    assert "Cancelled after 500 dead letters were redriven." in done.content.decode()
+    assert "Cancelled after 100 dead letters were redriven." in done.content.decode()
     assert "&lt;b&gt;ann" in done.content.decode()
-    assert LogEntry.objects.get().change_message == "Cancelled a job of <b>ann</b>: Redriving: 500 so far."
+    assert LogEntry.objects.get().change_message == "Cancelled a job of <b>ann</b>: Redriving: 100 so far."
     assert "No job runs." in operator.post(f"{JOB}cancel/", follow=True).content.decode()
 
 
