@@ -21,7 +21,7 @@ from mq_django.transport.sessions import Pooled, Wire
 LATE_MS = 60_000
 
 #: Counters that one page reads; of more only those of all names together.
-MAX_COUNTERS = 50_000
+MAX_COUNTERS = 30_000
 
 #: Minutes of which dead letters are news.
 RECENT = 30

@@ -40,7 +40,9 @@ def test_the_overview_counts_them(operator, name, held):
     assert name in page
 
 
-@pytest.mark.parametrize("where", ["change/", "stats.json", "ready/", "pending/", "dead/", "waiting/delayed/"])
+@pytest.mark.parametrize(
+    "where", ["change/", "stats.json", "figures/", "ready/", "pending/", "dead/", "waiting/delayed/"]
+)
 def test_every_page_of_it_is_there(operator, name, held, where):
     if where == "change/":
         where = ""
