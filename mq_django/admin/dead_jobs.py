@@ -28,7 +28,7 @@ MAX_RATE = 1_000_000
 
 REDRIVE, DELETE = "redrive", "delete"
 
-PARTS = ("job",)
+PARTS = ("tabs", "job")
 
 
 @needs(VIEW, OPERATE)
@@ -107,8 +107,6 @@ def job(page: Page, name: str) -> HttpResponse:
     return page.render(
         "dead_job",
         _("Dead letters in the background"),
-        queue=name,
-        tabs=tabs(page, name, "dead"),
         live_url=page.url("dead_job_stats", name),
         **_context(page, name),
     )
@@ -205,18 +203,18 @@ def confirm_act(
 
 
 def _context(page: Page, name: str) -> dict[str, Any]:
-    found, urls = jobs.look(name), {"list_url": page.url("dead", name)}
+    found, view = jobs.look(name), glance(name)
+    frame = {"queue": name, "tabs": tabs(page, name, "dead", view), "list_url": page.url("dead", name)}
     if found is None:
-        return {"job": None, "summary": _("There is no job."), **urls}
+        return {"job": None, "summary": _("There is no job."), **frame}
     runs = found.state == "running"
-    # What looks for work every half minute need not have found it yet.
-    is_idle = runs and not glance(name).alive
+    is_idle = runs and not view.alive
     facts = [
         (_("Asked for by"), text.visible(found.who, limit=100)),
         (_("Begun"), text.moment(found.since_ms)),
         (_("Last step") if runs else _("Ended"), text.moment(found.changed_ms)),
         (_("At most"), _("%(count)s a second") % {"count": text.number(found.rate)} if found.rate else ""),
-        (_("Worked on by"), text.visible(found.worker, limit=100)),
+        (_("Worked on by"), text.visible(found.worker, limit=100) if found.worker else ""),
         (_("Looked through"), _of(found.looked, found.total)),
         (_("Gone before"), text.number(found.missing) if found.missing else ""),
         (_("No messages, and so not redriven"), text.number(found.refused) if found.refused else ""),
@@ -233,7 +231,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "job_max": str(max(1, found.total)),
         "summary": _progress(found),
         "cancel_url": page.url("dead_job_cancel", name),
-        **urls,
+        **frame,
     }
 
 
