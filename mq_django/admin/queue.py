@@ -71,6 +71,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "tiles": _tiles(page, view),
         "paused": view.paused,
         "switch_url": page.url("resume" if view.paused else "pause", name),
+        "purge_url": page.url("purge", name, "ready"),
         "consumers": [_consumer(view, found) for found in view.consumers],
         **spans.frame(page, page.url("figures", name)),
         **spans.queue_charts(activity, str(spans.SPANS[spans.span_of(page)][0])),
