@@ -15,9 +15,6 @@ from mq_django.inspector.queues import Problem, QueueView
 
 PARTS = ("problems", "rows", "topics")
 
-#: From this share on errors are set off.
-MANY = 0.05
-
 WORST_FIRST = get_args(Problem)
 
 
@@ -89,7 +86,7 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "published": text.rate(view.activity.per_minute("published")),
         "handled": text.rate(view.activity.per_minute("handled")),
         "errors": text.percent(view.error_share),
-        "has_errors": bool(view.error_share and view.error_share >= MANY),
+        "has_errors": view.fails_often,
         "chart": charts.sparkline(
             view.activity.handled,
             label=_("Handled in the last %(minutes)s minutes: %(count)s")
