@@ -53,7 +53,7 @@ async function run (home, [entry, flat]) {
       const fields = message ? Object.entries({ ...message, data: JSON.stringify(message.data) }).flat() : ['deadraw', flat.join('\n')]
       fields.push('deadreason', message ? 'attempts' : 'undecodable', 'deaderror', String(error))
       fields.push('deadtraceback', String(error.stack), 'deadattempts', message ? message.attempt : 1)
-      return redis.stream_bury(3, home, key('dead'), key('dead-ids'), 'mq', me, entry, message ? message.id : entry, fields.length, ...fields)
+      return redis.stream_bury(4, home, key('dead'), key('dead-ids'), key('dead-groups'), 'mq', me, entry, message ? message.id : entry, fields.length, ...fields)
     }
     const body = JSON.stringify({ ...message, attempt: message.attempt + 1 })
     const delay = Math.min(3600000, 1000 * 2 ** (message.attempt - 1)) * (1 - Math.random() / 4)
