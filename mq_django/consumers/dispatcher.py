@@ -42,11 +42,13 @@ class Dispatcher:
     def dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
         """Begin with deliveries that this consumer now holds."""
         self.settler.in_hand.update([(item.home, item.entry) for item in taken])
+        known = self._handlers
         for item in taken:
             if isinstance(item, Undecodable):
                 self._settle_unusable(item)
                 continue
-            handler = self._handler(item.message.name)
+            name = item.message.name
+            handler = known.get(name) or self._handler(name)
             if handler is None:
                 self._executor.settle(Settlement(item, SetAside()))
             elif item.alone and self._isolate is not None:
@@ -57,14 +59,12 @@ class Dispatcher:
                 self._threads.put(Job(item, handler, self._executor))
 
     def _handler(self, name: str) -> Handler | None:
-        handler = self._handlers.get(name)
-        if handler is None:
-            handler = find(self._queue, name)
-            if handler is not None:
-                self._handlers[name] = handler
-            elif name not in self._unknown:
-                self._unknown.add(name)
-                logger.warning("No handler for %r in queue %s: its messages wait until there is one", name, self._queue)
+        handler = find(self._queue, name)
+        if handler is not None:
+            self._handlers[name] = handler
+        elif name not in self._unknown:
+            self._unknown.add(name)
+            logger.warning("No handler for %r in queue %s: its messages wait until there is one", name, self._queue)
         return handler
 
     def _settle_unusable(self, item: Undecodable) -> None:

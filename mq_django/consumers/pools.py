@@ -139,6 +139,8 @@ class ThreadPool:
 
     def __init__(self, threads: int, board: Board) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        #: Runs a job as soon as a thread is free.
+        self.put: Callable[[Job], None] = self._jobs.put
         self._board = board
         self._ending = False
         self._wanted = False
@@ -152,10 +154,6 @@ class ThreadPool:
         """Start the threads."""
         for lane in self.lanes:
             lane.thread.start()
-
-    def put(self, job: Job) -> None:
-        """Run a job as soon as a thread is free."""
-        self._jobs.put(job)
 
     def room(self, seconds: float) -> int:
         """Return how many more messages to fetch, if one takes `seconds`; 0 means: you will be woken."""
