@@ -23,6 +23,7 @@ from mq_django.admin.queue_admin import ROUTES  # noqa: E402
 from mq_django.conf import get_config  # noqa: E402
 from mq_django.core.outcomes import Bury, SetAside  # noqa: E402
 from mq_django.inspector import dead_letters, entries  # noqa: E402
+from mq_django.inspector import topics as inspected  # noqa: E402
 from mq_django.inspector.scan import NOTHING  # noqa: E402
 from mq_django.stores import open_members, open_store  # noqa: E402
 from mq_django.stores.base import Settlement  # noqa: E402
@@ -33,6 +34,8 @@ from mq_django.transport.sessions import Pooled, Session  # noqa: E402
 BASE = "/admin/mq_django/queue/"
 #: The queue that has everything, and one that others wait in.
 FULL, NEXT = "bench0", "bench1"
+#: The topic.
+LOG = "benchlog"
 CHUNK = 500
 ROUNDS = 40
 NAMES = [f"shop.tasks.task{number}" for number in range(20)]
@@ -70,20 +73,33 @@ PAGES = [
     ("dead_all", f"{FULL}/dead/all/delete/", False),
     ("purge", f"{NEXT}/purge/ready/", False),
     ("history", f"{FULL}/history/", False),
+    ("figures", f"{FULL}/figures/?span=week", False),
+    ("change", f"{LOG}/change/", False),
+    ("topic_stats", f"{LOG}/topic.json", False),
+    ("topic_figures", f"{LOG}/published/", False),
+    ("log", f"{LOG}/log/", False),
+    ("log", f"{LOG}/log/?name=nothing", False),
+    ("log_entry", LOG + "/log/{logged}/", False),
+    ("change", f"{LOG}:readers/change/", False),
+    ("seek", f"{LOG}:readers/seek/", False),
 ]
 
 #: Routes that only take a button's form, or send a file of any length.
-NOT_LOOKED_AT = {"pause", "resume", "cancel", "dead_act", "dead_export"}
+NOT_LOOKED_AT = {
+    *("pause", "resume", "cancel", "dead_act", "dead_export", "unsubscribe"),
+    *(f"schedule_{verb}" for verb in ("pause", "resume", "fire", "forget")),
+}
 
 
 def fill(*, waiting: int, dead: int) -> None:
     """Let many messages wait, be dead, be ready and be held."""
     _in_chunks(dead, _bury)
     _in_chunks(waiting, _delay)
+    topics[LOG].group("readers").subscribe()
     some = [(NAMES[n % len(NAMES)], messages.make(n)) for n in range(CHUNK)]
     for _ in range(waiting // 10 // CHUNK):
         queues[NEXT].publish_many(some)
-        topics["benchlog"].publish_many(some)
+        topics[LOG].publish_many(some)
     _take(NEXT, 200)
     queues[FULL].publish_many([("nobody.knows", n) for n in range(CHUNK)])
     store = open_store(get_config().queue(FULL), Pooled(get_client("chores")))
@@ -177,7 +193,12 @@ def measure() -> dict[str, dict[str, float]]:
     client.force_login(User.objects.create_superuser("boss", password="x"))
     (letter,) = dead_letters.page(FULL, limit=1).letters
     ready = entries.ready(NEXT, NOTHING, limit=1).rows[0].entry
-    places = {"dead": letter.entry, "dead_id": letter.message.id, "ready": text.to_url(ready)}
+    places = {
+        "dead": letter.entry,
+        "dead_id": letter.message.id,
+        "ready": text.to_url(ready),
+        "logged": inspected.topic(LOG).last,
+    }
     found = {}
     for _, path, shows_all in PAGES:
         address = BASE + path.format(**places)
@@ -201,7 +222,8 @@ def measure() -> dict[str, dict[str, float]]:
 
 def _keep_alive(path: str) -> None:
     """Beat for the consumers of the queue that a page shows."""
-    _consume(path.partition("/")[0] if path.startswith("bench") else FULL)
+    name = path.partition("/")[0]
+    _consume(name if name in get_config().queues or name == f"{LOG}:readers" else FULL)
 
 
 if __name__ == "__main__":

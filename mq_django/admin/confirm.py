@@ -43,6 +43,7 @@ def confirm(
     listed: Sequence[SafeString] = (),
     unlisted: int = 0,
     dangerous: bool = False,
+    inputs: Sequence[dict[str, str]] = (),
 ) -> HttpResponse:
     """Ask whether something is to be done, and say to how many."""
     context: dict[str, Any] = {
@@ -56,6 +57,7 @@ def confirm(
         "listed": listed,
         "unlisted": number(unlisted) if unlisted else "",
         "dangerous": dangerous,
+        "inputs": inputs,
     }
     return page.render("confirm", title, **context)
 

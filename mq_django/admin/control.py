@@ -87,7 +87,7 @@ def purge(page: Page, name: str, place: str) -> HttpResponse:
     said = text.number(outcome.done)
     done = ngettext("%(count)s message was deleted.", "%(count)s messages were deleted.", outcome.done)
     report(page, name, outcome, done=done % {"count": said}, logged=f"Purged {said} {where} messages")
-    if outcome.resume_after is None:
+    if not outcome.more:
         return HttpResponseRedirect(back_url)
     page.say(messages.WARNING, _("There are more than a request has time for. Go on?"))
     return HttpResponseRedirect(page.url("purge", name, where))
@@ -98,6 +98,7 @@ def _confirm_purge(page: Page, name: str, where: Purgeable, count: int, back_url
         "ready": ngettext("Purge %(count)s ready message?", "Purge %(count)s ready messages?", count),
         "delayed": ngettext("Purge %(count)s delayed message?", "Purge %(count)s delayed messages?", count),
         "unhandled": ngettext("Purge %(count)s unhandled message?", "Purge %(count)s unhandled messages?", count),
+        "parked": ngettext("Purge %(count)s parked message?", "Purge %(count)s parked messages?", count),
     }
     return confirm(
         page,
@@ -122,4 +123,4 @@ def _place(word: str) -> Purgeable:
 
 
 def _count(view: QueueView, where: Purgeable) -> int:
-    return {"ready": view.ready, "delayed": view.delayed, "unhandled": view.unhandled}[where]
+    return {"ready": view.ready, "delayed": view.delayed, "unhandled": view.unhandled, "parked": view.parked}[where]

@@ -1,29 +1,27 @@
-"""The pages of dead letters, their redriving and their deleting."""
+"""The pages of dead letters, and the redriving and deleting of chosen ones."""
 
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.admin import filters, text
-from mq_django.admin.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
+from mq_django.admin.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, report
+from mq_django.admin.dead_jobs import DELETE, REDRIVE, confirm_act, job_line
+from mq_django.admin.finding import found_at_once
 from mq_django.admin.message import facts, listed, shown_error
-from mq_django.admin.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
+from mq_django.admin.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
 from mq_django.admin.wording import reason
-from mq_django.inspector import actions, dead_letters, search
+from mq_django.inspector import actions, dead_letters
 from mq_django.inspector.dead_letters import DeadLetterView
 from mq_django.inspector.queues import glance
 
 #: Dead letters a page.
 PER_PAGE = 50
-
-REDRIVE, DELETE = "redrive", "delete"
 
 
 @needs(VIEW)
@@ -33,8 +31,9 @@ def listing(page: Page, name: str) -> HttpResponse:
     wanted = asked.get("id", "").strip()
     if wanted:
         entry = dead_letters.find(name, wanted)
-        if entry is not None:
-            return HttpResponseRedirect(page.url("dead_letter", name, entry))
+        url = page.url("dead_letter", name, entry) if entry is not None else found_at_once(page, name, wanted)
+        if url:
+            return HttpResponseRedirect(url)
         page.say(messages.WARNING, _("No message “%(id)s” is among the dead letters.") % {"id": wanted[:200]})
     if filters.wanted(page):
         return _filtered(page, name)
@@ -54,7 +53,8 @@ def listing(page: Page, name: str) -> HttpResponse:
 
 
 def _filtered(page: Page, name: str) -> HttpResponse:
-    some = search.dead(name, filters.wanted(page), after=page.request.GET.get("after", ""), limit=PER_PAGE)
+    after = page.request.GET.get("after", "")
+    some = dead_letters.look_among(name, filters.wanted(page), after=after, limit=PER_PAGE)
     return page.render(
         "dead",
         _("Dead letters"),
@@ -73,7 +73,8 @@ def _frame(page: Page, name: str, wanted: str) -> dict[str, Any]:
         "act_url": page.url("dead_act", name),
         "redrive_all_url": page.url("dead_all", name, REDRIVE) + query,
         "groups_url": page.url("dead_groups", name),
-        "export_url": page.url("dead_export", name) if page.can(SEE_DATA) else "",
+        "export_url": page.url("dead_export", name) + query if page.can(SEE_DATA) else "",
+        **job_line(page, name),
         "delete_all_url": page.url("dead_all", name, DELETE) + query,
         "chosen_field": CHOSEN,
         **filters.shown(page, message_id=wanted, with_error=True),
@@ -127,7 +128,7 @@ def act(page: Page, name: str) -> HttpResponse:
         return HttpResponseRedirect(page.url("dead", name))
     labels = dead_letters.labels(name, entries[:MAX_LISTED])
     if CONFIRMED not in page.request.POST:
-        return _confirm(
+        return confirm_act(
             page,
             name,
             what,
@@ -142,104 +143,12 @@ def act(page: Page, name: str) -> HttpResponse:
     return HttpResponseRedirect(page.url("dead", name))
 
 
-@needs(VIEW, OPERATE)
-def act_on_all(page: Page, name: str, what: str) -> HttpResponse:
-    """Redrive or delete all dead letters up to now, as many at a time as a request has time for."""
-    if what not in (REDRIVE, DELETE):
-        return HttpResponseBadRequest()
-    if what == DELETE:
-        return _delete_all(page, name=name)
-    return _all(page, name, what)
-
-
-@needs(VIEW, OPERATE, PURGE)
-def _delete_all(page: Page, name: str) -> HttpResponse:
-    return _all(page, name, DELETE)
-
-
-def _all(page: Page, name: str, what: str) -> HttpResponse:
-    request, url = page.request, page.url("dead_all", name, what)
-    asked = request.POST if request.method == "POST" else request.GET
-    until, after = asked.get("until", ""), asked.get("after", "")
-    wanted, terms = filters.wanted(page), filters.asked(page)
-    if request.method != "POST" or CONFIRMED not in request.POST:
-        found = dead_letters.count(name, until=until)
-        if not found.count:
-            page.say(messages.INFO, _("There are no dead letters."))
-            return HttpResponseRedirect(page.url("dead", name))
-        return _confirm(
-            page,
-            name,
-            what,
-            found.count,
-            act_url=url,
-            fields=[("until", found.until), ("after", after), *terms.items()],
-            listed=[text.visible(f"{term}: {value}", limit=200) for term, value in terms.items()],
-            at_most=found.at_most or bool(wanted),
-        )
-    run = actions.redrive_all if what == REDRIVE else actions.delete_all
-    outcome = run(name, until=until, after=after, seconds=actions.SECONDS, wanted=wanted)
-    if wanted and not outcome.done and outcome.resume_after is None and outcome.error is None:
-        page.say(messages.INFO, _("No dead letter fits."))
-    meant = "".join(f", {term} {value}" for term, value in terms.items())
-    _report(page, name, what, outcome, f", all up to {until}{meant}")
-    if outcome.resume_after is None:
-        return HttpResponseRedirect(page.url("dead", name))
-    onward = urlencode({"until": until, "after": outcome.resume_after, **terms})
-    return HttpResponseRedirect(f"{url}?{onward}")
-
-
-def _confirm(
-    page: Page,
-    name: str,
-    what: str,
-    count: int,
-    *,
-    act_url: str,
-    fields: list[tuple[str, str]],
-    listed: Sequence[SafeString] = (),
-    unlisted: int = 0,
-    at_most: bool = False,
-) -> HttpResponse:
-    if what == REDRIVE:
-        title = ngettext("Redrive %(count)s dead letter?", "Redrive %(count)s dead letters?", count)
-        sentence = ngettext(
-            "It goes back into the queue and starts again at its first attempt.",
-            "They go back into the queue, and each starts again at its first attempt.",
-            count,
-        )
-    else:
-        title = ngettext("Delete %(count)s dead letter?", "Delete %(count)s dead letters?", count)
-        sentence = _("What is deleted is gone for good and will never be handled.")
-    words = {
-        REDRIVE: (_("Yes, redrive it"), _("Yes, redrive them")),
-        DELETE: (_("Yes, delete it"), _("Yes, delete them")),
-    }
-    number = text.number(count)
-    return confirm(
-        page,
-        name,
-        title % {"count": _("up to %(count)s") % {"count": number} if at_most else number},
-        tab="dead",
-        sentence=sentence,
-        button=words[what][count != 1],
-        act_url=act_url,
-        back_url=page.url("dead", name),
-        fields=fields,
-        listed=listed,
-        unlisted=unlisted,
-        dangerous=what == DELETE,
-    )
-
-
 def _report(page: Page, name: str, what: str, outcome: actions.Outcome, which: str) -> None:
     count = {"count": text.number(outcome.done)}
     if what == REDRIVE:
         done = ngettext("%(count)s dead letter was redriven.", "%(count)s dead letters were redriven.", outcome.done)
     else:
         done = ngettext("%(count)s dead letter was deleted.", "%(count)s dead letters were deleted.", outcome.done)
-    if outcome.resume_after is not None and outcome.error is None:
-        page.say(messages.WARNING, _("There are more than a request has time for. Go on?"))
     verb = "Redrove" if what == REDRIVE else "Deleted"
     report(page, name, outcome, done=done % count, logged=f"{verb} {count['count']} dead letters{which}")
 

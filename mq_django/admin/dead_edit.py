@@ -9,13 +9,16 @@ from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
-from mq_django.admin import text
+from mq_django.admin import filters, text
 from mq_django.admin.confirm import CONFIRMED, confirm
 from mq_django.admin.page import OPERATE, SEE_DATA, VIEW, Page, needs, sentence_of
 from mq_django.admin.tabs import tabs
+from mq_django.core.filters import Filter
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
-from mq_django.inspector import actions, dead_letters
+from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import DeadGroup
+from mq_django.inspector.resubmit import resubmit
 
 
 @needs(VIEW, SEE_DATA, OPERATE)
@@ -42,7 +45,7 @@ def edit(page: Page, name: str, entry: str) -> HttpResponse:
             listed=[text.visible(view.message.id, limit=200)],
         )
     try:
-        message_id = actions.resubmit(name, entry, written)
+        message_id = resubmit(name, entry, written)
     except (DecodeError, InvalidMessage) as error:
         page.say(messages.ERROR, str(error))
         return _form(page, name, entry, written)
@@ -76,47 +79,47 @@ def _form(page: Page, name: str, entry: str, written: str) -> HttpResponse:
 
 @needs(VIEW)
 def groups(page: Page, name: str) -> HttpResponse:
-    """Show how many dead letters there are by name and error, of the newest."""
+    """Show how many dead letters there are by name and error."""
     found = dead_letters.groups(name)
     return page.render(
         "dead_groups",
         _("Dead letters by name and error"),
         queue=name,
         tabs=tabs(page, name, "dead"),
-        rows=[
-            {
-                "name": text.visible(group.name, limit=80) if group.name else "",
-                "error": text.visible(group.error, limit=80) if group.error else "",
-                "count": text.number(group.count),
-                "newest": text.moment(group.newest_ms),
-                "url": _of_group(page, name, group),
-            }
-            for group in found.groups
-        ],
-        counted=text.number(found.counted),
-        is_all=found.is_all,
+        rows=[_group(page, name, group) for group in found],
+        counted=text.number(sum(group.count for group in found)),
+        list_url=page.url("dead", name),
     )
 
 
-def _of_group(page: Page, name: str, group: DeadGroup) -> str:
-    query = {"name": group.name}
-    if page.can(SEE_DATA):
-        query["error"] = group.error
-    return f"{page.url('dead', name)}?{urlencode(query)}"
+def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
+    row = {"count": text.number(found.count), "newest": text.moment(found.buried_ms), "is_rest": found.group is None}
+    if found.group is None:
+        return row
+    query = urlencode(filters.group_terms(found.group))
+    return row | {
+        "name": text.visible(found.group.name, limit=80) if found.group.name else "",
+        "error": text.visible(found.group.error, limit=80) if found.group.error else "",
+        "url": f"{page.url('dead', name)}?{query}",
+        "redrive_url": f"{page.url('dead_all', name, 'redrive')}?{query}",
+        "delete_url": f"{page.url('dead_all', name, 'delete')}?{query}",
+    }
 
 
 @needs(VIEW, SEE_DATA)
 def export(page: Page, name: str) -> Any:
-    """Send all dead letters as JSON lines, secrets replaced, oldest first."""
-    page.log(name, "Exported the dead letters")
-    response = StreamingHttpResponse(_lines(name), content_type="application/x-ndjson")
-    response["Content-Disposition"] = f'attachment; filename="{name}-dead.jsonl"'
+    """Send the dead letters that the filter fits as JSON lines, secrets replaced, oldest first."""
+    meant = filters.told(page)
+    page.log(name, f"Exported the dead letters: {meant}" if meant else "Exported the dead letters")
+    response = StreamingHttpResponse(_lines(name, filters.wanted(page)), content_type="application/x-ndjson")
+    file = name.replace(GROUP_SEPARATOR, "-")
+    response["Content-Disposition"] = f'attachment; filename="{file}-dead.jsonl"'
     return response
 
 
-def _lines(name: str) -> Iterator[str]:
+def _lines(name: str, wanted: Filter) -> Iterator[str]:
     try:
-        for letter in dead_letters.every(name):
+        for letter in dead_letters.every(name, wanted):
             message = letter.message
             told = {
                 "id": message.id,

@@ -9,13 +9,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mq_django.admin import filters, text
+from mq_django.admin.finding import found_at_once
 from mq_django.admin.message import facts, listed
 from mq_django.admin.page import SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
 from mq_django.admin.wording import why
-from mq_django.inspector import dead_letters, entries, explain
+from mq_django.inspector import entries, explain
 from mq_django.inspector.entries import EntryView, Home
-from mq_django.inspector.messages import search_waiting
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.scan import Scanned
 
@@ -40,9 +40,9 @@ def pending(page: Page, name: str) -> HttpResponse:
 def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[EntryView]]) -> HttpResponse:
     message_id, after = page.request.GET.get("id", "").strip(), page.request.GET.get("after", "")
     if message_id and not after:
-        elsewhere = found_elsewhere(page, name, message_id)
-        if elsewhere:
-            return HttpResponseRedirect(elsewhere)
+        url = found_at_once(page, name, message_id)
+        if url:
+            return HttpResponseRedirect(url)
     some = read(name, filters.wanted(page, message_id), after=after, limit=PER_PAGE)
     return page.render(
         "entries",
@@ -55,15 +55,6 @@ def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[Entr
         **filters.shown(page, message_id=message_id),
         **filters.progress(page, some, message_id=message_id),
     )
-
-
-def found_elsewhere(page: Page, name: str, message_id: str) -> str:
-    """Return the address of a message that waits or is dead, which is known at once; empty when it does not."""
-    waiting = search_waiting(name, message_id)
-    if waiting is not None:
-        return page.url("message", name, waiting.room, text.to_url(waiting.member))
-    entry = dead_letters.find(name, message_id)
-    return page.url("dead_letter", name, entry) if entry is not None else ""
 
 
 @needs(VIEW)
@@ -79,7 +70,7 @@ def message(page: Page, name: str, home: str, entry: str) -> HttpResponse:
         _("Message"),
         queue=name,
         tabs=tabs(page, name, place),
-        why=why(explain.why_entry(view, look_at(name)), name=view.message.name),
+        why=why(explain.why_entry(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
         **facts(
             view.message,
             can_see_data=page.can(SEE_DATA),

@@ -9,10 +9,15 @@ from django.utils.translation import gettext as _
 
 from mq_django.admin import text
 from mq_django.admin.page import SEE_DATA, Page
-from mq_django.inspector.scan import Filter, Scanned
+from mq_django.core.filters import Filter, Group
+from mq_django.core.visible import spell
+from mq_django.inspector.scan import Scanned
 
 #: Fields of the form.
 FIELDS = ("name", "key", "error", "from", "to")
+
+#: What a link to a group of dead letters asks for: each of the two may be empty, and then the group has none.
+OF_NAME, OF_ERROR = "of_name", "of_error"
 
 
 def asked(page: Page) -> dict[str, str]:
@@ -20,7 +25,15 @@ def asked(page: Page) -> dict[str, str]:
     sent = page.request.POST if page.request.method == "POST" else page.request.GET
     given = {field: sent.get(field, "").strip()[:200] for field in FIELDS}
     hidden = () if page.can(SEE_DATA) else ("key", "error")
-    return {field: value for field, value in given.items() if value and field not in hidden}
+    found = {field: value for field, value in given.items() if value and field not in hidden}
+    if OF_NAME in sent:
+        found |= {field: sent.get(field, "")[:1020] for field in (OF_NAME, OF_ERROR)}
+    return found
+
+
+def group_terms(group: Group) -> dict[str, str]:
+    """Return what asks for a group of dead letters."""
+    return {OF_NAME: group.name, OF_ERROR: group.error}
 
 
 def wanted(page: Page, message_id: str = "") -> Filter:
@@ -33,7 +46,22 @@ def wanted(page: Page, message_id: str = "") -> Filter:
         error=fields.get("error", ""),
         since_ms=_milliseconds(fields.get("from", "")),
         until_ms=_milliseconds(fields.get("to", "")),
+        group=Group(fields[OF_NAME], fields[OF_ERROR]) if OF_NAME in fields else None,
     )
+
+
+def told(page: Page) -> str:
+    """Return in words what the form asks for; empty when that is everything."""
+    words = {
+        "name": _("name has “%s”"),
+        "key": _("key is “%s”"),
+        "error": _("error has “%s”"),
+        "from": _("published from %s"),
+        "to": _("published until %s"),
+        OF_NAME: _("name is “%s”"),
+        OF_ERROR: _("error is “%s”"),
+    }
+    return ", ".join(words[field] % spell(value) for field, value in asked(page).items())
 
 
 def _milliseconds(value: str) -> int | None:
@@ -51,6 +79,8 @@ def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str,
     fields = asked(page)
     return {
         "wanted": message_id,
+        "group": told(page) if OF_NAME in fields else "",
+        "group_terms": [(field, fields[field]) for field in (OF_NAME, OF_ERROR) if field in fields],
         "filter": fields,
         "filter_key": page.can(SEE_DATA),
         "filter_error": with_error and page.can(SEE_DATA),

@@ -7,7 +7,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin import text
-from mq_django.inspector.dead_letters import error_name
+from mq_django.core.filters import error_class
+from mq_django.core.story import Attempt
 from mq_django.inspector.messages import MessageView
 
 #: A label and what to say of it; nothing to say leaves it out.
@@ -18,7 +19,7 @@ def shown_error(error: str, *, can_see_data: bool, limit: int = text.LONGEST) ->
     """Return an error as HTML; without its text, which may quote data, for those who may not see that."""
     if can_see_data:
         return text.visible(error, limit=limit, lines=limit == text.LONGEST)
-    name = error_name(error)
+    name = error_class(error)
     return text.visible(name) if name else ""
 
 
@@ -67,4 +68,20 @@ def facts(
         "data": text.pretty(view.data) if view.has_data and can_see_data else "",
         "too_long": not view.has_data and not view.error,
         "message_error": shown_error(view.error, can_see_data=can_see_data) if view.error else "",
+        "attempts": [_attempt(attempt, can_see_data=can_see_data) for attempt in view.attempts],
+    }
+
+
+def _attempt(attempt: Attempt, *, can_see_data: bool) -> dict[str, Any]:
+    began, ended = attempt.began_ms, attempt.ended_ms
+    took = None if began is None or ended is None else max(0, ended - began) / 1000
+    return {
+        "number": text.number(attempt.attempt),
+        "ending": _("given up") if attempt.ending == "buried" else _("failed, to be tried again"),
+        "is_end": attempt.ending == "buried",
+        "consumer": text.visible(attempt.consumer, limit=100),
+        "ended": text.moment(ended),
+        "took": text.seconds(took),
+        "error": shown_error(attempt.error, can_see_data=can_see_data),
+        "traceback": text.visible(attempt.traceback, lines=True) if attempt.traceback and can_see_data else "",
     }

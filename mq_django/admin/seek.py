@@ -48,7 +48,9 @@ def seek(page: Page, name: str) -> HttpResponse:
         return HttpResponseRedirect(page.queue_url(name))
     done = _("The group goes on at %(place)s. %(what)s")
     page.say(messages.SUCCESS, done % {"place": said(place), "what": _will(leap)})
-    page.log(name, f"Moved the group to {said(place)}: {leap.replayed} messages again, {leap.skipped} skipped")
+    more = "at least " if leap.more else ""
+    counts = f"{more}{leap.replayed} messages again, {more}{leap.skipped} skipped"
+    page.log(name, f"Moved the group to {place}, after {leap.after}: {counts}")
     return HttpResponseRedirect(page.queue_url(name))
 
 
@@ -110,18 +112,21 @@ def _local(ms: int | None) -> str:
 
 def _will(leap: Leap) -> str:
     """Return how many messages a move gives again or skips."""
-    more = _("at least ") if leap.more else ""
     if leap.replayed:
         words = ngettext("%(count)s message is handled again.", "%(count)s messages are handled again.", leap.replayed)
-        return words % {"count": more + text.number(leap.replayed)}
+        return words % {"count": _at_least(leap.replayed, leap)}
     if leap.skipped:
         words = ngettext(
             "%(count)s message is skipped and never handled.",
             "%(count)s messages are skipped and never handled.",
             leap.skipped,
         )
-        return words % {"count": more + text.number(leap.skipped)}
+        return words % {"count": _at_least(leap.skipped, leap)}
     return _("0 messages are handled again, and 0 are skipped.")
+
+
+def _at_least(count: int, leap: Leap) -> str:
+    return _("at least %(count)s") % {"count": text.number(count)} if leap.more else text.number(count)
 
 
 def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Place, leap: Leap) -> HttpResponse:

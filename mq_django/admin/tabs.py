@@ -8,9 +8,17 @@ from django.utils.translation import gettext as _
 
 from mq_django.admin.page import Page
 from mq_django.admin.text import number
+from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector.queues import QueueView, glance
 from mq_django.inspector.topics import TopicView
+
+
+def _parked(page: Page, name: str, current: str, view: QueueView) -> list[tuple[str, str, str, int]]:
+    """Return the tab of parked messages where there can be some, or are."""
+    if not (view.parked or current == "parked" or get_config().queue(name).limits.of_keys):
+        return []
+    return [("parked", _("Parked"), page.url("waiting", name, "parked"), view.parked)]
 
 
 def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
@@ -22,6 +30,7 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
         ("pending", _("Pending"), page.url("pending", name), view.pending),
         ("delayed", _("Delayed"), page.url("waiting", name, "delayed"), view.delayed),
         ("unhandled", _("Unhandled"), page.url("waiting", name, "unhandled"), view.unhandled),
+        *_parked(page, name, current, view),
         ("dead", _("Dead letters"), page.url("dead", name), view.dead),
         ("history", _("History"), page.url("history", quote(name)), None),
     ]

@@ -124,6 +124,14 @@ def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
     )
 
 
+def date(ms: int) -> str:
+    """Return a moment as a date and a time of the current time zone."""
+    try:
+        return timezone.localtime(datetime.fromtimestamp(ms / 1000, UTC)).isoformat(sep=" ", timespec="minutes")
+    except (ValueError, OverflowError, OSError):
+        return str(ms)
+
+
 def to_url(member: bytes) -> str:
     """Return any bytes as text that is safe as a part of a URL and in a form."""
     return "".join(chr(byte) if byte in _PLAIN_BYTES else f"_{byte:02X}" for byte in member)

@@ -10,16 +10,17 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from mq_django.admin import filters, text
 from mq_django.admin.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
+from mq_django.admin.finding import found_at_once
 from mq_django.admin.message import facts, listed
 from mq_django.admin.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
 from mq_django.admin.wording import why
-from mq_django.inspector import actions, explain, search
+from mq_django.inspector import actions, explain
 from mq_django.inspector.messages import (
     Room,
     WaitingView,
     find_waiting,
-    search_waiting,
+    look_among_waiting,
     waiting,
 )
 from mq_django.inspector.queues import queue as look_at
@@ -27,7 +28,11 @@ from mq_django.inspector.queues import queue as look_at
 #: Messages a page.
 PER_PAGE = 50
 
-TITLES = {"delayed": gettext_lazy("Delayed messages"), "unhandled": gettext_lazy("Unhandled messages")}
+TITLES = {
+    "delayed": gettext_lazy("Delayed messages"),
+    "unhandled": gettext_lazy("Unhandled messages"),
+    "parked": gettext_lazy("Parked messages"),
+}
 
 
 @needs(VIEW)
@@ -35,9 +40,9 @@ def listing(page: Page, name: str, room: str) -> HttpResponse:
     """Show a page of the messages that wait in a room, or the one that was asked for by its id."""
     where, wanted = _room(room), page.request.GET.get("id", "").strip()
     if wanted:
-        found = search_waiting(name, wanted)
-        if found is not None:
-            return HttpResponseRedirect(page.url("message", name, found.room, text.to_url(found.member)))
+        url = found_at_once(page, name, wanted)
+        if url:
+            return HttpResponseRedirect(url)
         page.say(messages.WARNING, _("No message waits under “%(id)s”.") % {"id": wanted[:200]})
     if filters.wanted(page):
         return _filtered(page, name, where)
@@ -63,7 +68,7 @@ def listing(page: Page, name: str, room: str) -> HttpResponse:
 
 def _filtered(page: Page, name: str, where: Room) -> HttpResponse:
     after = page.request.GET.get("after", "")
-    some = search.waiting(name, where, filters.wanted(page), after=after, limit=PER_PAGE)
+    some = look_among_waiting(name, where, filters.wanted(page), after=after, limit=PER_PAGE)
     return page.render(
         "waiting",
         str(TITLES[where]),
@@ -99,7 +104,7 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
         room=view.room,
         tabs=tabs(page, name, view.room),
         member=text.to_url(view.member),
-        why=why(explain.why_waiting(view, look_at(name)), name=view.message.name),
+        why=why(explain.why_waiting(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
         act_url=page.url("cancel", name),
         chosen_field=CHOSEN,
         **facts(
@@ -165,6 +170,8 @@ def _room(word: str) -> Room:
         return "delayed"
     if word == "unhandled":
         return "unhandled"
+    if word == "parked":
+        return "parked"
     raise Http404
 
 

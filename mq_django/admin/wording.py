@@ -57,8 +57,8 @@ def reason(word: str) -> str:
     return known.get(word, word)
 
 
-def why(cause: Cause, *, name: str) -> str:
-    """Return in one sentence why a message does not run, or that it does."""
+def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
+    """Return in one sentence why a message does not run, or that it does; keys are for those who may see data."""
     sentences = {
         "broken": _("It is no message: it is put among the dead letters, or dropped, when its turn comes."),
         "delayed": _("It waits for its due time, in %(time)s."),
@@ -70,15 +70,30 @@ def why(cause: Cause, *, name: str) -> str:
             "message over after the visibility timeout."
         ),
         "paused": _("The queue is paused."),
+        "parked": _("The limit for key “%(key)s” is reached: %(most)s at once."),
+        "throttled": _("The limit for key “%(key)s” is reached: %(most)s in %(window)s; the next turn is in %(time)s."),
+        "full": _("The limit of the queue is reached: %(most)s at once."),
+        "rate": _("The limit of the queue is reached: %(most)s in %(window)s; the next may start in %(time)s."),
         "unconsumed": _("No consumer of this queue lives. Is runconsumer running?"),
         "next": _("Nothing stands in its way: the next consumer with a free thread takes it."),
         "behind": _("At least %(count)s others stand before it.")
         if cause.at_least
         else ngettext("%(count)s other stands before it.", "%(count)s others stand before it.", cause.count),
     }
-    return sentences[cause.kind] % {
+    said = sentences[cause.kind] % {
         "time": duration(cause.ms),
+        "key": spell(cause.key) if can_see_data else "…",
+        "most": number(cause.most),
+        "window": duration(round(cause.window.total_seconds() * 1000)),
         "count": number(cause.count),
         "name": spell(name),
         "consumer": spell(cause.consumer),
     }
+    if cause.kind in ("parked", "throttled") and cause.count:
+        before = ngettext(
+            "%(count)s other of that key stands before it.",
+            "%(count)s others of that key stand before it.",
+            cause.count,
+        )
+        return f"{said} {before % {'count': number(cause.count)}}"
+    return said

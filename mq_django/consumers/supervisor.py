@@ -20,6 +20,7 @@ from mq_django.consumers.listener import Listener
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.promoter import Promoter
 from mq_django.consumers.reclaimer import Reclaimer
+from mq_django.consumers.redriver import Redriver
 from mq_django.consumers.scheduler import Scheduler
 from mq_django.consumers.service import Service
 from mq_django.consumers.trimmer import Trimmer
@@ -69,6 +70,7 @@ class Supervisor:
         self._promoter = Promoter(stores, hears=lambda: self._listener.hears, seen=self._seen)
         self._extender = Extender(queues, self._family)
         self._scheduler = Scheduler.of(queues)
+        self._redriver = Redriver(queues, self.id)
         self._trimmer = Trimmer([Log(topic, Session(get_client("chores"))) for topic in get_config().topics.values()])
 
     @staticmethod
@@ -78,7 +80,7 @@ class Supervisor:
     def run(self) -> int:
         """Run until asked to stop, or until all is drained; return the exit code."""
         self._listen_to_signals()
-        chores = (self._promoter, self._extender, self._trimmer, self._scheduler)
+        chores = (self._promoter, self._extender, self._trimmer, self._scheduler, self._redriver)
         services: tuple[Service, ...] = (self._heartbeat, self._reclaimer, self._listener, *chores)
         for service in services:
             service.start()
@@ -191,6 +193,9 @@ class Supervisor:
             self._family.pause(number, text == "paused")
         if text == "asked":
             self._heartbeat.wake()
+            return
+        if text == "job":
+            self._redriver.expect(number)
             return
         self._promoter.expect(number)
 

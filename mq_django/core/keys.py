@@ -33,6 +33,8 @@ KINDS = (
     "claims",
     "dead",
     "dead_ids",
+    "dead_groups",
+    "dead_job",
     "consumers",
     "control",
     "schedules",
@@ -79,6 +81,10 @@ class QueueKeys:
     dead: str = field(init=False)
     #: HASH: message id -> entry of `dead`, so that a dead letter is found at once.
     dead_ids: str = field(init=False)
+    #: HASH: error class and name -> how many dead letters there are, and when one was buried last.
+    dead_groups: str = field(init=False)
+    #: HASH: what is being done to many dead letters in the background, or was done last.
+    dead_job: str = field(init=False)
     #: HASH: heartbeats, and what each consumer is.
     consumers: str = field(init=False)
     #: HASH: paused, limits, generation.

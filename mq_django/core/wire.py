@@ -27,7 +27,8 @@ LAST_MS = 253402300799999
 CHARGED, SUSPECT = "1", "suspect"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-#: Attributes with a meaning of their own; all others are headers. `alone` and `lost` are recovery's own notes.
+#: Attributes with a meaning of their own; all others are headers. `alone` and `lost` are recovery's own notes, `story`
+#: is what became of earlier attempts.
 RESERVED = frozenset(
     (
         "id",
@@ -43,6 +44,7 @@ RESERVED = frozenset(
         "specversion",
         "alone",
         "lost",
+        "story",
         "message",
     )
 )
@@ -74,8 +76,12 @@ def moment(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _milliseconds(value: object) -> int | None:
-    """Read a moment: an RFC 3339 timestamp, or milliseconds since 1970."""
+def moment_ms(value: object) -> int | None:
+    """Return the milliseconds since 1970 that an RFC 3339 timestamp or a number says; None for None.
+
+    Raises:
+        DecodeError: it is no moment.
+    """
     if value is None:
         return None
     text = str(value)
@@ -120,7 +126,7 @@ def encode_entry(message: Message, data_text: bytes) -> list[str | bytes]:
     return [*attributes(message), "data", data_text]
 
 
-def encode_body(message: Message, data_text: bytes, *, member: str, alone: str = "") -> bytes:
+def encode_body(message: Message, data_text: bytes, *, member: str, alone: str = "", story: str = "") -> bytes:
     """Return a message as the JSON object that waits in the waiting room under `member`.
 
     It leaves the id out when that is the member. A priority comes first, so that a script can read it without parsing
@@ -131,6 +137,8 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: str =
     pairs.sort(key=lambda pair: pair[0] != "priority")
     if alone:
         pairs.append(("alone", alone))
+    if story:
+        pairs.append(("story", story))
     head = b",".join(dumps(name) + b":" + dumps(value) for name, value in pairs)
     time = b"" if message.published_ms is None else b',"time":%d' % message.published_ms
     return b"{" + head + time + b',"data":' + data_text + b"}"
@@ -217,10 +225,11 @@ def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Del
             entry,
             text,
             *isolation(outer.get("alone")),
+            outer.get("story", ""),
         )
     inner = decode_body(body.encode()) | outer
-    message = message_of(inner, queue=queue, entry=entry)
-    return Delivery(message, home, entry, dumps(inner["data"]), *isolation(inner.get("alone")))
+    message, story = message_of(inner, queue=queue, entry=entry), str(inner.get("story", ""))
+    return Delivery(message, home, entry, dumps(inner["data"]), *isolation(inner.get("alone")), story)
 
 
 def isolation(alone: object) -> tuple[bool, bool]:
@@ -263,7 +272,7 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
     version = str(found.get("specversion", "1.0"))
     if not version.startswith("1."):
         raise DecodeError(f"unknown version: {version[:80]!r}")
-    published_ms = _milliseconds(found.get("time"))
+    published_ms = moment_ms(found.get("time"))
     if published_ms is None and b"-" in entry and entry.replace(b"-", b"").isdigit():
         published_ms = entry_ms(entry)
     headers = {key: str(value) for key, value in found.items() if key not in RESERVED}
@@ -275,7 +284,7 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
         attempt=max(1, _integer(found, "attempt", 1)),
         key=None if found.get("partitionkey") is None else str(found["partitionkey"]),
         published_ms=published_ms,
-        expires_ms=_milliseconds(found.get("expires")),
+        expires_ms=moment_ms(found.get("expires")),
         priority=max(-100, min(100, _integer(found, "priority", 0))),
         unique=None if found.get("unique") is None else str(found["unique"]),
         headers=headers or NO_HEADERS,

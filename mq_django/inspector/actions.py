@@ -1,4 +1,4 @@
-"""What people do to messages: redrive, delete, cancel. Each can be done again without harm."""
+"""What people do to a queue and to chosen messages. Each can be done again without harm."""
 
 import time
 from collections import Counter
@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mq_django.conf import RsmqConfig, get_config
-from mq_django.core import rsmq
-from mq_django.core.ids import new_id
-from mq_django.core.jsontext import dumps, loads
-from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
-from mq_django.errors import InvalidMessage, MessageTooLarge, StoreError
-from mq_django.inspector import dead_letters
-from mq_django.inspector.scan import NOTHING, Filter
+from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.control import Control
 from mq_django.stores.dead import BATCH, DeadLetters, is_entry
@@ -22,8 +16,8 @@ from mq_django.stores.waiting import WaitingRoom
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
-#: A place whose messages can all be deleted; dead letters have `delete_all`.
-Purgeable = Literal["ready", "delayed", "unhandled"]
+#: A place whose messages can all be deleted; for dead letters there are jobs.
+Purgeable = Literal["ready", "delayed", "unhandled", "parked"]
 
 #: Seconds that one call may take for many messages: who asks for a page waits no longer.
 SECONDS = 1.0
@@ -38,8 +32,8 @@ class Outcome:
     missing: int = 0
     #: Cannot be redriven, because they are no messages.
     refused: int = 0
-    #: There is more to do from after this entry on; None when all is done.
-    resume_after: str | None = None
+    #: There is more to do than there was time for.
+    more: bool = False
     #: What ended it early; one more batch may have been done than is counted.
     error: StoreError | None = None
     #: Some of what it was done to, for the log.
@@ -58,49 +52,6 @@ def redrive(name: str, entries: Sequence[str]) -> Outcome:
 def delete(name: str, entries: Sequence[str]) -> Outcome:
     """Delete dead letters for good."""
     return _each(_dead(name).delete, entries)
-
-
-def redrive_all(
-    name: str, *, until: str, after: str = "", seconds: float = SECONDS, wanted: Filter = NOTHING
-) -> Outcome:
-    """Put the dead letters up to the entry `until` that are wanted back into their queue, as some seconds allow.
-
-    What is buried meanwhile is newer than `until`, so that a message which fails again is redriven only once.
-    """
-    return _all(name, _dead(name).redrive, wanted, until=until, after=after, seconds=seconds)
-
-
-def delete_all(
-    name: str, *, until: str, after: str = "", seconds: float = SECONDS, wanted: Filter = NOTHING
-) -> Outcome:
-    """Delete the dead letters up to the entry `until` that are wanted for good, as some seconds allow."""
-    return _all(name, _dead(name).delete, wanted, until=until, after=after, seconds=seconds)
-
-
-def resubmit(name: str, entry: str, written: str) -> str | None:
-    """Put a dead letter back into its queue with other data, as a new message; return its id, or None: it is gone.
-
-    `written` is JSON text. Where it still says what stands for a secret, the secret stays as it was.
-
-    Raises:
-        DecodeError: it is not JSON.
-        InvalidMessage: it is too long for the queue, or has what stands for a secret in a place where none was.
-        StoreError: Redis is away.
-    """
-    config, letters = get_config().queue(name), _dead(name)
-    letter = letters.get(entry)
-    if letter is None or letter.message is None:
-        return None
-    original = letter.message.data
-    data = restore(loads(written.encode(errors="surrogatepass")), redact(original), original)
-    if is_redacted(data) and not is_redacted(original):
-        raise InvalidMessage(f"{REDACTED} stands for a secret, and it is not known for which one here")
-    text = dumps(data)
-    if len(text) > config.max_size:
-        raise MessageTooLarge(f"{len(text)} bytes are more than the {config.max_size} that the queue takes")
-    message_id = rsmq.new_id() if isinstance(config, RsmqConfig) else new_id()
-    done = letters.resubmit(entry, message_id=message_id, data_text=text)
-    return message_id if done == "RESUBMITTED" else None
 
 
 def cancel(name: str, members: Sequence[bytes]) -> Outcome:
@@ -152,7 +103,7 @@ def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS
         if not deleted:
             break
         if time.monotonic() >= deadline:
-            outcome.resume_after = ""
+            outcome.more = True
             break
     return outcome
 
@@ -168,29 +119,6 @@ def _each(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str]) -> 
     for at in range(0, len(known), BATCH):
         if not _step(act, known[at : at + BATCH], outcome):
             break
-    return outcome
-
-
-def _all(
-    name: str, act: Callable[[Sequence[str]], list[str]], wanted: Filter, *, until: str, after: str, seconds: float
-) -> Outcome:
-    outcome, deadline = Outcome(), time.monotonic() + seconds
-    if not is_entry(until):
-        return outcome
-    after = after if is_entry(after) else ""
-    try:
-        for last, entries in dead_letters.matching(name, wanted, after=after, until=until):
-            outcome.resume_after = after
-            # The clock is looked at after a step, so that every call gets on, however little time it has.
-            if entries and not _step(act, entries, outcome):
-                return outcome
-            outcome.resume_after = after = last
-            if time.monotonic() >= deadline:
-                return outcome
-    except StoreError as error:
-        outcome.error, outcome.resume_after = error, after
-        return outcome
-    outcome.resume_after = None
     return outcome
 
 

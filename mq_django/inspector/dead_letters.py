@@ -1,28 +1,22 @@
 """Dead letters as people see them."""
 
-import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mq_django.conf import get_config
+from mq_django.core.filters import NOTHING, Filter, Group
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import DeadLetter
 from mq_django.core.redaction import redact_text
-from mq_django.core.wire import MAX_ENTRY_BYTES
 from mq_django.inspector.messages import MessageView, view_of
-from mq_django.inspector.scan import Filter
-from mq_django.stores.dead import DeadLetters, Fields, is_entry, letter_of, number_of, text_of
+from mq_django.inspector.scan import Scanned, scan
+from mq_django.inspector.stories import attempts_of
+from mq_django.stores.dead import DeadLetters, Fields, Letter, is_entry, letter_of, number_of, text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
-#: Dead letters that are counted by name and error, and how many are read at a time; whole ones are fewer.
-MAX_GROUPED, BATCH, WHOLE = 5000, 500, 50
-
-#: Seconds after which the counting ends early: a page is to be there in less than 0.3.
-SECONDS = 0.12
-
-_ERROR_NAME = re.compile(r"([A-Za-z_][\w.]{0,200})(?=:|\Z)", re.ASCII)
+#: Dead letters that are read at a time; whole ones are fewer.
+BATCH, WHOLE = 500, 50
 
 #: Newer dead letters that are counted to tell how many there are up to one of them.
 MAX_COUNTED = 1000
@@ -96,67 +90,52 @@ def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPag
 class DeadGroup:
     """Dead letters of one name that failed with the same error."""
 
-    name: str
-    #: The error's class; empty when it has none.
-    error: str
+    #: None: all those for which there was no room, beyond 1000 groups.
+    group: Group | None
     count: int
-    newest_ms: int
+    #: When one was buried last: ms since 1970.
+    buried_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadGroups:
-    """The newest dead letters, counted by name and error, the most first."""
+def groups(name: str) -> list[DeadGroup]:
+    """Return how many dead letters there are by name and error, the most first, as was counted at their burying.
 
-    groups: Sequence[DeadGroup]
-    counted: int
-    #: There are no older ones.
-    is_all: bool
-
-
-def groups(name: str) -> DeadGroups:
-    """Count the newest dead letters by name and error."""
-    letters, before, counted, ended = _dead(name), "", 0, False
-    deadline = time.monotonic() + SECONDS
-    found: dict[tuple[str, str], list[int]] = {}
-    while not ended and counted < MAX_GROUPED and time.monotonic() < deadline:
-        batch = letters.newest(limit=BATCH, before=before, max_bytes=256).letters
-        for fields in batch:
-            kind = text_of(fields.values.get(b"type")), error_name(text_of(fields.values.get(b"deaderror")))
-            found.setdefault(kind, [0, _buried_ms(fields)])[0] += 1
-        counted += len(batch)
-        ended = len(batch) < BATCH
-        before = batch[-1].entry if batch else before
-    some = [
-        DeadGroup(name=kind, error=error, count=count, newest_ms=newest)
-        for (kind, error), (count, newest) in found.items()
-    ]
-    return DeadGroups(groups=sorted(some, key=lambda group: -group.count), counted=counted, is_all=ended)
-
-
-def matching(name: str, wanted: Filter, *, after: str, until: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield, oldest first, how far it has looked among the dead letters up to `until`, and the entries wanted there.
-
-    Data too long for a page of dead letters is not looked at: a key is then not known, and does not fit.
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
     """
+    found = [DeadGroup(group=group, count=count, buried_ms=ms) for group, count, ms in _dead(name).groups()]
+    return sorted(found, key=lambda group: (group.group is None, -group.count, group.group))
+
+
+def look_among(name: str, wanted: Filter, *, after: str = "", limit: int) -> Scanned[DeadLetterView]:
+    """Return the dead letters that are wanted, newest first."""
     letters = _dead(name)
-    if not wanted:
-        for entries in letters.entries(after=after, until=until):
-            yield entries[-1], entries
-        return
-    while found := letters.oldest(limit=BATCH, after=after, until=until).letters:
-        after = found[-1].entry
-        views = [_listed(name, fields) for fields in found]
-        yield after, [view.entry for view in views if wanted.takes(view.message, view.error)]
+
+    def read(cursor: str, count: int) -> list[tuple[str, Letter]]:
+        before = cursor if is_entry(cursor) else ""
+        return [(letter.entry, letter) for letter in letters.traits(limit=count, before=before)]
+
+    found = scan(read, lambda letter: wanted.takes(letter, letter.error), after=after, limit=limit)
+    there = {fields.entry: fields for fields in letters.some([letter.entry for letter in found.rows])}
+    rows = [_listed(name, there[letter.entry]) for letter in found.rows if letter.entry in there]
+    return Scanned(rows, found.scanned, found.after)
 
 
-def every(name: str) -> Iterator[DeadLetterView]:
-    """Yield all dead letters whole, oldest first."""
+def count_group(name: str, group: Group) -> int | None:
+    """Return how many dead letters a group has; None when it was not counted apart."""
+    return next((found.letters for found in _dead(name).groups() if found.group == group), None)
+
+
+def every(name: str, wanted: Filter = NOTHING) -> Iterator[DeadLetterView]:
+    """Yield all dead letters that are wanted whole, oldest first."""
     letters, after = _dead(name), ""
-    while found := letters.oldest(limit=WHOLE, after=after, max_bytes=MAX_ENTRY_BYTES).letters:
-        for fields in found:
-            values = {key: value for key, value in fields.values.items() if isinstance(value, bytes)}
-            yield _whole(letter_of(name, fields.entry, values))
+    while found := letters.traits(limit=BATCH, after=after):
         after = found[-1].entry
+        chosen = [letter.entry for letter in found if wanted.takes(letter, letter.error)]
+        for at in range(0, len(chosen), WHOLE):
+            for letter in letters.get_many(chosen[at : at + WHOLE]):
+                yield _whole(letter)
 
 
 def get(name: str, entry: str) -> DeadLetterView | None:
@@ -168,6 +147,8 @@ def get(name: str, entry: str) -> DeadLetterView | None:
 def _whole(letter: DeadLetter) -> DeadLetterView:
     if letter.message is not None:
         message = view_of(letter.message, size=len(dumps(letter.message.data)))
+        last = attempts_of(letter.story, error=letter.error, traceback=letter.traceback)
+        message = replace(message, attempts=last)
     else:
         message = MessageView(id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message")
     return DeadLetterView(
@@ -197,13 +178,13 @@ def count(name: str, *, until: str = "") -> DeadCount:
     """Count the dead letters up to the entry `until`, or up to the newest of now."""
     letters = _dead(name)
     if is_entry(until):
-        newer = letters.oldest(limit=MAX_COUNTED, after=until, max_bytes=0)
+        newer = letters.oldest(limit=MAX_COUNTED, after=until, max_bytes=0, which="TRAITS")
         return DeadCount(
             until=until,
             count=max(0, newer.total - len(newer.letters)),
             at_most=len(newer.letters) == MAX_COUNTED,
         )
-    newest = letters.newest(limit=1, max_bytes=0)
+    newest = letters.newest(limit=1, max_bytes=0, which="TRAITS")
     return DeadCount(until=newest.letters[0].entry if newest.letters else "", count=newest.total, at_most=False)
 
 
@@ -228,12 +209,6 @@ def _listed(name: str, fields: Fields) -> DeadLetterView:
 
 def _buried_ms(fields: Fields) -> int:
     return int(fields.entry.partition("-")[0])
-
-
-def error_name(error: str) -> str:
-    """Return the name of an error without its text, which may quote data; empty when there is none."""
-    found = _ERROR_NAME.match(error)
-    return found[1] if found else ""
 
 
 def _listed_message(name: str, fields: Fields, size: int) -> MessageView:

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import get_config
+from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery
 from mq_django.core.offsets import BEGINNING, END, Place, parse
-from mq_django.core.redaction import redact_text
 from mq_django.core.wire import MAX_ENTRY_BYTES, decode_entry, entry_ms
-from mq_django.inspector.messages import MessageView, message_in, view_of
-from mq_django.inspector.scan import NOTHING, Filter, Scanned, scan
+from mq_django.inspector.messages import Broken, MessageView, Read, read_waiter, shown, traits
+from mq_django.inspector.scan import Scanned, scan
 from mq_django.stores.dead import text_of
 from mq_django.stores.entries import MAX_BEFORE, Entries, Entry, Home
 from mq_django.stores.log import Log
@@ -89,18 +89,27 @@ def get_in_log(topic: str, entry: str) -> EntryView | None:
         InvalidOffset: `entry` is none.
     """
     found = _log(topic).page(entry, entry, limit=1, max_bytes=MAX_ENTRY_BYTES)
-    return _view(topic, found[0]) if found else None
+    return _view(found[0], _read(topic, found[0])) if found else None
 
 
 def get(name: str, home: Home, entry: bytes) -> EntryView | None:
     """Return a message that is ready or pending, or None when it is no longer there."""
     found = _entries(name).get(home, entry, max_bytes=MAX_ENTRY_BYTES)
-    return None if found is None else _view(name, found)
+    return None if found is None else _view(found, _read(name, found))
+
+
+def find(name: str, text: str) -> EntryView | None:
+    """Return a message that is ready or pending by its id, where that leads to it without looking through others.
+
+    That is so while others stand before it by priority, when it was published without an id, and in RSMQ's format.
+    """
+    found = _entries(name).find(text.encode(), max_bytes=MAX_ENTRY_BYTES)
+    return None if found is None else _view(found, _read(name, found))
 
 
 def some(name: str, receipts: Sequence[tuple[int, str]]) -> dict[tuple[int, str], EntryView]:
     """Return those of some deliveries that are still there, by the number of their stream and their entry."""
-    return {receipt: _view(name, found) for receipt, found in _entries(name).some(receipts).items()}
+    return {receipt: _view(found, _read(name, found)) for receipt, found in _entries(name).some(receipts).items()}
 
 
 def before(name: str, view: EntryView) -> int:
@@ -111,12 +120,14 @@ def before(name: str, view: EntryView) -> int:
 def _scan(
     name: str, read: Callable[[str, int], Sequence[Entry]], wanted: Filter, after: str, limit: int
 ) -> Scanned[EntryView]:
-    return scan(
-        lambda cursor, count: [(found.cursor, _view(name, found)) for found in read(cursor, count)],
-        (lambda view: wanted.takes(view.message)) if wanted else None,
-        after=after,
-        limit=limit,
-    )
+    def read_all(cursor: str, count: int) -> Sequence[tuple[str, tuple[Entry, Read | Broken]]]:
+        return [(found.cursor, (found, _read(name, found))) for found in read(cursor, count)]
+
+    def takes(row: tuple[Entry, Read | Broken]) -> bool:
+        return wanted.takes(traits(row[1]))
+
+    found = scan(read_all, takes if wanted else None, after=after, limit=limit)
+    return found.shown(lambda row: _view(row[0], row[1]))
 
 
 def _log(topic: str) -> Log:
@@ -127,29 +138,30 @@ def _entries(name: str) -> Entries:
     return Entries(get_config().queue(name), Pooled(get_client("inspect")))
 
 
-def _view(name: str, found: Entry) -> EntryView:
+def _view(found: Entry, read: Read | Broken) -> EntryView:
     in_stream = found.waiter is None
     return EntryView(
         home=found.home,
         entry=found.entry,
-        message=_message(name, found),
+        message=shown(read),
         ready_ms=entry_ms(found.entry) if in_stream else None,
         consumer=found.consumer,
         held_ms=found.idle_ms,
     )
 
 
-def _message(name: str, found: Entry) -> MessageView:
+def _read(name: str, found: Entry) -> Read | Broken:
     if found.waiter is not None:
-        return message_in(name, found.waiter)
+        return read_waiter(name, found.waiter)
     entry, values = found.entry.decode(), found.values
     size = sum(value if isinstance(value, int) else len(value) for value in values.values())
+    message_id = text_of(values.get(b"id")) or entry
     if not values:
-        return MessageView(id=entry, error="deleted while it was pending")
+        return Broken(entry, 0, "deleted while it was pending")
     if any(isinstance(value, int) for value in values.values()):
-        return MessageView(id=text_of(values.get(b"id")) or entry, name=text_of(values.get(b"type")), size=size)
+        return Broken(message_id, size, name=text_of(values.get(b"type")))
     flat = [part for key, value in values.items() if isinstance(value, bytes) for part in (key, value)]
     decoded = decode_entry(flat, queue=name, home=READY, entry=found.entry)
     if isinstance(decoded, Delivery):
-        return view_of(decoded.message, size=size)
-    return MessageView(id=text_of(values.get(b"id")) or entry, size=size, error=redact_text(decoded.reason))
+        return Read(decoded.message, size, decoded.story)
+    return Broken(message_id, size, decoded.reason)

@@ -2,26 +2,30 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import RsmqConfig, get_config
+from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import Message, Undecodable
 from mq_django.core.redaction import redact, redact_text
 from mq_django.core.rsmq import decode
+from mq_django.core.story import Attempt
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
+from mq_django.inspector.scan import Scanned, scan
+from mq_django.inspector.stories import attempts_of
 from mq_django.stores.dead import DeadLetters, text_of
 from mq_django.stores.entries import Entries, Entry
-from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
+from mq_django.stores.pages import MAX_LISTED, Pages, Waiter, WaitingPage
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
 #: Where a message that waits is.
-Room = Literal["delayed", "unhandled"]
+Room = Literal["delayed", "unhandled", "parked"]
 
 #: Where a message is.
-Place = Literal["delayed", "unhandled", "ready", "pending", "dead"]
+Place = Literal["delayed", "unhandled", "parked", "ready", "pending", "dead"]
 
 #: Messages asked for at a time where all are read.
 BATCH = 500
@@ -48,13 +52,15 @@ class MessageView:
     expires_ms: int | None = None
     #: Why it is no message; empty when it is one.
     error: str = ""
+    #: What became of its attempts, the last one first.
+    attempts: Sequence[Attempt] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingView:
     """A message in the waiting room."""
 
-    #: What it waits under: its id, or `u:` and its unique key.
+    #: What it waits under: its id, `u:` and its unique key, or its place in line.
     member: bytes
     room: Room
     message: MessageView
@@ -71,7 +77,27 @@ class WaitingList:
     waiting: Sequence[WaitingView]
 
 
-def view_of(message: Message, *, size: int) -> MessageView:
+class Broken(NamedTuple):
+    """What waits under an id and cannot be read as a message: too long for a page, or none at all."""
+
+    id: str
+    size: int
+    #: Empty when it is only too long.
+    error: str = ""
+    name: str = ""
+    key: str | None = None
+    published_ms: int | None = None
+
+
+class Read(NamedTuple):
+    """A message that was read for a page."""
+
+    message: Message
+    size: int
+    story: str = ""
+
+
+def view_of(message: Message, *, size: int, story: str = "") -> MessageView:
     """Return a message as people may see it."""
     return MessageView(
         id=message.id,
@@ -86,7 +112,15 @@ def view_of(message: Message, *, size: int) -> MessageView:
         headers=redact(message.headers),
         published_ms=message.published_ms,
         expires_ms=message.expires_ms,
+        attempts=attempts_of(story),
     )
+
+
+def shown(found: Read | Broken) -> MessageView:
+    """Return what was read as people may see it."""
+    if isinstance(found, Read):
+        return view_of(found.message, size=found.size, story=found.story)
+    return MessageView(id=found.id, name=found.name, size=found.size, error=redact_text(found.error))
 
 
 def waiting(name: str, room: Room, *, start: int, limit: int) -> WaitingList:
@@ -96,20 +130,40 @@ def waiting(name: str, room: Room, *, start: int, limit: int) -> WaitingList:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
-    pages = _pages(name)
-    read = pages.delayed if room == "delayed" else pages.unhandled
-    found = read(start=start, limit=limit, max_bytes=MAX_LISTED)
+    found = _page(name, room, start, limit)
     views = [_waiting(name, room, waiter) for waiter in found.waiters]
     return WaitingList(now_ms=found.now_ms, total=found.total, waiting=views)
 
 
-def find_waiting(name: str, member: bytes) -> WaitingView | None:
-    """Return the message that waits under its id, or under `u:` and its unique key, or None."""
-    found = _pages(name).waiter(member)
-    if found is None:
-        return None
-    waiter, is_delayed = found
-    return _waiting(name, "delayed" if is_delayed else "unhandled", waiter)
+def look_among_waiting(name: str, room: Room, wanted: Filter, *, after: str = "", limit: int) -> Scanned[WaitingView]:
+    """Return the messages in a room that are wanted, as `waiting` orders them."""
+
+    def read(cursor: str, count: int) -> Sequence[tuple[str, tuple[Waiter, Read | Broken]]]:
+        start = int(cursor) if cursor.isdecimal() and len(cursor) < 16 else 0
+        found = _page(name, room, start, count).waiters
+        return [(str(start + place + 1), (waiter, read_waiter(name, waiter))) for place, waiter in enumerate(found)]
+
+    def takes(row: tuple[Waiter, Read | Broken]) -> bool:
+        return wanted.takes(traits(row[1]))
+
+    return scan(read, takes, after=after, limit=limit).shown(lambda row: _waiting(name, room, *row))
+
+
+def traits(found: Read | Broken) -> Message | Broken:
+    """Return what a filter looks at."""
+    return found.message if isinstance(found, Read) else found
+
+
+def _page(name: str, room: Room, start: int, limit: int) -> WaitingPage:
+    pages = _pages(name)
+    read = {"delayed": pages.delayed, "unhandled": pages.unhandled, "parked": pages.parked}[room]
+    return read(start=start, limit=limit, max_bytes=MAX_LISTED)
+
+
+def find_waiting(name: str, named: bytes) -> WaitingView | None:
+    """Return the message that waits, by its id, by `u:` and its unique key, or by what it waits under; or None."""
+    found = _pages(name).waiter(named)
+    return None if found is None else _waiting(name, found.room, found.waiter)
 
 
 def search_waiting(name: str, text: str) -> WaitingView | None:
@@ -126,6 +180,7 @@ def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
     entries, letters = Entries(config, wire), DeadLetters(config, wire)
     yield from _waiting_ids(name, "delayed")
     yield from _waiting_ids(name, "unhandled")
+    yield from _waiting_ids(name, "parked")
     yield from (("pending", found) for found in _entry_ids(entries.pending))
     yield from (("ready", found) for found in _entry_ids(entries.ready))
     for batch in letters.all(batch=BATCH):
@@ -150,32 +205,33 @@ def _pages(name: str) -> Pages:
     return Pages(get_config().queue(name), Pooled(get_client("inspect")))
 
 
-def _waiting(name: str, room: Room, waiter: Waiter) -> WaitingView:
+def _waiting(name: str, room: Room, waiter: Waiter, found: Read | Broken | None = None) -> WaitingView:
     due_ms = int(waiter.score) if room == "delayed" and abs(waiter.score) < 2**53 else None
-    message = message_in(name, waiter)
+    message = shown(found or read_waiter(name, waiter))
     return WaitingView(member=waiter.member, room=room, message=message, due_ms=due_ms)
 
 
-def message_in(name: str, waiter: Waiter) -> MessageView:
+def read_waiter(name: str, waiter: Waiter) -> Read | Broken:
     """Return the message in a body of the waiting room."""
     member, body = waiter.member.decode(errors="backslashreplace"), waiter.body
     if body is None:
-        return MessageView(id=member, error="There is no body under this id: it will be dropped when it is due.")
+        return Broken(member, 0, "There is no body under this id: it will be dropped when it is due.")
     if isinstance(body, int):
-        return MessageView(id=member, size=body)
+        return Broken(member, body)
     try:
-        found = _decoded(name, waiter.member, body)
+        message, story = _decoded(name, waiter.member, body)
     except (DecodeError, UnicodeDecodeError) as error:
-        return MessageView(id=member, size=len(body), error=redact_text(str(error)))
-    return view_of(found, size=len(body))
+        return Broken(member, len(body), str(error))
+    return Read(message, len(body), waiter.story or story)
 
 
-def _decoded(name: str, member: bytes, body: bytes) -> Message:
+def _decoded(name: str, member: bytes, body: bytes) -> tuple[Message, str]:
     if not isinstance(get_config().queue(name), RsmqConfig):
-        return message_of(decode_body(body), queue=name, entry=member)
+        found = decode_body(body)
+        return message_of(found, queue=name, entry=member), str(found.get("story", ""))
     read = decode(
         body, queue=name, message_id=member.decode(errors="replace"), first_ms=0, attempt=1, alone="", receipt=member
     )
     if isinstance(read, Undecodable):
         raise DecodeError(read.reason)
-    return read.message
+    return read.message, ""

@@ -21,7 +21,7 @@ from mq_django.transport.sessions import Pooled, Wire
 LATE_MS = 60_000
 
 #: Counters that one page reads; of more only those of all names together.
-MAX_COUNTERS = 50_000
+MAX_COUNTERS = 30_000
 
 #: Minutes of which dead letters are news.
 RECENT = 30
@@ -43,6 +43,8 @@ class QueueView:
     pending: int = 0
     delayed: int = 0
     unhandled: int = 0
+    #: Over the limit of their key.
+    parked: int = 0
     dead: int = 0
     #: How long the oldest ready message has been so, in ms; None when none is ready.
     oldest_ms: int | None = None
@@ -58,7 +60,7 @@ class QueueView:
     @property
     def depth(self) -> int:
         """Return ready + waiting + pending."""
-        return self.ready + self.pending + self.delayed + self.unhandled
+        return self.ready + self.pending + self.delayed + self.unhandled + self.parked
 
     @property
     def alive(self) -> int:
@@ -259,6 +261,7 @@ def _view(config: QueueConfig, found: Look, of: str) -> QueueView:
         pending=found.pending,
         delayed=found.delayed,
         unhandled=found.unhandled,
+        parked=found.parked,
         dead=found.dead,
         oldest_ms=None if found.oldest_ms is None else max(0, now - found.oldest_ms),
         next_due_ms=None if found.next_due_ms is None else max(0, found.next_due_ms - now),

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from mq_django.inspector.messages import MessageView
+from mq_django.core.filters import NOTHING, Filter
+
+__all__ = ["NOTHING", "Filter", "Scanned", "scan"]
 
 #: Messages that one look goes through.
 MAX_SCANNED = 5000
@@ -17,39 +19,7 @@ BATCH = 500
 SECONDS = 0.12
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """What a message must be like to be shown; what is empty or None does not matter."""
-
-    id: str = ""
-    #: In its name, whatever the case.
-    name: str = ""
-    key: str = ""
-    #: In what it failed with, whatever the case.
-    error: str = ""
-    #: Published at or after, and before: ms since 1970.
-    since_ms: int | None = None
-    until_ms: int | None = None
-
-    def __bool__(self) -> bool:
-        return self != NOTHING
-
-    def takes(self, view: MessageView, error: str = "") -> bool:
-        """Tell whether a message is meant."""
-        at = view.published_ms
-        return (
-            (not self.id or self.id == view.id)
-            and self.name.casefold() in view.name.casefold()
-            and (not self.key or self.key == view.key)
-            and self.error.casefold() in error.casefold()
-            and (self.since_ms is None or (at is not None and at >= self.since_ms))
-            and (self.until_ms is None or (at is not None and at < self.until_ms))
-        )
-
-
-NOTHING = Filter()
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +31,10 @@ class Scanned(Generic[T]):
     scanned: int
     #: From where to go on; empty at the end.
     after: str
+
+    def shown(self, view: "Callable[[T], V]") -> "Scanned[V]":
+        """Return the same with each of its rows as people see it: only what was found is worth that work."""
+        return Scanned([view(row) for row in self.rows], self.scanned, self.after)
 
 
 def scan(

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import LOG, READY, URGENT, GroupKeys, RsmqKeys
 from mq_django.stores.dead import is_entry
 from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Argument
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Where a message that is ready or pending is, in the order in which they are read. Only groups of topics have the
@@ -44,6 +44,7 @@ class Entries:
     """What is in the streams of one queue, and in line before them."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._config = config
         self._keys = config.keys
         self._pages = Pages(config, wire)
         self._wire = wire
@@ -100,16 +101,37 @@ class Entries:
     def _owned(self, keys: RsmqKeys, start: int, limit: int) -> list[Entry]:
         (reply,) = self._wire.trip([("HGETALL", keys.owners)])
         flat = reply_or_raise(reply)
-        owners = sorted(zip(flat[::2], flat[1::2], strict=True))[start : start + limit]
-        bodies = self._wire.trip([("HGET", keys.hash, member) for member, _ in owners]) if owners else []
+        owners = dict(sorted(zip(flat[::2], flat[1::2], strict=True))[start : start + limit])
+        if not owners:
+            return []
+        commands: list[Command] = [("HMGET", keys.hash, *owners), ("ZMSCORE", keys.zset, *owners), ("TIME",)]
+        bodies, scores, time = (reply_or_raise(reply) for reply in self._wire.trip(commands))
         return [
             Entry(
-                *("priority", member, {}, Waiter(member, 0.0, reply_or_raise(body))),
-                consumer=owner.rpartition(b" ")[0].decode(errors="backslashreplace"),
+                *("priority", member, {}, Waiter(member, 0.0, body)),
+                *(_owner(owner), self._held_ms(score, time)),
                 cursor=f"priority.{start + place + 1}",
             )
-            for place, ((member, owner), body) in enumerate(zip(owners, bodies, strict=True))
+            for place, ((member, owner), body, score) in enumerate(zip(owners.items(), bodies, scores, strict=True))
         ]
+
+    def _held_ms(self, score: bytes | None, time: Sequence[bytes]) -> int:
+        """Return for how long a message of RSMQ is hidden since it was received or its consumer extended that."""
+        if score is None or not isinstance(self._config, RsmqConfig):
+            return 0
+        return max(0, _now_ms(time) + self._config.vt * 1000 - round(float(score)))
+
+    def _of_rsmq(self, keys: RsmqKeys, entry: bytes) -> Entry | None:
+        waiter = self._pages.rsmq_one(entry)
+        if waiter is None:
+            return None
+        commands: list[Command] = [("HGET", keys.owners, entry), ("HGET", keys.hash, entry + b":rc"), ("TIME",)]
+        owner, count, time = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        # Whoever received it since, with another count, need not be one of ours.
+        if owner is None or waiter.score <= _now_ms(time) or owner.rpartition(b" ")[2] != count:
+            return Entry("priority", entry, {}, waiter)
+        held_ms = self._held_ms(str(waiter.score).encode(), time)
+        return Entry("priority", entry, {}, waiter, _owner(owner), held_ms)
 
     def _pending(self, home: Home, first: str, limit: int, max_bytes: int) -> list[Entry]:
         args: list[Argument] = [self._keys.group, first, limit, max_bytes]
@@ -126,8 +148,7 @@ class Entries:
     def get(self, home: Home, entry: bytes, *, max_bytes: int) -> Entry | None:
         """Return a message that is ready or pending, or None."""
         if isinstance(self._keys, RsmqKeys):
-            there = self._pages.waiter(entry)
-            return None if there is None else Entry("priority", entry, {}, there[0])
+            return self._of_rsmq(self._keys, entry)
         if home == "priority":
             waiter = self._pages.ranked_one(entry)
             return None if waiter is None else Entry("priority", entry, {}, waiter)
@@ -147,6 +168,14 @@ class Entries:
             return Entry(home, entry, values)
         _, consumer, idle, _ = pending[0]
         return Entry(home, entry, values, None, consumer.decode(errors="backslashreplace"), idle)
+
+    def find(self, named: bytes, *, max_bytes: int) -> Entry | None:
+        """Return a message whose id leads to it: by priority, of RSMQ, or an entry's own; or None."""
+        found = self.get("priority", named, max_bytes=max_bytes)
+        if found is not None or isinstance(self._keys, RsmqKeys):
+            return found
+        homes = (home for home in self._homes if home != "priority")
+        return next((found for home in homes if (found := self.get(home, named, max_bytes=max_bytes))), None)
 
     def some(self, receipts: Sequence[tuple[int, str]], *, max_bytes: int = MAX_LISTED) -> dict[tuple[int, str], Entry]:
         """Return those of some deliveries that are still there, by the number of their stream and their receipt."""
@@ -190,6 +219,14 @@ class Entries:
 
     def _stream(self, home: Home) -> str:
         return self._keys.homes()[_STREAMS[home]]
+
+
+def _owner(told: bytes) -> str:
+    return told.rpartition(b" ")[0].decode(errors="backslashreplace")
+
+
+def _now_ms(time: Sequence[bytes]) -> int:
+    return int(time[0]) * 1000 + int(time[1]) // 1000
 
 
 def _cursor(text: str) -> tuple[Home, str]:

@@ -182,7 +182,7 @@ class LimitedStore(StreamStore):
         args = self._arguments(consumer, of_queue=charged)
         for item in items:
             message, member = item.message, _place_in_line(item)
-            body = encode_body(message, item.data_text, member=member, alone=alone_of(item))
+            body = encode_body(message, item.data_text, member=member, alone=alone_of(item), story=item.story)
             args += (item.home, item.entry, message.id, message.key or "", member, body)
         reply_or_raise(self._wire.trip([scripts.command("limits_park", keys=self._rooms(), args=args)])[0])
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig
 from mq_django.core.keys import GroupKeys, QueueKeys, RsmqKeys
@@ -20,6 +20,11 @@ MAX_COUNTED = 10_000
 
 #: Bytes of a body that a page of messages still carries.
 MAX_LISTED = 32 * 1024
+
+
+#: What `waiting_find` calls the rooms; one of those that wait behind others is ready, and not here.
+ROOMS: dict[int, Literal["delayed", "unhandled", "parked"]] = {1: "delayed", 2: "unhandled", 4: "parked"}
+RANKED = 3
 
 
 class Look(NamedTuple):
@@ -43,6 +48,7 @@ class Look(NamedTuple):
     last_hour: Mapping[bytes, bytes]
     #: The hour of `this_hour`, since 1970.
     hour: int
+    parked: int = 0
 
 
 class Waiter(NamedTuple):
@@ -53,6 +59,15 @@ class Waiter(NamedTuple):
     score: float
     #: Its length, when it is too long for a page; None when there is none.
     body: bytes | int | None
+    #: What became of its attempts, where that does not stand in the body.
+    story: str = ""
+
+
+class FoundWaiter(NamedTuple):
+    """A message in the waiting room, and where it waits."""
+
+    room: Literal["delayed", "unhandled", "parked"]
+    waiter: Waiter
 
 
 class WaitingPage(NamedTuple):
@@ -127,7 +142,7 @@ def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
     rooms = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
     return scripts.command(
         "pages_look",
-        keys=[*rooms, *counted],
+        keys=[*rooms, *counted, keys.parked],
         args=[keys.group, len(this_hour), *this_hour, *last_hour],
     )
 
@@ -135,7 +150,7 @@ def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
 def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
     if isinstance(reply, Exception):
         return translate(reply)
-    now_ms, deliverable, pending, delayed, unhandled, dead, oldest, next_due, state, roll, *counted = reply
+    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, roll, *counted = reply
     this_hour, last_hour = (
         there(fields, values) for fields, values in zip(minute_fields(now, minutes), counted, strict=True)
     )
@@ -146,6 +161,7 @@ def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
         pending=pending,
         delayed=delayed,
         unhandled=unhandled,
+        parked=parked,
         dead=dead,
         oldest_ms=entry_ms(oldest) if oldest else None,
         next_due_ms=int(float(next_due)) if next_due else None,
@@ -203,6 +219,10 @@ class Pages:
         """Return unhandled messages by rank: those of one name lie together."""
         return self._waiting(self._keys.unhandled, start, limit, max_bytes)
 
+    def parked(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
+        """Return parked messages by rank: those of one key stand together, in line."""
+        return self._waiting(self._keys.parked, start, limit, max_bytes)
+
     def ranked(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
         """Return by rank the ready messages with a priority that do not stand in a stream."""
         return self._waiting(self._keys.priority, start, limit, max_bytes)
@@ -226,16 +246,39 @@ class Pages:
         ]
         return WaitingPage(now_ms, total, waiters)
 
-    def waiter(self, member: bytes) -> tuple[Waiter, bool] | None:
-        """Return a message that waits and whether it is delayed (else unhandled), or None."""
+    def waiter(self, named: bytes) -> FoundWaiter | None:
+        """Return the message that waits, by its id, by `u:` and its unique key, or by its member; or None."""
         keys = self._keys
-        replies = self._wire.trip(
-            [
-                ("ZSCORE", keys.due, member),
-                ("ZSCORE", keys.unhandled, member),
-                ("HGET", keys.waiting, member),
-            ]
-        )
-        due, unhandled, body = (reply_or_raise(reply) for reply in replies)
-        score = due if due is not None else unhandled
-        return None if score is None else (Waiter(member, float(score), body), due is not None)
+        if isinstance(keys, RsmqKeys):
+            return self._rsmq_waiter(keys, named)
+        rooms = [keys.due, keys.unhandled, keys.priority, keys.parked]
+        index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
+        (reply,) = self._wire.trip([scripts.command("waiting_find", keys=[*rooms, *index], args=[named])])
+        if isinstance(reply_or_raise(reply), bytes):
+            return None
+        place, score, body, member = reply
+        if place == RANKED:
+            return None
+        room = ROOMS[place]
+        return FoundWaiter(room, Waiter(member, float(score), body or None))
+
+    def _rsmq_waiter(self, keys: RsmqKeys, named: bytes) -> FoundWaiter | None:
+        rooms = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
+        (reply,) = self._wire.trip([scripts.command("rsmq_find", keys=rooms, args=[named])])
+        found = None if reply_or_raise(reply) == b"MISSING" else self.rsmq_one(named)
+        return None if found is None else FoundWaiter("delayed" if reply[0] == b"DELAYED" else "unhandled", found)
+
+    def rsmq_one(self, message_id: bytes) -> Waiter | None:
+        """Return a message of an RSMQ queue, wherever it is, or None."""
+        keys = self._keys
+        if not isinstance(keys, RsmqKeys):
+            return None
+        commands: list[Command] = [
+            ("ZSCORE", keys.zset, message_id),
+            ("HGET", keys.hash, message_id),
+            ("HGET", keys.notes, message_id + b":story"),
+        ]
+        score, body, story = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        if score is None:
+            return None
+        return Waiter(message_id, float(score), body, "" if story is None else story.decode(errors="replace"))

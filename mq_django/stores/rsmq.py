@@ -182,14 +182,14 @@ class RsmqStore:
     def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
         """See Store.held_by()."""
         rows = self._held(consumer, limit, bodies=True)
-        return [self._decoded(row[0], row[1], int(row[2]), int(row[3]), int(row[4]), row[5]) for row in rows]
+        return self._rows(rows)
 
     def _held(self, consumer: str, limit: int, *, bodies: bool) -> list[list[Any]]:
         keys = self._keys
         flat = self._run(
             "rsmq_held", [keys.zset, keys.hash, keys.owners, keys.notes], [consumer, limit, "1" if bodies else ""]
         )
-        return [flat[at : at + 6] for at in range(0, len(flat), 6)]
+        return [flat[at : at + 7] for at in range(0, len(flat), 7)]
 
     def holds(self, consumer: str) -> bool:
         """Tell whether a consumer holds anything."""
@@ -226,7 +226,7 @@ class RsmqStore:
         keys = self._keys
         places = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
         reply = self._run("rsmq_look", [*places, keys.minutes(0), keys.minutes(0)], [0])
-        _, deliverable, pending, delayed, unhandled, dead, *_ = reply
+        _, deliverable, pending, delayed, unhandled, _parked, dead, *_ = reply
         return Depths(deliverable - pending, delayed, unhandled, pending, dead)
 
     def _take_command(self, consumer: str, count: int) -> Command:
@@ -242,13 +242,15 @@ class RsmqStore:
             return []
         next_ms, *flat = reply
         self._next = time.monotonic() + (next_ms / 1000 if next_ms >= 0 else 3600.0)
-        rows = (flat[at : at + 6] for at in range(0, len(flat), 6))
-        return [self._decoded(row[0], row[1], int(row[2]), int(row[3]), int(row[4]), row[5]) for row in rows]
+        return self._rows([flat[at : at + 7] for at in range(0, len(flat), 7)])
+
+    def _rows(self, rows: Sequence[list[Any]]) -> list[Delivery | Undecodable]:
+        return [self._decoded(row[0], row[1], int(row[2]), int(row[3]), int(row[4]), *row[5:]) for row in rows]
 
     def _decoded(
-        self, message_id: bytes, body: bytes, count: int, first_ms: int, free: int, alone: bytes
+        self, message_id: bytes, body: bytes, count: int, first_ms: int, free: int, alone: bytes, story: bytes = b""
     ) -> Delivery | Undecodable:
-        return decode(
+        found = decode(
             body,
             queue=self._config.name,
             message_id=message_id.decode(errors="replace"),
@@ -257,6 +259,9 @@ class RsmqStore:
             alone=alone.decode(errors="replace"),
             receipt=message_id + b":" + str(count).encode(),
         )
+        if story and isinstance(found, Delivery):
+            return found._replace(story=story.decode(errors="replace"))
+        return found
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])

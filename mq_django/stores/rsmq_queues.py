@@ -147,7 +147,7 @@ class RsmqQueues:
         hide: Argument = "" if vt is None else check_seconds("vt", vt) * 1000
         rooms = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
         _, *flat = self._there(queue, self._run("rsmq_receive", rooms, ["", count, hide]))
-        return [_received(*flat[at : at + 4]) for at in range(0, len(flat), 6)]
+        return [_received(*flat[at : at + 4]) for at in range(0, len(flat), 7)]
 
     def pop(self, queue: str) -> Received | None:
         """Receive a message and delete it at once.

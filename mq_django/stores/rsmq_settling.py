@@ -9,7 +9,7 @@ from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.rsmq import sent_micros
 from mq_django.stores.base import Settlement
-from mq_django.stores.settling import BATCH, SettleCall, bury_args, mark_of, set_aside_args
+from mq_django.stores.settling import BATCH, SettleCall, bury_args, mark_of, set_aside_args, story_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
@@ -34,9 +34,10 @@ def _ack(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Comma
 def _retry(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
     keys = config.keys
     args: list[Argument] = [keys.wake]
-    for delivery, outcome, delay_ms, *_ in some:
+    for settlement in some:
+        delivery, outcome, delay_ms, *_ = settlement
         assert isinstance(outcome, Retry)
-        args += (delivery.entry, delay_ms, "1" if outcome.alone else "")
+        args += (delivery.entry, delay_ms, "1" if outcome.alone else "", story_of(consumer, settlement))
     return _command("rsmq_retry", keys, [keys.retried], consumer, args)
 
 
@@ -55,14 +56,14 @@ def _hand_back(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) ->
 def _bury(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
     keys = config.keys
     args: list[Argument] = []
-    flat, at = bury_args(some), 0
+    flat, at = bury_args(consumer, some), 0
     while at < len(flat):
         # Without the second, the id by which it is found: that is a part of the receipt.
         count = int(flat[at + 2])
         fields = flat[at + 3 : at + 3 + count]
         args += (flat[at], count, *_named(fields, flat[at]))
         at += 3 + count
-    return _command("rsmq_bury", keys, [keys.dead, keys.dead_ids], consumer, args)
+    return _command("rsmq_bury", keys, [keys.dead, keys.dead_ids, keys.dead_groups], consumer, args)
 
 
 def _named(fields: Sequence[Argument], receipt: Argument) -> list[Argument]:

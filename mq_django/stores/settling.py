@@ -7,6 +7,7 @@ from typing import NamedTuple
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.story import MAX_DATA, MAX_TRACEBACK, attempt_of, with_attempt
 from mq_django.core.wire import CHARGED, alone_of, encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
 from mq_django.stores.waiting import name_score
@@ -16,14 +17,13 @@ from mq_django.transport.scripts import Argument, Command
 #: Deliveries a script call settles. Redis serves nobody else meanwhile: about 2 ms at this size.
 BATCH = 500
 
-#: Bytes kept of what could not be decoded, and of a traceback.
+#: Bytes kept of what could not be decoded.
 MAX_RAW = 64 * 1024
-MAX_TRACEBACK = 4 * 1024
 
 
 #: What a dead letter has beside the message's own fields.
 DEAD_FIELDS = frozenset(
-    ("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw", "deadbody")
+    ("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw", "deadbody", "deadstory")
 )
 
 
@@ -92,19 +92,21 @@ def mark_of(outcome: HandBack) -> str:
 
 
 def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args = [keys.group, consumer, keys.wake, *retry_args(some)]
+    args = [keys.group, consumer, keys.wake, *retry_args(consumer, some)]
     return scripts.command("stream_retry", keys=[home, keys.due, keys.waiting], args=args)
 
 
-def retry_args(some: Sequence[Settlement]) -> list[Argument]:
+def retry_args(consumer: str, some: Sequence[Settlement]) -> list[Argument]:
     """Return for each delivery: its receipt, what it waits under, ms from now, the body."""
     args: list[Argument] = []
-    for delivery, outcome, delay_ms, *_ in some:
+    for settlement in some:
+        delivery, outcome, delay_ms, *_ = settlement
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
-        body = encode_body(again, delivery.data_text, member=again.id, alone=CHARGED if outcome.alone else "")
+        alone, told = CHARGED if outcome.alone else "", story_of(consumer, settlement)
+        body = encode_body(again, delivery.data_text, member=again.id, alone=alone, story=told)
         args += (delivery.entry, again.id, delay_ms, body)
     return args
 
@@ -120,24 +122,46 @@ def set_aside_args(some: Sequence[Settlement]) -> list[Argument]:
     for delivery, *_ in some:
         assert isinstance(delivery, Delivery)
         message = delivery.message
-        body = encode_body(message, delivery.data_text, member=message.id, alone=alone_of(delivery))
+        alone, told = alone_of(delivery), delivery.story
+        body = encode_body(message, delivery.data_text, member=message.id, alone=alone, story=told)
         args += (delivery.entry, message.id, name_score(message.name), body)
     return args
 
 
 def _bury(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args = [keys.group, consumer, *bury_args(some)]
-    return scripts.command("stream_bury", keys=[home, keys.dead, keys.dead_ids], args=args)
+    args = [keys.group, consumer, *bury_args(consumer, some)]
+    return scripts.command("stream_bury", keys=[home, keys.dead, keys.dead_ids, keys.dead_groups], args=args)
 
 
-def bury_args(some: Sequence[Settlement]) -> list[Argument]:
+def bury_args(consumer: str, some: Sequence[Settlement]) -> list[Argument]:
     """Return for each delivery: its receipt, the message's id, the number of the dead letter's fields, and these."""
     args: list[Argument] = []
-    for delivery, outcome, *_ in some:
+    for settlement in some:
+        delivery, outcome, *_ = settlement
         assert isinstance(outcome, Bury)
         fields = [*_told(delivery), *_why(delivery, outcome)]
+        if told := story_of(consumer, settlement):
+            fields += ("deadstory", told)
         args += (delivery.entry, message_id(delivery), len(fields), *fields)
     return args
+
+
+def story_of(consumer: str, settlement: Settlement) -> str:
+    """Return the story of a message that failed, with this attempt; empty when it is none, or too long for one."""
+    delivery, outcome, _, micros, _ = settlement
+    assert isinstance(outcome, Retry | Bury)
+    if isinstance(delivery, Undecodable) or len(delivery.data_text) > MAX_DATA:
+        return ""
+    attempt = attempt_of(
+        attempt=delivery.message.attempt,
+        consumer=consumer,
+        ending="retried" if isinstance(outcome, Retry) else "buried",
+        error=outcome.error,
+        # Of a dead letter it stands in a field of its own, which a redrive puts here.
+        traceback=outcome.traceback if isinstance(outcome, Retry) else None,
+        micros=micros,
+    )
+    return with_attempt(delivery.story, attempt)
 
 
 def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:

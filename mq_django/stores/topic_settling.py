@@ -33,7 +33,7 @@ def _hand_back(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Co
 
 
 def _retry(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Command:
-    return _command("topic_retry", keys, [keys.due, keys.waiting], consumer, [keys.wake, *retry_args(some)])
+    return _command("topic_retry", keys, [keys.due, keys.waiting], consumer, [keys.wake, *retry_args(consumer, some)])
 
 
 def _set_aside(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Command:
@@ -41,7 +41,8 @@ def _set_aside(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Co
 
 
 def _bury(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Command:
-    return _command("topic_bury", keys, [keys.dead, keys.dead_ids], consumer, bury_args(some))
+    rooms = [keys.dead, keys.dead_ids, keys.dead_groups]
+    return _command("topic_bury", keys, rooms, consumer, bury_args(consumer, some))
 
 
 def _command(script: str, keys: GroupKeys, own: Sequence[str], consumer: str, args: Sequence[Argument]) -> Command:

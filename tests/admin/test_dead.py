@@ -97,52 +97,6 @@ def test_what_is_no_message_cannot_be_redriven_and_shows_its_bytes(operator, red
     assert not LogEntry.objects.exists()
 
 
-def test_all_up_to_the_confirmation_are_redriven(operator):
-    bury_many("emails", 7)
-
-    asked = operator.get(f"{DEAD}all/redrive/")
-    assert "Redrive 7 dead letters?" in asked.content.decode()
-    until = dict(asked.context["fields"])["until"]
-    bury("emails", "late")
-    done = operator.post(f"{DEAD}all/redrive/", {"until": until, "after": "", "confirmed": "yes"}, follow=True)
-
-    assert "7 dead letters were redriven." in done.content.decode()
-    # The late one was ready for a moment, and took all that was ready with it.
-    assert numbers() == (7, 1)
-    assert LogEntry.objects.get().change_message == f"Redrove 7 dead letters, all up to {until}"
-
-
-def test_all_are_deleted(operator):
-    bury_many("emails", 3)
-    until = dict(operator.get(f"{DEAD}all/delete/").context["fields"])["until"]
-
-    operator.post(f"{DEAD}all/delete/", {"until": until, "confirmed": "yes"})
-
-    assert numbers() == (0, 0)
-
-
-def test_what_a_request_has_no_time_for_is_asked_for_again(operator, monkeypatch):
-    bury_many("emails", 1100)
-    until = dict(operator.get(f"{DEAD}all/redrive/").context["fields"])["until"]
-    monkeypatch.setattr(actions, "SECONDS", 0.0)
-
-    done = operator.post(f"{DEAD}all/redrive/", {"until": until, "confirmed": "yes"}, follow=True)
-
-    page = done.content.decode()
-    # At least one batch is done each time, so that it comes to an end.
-    assert "500 dead letters were redriven." in page
-    assert "There are more than a request has time for." in page
-    assert "Redrive 600 dead letters?" in page
-    assert numbers() == (500, 600)
-
-    fields = dict(done.context["fields"])
-    for _ in range(2):
-        done = operator.post(f"{DEAD}all/redrive/", {**fields, "confirmed": "yes"}, follow=True)
-        fields = dict(done.context.get("fields", ()))
-    assert numbers() == (1100, 0)
-    assert done.redirect_chain[-1][0] == DEAD
-
-
 def test_a_message_is_found_by_its_id(operator):
     message_id = bury("emails")
 
@@ -193,29 +147,3 @@ def test_a_redriven_message_is_deliverable_again(operator):
 
     places = dict(inspector.ids("emails"))
     assert places["ready"] == [message_id]
-
-
-def test_all_that_fit_a_filter_are_redriven_and_no_others(operator):
-    bury_many("emails", 3)
-    meant = [bury("emails", "remind", error="SMTPError: refused") for _ in range(2)]
-    url = operator.get(DEAD, {"name": "remind", "error": "SMTP"}).context["redrive_all_url"]
-
-    asked = operator.get(url)
-    assert "Redrive up to 5 dead letters?" in asked.content.decode()
-    assert "error: SMTP" in asked.content.decode()
-    done = operator.post(f"{DEAD}all/redrive/", dict(asked.context["fields"]), follow=True)
-
-    assert "2 dead letters were redriven." in done.content.decode()
-    assert sorted(dict(inspector.ids("emails"))["ready"]) == sorted(meant)
-    assert numbers() == (2, 3)
-    assert LogEntry.objects.get().change_message.endswith(", name remind, error SMTP")
-
-
-def test_when_no_dead_letter_fits_that_is_said(operator):
-    bury("emails")
-    fields = dict(operator.get(f"{DEAD}all/redrive/", {"name": "nope"}).context["fields"])
-
-    done = operator.post(f"{DEAD}all/redrive/", {**fields, "confirmed": "yes"}, follow=True)
-
-    assert "No dead letter fits." in done.content.decode()
-    assert numbers() == (0, 1)

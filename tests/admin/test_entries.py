@@ -4,6 +4,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
+from mq_django.conf import get_config
 from mq_django.inspector import actions
 from mq_django.inspector import scan as scanning
 from tests.admin.conftest import BASE
@@ -177,3 +178,18 @@ def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings):
     assert inspector.queue("legacy").paused
     operator.post(f"{BASE}legacy/purge/ready/", {"confirmed": "yes", "count": "5"})
     assert inspector.queue("legacy").ready == 0
+
+
+@pytest.mark.parametrize("page", ["ready", "pending", "waiting/delayed", "waiting/unhandled", "dead"])
+def test_every_list_leads_to_an_id_that_is_somewhere_else(operator, redis_client, page):
+    publish("emails", "welcome", 1)
+    ranked = publish("emails", "welcome", 1, priority=9)
+    nameless = redis_client.xadd(get_config().queue("emails").keys.ready, {"type": "welcome", "data": "1"}).decode()
+    waits = publish("emails", "welcome", 1, delay=60)
+    places = {ranked: "entry/priority/", nameless: "entry/ready/", waits: "waiting/delayed/"}
+
+    for message_id, place in places.items():
+        found = operator.get(f"{BASE}emails/{page}/", {"id": message_id})
+        assert found.status_code == 302
+        assert f"/emails/{place}" in found.url
+        assert message_id in operator.get(found.url).content.decode()

@@ -40,7 +40,9 @@ def test_the_overview_counts_them(operator, name, held):
     assert name in page
 
 
-@pytest.mark.parametrize("where", ["change/", "stats.json", "ready/", "pending/", "dead/", "waiting/delayed/"])
+@pytest.mark.parametrize(
+    "where", ["change/", "stats.json", "figures/", "ready/", "pending/", "dead/", "waiting/delayed/"]
+)
 def test_every_page_of_it_is_there(operator, name, held, where):
     if where == "change/":
         where = ""
@@ -61,3 +63,63 @@ def test_a_dead_letter_can_be_redriven_and_a_message_that_waits_cancelled(operat
     chosen = {"_selected_action": [to_url(delayed.id.encode())], "confirmed": "yes"}
     assert operator.post(f"{BASE}{name}/cancel/", chosen).status_code == 302
     assert (store.depths().ready, store.depths().delayed, store.depths().dead) == (2, 0, 0)
+
+
+def test_a_dead_letter_is_edited_and_goes_back_as_a_new_message(operator, name, held):
+    dead, *_ = held
+    letters = DeadLetters(get_config().queue(name), Pooled(get_client("inspect")))
+    url = f"{BASE}{name}/dead/{letters.find(dead.id.encode())}/edit/"
+
+    asked = operator.post(url, {"data": '{"n": 99}'})
+    done = operator.post(url, dict(asked.context["fields"]), follow=True)
+
+    assert "It was resubmitted as message" in done.content.decode()
+    store = open_store(get_config().queue(name), Session(get_client("consume")))
+    found = {item.message.id: item.message for item in store.take("other", count=9)}
+    (message,) = [message for message in found.values() if message.data == {"n": 99}]
+    assert message.id != dead.id
+    assert (message.name, message.attempt) == ("welcome", 1)
+    assert store.depths().dead == 0
+
+
+def test_many_dead_letters_of_it_are_redriven_in_the_background(operator, name, held):
+    url = f"{BASE}{name}/dead/all/redrive/"
+
+    done = operator.post(url, dict(operator.get(url).context["fields"]), follow=True)
+
+    assert "Redriven: 1 dead letters." in done.content.decode()
+    store = open_store(get_config().queue(name), Session(get_client("consume")))
+    assert (store.depths().ready, store.depths().dead) == (2, 0)
+
+
+def test_its_messages_tell_of_their_attempts_and_who_holds_them(operator, name, held):
+    dead, delayed, pending = held
+    letters = DeadLetters(get_config().queue(name), Pooled(get_client("inspect")))
+    assert ME in operator.get(f"{BASE}{name}/dead/{letters.find(dead.id.encode())}/").content.decode()
+    assert ME in operator.get(f"{BASE}{name}/waiting/delayed/{to_url(delayed.id.encode())}/").content.decode()
+
+    (row,) = operator.get(f"{BASE}{name}/pending/").context["rows"]
+    page = operator.get(row["url"]).content.decode()
+
+    assert pending.id in page
+    assert f"Consumer {ME} holds it and is gone" in page
+
+
+def test_its_dead_letters_are_exported(operator, name, held):
+    response = operator.get(f"{BASE}{name}/dead/export/")
+
+    assert held[0].id.encode() in b"".join(response.streaming_content)
+    assert name.replace(":", "-") in response["Content-Disposition"]
+
+
+def test_each_message_is_found_by_its_id_where_it_is(operator, name, held):
+    dead, delayed, pending = held
+    for message, place in ((dead, "/dead/"), (delayed, "/waiting/delayed/"), (pending, "/entry/")):
+        found = operator.get(f"{BASE}{name}/dead/", {"id": message.id})
+        if place == "/entry/" and name != "jobs":
+            # Of a log one has to look through what it holds.
+            assert found.status_code == 200
+            found = operator.get(f"{BASE}{name}/pending/", {"id": message.id})
+            assert message.id in found.content.decode()
+        else:
+            assert place in found.url

@@ -3,8 +3,8 @@
 import pytest
 
 from mq_django.admin import charts, text
+from mq_django.core.filters import error_class
 from mq_django.inspector.activity import NONE
-from mq_django.inspector.dead_letters import error_name
 
 NOW = 1_790_000_000_000
 
@@ -76,7 +76,7 @@ def test_no_moment_is_nothing():
     ],
 )
 def test_the_name_of_an_error_without_its_text(error, name):
-    assert error_name(error) == name
+    assert error_class(error) == name
 
 
 def test_html_from_elsewhere_is_escaped_and_isolated():

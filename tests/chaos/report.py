@@ -48,10 +48,15 @@ def main(arguments: Sequence[str]) -> int:
 def _play_everywhere(whole: Verdict, options: argparse.Namespace, seed: str) -> None:
     """Play on all servers side by side: one waits for most of the time."""
     programs = options.servers or servers()
+    if not programs:
+        raise SystemExit("There is no Redis here to play on.")
     playing: list[subprocess.Popen[str]] = []
+    ending = threading.Event()
 
     def play(number: int, program: Path) -> None:
         for store in options.stores or _stores(options.tier, number, len(programs)):
+            if ending.is_set():
+                return
             for told in _campaign(program, seed, store, options, playing):
                 _take_in(whole, _version(program), store, told)
 
@@ -60,6 +65,7 @@ def _play_everywhere(whole: Verdict, options: argparse.Namespace, seed: str) -> 
             for done in [pool.submit(play, number, program) for number, program in enumerate(programs)]:
                 done.result()
         finally:
+            ending.set()
             for process in playing:
                 process.terminate()
 

@@ -8,6 +8,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.consumers import machine
 from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin, Silence, held_for, interval, silence_limit
+from mq_django.consumers.supervisor import Supervisor
 from mq_django.errors import ConnectionLost
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
@@ -264,6 +265,11 @@ def test_nobody_is_judged_after_an_outage(heartbeat, members, family):
     heartbeat.recover(ConnectionLost("away"))
     heartbeat.run_once()
     assert "dead" not in family.kinds()
+
+
+def test_every_start_has_a_name_of_its_own():
+    """Also where process numbers repeat, as in containers that start again."""
+    assert len({Supervisor._new_id() for _ in range(1000)}) == 1000
 
 
 def test_a_thousand_come_and_go_and_nothing_of_them_is_left(config, members, redis_client, caplog):

@@ -1,7 +1,11 @@
 """The command's own words: what it refuses and what it warns of."""
 
+from datetime import timedelta
+
 import pytest
 
+from mq_django.core.configs import QueueConfig
+from mq_django.management.commands.runconsumer import Command
 from mq_django.transport.servers import PrivateServer
 
 
@@ -23,3 +27,9 @@ def test_a_server_that_keeps_nothing_is_warned_of(trees, publish, history):
     publish()
     history.wait_for("effect")
     assert "all messages are lost when it restarts" in tree.logged()
+
+
+def test_what_holds_unless_it_is_set():
+    options = Command().create_parser("manage.py", "runconsumer").parse_args([])
+    assert (options.grace, options.max_messages, options.max_memory) == (30.0, 0, 0)
+    assert QueueConfig(name="x", namespace="mq").visibility_timeout == timedelta(seconds=10)

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,9 @@ from mq_django.conf import get_config
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.chaos.surroundings import FAKETIME
 from tests.consumers.trees import kill
+from tests.processes import processes
 from tests.waiting import wait_until
 
 FAST = {"default": {"VISIBILITY_TIMEOUT": 2}}
@@ -310,6 +313,51 @@ def test_what_a_stranger_holds_whose_name_is_no_text_is_handled(trees, publish, 
     assert "Traceback" not in tree.logged()
 
 
+def test_an_orphan_gives_back_what_outlives_the_grace_and_ends(trees, publish, history, store):
+    first = trees("--threads", "2", "--grace", "1")
+    ids = [publish(["once", ["wait", "never"]]) for _ in range(2)]
+    child = history.wait_for("start", 2)[0]["pid"]
+    kill(first.pid)
+    wait_until(lambda: child not in [process.pid for process in processes()], timeout=10)
+    depths = store.depths()
+    assert (depths.ready, depths.pending) == (2, 0)
+    assert {item.message.attempt for item in store.take("x", count=2)} == {1}
+    assert history.counts("start") == dict.fromkeys(ids, 1)
+
+
+def test_steps_of_the_consumers_clock_change_nothing(trees, publish, history, store, tmp_path):
+    """An hour forth and back, while messages run, wait, and are judged by heartbeats of another tree."""
+    library = next((path for folder in FAKETIME if (path := Path(folder) / "libfaketime.so.1").exists()), None)
+    if library is None:
+        pytest.skip("libfaketime is not installed")
+    clock = tmp_path / "clock"
+    clock.write_text("+0", encoding="ascii")
+    faked = {
+        "LD_PRELOAD": library,
+        "FAKETIME_TIMESTAMP_FILE": clock,
+        "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    first = trees(wrap=["env", *(f"{name}={value}" for name, value in faked.items())], QUEUES=FAST)
+    second = trees(QUEUES=FAST)
+    ids = []
+    for number, offset in enumerate(("+3600", "-3600", "+0")):
+        # Not asleep: libfaketime makes an error of Python's sleep.
+        ids += [publish(["spin", 0.1]) for _ in range(16)]
+        ids += [publish(delay=1.0), publish(["once", ["raise", "x"]]), publish(name="timed")]
+        history.wait_for("start", 20 * number + 8)
+        # Replaced in one step: it is read at any moment.
+        fresh = tmp_path / "fresh"
+        fresh.write_text(offset, encoding="ascii")
+        fresh.replace(clock)
+        wait_until(lambda: set(history.counts()) == set(ids))  # noqa: B023 - called at once
+    wait_until(lambda: empty(store))
+    assert history.counts() == dict.fromkeys(ids, 1)
+    assert "begins anew" not in first.logged() + second.logged()
+    assert first.stop() == 0
+    assert len({line["pid"] for line in history.lines("effect")}) == 2
+
+
 #: Runs a command in a PID namespace of its own, as a container does, which all of it dies with.
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
@@ -401,13 +449,14 @@ def test_asked_to_stop_it_finishes_what_runs_and_gives_the_rest_away(trees, publ
     assert second.stop() == 0
 
 
-def test_asked_twice_it_gives_back_at_once_what_runs(trees, publish, history, store):
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_asked_twice_it_gives_back_at_once_what_runs(trees, publish, history, store, second):
     tree = trees()
     message_id = publish(["wait", "never"])
     history.wait_for("start")
     tree.signal(signal.SIGTERM)
     wait_until(lambda: "stops when" in tree.logged())
-    tree.signal(signal.SIGTERM)
+    tree.signal(second)
     assert tree.process.wait(8) == 0
     assert store.depths().ready == 1
     (again,) = store.take("x", count=1)

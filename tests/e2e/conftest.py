@@ -167,6 +167,12 @@ class Window:
         if os.environ.get("MQ_E2E_PICTURES"):
             self.page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
 
+    def shoot(self, name: str, path: str, text: str) -> None:
+        """Go to a page, wait until it says something, and keep a picture of it."""
+        self.go(path)
+        self.expect(text, seconds=30)
+        self.picture(name)
+
     def log_in(self) -> None:
         from example_project.shop import goods  # noqa: PLC0415 - it reads no settings
 

@@ -1,6 +1,7 @@
 """What an operator sees and does, in a browser, on the running shop."""
 
 import json
+import os
 import shutil
 import subprocess
 
@@ -85,26 +86,6 @@ def order(shop, count):
     shop.do(f"from mq_django import topics; topics['orders'].publish_many({many!r})")
 
 
-def test_a_topic_is_sought_and_a_group_handles_it_again(shop, window):
-    shop.consume()
-    order(shop, 3)
-    seen = window()
-    seen.go("orders:bookkeeping/change/")
-    seen.expect("3 handled", seconds=30)
-
-    seen.press("Move…")
-    seen.page.get_by_label("At the beginning").check()
-    seen.press("See what it would do…")
-    seen.expect("3 messages are handled again.")
-    seen.picture("seek")
-    seen.press("Yes, move it")
-
-    seen.expect("The group goes on at the beginning.")
-    seen.expect("6 handled", seconds=30)
-    seen.go("orders:stock/change/")
-    seen.expect("3 handled")
-
-
 def test_a_consumer_shows_what_it_handles_goes_quiet_and_stops(shop, window, tmp_path):
     shop.consume()
     publish(shop, "emails", "long", {})
@@ -178,6 +159,26 @@ def test_no_page_has_a_serious_fault_for_those_who_see_little(full, window, sche
         assert serious == [], path
         wide = seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, f"{path} is {wide} pixels too wide"
+
+
+@pytest.mark.skipif("MQ_E2E_PICTURES" not in os.environ, reason="pictures are renewed when that is asked for")
+def test_pictures_are_renewed(full, window):
+    """What the documentation shows: a shop that has been busy for a day, and has a few troubles."""
+    full.do("from tests.e2e.past import fill; fill()")
+    desk, dark = window(), window(color_scheme="dark")
+    phone = window(color_scheme="dark", device_scale_factor=2, **PHONE)
+    desk.shoot("queues", "", "needs attention")
+    desk.shoot("queue", "emails/change/", "handled")
+    desk.shoot("dead-letters", "emails/dead/groups/", "Broken")
+    entry = json.loads(full.manage("mq", "peek", "emails", "dead", "--json"))[0]["id"]
+    desk.go("emails/dead/")
+    desk.press(entry)
+    desk.expect("the press is jammed")
+    desk.picture("dead-letter")
+    desk.shoot("topic", "orders/change/", "bookkeeping")
+    dark.shoot("consumers", "consumers/", "long")
+    dark.shoot("queue-dark", "notifications/change/", "is paused")
+    phone.shoot("phone", "", "needs attention")
 
 
 def axe():

@@ -3,9 +3,9 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.inspector import entries, search
+from mq_django.core.filters import NOTHING, Filter
+from mq_django.inspector import dead_letters, entries, messages
 from mq_django.inspector import scan as scanning
-from mq_django.inspector.scan import NOTHING, Filter
 from tests.seeding import CONSUMER, bury, publish, publish_many, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -91,7 +91,7 @@ def test_dead_letters_are_found_by_their_error():
     bury("emails", error="ValueError: no stamp")
     meant = bury("emails", error="SMTPError: refused")
 
-    (letter,) = search.dead("emails", Filter(error="smtp"), limit=9).rows
+    (letter,) = dead_letters.look_among("emails", Filter(error="smtp"), limit=9).rows
 
     assert letter.message.id == meant
 
@@ -100,7 +100,7 @@ def test_what_waits_is_found_by_its_name():
     publish("emails", "welcome", 1, delay=60)
     meant = publish("emails", "remind", 1, delay=60)
 
-    some = search.waiting("emails", "delayed", Filter(name="remind"), limit=9)
+    some = messages.look_among_waiting("emails", "delayed", Filter(name="remind"), limit=9)
 
     assert [view.message.id for view in some.rows] == [meant]
     assert some.scanned == 2

@@ -1,15 +1,21 @@
 """Why a message does not run: each cause once."""
 
 import time
+from datetime import timedelta
 
 import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
+from mq_django.core.filters import Filter
+from mq_django.core.outcomes import ACK
 from mq_django.inspector import actions, entries
 from mq_django.inspector.explain import why_entry, why_waiting
 from mq_django.inspector.messages import find_waiting
-from mq_django.inspector.scan import Filter
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
 from tests.seeding import CONSUMER, beat, publish, publish_many, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -114,3 +120,80 @@ def test_it_is_no_message(redis_client):
 
     assert why("odd").kind == "broken"
     assert why("empty").kind == "broken"
+
+
+@pytest.fixture
+def limited(mq_settings):
+    """Configure limits, and return what takes as a consumer with them does."""
+
+    def configure(**limits):
+        mq_settings(QUEUES={"emails": limits})
+        beat("emails")
+        store = open_store(get_config().queue("emails"), Session(get_client("consume")))
+        store.create_groups()
+        return store
+
+    return configure
+
+
+def test_as_many_of_its_key_are_handled_as_may_be(limited):
+    store = limited(CONCURRENCY={"key": 2})
+    ids = [publish("emails", "welcome", n, key="user:7") for n in range(5)]
+    held = store.take("c1", count=10)
+
+    cause = why(ids[-1])
+
+    assert (cause.kind, cause.key, cause.most, cause.count) == ("parked", "user:7", 2, 2)
+    store.settle("c1", [Settlement(item, ACK) for item in held])
+    assert why(ids[-1]).kind in ("due", "parked")
+
+
+def test_of_its_key_were_so_many_as_may_be_in_a_time(limited):
+    store = limited(RATE_LIMIT={"key": "2/m"})
+    ids = [publish("emails", "welcome", n, key="user:7") for n in range(4)]
+    store.take("c1", count=10)
+
+    cause = why(ids[-1])
+
+    assert (cause.kind, cause.key, cause.most, cause.count) == ("throttled", "user:7", 2, 1)
+    assert cause.window == timedelta(minutes=1)
+    assert 50_000 < cause.ms <= 60_001
+
+
+def test_a_parked_message_of_a_paused_queue_waits_for_that_first(limited):
+    store = limited(CONCURRENCY={"key": 1})
+    ids = [publish("emails", "welcome", n, key="user:7") for n in range(2)]
+    store.take("c1", count=10)
+    actions.pause("emails")
+
+    assert why(ids[-1]).kind == "paused"
+
+
+def test_as_many_of_the_queue_are_handled_as_may_be(limited):
+    store = limited(CONCURRENCY=2)
+    ids = publish_many("emails", [("welcome", n) for n in range(4)])
+    store.take("c1", count=10)
+
+    cause = why(ids[2])
+
+    assert (cause.kind, cause.most, cause.count) == ("full", 2, 2)
+    assert why(ids[3]).kind == "behind"
+
+
+def test_of_the_queue_were_so_many_as_may_be_in_a_time(limited):
+    store = limited(RATE_LIMIT="2/m")
+    ids = publish_many("emails", [("welcome", n) for n in range(3)])
+    assert why(ids[0]).kind == "next"
+    store.take("c1", count=10)
+
+    cause = why(ids[2])
+
+    assert (cause.kind, cause.most) == ("rate", 2)
+    assert 50_000 < cause.ms <= 60_001
+
+
+def test_a_message_under_a_unique_key_is_found_by_both(redis_client):
+    message_id = publish("emails", "welcome", 1, delay=60, unique="cart:7")
+
+    assert why(message_id).kind == "delayed"
+    assert find_waiting("emails", b"u:cart:7").message.id == message_id

@@ -7,7 +7,8 @@ import pytest
 from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
-from mq_django.inspector import actions, dead_letters, entries, messages
+from mq_django.inspector import dead_letters, entries, messages
+from mq_django.inspector.resubmit import resubmit
 from mq_django.inspector.scan import NOTHING
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_store
@@ -105,8 +106,8 @@ def test_a_dead_letter_of_rsmq_is_resubmitted_where_other_programs_read(jobs, ns
     settle(store, store.take(ME, count=1)[0], Bury("no"))
     (letter,) = dead_letters.page("jobs", limit=5).letters
     written = '{"n":2}' if sent.startswith("{") else '"mended"'
-    message_id = actions.resubmit("jobs", letter.entry, written)
-    assert actions.resubmit("jobs", letter.entry, written) is None
+    message_id = resubmit("jobs", letter.entry, written)
+    assert resubmit("jobs", letter.entry, written) is None
     found = rsmq.receive("jobs", vt=0)
     assert (found.id, found.rc) == (message_id, 1)
     assert message_id != dead

@@ -129,13 +129,27 @@ def test_a_preview_tells_what_a_seek_then_does(events, redis_client):
     assert len(store.take(ME, count=20)) == 8
 
 
-def test_a_preview_of_very_many_says_that_there_are_more(events, monkeypatch):
+def test_a_preview_of_very_many_says_that_there_are_more(events, redis_client, monkeypatch):
     monkeypatch.setattr("mq_django.stores.lag.MAX_COUNTED", 20)
     monkeypatch.setattr("mq_django.stores.lag.PAGE", 10)
     subscribed()
     events.publish_many([("paid", n) for n in range(50)])
-    found = inspected.preview("events", "billing", "end")
+    found = inspected.preview("events", "billing", entries_of(events, redis_client)[45])
     assert (found.skipped, found.more) == (20, True)
+
+
+def test_a_preview_of_all_there_is_is_known_without_counting(events, redis_client, monkeypatch):
+    """A group may be moved over a million: who asks does not wait until they are counted."""
+    if int(redis_client.info("server")["redis_version"].split(".")[0]) < 7:
+        pytest.skip("Redis tells the lag from 7.0 on")
+    monkeypatch.setattr("mq_django.stores.lag.count_between", None)
+    store = subscribed()
+    events.publish_many([("paid", n) for n in range(50)])
+    assert inspected.preview("events", "billing", "end")[1:4] == (0, 50, False)
+    read(store, 20)
+    assert inspected.preview("events", "billing", "end")[1:4] == (0, 30, False)
+    assert inspected.preview("events", "billing", "beginning")[1:4] == (20, 0, False)
+    assert inspected.preview("events", "billing", datetime(2001, 1, 1, tzinfo=UTC))[1:4] == (20, 0, False)
 
 
 def test_what_is_no_group_or_no_place_is_an_error(events):

@@ -8,6 +8,11 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django import inspector, topics
+from mq_django.conf import get_config
+from mq_django.inspector import jobs
+from mq_django.stores import open_store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
 from tests.seeding import beat, bury, bury_many, publish, set_aside
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -30,10 +35,10 @@ def test_status_counts_every_queue():
     default, emails = mq_json("status")
 
     assert default == {"queue": "default"} | dict.fromkeys(
-        ("ready", "pending", "delayed", "unhandled", "dead", "consumers"), 0
+        ("ready", "pending", "delayed", "unhandled", "parked", "dead", "consumers"), 0
     )
     assert (emails["ready"], emails["delayed"]) == (1, 1)
-    assert mq("status", "emails").splitlines()[1].split() == ["emails", "1", "0", "1", "0", "0", "0"]
+    assert mq("status", "emails").splitlines()[1].split() == ["emails", "1", "0", "1", "0", "0", "0", "0"]
 
 
 @pytest.mark.parametrize("place", ["ready", "delayed", "unhandled", "dead"])
@@ -210,6 +215,38 @@ def test_a_part_of_a_log_is_replayed_into_a_chosen_handler(mq_settings):
         mq("replay", "events:billing", "--handler", "nowhere.handle")
     with pytest.raises(CommandError, match="no subscriber"):
         mq("replay", "events:billing")
+
+
+def test_redrive_takes_those_that_fit():
+    bury_many("emails", 3)
+    bury("emails", "remind", error="SMTPError: refused")
+
+    assert mq_json("redrive", "emails", "--all", "--name", "REMIND", "--error", "smtp")["redriven"] == 1
+    assert (inspector.queue("emails").ready, inspector.queue("emails").dead) == (1, 3)
+    assert mq("redrive", "emails", "--all", "--name", "nope") == "0 redriven\n"
+
+
+def test_redrive_leaves_it_to_consumers_when_that_is_wished():
+    bury_many("emails", 3)
+
+    assert mq_json("redrive", "emails", "--all", "--background", "--rate", "5") == {"begun": True, "total": 3}
+    assert jobs.look("emails").rate == 5
+    with pytest.raises(CommandError, match="Another job runs"):
+        mq("redrive", "emails", "--all")
+    assert inspector.queue("emails").dead == 3
+
+
+def test_what_is_parked_is_counted_and_shown(mq_settings):
+    mq_settings(QUEUES={"emails": {"CONCURRENCY": {"key": 1}}})
+    for number in range(3):
+        publish("emails", "welcome", {"n": number}, key="user:7")
+    store = open_store(get_config().queue("emails"), Session(get_client("consume")))
+    store.create_groups()
+    store.take("c1", count=10)
+
+    assert mq_json("status", "emails")[0]["parked"] == 2
+    assert [row["data"] for row in mq_json("peek", "emails", "parked")] == [{"n": 1}, {"n": 2}]
+    assert mq("purge", "emails", "parked", "--yes") == "2 deleted\n"
 
 
 def test_consumers_are_listed_and_asked():

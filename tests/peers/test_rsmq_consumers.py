@@ -135,7 +135,8 @@ def test_a_killed_consumer_gives_its_messages_back_at_once(jobs, ns, redis_clien
     os.kill(children(program)[0], signal.SIGKILL)
     told = shop.wait_handled(2)
     assert sorted(each["id"] for each in told) == sorted(slow)
-    assert {each["attempt"] for each in told} == {2}
+    # They ran side by side, so either may have ended the process: neither is charged, and each runs alone.
+    assert {each["attempt"] for each in told} == {1}
 
 
 def test_an_orderly_stop_hands_back_what_has_not_begun(jobs, ns):

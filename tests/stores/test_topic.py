@@ -9,7 +9,7 @@ from importlib.resources import files
 import pytest
 from django.db import transaction
 
-from mq_django import registry, topics
+from mq_django import queues, registry, topics
 from mq_django.conf import get_config
 from mq_django.core.keys import LOG
 from mq_django.core.offsets import before
@@ -587,3 +587,31 @@ def test_a_priority_that_a_stranger_gave_holds_nothing_up(log, redis_client):
     wait_until(lambda: store.promote(limit=10).moved or store.depths().delayed == 0)
     wait_until(lambda: found.extend(numbers(store.take(ME, count=10))) or len(found) == 3)
     assert sorted(found) == [0, 1, 2]
+
+
+def test_a_message_can_be_for_one_group_alone_and_later(log):
+    billing, stock = group("billing"), group("stock")
+    queues["orders:billing"].publish("order.paid", 1, delay=0.01)
+    queues["orders:billing"].publish("order.paid", 2)
+    assert numbers(billing.take(ME, count=10)) == [2]
+    wait_until(lambda: billing.promote(limit=10).moved)
+    assert numbers(billing.take(ME, count=10)) == [1]
+    assert stock.take(ME, count=10) == []
+    assert not stock.promote(limit=10).moved
+
+
+def test_a_retry_of_one_group_holds_up_no_other(log):
+    billing, stock = group("billing"), group("stock")
+    publish(log, 1, 2)
+    for delivery in billing.take(ME, count=10):
+        settle(billing, delivery, outcome=Retry(), delay_ms=60_000)
+    taken = stock.take(ME, count=10)
+    settle(stock, taken[0], outcome=Retry(), delay_ms=0)
+    settle(stock, taken[1])
+    wait_until(lambda: stock.promote(limit=10).moved)
+    (again,) = stock.take(ME, count=10)
+    assert (again.message.data, again.message.attempt) == (1, 2)
+    settle(stock, again)
+    publish(log, 3)
+    assert numbers(stock.take(ME, count=10)) == numbers(billing.take(ME, count=10)) == [3]
+    assert (billing.depths().delayed, stock.depths().delayed) == (2, 0)

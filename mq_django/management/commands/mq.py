@@ -1,22 +1,25 @@
 """Look at queues and act on them from a terminal."""
 
 import argparse
+import getpass
 import json
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mq_django import inspector
+from mq_django.core.filters import NOTHING, Filter
+from mq_django.core.ids import token
 from mq_django.core.jsontext import loads
 from mq_django.core.visible import cut, spell
 from mq_django.core.wire import moment
 from mq_django.errors import DecodeError, MQError
-from mq_django.inspector import actions, dead_letters, entries, messages
+from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.messages import MessageView
 from mq_django.inspector.queues import QueueView
-from mq_django.inspector.scan import NOTHING
 from mq_django.management import consumer_verbs, topic_verbs
 from mq_django.producers import queues
 
@@ -26,10 +29,19 @@ STATUS: dict[str, Callable[[QueueView], int]] = {
     "pending": lambda view: view.pending,
     "delayed": lambda view: view.delayed,
     "unhandled": lambda view: view.unhandled,
+    "parked": lambda view: view.parked,
     "dead": lambda view: view.dead,
     "consumers": lambda view: view.alive,
 }
 
+
+PLACES = ("ready", "delayed", "unhandled", "parked", "dead")
+
+#: Where messages wait, by what `peek` calls it.
+ROOMS: dict[str, messages.Room] = {"delayed": "delayed", "unhandled": "unhandled", "parked": "parked"}
+
+#: Seconds between two lines about how far a long job has come.
+PROGRESS = 2.0
 
 VERBS = (
     *("status", "peek", "publish", "cancel", "redrive", "pause", "resume", "purge"),
@@ -51,7 +63,9 @@ class Command(BaseCommand):
         status.add_argument("queues", nargs="*", help="All when none is named.")
 
         peek = self._verb(verbs, "peek", "Show the first messages, secrets replaced.", queue=True)
-        peek.add_argument("place", choices=["ready", "delayed", "unhandled", "dead"], nargs="?", default="ready")
+        peek.add_argument(
+            "place", choices=["ready", "delayed", "unhandled", "parked", "dead"], nargs="?", default="ready"
+        )
         peek.add_argument("--limit", type=int, default=10)
 
         publish = self._verb(verbs, "publish", "Publish a message.", queue=True)
@@ -67,12 +81,17 @@ class Command(BaseCommand):
         redrive = self._verb(verbs, "redrive", "Put dead letters back into their queue.", queue=True)
         redrive.add_argument("ids", nargs="*", metavar="id")
         redrive.add_argument("--all", action="store_true", help="Those that are dead now.")
+        redrive.add_argument("--name", default="", help="With --all: those that have this in their name.")
+        redrive.add_argument("--error", default="", help="With --all: those that have this in their error.")
+        redrive.add_argument("--key", default="", help="With --all: those of this key.")
+        redrive.add_argument("--rate", type=int, default=0, help="With --all: at most so many a second.")
+        redrive.add_argument("--background", action="store_true", help="With --all: let consumers do it.")
 
         self._verb(verbs, "pause", "Let no handler of a queue start.", queue=True)
         self._verb(verbs, "resume", "Let handlers of a paused queue start again.", queue=True)
 
         purge = self._verb(verbs, "purge", "Delete messages for good.", queue=True)
-        purge.add_argument("place", choices=["ready", "delayed", "unhandled", "dead"])
+        purge.add_argument("place", choices=PLACES)
         purge.add_argument("--yes", action="store_true", help="Say that you mean it.")
 
         consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
@@ -139,13 +158,50 @@ class Command(BaseCommand):
         if bool(wanted) == options["all"]:
             raise CommandError("Name the messages to redrive, or say --all.", returncode=2)
         if options["all"]:
-            until = dead_letters.count(queue).until
-            outcome = actions.redrive_all(queue, until=until, seconds=float("inf"))
-        else:
-            entries = [dead_letters.find(queue, name) for name in wanted]
-            outcome = actions.redrive(queue, [entry for entry in entries if entry is not None])
-            outcome.missing += entries.count(None)
+            meant = Filter(name=options["name"], error=options["error"], key=options["key"])
+            self._job(options, "redrive", meant, rate=options["rate"], background=options["background"])
+            return
+        entries = [dead_letters.find(queue, name) for name in wanted]
+        outcome = actions.redrive(queue, [entry for entry in entries if entry is not None])
+        outcome.missing += entries.count(None)
         self._report(options, outcome, "redriven")
+
+    def _job(
+        self,
+        options: dict[str, Any],
+        what: jobs.What,
+        wanted: Filter = NOTHING,
+        *,
+        rate: int = 0,
+        background: bool = False,
+    ) -> None:
+        """Do something to many dead letters, as a job: the admin shows it, and it goes on if this is killed."""
+        queue, done = options["queue"], "redriven" if what == "redrive" else "deleted"
+        begun = jobs.begin(queue, what, who=f"{getpass.getuser()}, mq", wanted=wanted, rate=max(0, rate))
+        if begun.word == "busy":
+            raise CommandError("Another job runs on the dead letters of this queue.")
+        if begun.word == "nothing":
+            self._report(options, Outcome(), done)
+        elif background:
+            self._print(options, {"begun": True, "total": begun.total}, [f"begun, of {begun.total}"])
+        else:
+            self._work(options, begun.total, done)
+
+    def _work(self, options: dict[str, Any], total: int, done: str) -> None:
+        queue, worker = options["queue"], f"mq-{token()}"
+        told = time.monotonic()
+        try:
+            while (found := jobs.look(queue)) is not None and found.state == "running":
+                time.sleep(min(1.0, jobs.work(queue, worker)))
+                if time.monotonic() - told > PROGRESS:
+                    told = time.monotonic()
+                    self.stderr.write(f"{found.done} {done}, {found.looked} of {total} looked through")
+        except KeyboardInterrupt:
+            jobs.cancel(queue)
+            self.stderr.write("cancelled")
+        found = jobs.look(queue)
+        if found is not None:
+            self._report(options, Outcome(done=found.done, missing=found.missing, refused=found.refused), done)
 
     def _pause(self, options: dict[str, Any]) -> None:
         changed = actions.pause(options["queue"])
@@ -162,10 +218,9 @@ class Command(BaseCommand):
         if not options["yes"]:
             raise CommandError(f"This deletes {count} messages for good. Say --yes.", returncode=2)
         if place == "dead":
-            until = dead_letters.count(queue).until
-            outcome = actions.delete_all(queue, until=until, seconds=float("inf"))
-        else:
-            outcome = actions.purge(queue, place, at_most=count, seconds=float("inf"))
+            self._job(options, "delete")
+            return
+        outcome = actions.purge(queue, place, at_most=count, seconds=float("inf"))
         self._report(options, outcome, "deleted")
 
     def _consumers(self, options: dict[str, Any]) -> None:
@@ -208,8 +263,7 @@ def _peeked(queue: str, place: str, limit: int) -> Iterable[dict[str, Any]]:
     elif place == "ready":
         yield from (_row(view.message) for view in entries.ready(queue, NOTHING, limit=limit).rows)
     else:
-        room: messages.Room = "delayed" if place == "delayed" else "unhandled"
-        for view in messages.waiting(queue, room, start=0, limit=limit).waiting:
+        for view in messages.waiting(queue, ROOMS[place], start=0, limit=limit).waiting:
             due = None if view.due_ms is None else moment(view.due_ms)
             yield {**_row(view.message), "due": due}
 

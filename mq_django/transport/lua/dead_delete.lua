@@ -1,30 +1,34 @@
 -- Delete dead letters for good.
 --
--- KEYS[1]  dead       {queue}:dead       STREAM
--- KEYS[2]  dead ids   {queue}:dead-ids   HASH     message id -> entry of `dead`
--- then ARGV: entries of `dead`, at most 500
+-- KEYS[1]  dead       {queue}:dead          STREAM
+-- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
+-- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/groups
+-- KEYS[4]  job        {queue}:dead-job      HASH     see parts/jobs
+-- ARGV[1..4]          see parts/jobs
+-- then entries of `dead`, at most 500
 --
--- Returns for each: 'DELETED', or 'MISSING' when it is no longer there.
+-- Returns for each: 'DELETED', or 'MISSING' when it is no longer there; or 'STOPPED' when the job is over, or another's.
 
-for key, kind in pairs({ [KEYS[1]] = 'stream', [KEYS[2]] = 'hash' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+-- with types
+-- with clock
+-- with letters
+-- with jobs
+local dead, ids, groups, job = unpack(KEYS)
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [groups] = 'hash', [job] = 'hash' })
+if wrong then
+  return wrong
+end
+if not is_allowed(job, ARGV[1]) then
+  return 'STOPPED'
 end
 
 local reply = {}
-for i = 1, #ARGV do
-  local found = redis.call('xrange', KEYS[1], ARGV[i], ARGV[i])[1]
-  reply[i] = found and 'DELETED' or 'MISSING'
+for i = 5, #ARGV do
+  local found = redis.call('xrange', dead, ARGV[i], ARGV[i])[1]
+  reply[#reply + 1] = found and 'DELETED' or 'MISSING'
   if found then
-    redis.call('xdel', KEYS[1], ARGV[i])
-    for at = 1, #found[2], 2 do
-      local id = found[2][at] == 'id' and found[2][at + 1]
-      if id and redis.call('hget', KEYS[2], id) == ARGV[i] then
-        redis.call('hdel', KEYS[2], id)
-      end
-    end
+    remove_letter(dead, ids, groups, ARGV[i], found[2])
   end
 end
+count_step(job, reply, now_ms())
 return reply

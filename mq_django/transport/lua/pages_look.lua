@@ -10,11 +10,12 @@
 -- KEYS[8]  consumers  {queue}:consumers   HASH
 -- KEYS[9]  this hour  {queue}:counters:m:<hour>       HASH
 -- KEYS[10] last hour  {queue}:counters:m:<hour - 1>   HASH
+-- KEYS[11] parked     {queue}:parked      ZSET
 -- ARGV[1]  group
 -- ARGV[2]  n          fields of `this hour`
 -- then these, and then those of `last hour`
 --
--- Returns {now in ms, deliverable, pending, delayed, unhandled, dead, id of the oldest ready entry or '',
+-- Returns {now in ms, deliverable, pending, delayed, unhandled, parked, dead, id of the oldest ready entry or '',
 -- first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters' values, twice}.
 
 local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
@@ -55,6 +56,7 @@ return {
   pending,
   redis.call('zcard', KEYS[4]),
   redis.call('zcard', KEYS[5]),
+  redis.call('zcard', KEYS[11]),
   redis.call('xlen', KEYS[6]),
   oldest,
   redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2] or '',

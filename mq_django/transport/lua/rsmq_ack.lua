@@ -18,7 +18,7 @@ for i = 2, #ARGV do
     redis.call('zrem', zset, id)
     redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
     redis.call('hdel', owners, id)
-    redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost')
+    redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
   else
     stale[#stale + 1] = ARGV[i]
   end

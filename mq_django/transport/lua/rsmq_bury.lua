@@ -6,20 +6,24 @@
 -- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that do not count, and more
 -- KEYS[5]  dead       {namespace}:<queue>:mq:dead        STREAM
 -- KEYS[6]  dead ids   {namespace}:<queue>:mq:dead-ids    HASH   message id -> entry of `dead`
+-- KEYS[7]  groups     {namespace}:<queue>:mq:dead-groups HASH   see parts/groups
 -- ARGV[1]  consumer   must still hold each delivery
 -- then for each delivery: the receipt, the number of fields and values of the dead letter, and these
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
 -- with types
-local zset, hash, owners, notes, dead, ids = unpack(KEYS)
+-- with clock
+-- with groups
+local zset, hash, owners, notes, dead, ids, groups = unpack(KEYS)
 local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash', [dead] = 'stream', [ids] = 'hash' })
+  or wrong_type({ [groups] = 'hash' })
 if wrong then
   return wrong
 end
 
 -- with rsmq_receipts
-local stale, at = {}, 2
+local now, stale, at = now_ms(), {}, 2
 while at <= #ARGV do
   local id, fields = held(ARGV[at]), tonumber(ARGV[at + 1])
   if id then
@@ -30,7 +34,8 @@ while at <= #ARGV do
     redis.call('zrem', zset, id)
     redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
     redis.call('hdel', owners, id)
-    redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost')
+    redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
+    count_dead(groups, dead, group_of(letter, 1, #letter), now)
     redis.call('hset', ids, id, redis.call('xadd', dead, '*', unpack(letter)))
   else
     stale[#stale + 1] = ARGV[at]

@@ -18,7 +18,7 @@ if not waits(zset, hash, unhandled, retried, id) then
 end
 redis.call('zrem', zset, id)
 redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
-redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost')
+redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
 redis.call('zrem', unhandled, id)
 redis.call('zrem', retried, id)
 return 'CANCELLED'

@@ -15,7 +15,7 @@ for _, id in ipairs(ARGV) do
   local there = redis.call('zrem', zset, id)
   local fields = redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
   redis.call('hdel', owners, id)
-  redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost')
+  redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
   redis.call('zrem', unhandled, id)
   removed = removed + (there == 1 and fields > 0 and 1 or 0)
 end

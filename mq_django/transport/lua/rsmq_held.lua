@@ -9,7 +9,8 @@
 -- ARGV[3]  bodies    '1' to read them
 --
 -- Returns for each message: id, body or '', receive count, when it was first received, receives that do not count, '1'
--- or 'suspect' if it must run alone. Records of what others have received or deleted since are removed.
+-- or 'suspect' if it must run alone, the story of its attempts. Records of what others have received or deleted since
+-- are removed.
 
 local zset, hash, owners, notes = unpack(KEYS)
 -- with rsmq_receipts
@@ -29,9 +30,10 @@ local reply = {}
 for i = 1, math.min(#mine, tonumber(ARGV[2])) do
   local id = mine[i]
   local told = redis.call('hmget', hash, id .. ':rc', id .. ':fr')
-  local noted = redis.call('hmget', notes, id .. ':free', id .. ':alone')
+  local noted = redis.call('hmget', notes, id .. ':free', id .. ':alone', id .. ':story')
   local body = ARGV[3] == '1' and redis.call('hget', hash, id) or ''
-  for _, value in ipairs({ id, body or '', told[1], told[2] or 0, noted[1] or 0, noted[2] or '' }) do
+  local more = { noted[1] or 0, noted[2] or '', noted[3] or '' }
+  for _, value in ipairs({ id, body or '', told[1], told[2] or 0, unpack(more) }) do
     reply[#reply + 1] = value
   end
 end

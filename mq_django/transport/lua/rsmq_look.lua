@@ -50,6 +50,7 @@ return {
   pending,
   math.max(0, hidden - pending - aside),
   aside,
+  0,
   redis.call('xlen', dead),
   head and tonumber(head) <= now and string.format('%.0f-0', math.max(0, head)) or '',
   wait >= 0 and string.format('%.0f', now + wait) or '',

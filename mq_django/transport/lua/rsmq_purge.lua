@@ -22,7 +22,7 @@ for at = 1, #found, 2 do
   if place and (ARGV[3] == '' or string.lower(place) == ARGV[3]) then
     redis.call('zrem', zset, id)
     redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
-    redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost')
+    redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
     redis.call('zrem', unhandled, id)
     redis.call('zrem', retried, id)
     deleted = deleted + 1

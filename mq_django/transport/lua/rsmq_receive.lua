@@ -11,7 +11,8 @@
 -- ARGV[3]  vt         ms to hide them, or '' for what the queue says
 --
 -- Returns {ms until the next can be seen or -1, then for each message: id, body, receive count, when it was first
--- received, receives that do not count, '1' or 'suspect' if it must run alone}; or 'PAUSED' or 'NOQUEUE'.
+-- received, receives that do not count, '1' or 'suspect' if it must run alone, the story of its attempts}; or 'PAUSED' or
+-- 'NOQUEUE'.
 
 -- with clock
 -- with rsmq
@@ -39,8 +40,9 @@ for _, id in ipairs(redis.call('zrangebyscore', zset, '-inf', now, 'limit', 0, A
       redis.call('hset', owners, id, consumer .. ' ' .. count)
       redis.call('zrem', unhandled, id)
     end
-    local noted = redis.call('hmget', notes, id .. ':free', id .. ':alone')
-    for _, value in ipairs({ id, body, count, redis.call('hget', hash, id .. ':fr'), noted[1] or 0, noted[2] or '' }) do
+    local noted = redis.call('hmget', notes, id .. ':free', id .. ':alone', id .. ':story')
+    local first = redis.call('hget', hash, id .. ':fr')
+    for _, value in ipairs({ id, body, count, first, noted[1] or 0, noted[2] or '', noted[3] or '' }) do
       reply[#reply + 1] = value
     end
   else

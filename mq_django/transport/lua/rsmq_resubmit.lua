@@ -1,20 +1,22 @@
 -- Put a dead letter back into its RSMQ queue with another body, as a new message.
 --
--- KEYS[1]  dead      {namespace}:<queue>:mq:dead       STREAM
--- KEYS[2]  dead ids  {namespace}:<queue>:mq:dead-ids   HASH    message id -> entry of `dead`
--- KEYS[3]  zset      {namespace}:<queue>               ZSET    score: when visible, ms
--- KEYS[4]  hash      {namespace}:<queue>:Q             HASH    attributes, bodies, counts
+-- KEYS[1]  dead      {namespace}:<queue>:mq:dead          STREAM
+-- KEYS[2]  dead ids  {namespace}:<queue>:mq:dead-ids      HASH    message id -> entry of `dead`
+-- KEYS[3]  groups    {namespace}:<queue>:mq:dead-groups   HASH    see parts/groups
+-- KEYS[4]  zset      {namespace}:<queue>                  ZSET    score: when visible, ms
+-- KEYS[5]  hash      {namespace}:<queue>:Q                HASH    attributes, bodies, counts
 -- ARGV[1]  entry     of `dead`
 -- ARGV[2]  id        of the new message
 -- ARGV[3]  body
 -- ARGV[4]  channel   told that something is visible earlier than was known
 --
--- Returns 'RESUBMITTED', or 'MISSING' when it is no longer there.
+-- Returns 'RESUBMITTED', 'MISSING' when it is no longer there, or 'UNDECODABLE' when it is no message.
 
 -- with types
 -- with clock
-local dead, ids, zset, hash = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [zset] = 'zset', [hash] = 'hash' })
+-- with letters
+local dead, ids, groups, zset, hash = unpack(KEYS)
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [groups] = 'hash', [zset] = 'zset', [hash] = 'hash' })
 if wrong then
   return wrong
 end
@@ -23,16 +25,14 @@ local found = redis.call('xrange', dead, ARGV[1], ARGV[1])[1]
 if not found then
   return 'MISSING'
 end
+local _, values = message_fields(found[2], {})
+if values.deadraw then
+  return 'UNDECODABLE'
+end
 local now = string.format('%.0f', now_ms())
 redis.call('zadd', zset, now, ARGV[2])
 redis.call('hset', hash, ARGV[2], ARGV[3])
 redis.call('hincrby', hash, 'totalsent', 1)
-redis.call('xdel', dead, ARGV[1])
-for at = 1, #found[2], 2 do
-  local id = found[2][at] == 'id' and found[2][at + 1]
-  if id and redis.call('hget', ids, id) == ARGV[1] then
-    redis.call('hdel', ids, id)
-  end
-end
+remove_letter(dead, ids, groups, ARGV[1], found[2])
 redis.call('publish', ARGV[4], 'due ' .. now)
 return 'RESUBMITTED'

@@ -7,8 +7,8 @@
 -- KEYS[5]  retried    {namespace}:<queue>:mq:retried     ZSET   as in zset: with the same score, nobody has it
 -- ARGV[1]  consumer   must still hold each delivery
 -- ARGV[2]  channel    told that something is visible earlier than was known
--- then for each delivery: the receipt, ms from now, and '1' if it must run alone, as
--- what killed its process
+-- then for each delivery: the receipt, ms from now, '1' if it must run alone, as what killed its process, and the story
+-- of its attempts
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
@@ -24,7 +24,7 @@ end
 local now = now_ms()
 local first = redis.call('zrange', zset, 0, 0, 'withscores')[2]
 local stale = {}
-for at = 3, #ARGV, 3 do
+for at = 3, #ARGV, 4 do
   local id = held(ARGV[at])
   if id then
     local score = string.format('%.0f', now + ARGV[at + 1])
@@ -40,6 +40,7 @@ for at = 3, #ARGV, 3 do
       end
       redis.call('hset', notes, id .. ':alone', '1')
     end
+    redis.call('hset', notes, id .. ':story', ARGV[at + 3])
   else
     stale[#stale + 1] = ARGV[at]
   end

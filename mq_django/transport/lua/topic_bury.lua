@@ -4,26 +4,30 @@
 -- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
 -- KEYS[3]  dead       {topic}:g:<group>:dead        STREAM
 -- KEYS[4]  dead ids   {topic}:g:<group>:dead-ids    HASH     message id -> entry of `dead`
+-- KEYS[5]  groups     {topic}:g:<group>:dead-groups HASH     see parts/groups
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
 -- then for each delivery: the receipt, the message's id, the number of fields and values, and these
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
-local log, control, dead, ids = unpack(KEYS)
+local log, control, dead, ids, groups = unpack(KEYS)
 -- with types
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash' })
+-- with clock
+-- with groups
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [groups] = 'hash' })
 if wrong then
   return wrong
 end
 
 -- with receipts
 
-local stale, at = {}, 3
+local now, stale, at = now_ms(), {}, 3
 while at <= #ARGV do
   local entry, fields = held(ARGV[at]), tonumber(ARGV[at + 2])
   if entry then
     redis.call('xack', log, ARGV[1], entry)
+    count_dead(groups, dead, group_of(ARGV, at + 3, at + 2 + fields), now)
     local buried = redis.call('xadd', dead, '*', unpack(ARGV, at + 3, at + 2 + fields))
     redis.call('hset', ids, ARGV[at + 1], buried)
   else

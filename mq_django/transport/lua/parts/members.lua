@@ -1,5 +1,8 @@
 -- Find what a message waits under: `unique` leads from its id to that when it is not the id itself.
 local function member_of(unique, claims, named)
+  if string.sub(named, 1, 2) == 'p:' then
+    return named
+  end
   if string.sub(named, 1, 2) ~= 'u:' then
     return redis.call('hget', unique, named) or named
   end

@@ -1,0 +1,57 @@
+"""Work off what people have asked for about many dead letters: to redrive or to delete them."""
+
+import time
+from collections.abc import Sequence
+
+from mq_django.conf import QueueConfig
+from mq_django.consumers.service import AWAY, Service
+from mq_django.errors import StoreError
+from mq_django.stores.jobs import IDLE, Jobs
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+#: Seconds between two steps that have no rate: others want to be served, too.
+BREATH = 0.01
+
+
+class Redriver(Service):
+    """Takes up the jobs of its queues; each is worked on by one supervisor at a time, and another goes on with it."""
+
+    name = "redriver"
+
+    def __init__(self, queues: Sequence[QueueConfig], worker: str) -> None:
+        super().__init__()
+        session = Session(get_client("chores"))
+        self._queues = queues
+        self._jobs = [Jobs(config, session) for config in queues]
+        self._worker = worker
+        #: The next look at each queue, in seconds on the monotonic clock.
+        self._next = [0.0] * len(queues)
+
+    def expect(self, number: int) -> None:
+        """Look at a queue now: there is a job."""
+        self._next[number] = 0.0
+        self.wake()
+
+    def run_once(self) -> float:
+        """Make one step of the job of every queue whose time has come."""
+        for number, jobs in enumerate(self._jobs):
+            if self._next[number] > time.monotonic():
+                continue
+            # Before the step, so that what is heard during it is not overwritten.
+            self._next[number] = time.monotonic() + IDLE
+            try:
+                pause = jobs.work(self._worker)
+            except AWAY:
+                raise
+            except StoreError as error:
+                # What is wrong with one queue must not hold up the others.
+                self.complain(self._queues[number].name, error)
+                continue
+            if self._next[number]:
+                self._next[number] = time.monotonic() + max(BREATH, pause)
+        return max(0.0, min(self._next) - time.monotonic())
+
+    def recover(self, error: Exception) -> None:
+        """Look at everything again: Redis may have answered a step that we do not know of."""
+        self._next = [0.0] * len(self._queues)

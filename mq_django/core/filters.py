@@ -1,0 +1,84 @@
+"""What messages somebody means: by id, name, key, error or time."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Protocol
+
+from mq_django.core.redaction import redact_text
+
+_ERROR_CLASS = re.compile(r"([A-Za-z_][\w.]{0,199})(?=:|\Z)", re.ASCII)
+
+
+class Meant(Protocol):
+    """What a filter looks at of a message."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def published_ms(self) -> int | None: ...
+
+
+class Group(NamedTuple):
+    """Dead letters of one name that failed with the same error; either may be empty."""
+
+    name: str
+    #: Its class.
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What a message must be like to be meant; what is empty or None does not matter."""
+
+    id: str = ""
+    #: In its name, whatever the case.
+    name: str = ""
+    key: str = ""
+    #: In what it failed with, whatever the case.
+    error: str = ""
+    #: Published at or after, and before: ms since 1970.
+    since_ms: int | None = None
+    until_ms: int | None = None
+    #: Of dead letters.
+    group: Group | None = None
+
+    def __bool__(self) -> bool:
+        return self != NOTHING
+
+    def takes(self, message: Meant, error: str = "") -> bool:
+        """Tell whether a message is meant, or a dead letter with its error."""
+        at = message.published_ms
+        return (
+            (not self.id or self.id == message.id)
+            and self.name.casefold() in message.name.casefold()
+            and (not self.key or self.key == message.key)
+            and (self.since_ms is None or (at is not None and at >= self.since_ms))
+            and (self.until_ms is None or (at is not None and at < self.until_ms))
+            and (self.group is None or self.group == Group(message.name, error_class(error)))
+            # As people see it: who looks for a secret must not find where it is.
+            and (not self.error or self.error.casefold() in redact_text(error).casefold())
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what matters of it, as JSON can hold it."""
+        return {name: value for name, value in asdict(self).items() if value not in ("", None)}
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> "Filter":
+        """Return the filter that `as_dict` told."""
+        group = found.get("group")
+        return cls(**{**found, "group": None if group is None else Group(*group)})
+
+
+NOTHING = Filter()
+
+
+def error_class(error: str) -> str:
+    """Return the class of an error without its text, which may quote data; empty when there is none."""
+    found = _ERROR_CLASS.match(error)
+    return found[1] if found else ""

@@ -1,0 +1,50 @@
+"""Put a dead letter back into its queue with other data."""
+
+from mq_django.conf import QueueConfig, RsmqConfig, get_config
+from mq_django.core import rsmq
+from mq_django.core.ids import new_id
+from mq_django.core.jsontext import dumps, loads
+from mq_django.core.messages import Message
+from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
+from mq_django.errors import InvalidMessage, MessageTooLarge
+from mq_django.stores.dead import DeadLetters
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+
+
+def resubmit(name: str, entry: str, written: str) -> str | None:
+    """Put a dead letter back into its queue with other data, as a new message; return its id, or None: it is gone.
+
+    `written` is JSON text. Where it still says what stands for a secret, the secret stays as it was.
+
+    Raises:
+        DecodeError: it is not JSON.
+        InvalidMessage: it is too long for the queue, or has what stands for a secret in a place where none was.
+        StoreError: Redis is away.
+    """
+    config = get_config().queue(name)
+    letters = DeadLetters(config, Pooled(get_client("inspect")))
+    letter = letters.get(entry)
+    if letter is None or letter.message is None:
+        return None
+    original = letter.message.data
+    data = restore(loads(written.encode(errors="surrogatepass")), redact(original), original)
+    if is_redacted(data) and not is_redacted(original):
+        raise InvalidMessage(f"{REDACTED} stands for a secret, and it is not known for which one here")
+    message_id, text = _written(config, letter.message, data)
+    done = letters.resubmit(entry, message_id=message_id, text=text)
+    return message_id if done == "RESUBMITTED" else None
+
+
+def _written(config: QueueConfig, message: Message, data: object) -> tuple[str, bytes]:
+    """Return a new id, and the data's text or, of a queue in RSMQ's format, the whole body."""
+    text = dumps(data)
+    if len(text) > config.max_size:
+        raise MessageTooLarge(f"{len(text)} bytes are more than the {config.max_size} that the queue takes")
+    if not isinstance(config, RsmqConfig):
+        return new_id(), text
+    message_id = rsmq.new_id()
+    body = rsmq.encode(message._replace(id=message_id, data=data, expires_ms=None, published_ms=None), text)
+    if 0 <= config.maxsize < rsmq.units(body.decode()):
+        raise MessageTooLarge(f"The message is longer than the maxsize of queue {config.name!r}")
+    return message_id, body

@@ -1,0 +1,148 @@
+"""What is done to many dead letters of a queue in the background: one job a queue, one worker at a time.
+
+A job is a hash in Redis. Whoever works on it has it for some seconds; every step extends that, and counts itself in the
+script that moves the messages. So a worker may die at any moment: another goes on where it stopped.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from mq_django.conf import QueueConfig
+from mq_django.core.filters import NOTHING, Filter
+from mq_django.core.jsontext import dumps, loads
+from mq_django.errors import DecodeError
+from mq_django.stores.dead import BATCH, DeadLetters, Step, is_entry, number_of, text_of
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Milliseconds for which a step gives a job to its worker: longer than it sleeps, and short enough to wait for.
+LEASE_MS = 10_000
+#: Steps a second of a job with a rate.
+STEPS = 5
+#: Seconds after which a job is looked for again that is over or another's.
+IDLE = 30.0
+
+What = Literal["redrive", "delete"]
+State = Literal["running", "finished", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is being done to dead letters, or was done last."""
+
+    what: What
+    state: State
+    #: Who asked for it.
+    who: str
+    wanted: Filter
+    #: The newest dead letter that is meant, and the last one looked at.
+    until: str
+    after: str
+    #: Messages a second; 0: as fast as it goes.
+    rate: int
+    #: Dead letters to look at, and looked at.
+    total: int
+    looked: int
+    done: int
+    #: Were gone before; and cannot be redriven, because they are no messages.
+    missing: int
+    refused: int
+    since_ms: int
+    changed_ms: int
+    #: Empty before anybody took it up.
+    worker: str
+
+
+class Jobs:
+    """The job of one queue."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._keys = config.keys
+        self._letters = DeadLetters(config, wire)
+        self._wire = wire
+
+    def begin(self, what: What, *, who: str, wanted: Filter = NOTHING, until: str, total: int, rate: int = 0) -> bool:
+        """Begin a job for the dead letters up to the entry `until` that are wanted; False: another one runs."""
+        fields: dict[str, Argument] = {
+            "what": what,
+            "who": who,
+            "wanted": dumps(wanted.as_dict()),
+            "until": until,
+            "total": total,
+            "rate": max(0, rate),
+        }
+        args: list[Argument] = [self._keys.wake, *(part for field in fields.items() for part in field)]
+        return self._run("jobs_begin", args) == b"BEGUN"
+
+    def look(self) -> Job | None:
+        """Return the job that runs, or the last one of the last week, or None."""
+        (reply,) = self._wire.trip([("HGETALL", self._keys.dead_job)])
+        return _job(reply_or_raise(reply))
+
+    def cancel(self) -> bool:
+        """End the job after its step; what is done is done. False: none runs."""
+        return self._run("jobs_end", ["cancelled", ""]) == b"ENDED"
+
+    def work(self, worker: str) -> float:
+        """Make one step of the job, if it is free, and return the seconds until the next; IDLE: there is none."""
+        found = self._run("jobs_claim", [worker, LEASE_MS])
+        if found[0] == b"NONE":
+            return IDLE
+        if found[0] == b"HELD":
+            return min(IDLE, float(found[1]) / 1000 + 0.1)
+        job = _job(found)
+        if job is None:
+            # Somebody wrote it by hand.
+            self._run("jobs_end", ["cancelled", worker])
+            return IDLE
+        return self._step(job, worker)
+
+    def _step(self, job: Job, worker: str) -> float:
+        limit = max(1, min(BATCH, job.rate // STEPS)) if job.rate else BATCH
+        looked = self._letters.traits(limit=BATCH, after=job.after if is_entry(job.after) else "", until=job.until)
+        chosen: list[str] = []
+        last, count = "", 0
+        for letter in looked:
+            last, count = letter.entry, count + 1
+            if job.wanted.takes(letter, letter.error):
+                chosen.append(letter.entry)
+            if len(chosen) == limit:
+                break
+        if not looked:
+            self._run("jobs_end", ["finished", worker])
+            return IDLE
+        act = self._letters.redrive if job.what == "redrive" else self._letters.delete
+        act(chosen, step=Step(worker, last, count, LEASE_MS))
+        return len(chosen) / job.rate if job.rate else 0.0
+
+    def _run(self, script: str, args: list[Argument]) -> list[bytes] | bytes:
+        command = scripts.command(script, keys=[self._keys.dead_job], args=args)
+        reply: list[bytes] | bytes = reply_or_raise(self._wire.trip([command])[0])
+        return reply
+
+
+def _job(flat: object) -> Job | None:
+    if not isinstance(flat, list) or not flat:
+        return None
+    found: Mapping[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
+    what, state, until = (text_of(found.get(name)) for name in (b"what", b"state", b"until"))
+    if what not in get_args(What) or state not in get_args(State) or not is_entry(until):
+        return None
+    try:
+        wanted = Filter.of(loads(found.get(b"wanted", b"{}")))
+    except (DecodeError, TypeError):
+        return None
+    numbers = ("rate", "total", "looked", "done", "missing", "refused")
+    known: dict[str, Any] = {name: number_of(found.get(name.encode())) or 0 for name in numbers}
+    known |= {name: text_of(found.get(name.encode())) for name in ("who", "after", "worker")}
+    return Job(
+        **known,
+        what=what,  # type: ignore[arg-type]  # get_args() says that it is one
+        state=state,  # type: ignore[arg-type]
+        until=until,
+        wanted=wanted,
+        since_ms=number_of(found.get(b"since")) or 0,
+        changed_ms=number_of(found.get(b"changed")) or 0,
+    )

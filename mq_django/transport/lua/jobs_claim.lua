@@ -1,0 +1,25 @@
+-- Take up a job about dead letters, or go on with it: one worker has it at a time.
+--
+-- KEYS[1]  job      {queue}:dead-job   HASH
+-- ARGV[1]  worker
+-- ARGV[2]  lease    ms for which it is the worker's
+--
+-- Returns its fields and values; 'HELD' and for how many ms another worker has it; or 'NONE' when there is nothing to do.
+
+-- with types
+-- with clock
+local wrong = wrong_type({ [KEYS[1]] = 'hash' })
+if wrong then
+  return wrong
+end
+local state, worker, lease = unpack(redis.call('hmget', KEYS[1], 'state', 'worker', 'lease'))
+if state ~= 'running' then
+  return { 'NONE' }
+end
+local now = now_ms()
+local left = (tonumber(lease or 0) or 0) - now
+if worker and worker ~= ARGV[1] and left > 0 then
+  return { 'HELD', left }
+end
+redis.call('hset', KEYS[1], 'worker', ARGV[1], 'lease', string.format('%.0f', now + ARGV[2]))
+return redis.call('hgetall', KEYS[1])

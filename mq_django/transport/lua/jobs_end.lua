@@ -1,0 +1,22 @@
+-- End a job about dead letters. What is known of it stays for a week.
+--
+-- KEYS[1]  job     {queue}:dead-job   HASH
+-- ARGV[1]  state   'finished' or 'cancelled'
+-- ARGV[2]  worker  must have it; '' for who is no worker
+-- ARGV[3]  fields and values to note, if any
+--
+-- Returns 'ENDED', or 'OVER' when it does not run, or is another's.
+
+-- with types
+-- with clock
+local wrong = wrong_type({ [KEYS[1]] = 'hash' })
+if wrong then
+  return wrong
+end
+local state, worker = unpack(redis.call('hmget', KEYS[1], 'state', 'worker'))
+if state ~= 'running' or (ARGV[2] ~= '' and worker ~= ARGV[2]) then
+  return 'OVER'
+end
+redis.call('hset', KEYS[1], 'state', ARGV[1], 'changed', string.format('%.0f', now_ms()), unpack(ARGV, 3))
+redis.call('pexpire', KEYS[1], 604800000)
+return 'ENDED'

@@ -1,0 +1,22 @@
+-- A step of a queue's job about dead letters counts itself in the script that moves them, so that whoever goes on after
+-- a death neither doubles nor forgets one. The first arguments of such a script are the worker, '' when it is no step;
+-- the last entry that was looked at; how many were; and for how many ms the job is the worker's from now on.
+
+-- Return whether a step may be made: the job runs, and is this worker's.
+local function is_allowed(job, worker)
+  local told = redis.call('hmget', job, 'state', 'worker')
+  return worker == '' or (told[1] == 'running' and told[2] == worker)
+end
+
+local function count_step(job, words, now)
+  if ARGV[1] == '' then
+    return
+  end
+  for _, word in ipairs(words) do
+    local field = word == 'MISSING' and 'missing' or word == 'UNDECODABLE' and 'refused' or 'done'
+    redis.call('hincrby', job, field, 1)
+  end
+  redis.call('hincrby', job, 'looked', ARGV[3])
+  redis.call('hset', job, 'after', ARGV[2], 'lease', string.format('%.0f', now + ARGV[4]))
+  redis.call('hset', job, 'changed', string.format('%.0f', now))
+end

@@ -1,0 +1,88 @@
+"""Messages over the limit of their key: listed, found, explained, cancelled, purged."""
+
+import pytest
+
+from mq_django import inspector
+from mq_django.admin.text import to_url
+from mq_django.conf import get_config
+from mq_django.stores import open_store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests.admin.conftest import BASE
+from tests.seeding import beat, publish
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+PARKED = f"{BASE}emails/waiting/parked/"
+
+
+@pytest.fixture
+def ids(mq_settings):
+    """Messages of one key of which one is handled at a time: one is, three are parked."""
+    mq_settings(QUEUES={"emails": {"CONCURRENCY": {"key": 1}}, "default": {}})
+    found = [publish("emails", "welcome", {"n": n}, key="user:<b>7") for n in range(4)]
+    store = open_store(get_config().queue("emails"), Session(get_client("consume")))
+    store.create_groups()
+    assert len(store.take("c1", count=10)) == 1
+    beat("emails")
+    return found
+
+
+def test_they_are_listed_in_line_with_their_key(operator, ids):
+    page = operator.get(PARKED)
+
+    assert [row["id"] for row in page.context["rows"]] == [f"<bdi>{message_id}</bdi>" for message_id in ids[1:]]
+    assert "user:&lt;b&gt;7" in page.content.decode()
+    assert [tab["count"] for tab in page.context["tabs"] if "parked" in tab["url"]] == ["3"]
+
+
+def test_one_is_found_by_its_id_and_says_what_it_waits_for(operator, ids):
+    page = operator.get(f"{BASE}emails/ready/", {"id": ids[3]}, follow=True)
+
+    text = page.content.decode()
+    assert page.redirect_chain[0][0].startswith(PARKED)
+    assert "The limit for key “user:&lt;b&gt;7” is reached: 1 at once. 2 others of that key stand before it." in text
+
+
+def test_who_may_not_see_data_sees_no_key(viewer, ids):
+    member = operator_url(viewer.get(PARKED))
+
+    for page in (viewer.get(PARKED), viewer.get(member)):
+        assert "user:" not in page.content.decode()
+    assert "The limit for key “…” is reached" in viewer.get(member).content.decode()
+
+
+def operator_url(page):
+    return page.context["rows"][0]["url"]
+
+
+def test_one_is_cancelled_and_the_others_stay_in_line(operator, ids):
+    (_, second, _) = operator.get(PARKED).context["rows"]
+    fields = {"room": "parked", "_selected_action": second["member"]}
+
+    asked = operator.post(f"{BASE}emails/cancel/", fields)
+    assert "Cancel 1 message?" in asked.content.decode()
+    operator.post(f"{BASE}emails/cancel/", {**fields, "confirmed": "yes"})
+
+    assert dict(inspector.ids("emails"))["parked"] == [ids[1], ids[3]]
+
+
+def test_all_are_purged_and_what_is_handled_stays(operator, ids):
+    asked = operator.get(f"{BASE}emails/purge/parked/")
+    assert "Purge 3 parked messages?" in asked.content.decode()
+
+    operator.post(f"{BASE}emails/purge/parked/", dict(asked.context["fields"]))
+
+    view = inspector.queue("emails")
+    assert (view.parked, view.pending) == (0, 1)
+
+
+def test_a_filter_looks_among_them(operator, ids):
+    assert len(operator.get(PARKED, {"key": "user:<b>7"}).context["rows"]) == 3
+    assert operator.get(PARKED, {"key": "other"}).context["rows"] == []
+
+
+def test_a_queue_without_limits_of_keys_shows_no_such_tab(operator):
+    assert not [tab for tab in operator.get(f"{BASE}emails/dead/").context["tabs"] if "parked" in tab["url"]]
+    assert "No message is parked." in operator.get(PARKED).content.decode()
+    assert operator.get(f"{PARKED}{to_url(b'p:gone')}/").url == PARKED

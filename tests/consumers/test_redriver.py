@@ -1,0 +1,69 @@
+"""Jobs about dead letters are worked off by supervisors, whoever comes first."""
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.consumers.redriver import Redriver
+from mq_django.core.outcomes import Bury
+from mq_django.inspector import jobs
+from tests.seeding import bury_many, publish, settle, take
+from tests.waiting import wait_until
+
+
+def redriver(*queues, worker="s1"):
+    return Redriver([get_config().queue(name) for name in queues], worker)
+
+
+def test_a_job_is_worked_off_step_by_step(mq_settings):
+    bury_many("emails", 1100)
+    jobs.begin("emails", "redrive", who="ann")
+    service = redriver("default", "emails")
+
+    service.run_once()
+    assert inspector.queue("emails").ready == 500
+    wait_until(lambda: service.run_once() > 1 and jobs.look("emails").state == "finished")
+    assert inspector.queue("emails").ready == 1100
+
+
+def test_a_queue_that_cannot_be_read_does_not_hold_up_the_others(mq_settings, redis_client):
+    bury_many("emails", 1)
+    jobs.begin("emails", "redrive", who="ann")
+    redis_client.set(get_config().queue("default").keys.dead_job, "mine")
+
+    redriver("default", "emails").run_once()
+
+    assert inspector.queue("emails").ready == 1
+
+
+def test_what_is_heard_is_looked_at_at_once(mq_settings):
+    bury_many("emails", 1)
+    service = redriver("emails")
+    assert service.run_once() > 1
+    jobs.begin("emails", "redrive", who="ann")
+
+    service.run_once()
+    assert inspector.queue("emails").ready == 0
+    service.expect(0)
+    service.run_once()
+    assert inspector.queue("emails").ready == 1
+
+
+def test_a_job_goes_on_after_the_death_of_who_worked_on_it(trees, history, redis_client, mq_settings):
+    mq_settings(QUEUES={"default": {"VISIBILITY_TIMEOUT": 2}})
+    ids = [publish("default", "act", {"do": []}) for _ in range(40)]
+    settle("default", take("default", 100), Bury("ValueError: no"))
+    first = trees()
+    wait_until(lambda: inspector.queue("default").alive)
+    jobs.begin("default", "redrive", who="ann", rate=20)
+    wait_until(lambda: jobs.look("default").done >= 8)
+
+    first.kill_all()
+    done = jobs.look("default").done
+    assert done < 40
+    # As if its ten seconds were over.
+    redis_client.hset(get_config().queue("default").keys.dead_job, "lease", 1)
+    trees()
+
+    wait_until(lambda: jobs.look("default").state == "finished", timeout=30)
+    found = jobs.look("default")
+    assert (found.done, found.missing, found.looked) == (40, 0, 40)
+    wait_until(lambda: set(history.counts()) == set(ids))

@@ -1,0 +1,57 @@
+import pytest
+
+from mq_django.core.filters import NOTHING, Filter, Group, error_class
+from mq_django.core.messages import Message
+
+MESSAGE = Message("m1", "order.paid", 1, "q", key="order:7", published_ms=1000)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "takes"),
+    [
+        ({}, True),
+        ({"id": "m1"}, True),
+        ({"id": "m"}, False),
+        ({"name": "ORDER"}, True),
+        ({"name": "unpaid"}, False),
+        ({"key": "order:7"}, True),
+        ({"key": "order"}, False),
+        ({"error": "smtp"}, True),
+        ({"error": "hunter2"}, False),
+        ({"since_ms": 1000, "until_ms": 1001}, True),
+        ({"until_ms": 1000}, False),
+        ({"since_ms": 1001}, False),
+        ({"group": Group("order.paid", "mail.SMTPError")}, True),
+        ({"group": Group("order", "mail.SMTPError")}, False),
+        ({"group": Group("order.paid", "")}, False),
+    ],
+)
+def test_a_filter_takes_what_fits_all_of_it(wanted, takes):
+    assert Filter(**wanted).takes(MESSAGE, "mail.SMTPError: password=hunter2") is takes
+
+
+def test_a_message_of_unknown_time_is_of_no_time():
+    assert not Filter(since_ms=1).takes(MESSAGE._replace(published_ms=None))
+
+
+@pytest.mark.parametrize("wanted", [NOTHING, Filter(name="x", until_ms=3), Filter(group=Group("", ""))])
+def test_a_filter_comes_back_as_it_was_told(wanted):
+    assert Filter.of(wanted.as_dict()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        ("ValueError: no", "ValueError"),
+        ("a.b.Error", "a.b.Error"),
+        ("", ""),
+        ("running when its process died", ""),
+        ("no: x y", "no"),
+        ("x" * 200 + ": no", "x" * 200),
+        ("x" * 201 + ": no", ""),
+        ("1Error: x", ""),
+        ("Error\n", ""),
+    ],
+)
+def test_the_class_of_an_error_is_told_without_its_text(error, name):
+    assert error_class(error) == name

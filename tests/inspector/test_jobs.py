@@ -1,0 +1,107 @@
+"""What is done to many dead letters: counted, bounded, one at a time, and safe to go on with."""
+
+import pytest
+
+from mq_django import inspector
+from mq_django.core.filters import Filter, Group
+from mq_django.errors import ConnectionLost
+from mq_django.inspector import dead_letters, jobs
+from mq_django.stores.dead import DeadLetters
+from tests.seeding import bury, bury_garbage, bury_many
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def work_off(worker: str = "w1", queue: str = "emails") -> jobs.Job:
+    """Make every step of the job, and return what it says in the end."""
+    while jobs.work(queue, worker) != jobs.IDLE:
+        pass
+    found = jobs.look(queue)
+    assert found is not None
+    return found
+
+
+def counts() -> tuple[int, int]:
+    view = inspector.queue("emails")
+    return view.ready, view.dead
+
+
+def test_all_up_to_the_beginning_are_redriven_and_what_is_no_message_stays(redis_client):
+    bury_garbage(redis_client, "emails", {"x": "y"})
+    bury_many("emails", 1200)
+    assert jobs.begin("emails", "redrive", who="ann") == jobs.Begun("begun", 1201)
+    bury_garbage(redis_client, "emails", {"later": "y"})
+
+    found = work_off()
+
+    assert (found.state, found.what, found.who) == ("finished", "redrive", "ann")
+    assert (found.done, found.refused, found.missing, found.looked, found.total) == (1200, 1, 0, 1201, 1201)
+    assert counts() == (1200, 2)
+
+
+def test_only_those_that_are_meant_are_deleted():
+    bury_many("emails", 3)
+    kept = bury("emails", "remind", error="SMTPError: refused")
+    jobs.begin("emails", "delete", who="ann", wanted=Filter(name="WELC"))
+
+    assert work_off().done == 3
+    assert dead_letters.find("emails", kept) is not None
+    assert counts() == (0, 1)
+
+
+def test_a_group_is_meant_exactly():
+    bury("emails", "order", error="ValueError: 1")
+    bury("emails", "order.paid", error="ValueError: 2")
+    bury("emails", "order", error="ValueErrors: 3")
+    jobs.begin("emails", "redrive", who="ann", wanted=Filter(group=Group("order", "ValueError")))
+
+    assert work_off().done == 1
+    assert [(found.group, found.count) for found in dead_letters.groups("emails")] == [
+        (Group("order", "ValueErrors"), 1),
+        (Group("order.paid", "ValueError"), 1),
+    ]
+
+
+def test_one_job_runs_at_a_time():
+    bury("emails")
+    jobs.begin("emails", "redrive", who="ann")
+
+    assert jobs.begin("emails", "delete", who="bob").word == "busy"
+    work_off()
+    assert jobs.begin("emails", "delete", who="bob").word == "nothing"
+
+
+def test_nothing_is_begun_where_nothing_is_dead():
+    assert jobs.begin("emails", "redrive", who="ann") == jobs.Begun("nothing")
+    assert jobs.look("emails") is None
+    assert jobs.work("emails", "w1") == jobs.IDLE
+
+
+def test_a_cancelled_job_does_no_more():
+    bury_many("emails", 600)
+    jobs.begin("emails", "redrive", who="ann")
+    jobs.work("emails", "w1")
+
+    assert jobs.cancel("emails")
+    assert work_off().state == "cancelled"
+    assert not jobs.cancel("emails")
+    assert counts() == (500, 100)
+
+
+def test_a_step_whose_answer_is_lost_is_neither_forgotten_nor_made_twice(monkeypatch):
+    bury_many("emails", 1100)
+    jobs.begin("emails", "redrive", who="ann")
+    redrive = DeadLetters.redrive
+
+    def answers_nothing(self, entries, **more):
+        redrive(self, entries, **more)
+        raise ConnectionLost("gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(DeadLetters, "redrive", answers_nothing)
+        with pytest.raises(ConnectionLost):
+            jobs.work("emails", "w1")
+
+    found = work_off()
+    assert (found.done, found.missing, found.looked) == (1100, 0, 1100)
+    assert counts() == (1100, 0)
