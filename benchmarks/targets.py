@@ -104,4 +104,4 @@ TARGETS = (
 #: What the regression guard holds, by this share of its bound: so far below what is reached that a noisy machine does
 #: not fail it.
 GUARDED = [target for target in TARGETS if target.by == RAW.name and target.is_ == "at least"]
-LOOSE = 0.5
+LOOSE = 0.55

@@ -32,7 +32,7 @@ VIEW, SEE_DATA, OPERATE, PURGE = "view_queue", "view_message_data", "operate_que
 View = Callable[..., HttpResponse]
 
 #: Seconds that a page waits for Redis in all: with what else there is to do it answers within 2.
-SECONDS = 1.5
+SECONDS = 1.2
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class Lane:
                 if job is None:
                     return
                 try:
-                    self._run(job)
+                    self.run(job)
                 except BaseException as error:  # noqa: BLE001 - a lane that ended would be missed for good
                     job.executor.give_up(job.delivery, job.handler, error)
                 self._on_low()
@@ -95,7 +95,8 @@ class Lane:
         close_old_connections()
         self._checked = time.monotonic()
 
-    def _run(self, job: Job) -> None:
+    def run(self, job: Job) -> None:
+        """Run a job and hand its outcome over."""
         delivery, handler, executor = job
         timeout = executor.timeout(handler)
         started = executor.begin(self._number, delivery, timeout)

@@ -1,0 +1,131 @@
+"""How long the pieces of handling a message take in Python: in one thread and without Redis, so that noise says little.
+
+python -m benchmarks.pieces
+"""
+
+import itertools
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import django
+
+# Nobody listens there: nothing is sent.
+os.environ.setdefault("BENCH_REDIS_URL", "redis://127.0.0.1:1")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.ours.settings")
+django.setup()
+
+from benchmarks import messages  # noqa: E402 - after the project is set up, as all below
+from mq_django.conf import get_config  # noqa: E402
+from mq_django.consumers.board import Board  # noqa: E402
+from mq_django.consumers.dispatcher import Dispatcher  # noqa: E402
+from mq_django.consumers.executor import Executor  # noqa: E402
+from mq_django.consumers.loops import LoopPool  # noqa: E402
+from mq_django.consumers.pools import Job, ThreadPool  # noqa: E402
+from mq_django.consumers.settler import Settler  # noqa: E402
+from mq_django.stores.stream import StreamStore  # noqa: E402
+from mq_django.transport.scripts import Command  # noqa: E402
+
+#: Messages of a batch, and batches.
+BATCH, ROUNDS = 200, 300
+THREADS = 8
+#: The pieces.
+NAMES = ("messages from the reply", "handing over", "running", "settling")
+
+KINDS: Mapping[str, tuple[bytes, Callable[[dict[str, Any]], Any]]] = {
+    "handler": (b"noop", lambda data: data),
+    "task": (b"benchmarks.ours.tasks.noop", lambda data: {"args": [data], "kwargs": {}}),
+}
+
+
+class Nowhere:
+    """A wire that packs what it is given, brings a batch when it is asked for one, and says that all was settled."""
+
+    def __init__(self) -> None:
+        self._hiredis: Any = import_module("hiredis")
+        #: What a fetch brings, as it comes from Redis.
+        self.batch = b""
+
+    def trip(self, commands: Sequence[Command]) -> list[Any]:
+        """See Wire.trip()."""
+        b"".join(map(self._hiredis.pack_command, commands))
+        batch, self.batch = self.batch, b""
+        if not batch:
+            return [[] for _ in commands]
+        reader = self._hiredis.Reader()
+        reader.feed(batch)
+        return [[[b"ready", reader.gets()]]]
+
+
+def bulk(*parts: bytes) -> bytes:
+    """Return an array of texts, as Redis sends it."""
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
+
+
+def reply(kind: str, batch: int) -> bytes:
+    """Return what Redis answers to a read that brings a batch."""
+    name, wrapped = KINDS[kind]
+    entries = []
+    for number in range(BATCH):
+        data = messages.encode(wrapped(messages.make(number)))
+        entry = b"%d-%d" % (1763000000000 + batch, number)
+        fields = bulk(b"id", b"4lcy0iz5xo04c%x" % number, b"type", name, b"data", data)
+        entries.append(b"*2\r\n$%d\r\n%b\r\n%b" % (len(entry), entry, fields))
+    return b"*%d\r\n%b" % (BATCH, b"".join(entries))
+
+
+class Pieces:
+    """A consumer without threads, whose parts are called one after another."""
+
+    def __init__(self) -> None:
+        config, board = get_config().queue(messages.queue_name(0)), Board.create(THREADS)
+        self._wire = Nowhere()
+        self._store = StreamStore(config, self._wire)
+        self._settler = Settler(self._store, config.name, "measured", threading.Event(), threading.Event())
+        self._threads = ThreadPool(THREADS, board)
+        self._jobs: list[Job] = []
+        self._threads.put = self._jobs.append
+        self._dispatcher = Dispatcher(
+            config.name,
+            settler=self._settler,
+            executor=Executor(config, 0, board, self._settler),
+            threads=self._threads,
+            loop=LoopPool(THREADS, board),
+        )
+
+    def moments(self, batch: bytes) -> Iterator[float]:
+        """Yield the moments between the pieces of handling a batch."""
+        self._wire.batch = batch
+        yield time.perf_counter()
+        deliveries = self._store.fetch("measured", count=BATCH, block_ms=1)
+        yield time.perf_counter()
+        self._dispatcher.dispatch(deliveries)
+        yield time.perf_counter()
+        run = self._threads.lanes[0].run
+        for job in self._jobs:
+            run(job)
+        yield time.perf_counter()
+        self._settler.settle(self._store)
+        yield time.perf_counter()
+        self._jobs.clear()
+
+
+def main() -> None:
+    """Print microseconds a message, by piece."""
+    for kind in KINDS:
+        pieces, found = Pieces(), []
+        for batch in range(ROUNDS):
+            moments = list(pieces.moments(reply(kind, batch)))
+            found.append([(after - before) / BATCH * 1e6 for before, after in itertools.pairwise(moments)])
+        # What four of five are not faster than: the rest is other programs.
+        micros = [statistics.quantiles(values, n=5)[0] for values in zip(*found, strict=True)]
+        told = ", ".join(f"{name} {value:.2f}" for name, value in zip(NAMES, micros, strict=True))
+        print(f"{kind}: {told}, together {sum(micros):.2f} us a message")
+
+
+if __name__ == "__main__":
+    main()
