@@ -43,7 +43,9 @@ def short(record: Record, contenders: Sequence[Contender]) -> str:
     """Return the README's table."""
     quick = [one for one in contenders if one.name != "bare redis-py, no JSON"]
     day = record.machine["date"].split()[0]
-    return f"{report.compared(record.medians(), quick, SHORT)}\n\nMeasured on {day}, {record.machine['cores']}."
+    where = f"cores: {record.machine['cores']}, load before: {record.machine.get('load before', 'unknown')}"
+    table = report.compared(record.medians(), quick, SHORT)
+    return f"{table}\n\nMeasured on {day}; {where}. In brackets: by the raw limit."
 
 
 def write(record: Record, contenders: Sequence[Contender], root: Path = ROOT) -> None:

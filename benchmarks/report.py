@@ -98,7 +98,7 @@ def _against_best(figures: Figures, columns: Sequence[Column], peers: Sequence[C
             continue
         choose: Callable[..., str] = min if LESS.search(name) else max
         best = choose(found, key=lambda who, found=found: found[who])
-        cells.append(f"{ours / found[best]:.3g} times {best}")
+        cells.append(f"{ours / found[best]:.3g} times {best}" if found[best] else f"0 of {best}")
     return cells
 
 

@@ -56,10 +56,10 @@ class Step:
 
 
 STEPS = (
-    Step("publish", workloads.one_by_one, 3),
-    Step("bulk", workloads.bulk, 3, needs_bulk=True),
-    Step("handle", workloads.one_process, 3, safest=True),
-    Step("two processes", workloads.two_processes, 3, rounds_of_peers=2),
+    Step("publish", workloads.one_by_one, 3, rounds_of_peers=2),
+    Step("bulk", workloads.bulk, 3, rounds_of_peers=2, needs_bulk=True),
+    Step("handle", workloads.one_process, 3, rounds_of_peers=2, safest=True),
+    Step("two processes", workloads.two_processes, 3, rounds_of_peers=1),
     Step("at rest", workloads.at_rest, 3, rounds_of_peers=1),
     Step("delays", workloads.delays, 2, rounds_of_peers=1),
     Step("memory", workloads.memory),

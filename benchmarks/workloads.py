@@ -20,7 +20,7 @@ Workload = Callable[[Contender], Figures]
 #: Seconds that a consumer has for emptying a queue. The slow are judged by what they did until then.
 SECONDS = 5.0
 #: Of those that are killed at the same time, so many are at work: the others only wait for what they have lost.
-AT_WORK = threading.Semaphore(3)
+AT_WORK = threading.Semaphore(6)
 #: Seconds without a handled message after which a backlog is worked off, but for what a kill has taken along.
 STILL = 5.0
 

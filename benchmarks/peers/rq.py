@@ -10,7 +10,7 @@
 # processes_for_eight = 8
 # skips = ["threads"]
 # fast = "SimpleWorker, which does not fork a process a job; results not kept; no log line a job"
-# safe = "the usual worker, which forks a process a job; abandoned jobs looked for every 5 s and retried"
+# safe = "the usual worker, which forks a process a job; heartbeats and a look for abandoned jobs every 5 s, 3 retries"
 # ///
 """RQ. Its workers handle one job at a time; the scheduler for delays is a process of the first worker."""
 
@@ -52,6 +52,10 @@ def publish_many(kind: str, many: list[dict[str, Any]], _delay: float) -> None:
 
 def consumer(processes: int, _threads: int) -> list[str]:
     words = ["--url", messages.URL, "--quiet", "--disable-job-desc-logging", "--with-scheduler", NAME]
-    words += ["--maintenance-interval", "5"] if IS_SAFEST else ["--worker-class", "rq.SimpleWorker"]
+    words += (
+        ["--maintenance-interval", "5", "--job-monitoring-interval", "5"]
+        if IS_SAFEST
+        else ["--worker-class", "rq.SimpleWorker"]
+    )
     one = [sys.executable, "-m", "rq.cli", "worker", *words]
     return [sys.executable, "-m", "benchmarks.several", *([*one, "+"] * processes)]

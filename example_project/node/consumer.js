@@ -1,34 +1,23 @@
-// Handle messages that a Django project publishes with mq_django.
-//
-//   node consumer.js <queue>
+// Handle messages that a Django project publishes with mq_django: node consumer.js <queue>
 //
 // Prints each message it handles as a line of JSON. A message named "fail" fails, to show retries and dead letters.
 // Stop it with Ctrl-C or SIGTERM. MQ_REDIS_URL, MQ_NAMESPACE and MQ_MAX_ATTEMPTS are read. See docs/protocol.md.
 'use strict'
 
 const { randomBytes } = require('node:crypto')
-const { readFileSync } = require('node:fs')
 const { hostname } = require('node:os')
-const { join } = require('node:path')
-const { Redis } = require('ioredis')
+const { connect, keysOf, script } = require('./mq')
 
-const url = process.env.MQ_REDIS_URL || 'redis://127.0.0.1:6379'
-const prefix = `${process.env.MQ_NAMESPACE || 'mq'}:{${process.argv[2]}}`
 const maxAttempts = Number(process.env.MQ_MAX_ATTEMPTS || 25)
-const key = kind => `${prefix}:${kind}`
+const key = keysOf(process.argv[2])
 const me = `${hostname()}-${process.pid}-${randomBytes(6).toString('hex')}`
-const about = { host: hostname(), pid: process.pid, since_ms: Date.now(), version: 'node' }
-
-const redis = new Redis(url.replace(/^unix:\/\//, ''), { maxRetriesPerRequest: null })
+const redis = connect({ maxRetriesPerRequest: null })
 const reader = redis.duplicate() // a blocked read holds its connection
-const lua = join(__dirname, '..', '..', 'mq_django', 'transport', 'lua')
-// A line `-- with <name>` stands for the file parts/<name>.lua.
-const script = name => readFileSync(join(lua, `${name}.lua`), 'utf8').replace(/^-- with (\w+)$/gm, (_, part) => script(`parts/${part}`))
 for (const name of ['stream_fetch', 'stream_ack', 'stream_retry', 'stream_bury', 'members_leave']) {
   redis.defineCommand(name, { lua: script(name) })
 }
 
-async function handle (message) {
+async function handle (message) { // yours
   if (message.type === 'fail') throw new Error('as asked')
   console.log(JSON.stringify({ id: message.id, name: message.type, data: message.data, attempt: message.attempt }))
 }
@@ -53,7 +42,7 @@ async function run (home, [entry, flat]) {
       const fields = message ? Object.entries({ ...message, data: JSON.stringify(message.data) }).flat() : ['deadraw', flat.join('\n')]
       fields.push('deadreason', message ? 'attempts' : 'undecodable', 'deaderror', String(error))
       fields.push('deadtraceback', String(error.stack), 'deadattempts', message ? message.attempt : 1)
-      return redis.stream_bury(3, home, key('dead'), key('dead-ids'), 'mq', me, entry, message ? message.id : entry, fields.length, ...fields)
+      return redis.stream_bury(4, home, ...['dead', 'dead-ids', 'dead-groups'].map(key), 'mq', me, entry, message ? message.id : entry, fields.length, ...fields)
     }
     const body = JSON.stringify({ ...message, attempt: message.attempt + 1 })
     const delay = Math.min(3600000, 1000 * 2 ** (message.attempt - 1)) * (1 - Math.random() / 4)
@@ -81,6 +70,7 @@ async function main () {
   for (const signal of ['SIGTERM', 'SIGINT']) process.once(signal, () => { stopping = true; reader.disconnect() })
   await redis.xgroup('CREATE', key('ready'), 'mq', '0', 'MKSTREAM').catch(error => { if (!/BUSYGROUP/.test(error)) throw error })
   // Whoever does not say that it lives is never missed, and what it held when it died stays with it.
+  const about = { host: hostname(), pid: process.pid, since_ms: Date.now(), version: 'node' }
   const roll = { [`supervisor:${me}`]: JSON.stringify(about), [`consumer:${me}`]: JSON.stringify({ ...about, supervisor: me }) }
   const beat = () => redis.multi().hincrby(key('consumers'), `beat:${me}`, 1).hset(key('consumers'), { ...roll, [`seen:${me}`]: Date.now() }).exec()
   await beat()

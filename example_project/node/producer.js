@@ -1,28 +1,24 @@
 // Publish messages to a Django project that uses mq_django, with plain Redis commands.
 //
 //   node producer.js <queue> <name> '<JSON data>' [delay in ms]
-//   node producer.js emails welcome '{"user_id":7}'
 //   node producer.js emails welcome '{"user_id":7}' 900000
 //
 // MQ_REDIS_URL names the Redis (unix:///path works too), MQ_NAMESPACE the namespace. See docs/protocol.md.
 'use strict'
 
 const { randomUUID } = require('node:crypto')
-const { Redis } = require('ioredis')
-
-const url = process.env.MQ_REDIS_URL || 'redis://127.0.0.1:6379'
-const namespace = process.env.MQ_NAMESPACE || 'mq'
+const { connect, keysOf } = require('./mq')
 
 class Queue {
   constructor (redis, name) {
     this.redis = redis
-    this.prefix = `${namespace}:{${name}}`
+    this.key = keysOf(name)
   }
 
   // One command: this is all there is to it.
   async publish (name, data, headers = {}) {
     const fields = { id: randomUUID(), type: name, data: JSON.stringify(data), ...headers }
-    await this.redis.xadd(`${this.prefix}:ready`, '*', ...Object.entries(fields).flat())
+    await this.redis.xadd(this.key('ready'), '*', ...Object.entries(fields).flat())
     return fields.id
   }
 
@@ -32,9 +28,9 @@ class Queue {
     const [seconds, micros] = await this.redis.time()
     const due = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000) + delayMs
     const replies = await this.redis.multi()
-      .hset(`${this.prefix}:waiting`, id, JSON.stringify({ type: name, data, time: due - delayMs }))
-      .zadd(`${this.prefix}:due`, due, id)
-      .publish(`${this.prefix}:wake`, `due ${due}`)
+      .hset(this.key('waiting'), id, JSON.stringify({ type: name, data, time: due - delayMs }))
+      .zadd(this.key('due'), due, id)
+      .publish(this.key('wake'), `due ${due}`)
       .exec()
     const failed = replies.find(([error]) => error)
     if (failed) throw failed[0]
@@ -42,17 +38,14 @@ class Queue {
   }
 
   async cancel (id) {
-    const [[, removed]] = await this.redis.multi()
-      .zrem(`${this.prefix}:due`, id)
-      .hdel(`${this.prefix}:waiting`, id)
-      .exec()
+    const [[, removed]] = await this.redis.multi().zrem(this.key('due'), id).hdel(this.key('waiting'), id).exec()
     return removed === 1
   }
 }
 
 async function main ([queueName, name, data, delayMs]) {
   // A write that is sent again by the client, after a reply was lost, is a message that is there twice.
-  const redis = new Redis(url.replace(/^unix:\/\//, ''), { autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 })
+  const redis = connect({ autoResendUnfulfilledCommands: false, maxRetriesPerRequest: 0 })
   try {
     const queue = new Queue(redis, queueName)
     const value = JSON.parse(data)
@@ -63,6 +56,4 @@ async function main ([queueName, name, data, delayMs]) {
 }
 
 module.exports = { Queue }
-if (require.main === module) {
-  main(process.argv.slice(2)).catch(error => { console.error(String(error)); process.exitCode = 1 })
-}
+if (require.main === module) main(process.argv.slice(2)).catch(error => { console.error(String(error)); process.exitCode = 1 })

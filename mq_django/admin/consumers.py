@@ -53,11 +53,11 @@ def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
     queues = processes.ask(asked, what)
     name = spell(asked)[:200]
     if not queues:
-        page.say(messages.WARNING, _("%(name)s is gone: it has stopped.") % {"name": name})
+        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": name})
         return HttpResponseRedirect(back_url)
     told = {
-        "quiet": _("%(name)s was asked to go quiet; within a few seconds it fetches no more."),
-        "stop": _("%(name)s was asked to stop; it ends when what it handles has finished."),
+        "quiet": _("“%(name)s” was asked to go quiet; within a few seconds it fetches no more."),
+        "stop": _("“%(name)s” was asked to stop; it ends when what it handles has finished."),
     }
     page.say(messages.SUCCESS, told[what] % {"name": name})
     for queue in queues:
@@ -67,15 +67,15 @@ def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
 
 def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
     found = processes.everybody()
-    concerned = [
-        (supervisor, [process for process in supervisor.processes if asked in (process.id, supervisor.id)])
+    those = [
+        process
         for supervisor in found.supervisors
-        if asked == supervisor.id or any(process.id == asked for process in supervisor.processes)
+        for process in supervisor.processes
+        if asked in (process.id, supervisor.id)
     ]
-    if not concerned:
-        page.say(messages.WARNING, _("%(name)s is gone: it has stopped.") % {"name": spell(asked)[:200]})
+    if not those:
+        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": spell(asked)[:200]})
         return HttpResponseRedirect(back_url)
-    _supervisor, those = concerned[0]
     count, running = len(those), sum(len(process.running) for process in those)
     titles = {
         "quiet": ngettext("Let %(count)s consumer go quiet?", "Let %(count)s consumers go quiet?", count),
@@ -83,13 +83,13 @@ def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
     }
     sentences = {
         "quiet": _(
-            "It fetches no more, finishes what it has (%(running)s messages are being handled), and stays until it is "
-            "stopped. There is no way back."
+            "It fetches no more, finishes what it has, and stays until it is stopped; there is no way back. Messages "
+            "that are being handled now: %(running)s."
         ),
         "stop": _(
-            "It finishes what it handles (%(running)s messages) within its grace time, gives back the rest, and is not "
-            "replaced. When the last consumer of a runconsumer has stopped, that ends as well; whatever keeps your "
-            "services running may start it again."
+            "It finishes what it handles within its grace time, gives back the rest, and is not replaced. When the "
+            "last consumer of a runconsumer has stopped, that ends as well; whatever keeps your services running may "
+            "start it again. Messages that are being handled now: %(running)s."
         ),
     }
     words = {"quiet": _("Yes, let it go quiet"), "stop": _("Yes, stop it")}

@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 
 from mq_django.admin import filters, text
 from mq_django.admin.confirm import CONFIRMED, confirm
-from mq_django.admin.page import OPERATE, PURGE, VIEW, Page, needs
+from mq_django.admin.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
 from mq_django.core.visible import spell
 from mq_django.inspector import dead_letters, jobs
@@ -28,7 +28,7 @@ MAX_RATE = 1_000_000
 
 REDRIVE, DELETE = "redrive", "delete"
 
-PARTS = ("job",)
+PARTS = ("tabs", "job")
 
 
 @needs(VIEW, OPERATE)
@@ -107,8 +107,6 @@ def job(page: Page, name: str) -> HttpResponse:
     return page.render(
         "dead_job",
         _("Dead letters in the background"),
-        queue=name,
-        tabs=tabs(page, name, "dead"),
         live_url=page.url("dead_job_stats", name),
         **_context(page, name),
     )
@@ -205,18 +203,18 @@ def confirm_act(
 
 
 def _context(page: Page, name: str) -> dict[str, Any]:
-    found, urls = jobs.look(name), {"list_url": page.url("dead", name)}
+    found, view = jobs.look(name), glance(name)
+    frame = {"queue": name, "tabs": tabs(page, name, "dead", view), "list_url": page.url("dead", name)}
     if found is None:
-        return {"job": None, "summary": _("There is no job."), **urls}
+        return {"job": None, "summary": _("There is no job."), **frame}
     runs = found.state == "running"
-    # What looks for work every half minute need not have found it yet.
-    is_idle = runs and not glance(name).alive
+    is_idle = runs and not view.alive
     facts = [
         (_("Asked for by"), text.visible(found.who, limit=100)),
         (_("Begun"), text.moment(found.since_ms)),
         (_("Last step") if runs else _("Ended"), text.moment(found.changed_ms)),
         (_("At most"), _("%(count)s a second") % {"count": text.number(found.rate)} if found.rate else ""),
-        (_("Worked on by"), text.visible(found.worker, limit=100)),
+        (_("Worked on by"), text.visible(found.worker, limit=100) if found.worker else ""),
         (_("Looked through"), _of(found.looked, found.total)),
         (_("Gone before"), text.number(found.missing) if found.missing else ""),
         (_("No messages, and so not redriven"), text.number(found.refused) if found.refused else ""),
@@ -226,14 +224,14 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "job_runs": runs,
         "job_is_idle": is_idle,
         "job_line": _progress(found),
-        "job_meant": text.visible(_meant(found), limit=1000),
+        "job_meant": text.visible(_meant(found, can_see_data=page.can(SEE_DATA)), limit=1000),
         "job_facts": [(label, value) for label, value in facts if value],
         # Numbers for the browser, which knows no separators.
         "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
         "job_max": str(max(1, found.total)),
         "summary": _progress(found),
         "cancel_url": page.url("dead_job_cancel", name),
-        **urls,
+        **frame,
     }
 
 
@@ -253,15 +251,16 @@ def _progress(found: Job) -> str:
     return sentences[found.what, found.state] % {"done": text.number(found.done)}
 
 
-def _meant(found: Job) -> str:
+def _meant(found: Job, *, can_see_data: bool) -> str:
+    """Return in words which dead letters a job means; keys and errors may quote data."""
     wanted = found.wanted
     if not wanted:
         return _("All dead letters of that moment.")
     group = wanted.group
     words = [
         (_("name has “%s”"), wanted.name),
-        (_("key is “%s”"), wanted.key),
-        (_("error has “%s”"), wanted.error),
+        (_("key is “%s”"), wanted.key if can_see_data or not wanted.key else "…"),
+        (_("error has “%s”"), wanted.error if can_see_data or not wanted.error else "…"),
         (_("published from %s"), "" if wanted.since_ms is None else text.date(wanted.since_ms)),
         (_("published until %s"), "" if wanted.until_ms is None else text.date(wanted.until_ms)),
         (_("name is “%s”"), group.name if group else ""),

@@ -62,8 +62,7 @@ def retention(group: GroupView) -> SafeString | str:
     """Return how much of the retention a group is behind, as a bar and in words."""
     if group.share is None:
         return ""
-    small = 0 < group.share < 0.005
-    percent = _("under 1 %") if small else _("%(count)s %%") % {"count": text.number(100 * group.share)}
+    percent = text.percent(group.share)
     return charts.meter(group.share, label=percent, bad=group.alarm is not None) + text.visible(percent)
 
 
@@ -71,8 +70,8 @@ def alarms(group: GroupView) -> list[dict[str, str]]:
     """Return what is wrong with a group's place, as sentences to stand behind its name."""
     found = []
     if group.alarm is not None:
-        words = _("is behind by %(percent)s %% of the retention. At 100 %% it loses messages.")
-        found.append({"sentence": words % {"percent": text.number(100 * (group.share or 0))}, "what": "alarm"})
+        words = _("is behind by %(percent)s of the retention. At 100 %% it loses messages.")
+        found.append({"sentence": words % {"percent": text.percent(group.share or 0)}, "what": "alarm"})
     if group.lost:
         words = ngettext(
             "lost %(count)s message to the retention before it was given it.",

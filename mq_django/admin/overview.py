@@ -15,9 +15,6 @@ from mq_django.inspector.queues import Problem, QueueView
 
 PARTS = ("problems", "rows", "topics")
 
-#: From this share on errors are set off.
-MANY = 0.05
-
 WORST_FIRST = get_args(Problem)
 
 
@@ -62,8 +59,14 @@ def _context(page: Page) -> dict[str, Any]:
     }
 
 
+def waiting_url(page: Page, view: QueueView) -> str:
+    """Return the address of the first list of messages that wait which is not empty."""
+    room = "unhandled" if view.unhandled else "parked" if view.parked else "delayed"
+    return page.url("waiting", view.name, "delayed" if view.delayed else room)
+
+
 def _row(page: Page, view: QueueView) -> dict[str, Any]:
-    waiting = view.delayed + view.unhandled
+    waiting = view.delayed + view.unhandled + view.parked
     return {
         "name": view.name,
         "url": page.queue_url(view.name),
@@ -71,7 +74,7 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "troubled": bool(view.problems()),
         "ready": text.number(view.ready),
         "waiting": text.number(waiting),
-        "waiting_url": page.url("waiting", view.name, "delayed" if view.delayed or not waiting else "unhandled"),
+        "waiting_url": waiting_url(page, view),
         "ready_url": page.url("ready", view.name),
         "pending_url": page.url("pending", view.name),
         "pending": text.number(view.pending),
@@ -83,7 +86,7 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "published": text.rate(view.activity.per_minute("published")),
         "handled": text.rate(view.activity.per_minute("handled")),
         "errors": text.percent(view.error_share),
-        "has_errors": bool(view.error_share and view.error_share >= MANY),
+        "has_errors": view.fails_often,
         "chart": charts.sparkline(
             view.activity.handled,
             label=_("Handled in the last %(minutes)s minutes: %(count)s")

@@ -71,6 +71,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "tiles": _tiles(page, view),
         "paused": view.paused,
         "switch_url": page.url("resume" if view.paused else "pause", name),
+        "purge_url": page.url("purge", name, "ready"),
         "consumers": [_consumer(view, found) for found in view.consumers],
         **spans.frame(page, page.url("figures", name)),
         **spans.queue_charts(activity, str(spans.SPANS[spans.span_of(page)][0])),
@@ -93,6 +94,11 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
             "bad": bad and count > 0,
         }
 
+    # Only limits of keys park.
+    parked = []
+    if view.parked:
+        url = page.url("waiting", view.name, "parked")
+        parked.append(tile(_("Parked"), view.parked, _("over the limit of their key"), url))
     oldest = "" if view.oldest_ms is None else _("oldest: %(time)s") % {"time": text.duration(view.oldest_ms)}
     due = ""
     if view.next_due_ms is not None:
@@ -120,6 +126,7 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
             page.url("waiting", view.name, "unhandled"),
             bad=True,
         ),
+        *parked,
         tile(_("Dead letters"), view.dead, "", page.url("dead", view.name), bad=True),
         tile(_("Consumers alive"), view.alive),
     ]

@@ -92,22 +92,9 @@ def _form(page: Page, name: str, asked: dict[str, str], *, error: str = "") -> H
         subscribed=found.subscribed,
         asked={TO: MOMENT, **asked},
         error=error,
-        oldest=_local(view.first_ms),
-        newest=_local(view.last_ms),
         act_url=page.url("seek", name),
         back_url=page.queue_url(name),
     )
-
-
-def _local(ms: int | None) -> str:
-    """Return a moment as a field for moments takes it."""
-    if ms is None:
-        return ""
-    try:
-        moment = datetime.fromtimestamp(ms / 1000, timezone.get_current_timezone())
-    except (ValueError, OverflowError, OSError):
-        return ""
-    return moment.replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def _will(leap: Leap) -> str:

@@ -221,6 +221,8 @@ def _group(page: Page, group: GroupView, view: QueueView | None) -> dict[str, An
         "alive": text.number(queue.alive),
         "retention": groups.retention(group),
         "handled": text.rate(queue.activity.per_minute("handled")),
+        "errors": text.percent(queue.error_share),
+        "has_errors": queue.fails_often,
         "seek_url": page.url("seek", name) if group.subscribed else "",
         "chart": charts.sparkline(
             queue.activity.handled,

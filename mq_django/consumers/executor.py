@@ -41,9 +41,10 @@ class Executor:
         message, now = delivery.message, time.monotonic()
         deadline = math.inf if timeout is None else now + timeout
         # Noted first, looked at second: the supervisor gives back what a stopped process does not run, and says so
-        # before. Past held_until others may have it already. A hand-back is fenced.
+        # before. Past held_until others may have it already: by a clock that is read now, because this thread may have
+        # been stopped since. A hand-back is fenced.
         self._board.run(lane, self._number, delivery.home, delivery.entry, now, deadline)
-        if now > self._board.held_until(self._number) or self._board.paused(self._number):
+        if time.monotonic() > self._board.held_until(self._number) or self._board.paused(self._number):
             outcome: Outcome = HandBack()
         elif message.expires_ms is not None and time.time() * 1000 > message.expires_ms:
             outcome = Expire()

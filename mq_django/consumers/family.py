@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
 #: A consumer that has ticked so often, about a second, died of something else than its start.
 STARTED = 10
+#: Seconds after a ward's end at which its line is looked at: who passes something on may have read the ward's name
+#: before, and be slow to reach Redis.
+LINE_LOOKS = (0.0, 1.0, 5.0)
 #: Of what a consumer runs in one queue a heartbeat tells so many, those that run longest.
 MAX_TOLD = 20
 
@@ -54,6 +57,8 @@ class Family:
         self._not_before = 0.0
         #: The latest that is known of each queue.
         self._paused: dict[int, bool] = {}
+        #: Lines of wards that have ended, and when to look at each.
+        self._lines: list[tuple[float, str]] = []
         self._to_renew: list[Child] = []
         self._renewing: tuple[Child, Child] | None = None
         #: What people ask, by consumer or supervisor, and has not been seen to.
@@ -71,7 +76,8 @@ class Family:
 
     def look(self, now: float) -> bool:
         """See to everybody once; tell whether there is something to announce soon."""
-        self._let_go_of_the_dead()
+        self._let_go_of_the_dead(now)
+        self._look_at_lines(now)
         back = self._obey()
         for child in self._children:
             self._watch(child, now)
@@ -247,7 +253,14 @@ class Family:
             self._relieve(child.consumer, begun)
         return False
 
-    def _let_go_of_the_dead(self) -> None:
+    def _look_at_lines(self, now: float) -> None:
+        """Settle for the lines of wards that have ended; when nobody is left to pass on, without waiting."""
+        due = [item for item in self._lines if item[0] <= now or not self._children]
+        self._lines = [item for item in self._lines if item not in due]
+        for _, line in due:
+            self._mourn(line, Evidence())
+
+    def _let_go_of_the_dead(self, now: float) -> None:
         for child in list(self._children):
             code = child.process.poll()
             if code is None:
@@ -257,9 +270,9 @@ class Family:
                 self._processes -= 1
             elif not child.leaving and not self._stopping:
                 self._put_off(child, code)
-            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=time.monotonic()))
+            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now))
             if child.ward:
-                self._mourn(line_of(child.consumer), Evidence())
+                self._lines += [(now + seconds, line_of(child.consumer)) for seconds in LINE_LOOKS]
             with self._changing:
                 self._children.remove(child)
                 child.close()

@@ -18,6 +18,9 @@ MIN_MAXSIZE, MAX_MAXSIZE, UNLIMITED = 1024, 65536, -1
 #: The name of messages whose body is not one of ours: their data is the body, as text.
 TEXT = "message"
 
+#: Messages that one step sends, and that one receives. Redis serves nobody else meanwhile.
+MAX_SENT, MAX_RECEIVED = 1000, 500
+
 #: An id: microseconds since 1970 in base 36, and 22 letters and digits at random.
 MESSAGE_ID = re.compile(r"[a-zA-Z0-9:]{32}", re.ASCII)
 _OWN_ID = re.compile(r"[0-9a-z]{10}[a-zA-Z0-9]{22}", re.ASCII)
@@ -53,6 +56,13 @@ def check_maxsize(value: object) -> int:
     if not is_number or (value != UNLIMITED and not MIN_MAXSIZE <= value <= MAX_MAXSIZE):  # type: ignore[operator]
         raise InvalidValue(f"maxsize must be between {MIN_MAXSIZE} and {MAX_MAXSIZE}, or -1, not {value!r:.100}")
     return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def check_count(what: str, value: object, most: int) -> int:
+    """Return how many messages one step may handle, else raise InvalidValue: RSMQ has a step for one only."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidValue(f"{what} must be between 1 and {most}, not {value!r:.100}")
+    return value
 
 
 def units(text: str) -> int:

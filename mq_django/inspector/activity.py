@@ -105,6 +105,8 @@ def _activity(
             if name == of:
                 each[place][what] += count
     whole = sum(each, Counter())
+    took, waited = _took(whole), _waited(whole)
+    nothing = (Spread(),) * steps
     return Activity(
         published=tuple(step["published"] for step in each),
         handled=tuple(step["handled"] for step in each),
@@ -112,10 +114,10 @@ def _activity(
         buried=tuple(step["buried"] for step in each),
         elapsed=elapsed,
         minutes=minutes,
-        took=_took(whole),
-        waited=_waited(whole),
-        took_each=tuple(map(_took, each)),
-        waited_each=tuple(map(_waited, each)),
+        took=took,
+        waited=waited,
+        took_each=tuple(map(_took, each)) if took != Spread() else nothing,
+        waited_each=tuple(map(_waited, each)) if waited != Spread() else nothing,
         names=tuple(sorted(map(_name_activity, names, names.values()), key=_busiest_first)),
     )
 

@@ -26,6 +26,9 @@ MAX_COUNTERS = 30_000
 #: Minutes of which dead letters are news.
 RECENT = 30
 
+#: From this share on errors are set off.
+MANY_ERRORS = 0.05
+
 #: Minutes over which a queue is seen to grow, and by how many messages it must.
 GROWING, MIN_GROWTH = 10, 100
 
@@ -78,6 +81,11 @@ class QueueView:
         failed = sum(self.activity.retried[-RECENT:]) + sum(self.activity.buried[-RECENT:])
         ran = failed + sum(self.activity.handled[-RECENT:])
         return failed / ran if ran else None
+
+    @property
+    def fails_often(self) -> bool:
+        """Tell whether the share of errors is one to look into."""
+        return (self.error_share or 0.0) >= MANY_ERRORS
 
     @property
     def growth(self) -> int:

@@ -19,6 +19,8 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Milliseconds for which a step gives a job to its worker: longer than it sleeps, and short enough to wait for.
 LEASE_MS = 10_000
+#: Dead letters that a step moves. Redis serves nobody else meanwhile: about 3 ms with tracebacks of 4 KiB.
+MOVED = 100
 #: Steps a second of a job with a rate.
 STEPS = 5
 #: Seconds after which a job is looked for again that is over or another's.
@@ -100,21 +102,20 @@ class Jobs:
         return self._step(job, worker)
 
     def _step(self, job: Job, worker: str) -> float:
-        limit = max(1, min(BATCH, job.rate // STEPS)) if job.rate else BATCH
-        looked = self._letters.traits(limit=BATCH, after=job.after if is_entry(job.after) else "", until=job.until)
-        chosen: list[str] = []
-        last, count = "", 0
-        for letter in looked:
-            last, count = letter.entry, count + 1
-            if job.wanted.takes(letter, letter.error):
-                chosen.append(letter.entry)
-            if len(chosen) == limit:
-                break
-        if not looked:
+        limit = max(1, min(MOVED, job.rate // STEPS)) if job.rate else MOVED
+        after = job.after if is_entry(job.after) else ""
+        found = self._letters.traits(limit=BATCH if job.wanted else limit, after=after, until=job.until)
+        if not found:
             self._run("jobs_end", ["finished", worker])
             return IDLE
-        act = self._letters.redrive if job.what == "redrive" else self._letters.delete
-        act(chosen, step=Step(worker, last, count, LEASE_MS))
+        chosen: list[str] = []
+        for looked, letter in enumerate(found, 1):
+            if job.wanted.takes(letter, letter.error):
+                chosen.append(letter.entry)
+            if len(chosen) == limit or looked == len(found):
+                act = self._letters.redrive if job.what == "redrive" else self._letters.delete
+                act(chosen, step=Step(worker, letter.entry, looked, LEASE_MS))
+                break
         return len(chosen) / job.rate if job.rate else 0.0
 
     def _run(self, script: str, args: list[Argument]) -> list[bytes] | bytes:

@@ -8,6 +8,9 @@ from mq_django.core.rsmq import (
     DEFAULT_DELAY,
     DEFAULT_MAXSIZE,
     DEFAULT_VT,
+    MAX_RECEIVED,
+    MAX_SENT,
+    check_count,
     check_existing,
     check_maxsize,
     check_queue,
@@ -125,6 +128,7 @@ class RsmqQueues:
             QueueNotFound: there is no such queue.
         """
         keys = self._keys(queue)
+        check_count("messages", len(messages), MAX_SENT)
         where = slot(keys)
         mode, ms = ("", 0) if delay is None else ("+", check_seconds("delay", delay) * 1000)
         args: list[Argument] = [0, where.minute, where.hour, keys.realtime if self._realtime else "", keys.wake]
@@ -141,12 +145,14 @@ class RsmqQueues:
         """Receive up to `count` messages, at most 500, and hide them for `vt` seconds, or for what the queue says.
 
         Raises:
+            InvalidValue: `count` or `vt` is out of bounds.
             QueueNotFound: there is no such queue.
         """
         keys = self._keys(queue)
         hide: Argument = "" if vt is None else check_seconds("vt", vt) * 1000
         rooms = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
-        _, *flat = self._there(queue, self._run("rsmq_receive", rooms, ["", count, hide]))
+        args: list[Argument] = ["", check_count("count", count, MAX_RECEIVED), hide]
+        _, *flat = self._there(queue, self._run("rsmq_receive", rooms, args))
         return [_received(*flat[at : at + 4]) for at in range(0, len(flat), 7)]
 
     def pop(self, queue: str) -> Received | None:

@@ -66,11 +66,11 @@ def test_many_are_left_to_consumers_and_what_they_have_done_is_shown(operator, i
     jobs.work("emails", "s1")
 
     told = operator.get(f"{JOB}stats.json").json()
-    assert told["summary"] == "Redriving: 500 so far."
-    assert 'value="500"' in told["parts"]["job"]
-    assert "500 of 1,100" in told["parts"]["job"]
+    assert told["summary"] == "Redriving: 100 so far."
+    assert 'value="100"' in told["parts"]["job"]
+    assert "100 of 1,100" in told["parts"]["job"]
     assert "No consumer of this queue lives" not in told["parts"]["job"]
-    assert "Redriving: 500 so far." in operator.get(DEAD).content.decode()
+    assert "Redriving: 100 so far." in operator.get(DEAD).content.decode()
 
 
 def test_a_second_job_waits_for_the_first(operator, in_background):
@@ -115,13 +115,13 @@ def test_a_job_is_cancelled_once_that_is_confirmed(operator, in_background):
     jobs.work("emails", "s1")
 
     asked = operator.post(f"{JOB}cancel/")
-    assert "Redriving: 500 so far. What is done stays done" in asked.content.decode()
+    assert "Redriving: 100 so far. What is done stays done" in asked.content.decode()
     assert jobs.look("emails").state == "running"
     done = operator.post(f"{JOB}cancel/", {"confirmed": "yes"}, follow=True)
 
-    assert "Cancelled after 500 dead letters were redriven." in done.content.decode()
+    assert "Cancelled after 100 dead letters were redriven." in done.content.decode()
     assert "&lt;b&gt;ann" in done.content.decode()
-    assert LogEntry.objects.get().change_message == "Cancelled a job of <b>ann</b>: Redriving: 500 so far."
+    assert LogEntry.objects.get().change_message == "Cancelled a job of <b>ann</b>: Redriving: 100 so far."
     assert "No job runs." in operator.post(f"{JOB}cancel/", follow=True).content.decode()
 
 
@@ -133,6 +133,16 @@ def test_those_who_only_look_are_offered_no_cancelling(viewer, in_background):
 
     assert "Redriving: 0 so far." in page
     assert "Cancel the job" not in page
+
+
+def test_who_may_not_see_data_does_not_see_what_a_job_looks_for_in_it(viewer, operator):
+    bury("emails")
+    jobs.begin("emails", "redrive", who="ann", wanted=Filter(name="welc", key="user:7", error="refused by ann"))
+
+    page = viewer.get(JOB).content.decode()
+
+    assert "name has “welc”, key is “…”, error has “…”" in page
+    assert "refused by ann" in operator.get(JOB).content.decode()
 
 
 def test_all_that_fit_a_filter_are_redriven_and_no_others(operator):

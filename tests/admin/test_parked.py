@@ -45,15 +45,11 @@ def test_one_is_found_by_its_id_and_says_what_it_waits_for(operator, ids):
 
 
 def test_who_may_not_see_data_sees_no_key(viewer, ids):
-    member = operator_url(viewer.get(PARKED))
+    member = viewer.get(PARKED).context["rows"][0]["url"]
 
     for page in (viewer.get(PARKED), viewer.get(member)):
         assert "user:" not in page.content.decode()
     assert "The limit for key “…” is reached" in viewer.get(member).content.decode()
-
-
-def operator_url(page):
-    return page.context["rows"][0]["url"]
 
 
 def test_one_is_cancelled_and_the_others_stay_in_line(operator, ids):
@@ -86,3 +82,11 @@ def test_a_queue_without_limits_of_keys_shows_no_such_tab(operator):
     assert not [tab for tab in operator.get(f"{BASE}emails/dead/").context["tabs"] if "parked" in tab["url"]]
     assert "No message is parked." in operator.get(PARKED).content.decode()
     assert operator.get(f"{PARKED}{to_url(b'p:gone')}/").url == PARKED
+
+
+def test_they_count_as_waiting_and_lead_to_their_list(operator, ids):
+    (row,) = [row for row in operator.get(BASE).context["rows"] if row["name"] == "emails"]
+    assert (row["waiting"], row["waiting_url"]) == ("3", PARKED)
+
+    tiles = {tile["label"]: tile for tile in operator.get(f"{BASE}emails/change/").context["tiles"]}
+    assert (tiles["Parked"]["count"], tiles["Parked"]["url"]) == ("3", PARKED)

@@ -1,10 +1,13 @@
 """Values to words and HTML."""
 
+from dataclasses import replace
+from math import inf
+
 import pytest
 
 from mq_django.admin import charts, text
 from mq_django.core.filters import error_class
-from mq_django.inspector.activity import NONE
+from mq_django.inspector.activity import NONE, Spread
 
 NOW = 1_790_000_000_000
 
@@ -100,3 +103,23 @@ def test_labels_of_charts_are_escaped():
 )
 def test_a_small_share_is_not_nothing(share, words):
     assert text.percent(share) == words
+
+
+def test_times_are_drawn_from_p50_to_p95_on_a_scale_of_powers_of_ten():
+    steps = (Spread(), Spread(0.01, 0.1), Spread(0.1, inf))
+    activity = replace(NONE, published=(0, 1, 1), took_each=steps)
+    chart = charts.spreads(steps, activity, label="x", kind="mq-took")
+
+    assert chart.scale[0] == "1,000 s"
+    assert chart.scale[-1] == "10 ms"
+    assert chart.svg.count('class="mq-took"') == 2
+    # 10 ms stand at the foot, what has no end at the top.
+    assert '<rect class="mq-half" x="10" y="98.0" width="10" height="2"/>' in chart.svg
+    assert '<rect class="mq-took" x="21" y="0.0" width="8" height="80.0"/>' in chart.svg
+    assert "0 s ago: half within 100 ms, 95 of 100 within over 7 min" in chart.svg
+
+
+def test_a_meter_is_never_more_than_full_and_its_label_is_escaped():
+    assert 'width="100.0"' in charts.meter(7, label="x", bad=True)
+    assert 'width="0.0"' in charts.meter(-1, label="x", bad=False)
+    assert '"><script>' not in charts.meter(0.5, label='"><script>', bad=False)

@@ -60,6 +60,12 @@ def test_rates_stand_beside_their_ratio_to_the_raw_limit():
     assert told["**mq_django by the best peer**"] == [f"2 times {NODE.name}", f"0.275 times {NODE.name}"]
 
 
+def test_a_best_peer_with_nothing_is_named_without_a_ratio():
+    figures = {HANDLERS.name: {"kill doubled": 1.0}, A.name: {"kill doubled": 0.0}}
+    told = rows(report.compared(figures, CONTENDERS, [report.KILLS[1]]))
+    assert told["**mq_django by the best peer**"] == [f"0 of {A.name}"]
+
+
 def test_without_peers_and_raw_limit_there_is_still_a_table():
     told = rows(report.compared({HANDLERS.name: FIGURES[HANDLERS.name]}, [RAW, HANDLERS], report.RATES))
     assert list(told) == [HANDLERS.name]

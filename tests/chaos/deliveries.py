@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from tests.chaos.history import Event
 
+#: Seconds in which what happened is noted: who was handed a message next may have said so before who gave it back.
+NOTED = 1.0
 #: Before everything, and after.
 NEVER = float("inf")
 
@@ -66,6 +68,10 @@ class Life:
     def is_held(self, fault: Fault) -> bool:
         """Tell whether it was in the hands of the processes that a fault hit, when it had hit."""
         return any(hold.pid in fault.pids and hold.overlaps(fault.struck, fault.struck) for hold in self.taken)
+
+
+#: Seconds that a thread takes to go on after its process was stopped, on a machine that others use, too.
+RESUMES = 0.1
 
 
 class Told:
@@ -168,6 +174,10 @@ class Told:
         for hold in (*life.taken, *life.open):
             if hold.pid == event.pid and hold.until == NEVER:
                 hold.until = event.at
+        for hold in life.taken if went_on else ():
+            # Whoever else had it has it no more, though it may still run it: what a stopped process had not begun, say.
+            if hold.until == NEVER and event.at - hold.since > NOTED:
+                hold.until = event.at
 
     def handover(self, fault: Fault) -> float | None:
         """Return the seconds from a consumer's death until its supervisor has settled for it.
@@ -195,11 +205,19 @@ class Told:
 
 
 def exposed(told: Told, fault: Fault) -> set[str]:
-    """Return what the processes that a fault hit were running, or had run and not yet settled."""
+    """Return what the processes that a fault hit were running, or had run and not yet settled.
+
+    Whoever is stopped between its last look at the clock and its handler is running, too, and notes that when it may go
+    on.
+    """
+    until = fault.healed + RESUMES if fault.kind == "stop-tree" else fault.struck
     return {
         message
         for message, life in told.lives.items()
-        if any(hold.pid in fault.pids and hold.overlaps(fault.began, fault.struck) for hold in life.open)
+        if any(
+            hold.pid in fault.pids and (hold.overlaps(fault.began, fault.struck) or fault.struck <= hold.since <= until)
+            for hold in life.open
+        )
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mq_django import signals
+from mq_django.consumers.isolation import FEW, Isolation
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, Bury, Retry
 from mq_django.stores.base import Settlement
@@ -27,9 +28,21 @@ def observe(into: History) -> None:
     taking: list[tuple[type, str]] = [(StreamStore, "take"), (StreamStore, "fetch"), (TopicStore, "fetch")]
     for store, name in (*taking, (RsmqStore, "take")):
         setattr(store, name, _taking(into, getattr(store, name)))
+    Isolation._pass_on = _passing(into, Isolation._pass_on)  # type: ignore[method-assign]
     for store in (StreamStore, RsmqStore):
         store.settle = _settling(into, store.settle)  # type: ignore[method-assign]
         store.settle_and_take = _settling_and_taking(into, store.settle_and_take)  # type: ignore[method-assign]
+
+
+def _passing(into: History, pass_on: Callable[..., None]) -> Callable[..., None]:
+    def observed(self: Isolation, number: int, *args: Any) -> None:
+        some = [id_of(delivery.message) for delivery in self._waiting[number][:FEW]]
+        pass_on(self, number, *args)
+        if ids := [known for known in some if known]:
+            # Whatever becomes of this consumer now, they wait for the ward.
+            into.note("settled", back=ids)
+
+    return observed
 
 
 def note(what: str, **told: Any) -> None:

@@ -230,6 +230,6 @@ SCENARIOS = [
     Scenario(name="disk", play=disk_fills_up, rounds=1, around=small_disk),
     Scenario(name="busy", play=slow_scripts, rounds=2, settings={"lua-time-limit": "300"}),
     Scenario(name="poison", play=poison, rounds=1, rate=200.0, stores=STORES),
-    Scenario(name="mixed", play=mixed, rounds=1, rate=220.0, ms=40.0, stores=STORES[1:]),
+    Scenario(name="mixed", play=mixed, rounds=1, rate=160.0, ms=30.0, stores=STORES[1:]),
     Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
 ]

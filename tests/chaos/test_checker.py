@@ -39,7 +39,7 @@ def settled(*, by=A, **words):
 
 
 def fault(name, *, pids, began, **words):
-    return (PRODUCER, "fault", {"fault": name, "kind": "kill", "began": began, "pids": pids, **words})
+    return (PRODUCER, "fault", {"kind": "kill", "fault": name, "began": began, "pids": pids, **words})
 
 
 def handled(message, *, by=A):
@@ -140,6 +140,22 @@ def test_i3_a_fault_explains_what_was_running_or_unsent():
 )
 def test_i3_a_fault_explains_nothing_else(events):
     assert "I3" in invariants(events, ending())
+
+
+@pytest.mark.parametrize(("starts", "found"), [(10.05, set()), (10.5, {"I3"})], ids=["going on", "beginning anew"])
+def test_i3_a_thread_that_was_stopped_before_its_handler_may_run_it_and_nothing_after(starts, found):
+    events = told(
+        *published("a"),
+        (A, "taken", {"ids": ["a"]}),
+        fault("stop", pids=[A], began=4.0, kind="stop-tree"),
+        *handled("a", by=B),
+        (PRODUCER, "healed", {"fault": "stop"}, 10.0),
+        (*started("a"), starts),
+        (*effect("a"), starts + 0.1),
+        (A, "settled", {"stale": ["a"]}, starts + 0.2),
+    )
+
+    assert invariants(events, ending()) == found
 
 
 def test_i3_a_fault_explains_one_more_effect_and_not_two():
@@ -246,6 +262,16 @@ def test_i11_for_a_dead_consumer_is_settled_at_once(slow, found):
 
     assert [round(seconds, 1) for seconds in verdict.handovers] == [0.8] * slow + [0.1] * (12 - slow)
     assert {violation.invariant for violation in verdict.violations} - {"I1", "I4"} == found
+
+
+def test_i11_what_others_had_been_given_before_is_not_what_a_fault_hit():
+    events = [
+        *told(*published("a"), (A, "taken", {"ids": ["a"]}), settled(by=99, back=["a"]), (B, "taken", {"ids": ["a"]})),
+        *told((*settled(by=99, back=["a"]), 6.0), (*fault("f", pids=[A], began=7.0), 7.1)),
+        *told(*[(*line, 30.0 + n) for n, line in enumerate(handled("a", by=B))]),
+    ]
+
+    assert check(events, ending(), TERMS).recoveries == []
 
 
 def test_what_another_fault_interrupted_says_nothing_about_handing_over():

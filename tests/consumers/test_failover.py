@@ -28,8 +28,9 @@ class Pair:
 
     def __init__(self):
         self.master = PrivateServer(tcp=True).start()
-        self.replica = PrivateServer(tcp=True, settings={"replicaof": f"127.0.0.1 {self.master.port}"}).start()
+        self.replica = PrivateServer(tcp=True).start()
         with client_of(self.replica) as client:
+            client.replicaof("127.0.0.1", self.master.port)
             wait_until(lambda: client.info("replication")["master_link_status"] == "up")
 
     def wait_for_replica(self):

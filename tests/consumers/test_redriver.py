@@ -19,7 +19,7 @@ def test_a_job_is_worked_off_step_by_step(mq_settings):
     service = redriver("default", "emails")
 
     service.run_once()
-    assert inspector.queue("emails").ready == 500
+    assert inspector.queue("emails").ready == 100
     wait_until(lambda: service.run_once() > 1 and jobs.look("emails").state == "finished")
     assert inspector.queue("emails").ready == 1100
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mq_django.conf import get_config
+from mq_django.consumers.isolation import line_of
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -214,6 +215,22 @@ def test_a_message_that_kills_its_process_is_buried_and_its_neighbours_are_handl
     assert [line["attempt"] for line in history.lines("start") if line["id"] == killer] == [1, 1, 3]
     assert history.counts() == dict.fromkeys([*beside, *behind], 1)
     assert {line["attempt"] for line in history.lines("start") if line["id"] != killer} == {1}
+
+
+def test_what_is_passed_on_to_a_ward_that_is_gone_is_found_soon(trees, publish, history, store, redis_client):
+    """Whoever passed it on had read the ward's name before, and was slow to reach Redis."""
+    late = publish()
+    store.create_groups()
+    (delivery,) = store.take("slow", count=1)
+    tree = trees()
+    publish(["once", ["exit", 1]], ["wait", "never"])
+    ward_pid = history.wait_for("start", 2)[1]["pid"]
+    (ward,) = re.findall(r"Consumer (\S+) runs alone", tree.logged())
+    kill(ward_pid)
+    wait_until(lambda: not redis_client.hexists(store.keys.consumers, f"consumer:{line_of(ward)}"))
+    assert store.pass_on("slow", line_of(ward), [(delivery.home, delivery.entry)]) == []
+    wait_until(lambda: late in history.counts())
+    assert history.counts("start")[late] == 1
 
 
 @pytest.mark.parametrize("step", [["kill", signal.SIGKILL], ["segfault", 0]])

@@ -83,3 +83,22 @@ def test_nothing_to_handle_is_a_sentence(mq_settings, redis_client):
     program = empty.runconsumer("other")
     assert program.process.wait(20) == 1
     assert "There is nothing to handle" in program.stop_and_tell()
+
+
+def test_a_group_is_drained(shop):
+    topics["orders"].group("billing").subscribe()
+    topics["orders"].publish_many([("order.paid", n) for n in range(30)])
+    program = shop.runconsumer("orders:billing", "--drain")
+    assert program.process.wait(30) == 0
+    assert sorted(of(shop.handled(), "billing")) == list(range(30))
+    assert (groups()["billing"].place.lag, groups()["billing"].place.pending) == (0, 0)
+
+
+def test_a_group_that_is_removed_while_it_is_consumed_begins_again(shop):
+    shop.runconsumer("orders:billing")
+    topics["orders"].publish_many([("order.paid", n) for n in range(10)])
+    shop.wait_handled(10)
+    assert topics["orders"].group("billing").unsubscribe()
+    # The running consumer subscribes again, where its subscriber says: the seed's way to replay.
+    told = shop.wait_handled(20)
+    assert sorted(of(told, "billing")) == sorted([*range(10)] * 2)

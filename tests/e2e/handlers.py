@@ -21,5 +21,5 @@ def fragile(message: Message) -> None:
 def long(message: Message) -> None:
     """Run until somebody says that it is enough, which is within minutes."""
     began = time.monotonic()
-    while not (settings.DEMO_DIR / "enough").exists() and time.monotonic() < began + 120:
+    while not (settings.DEMO_DIR / "enough").exists() and time.monotonic() < began + 600:
         time.sleep(0.05)

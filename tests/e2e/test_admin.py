@@ -96,7 +96,7 @@ def test_a_consumer_shows_what_it_handles_goes_quiet_and_stops(shop, window, tmp
     assert seen.page.locator(".mq-running").inner_text().startswith("long")
 
     seen.press("Quiet…")
-    seen.expect("1 messages are being handled")
+    seen.expect("that are being handled now: 1.")
     seen.press("Yes, let it go quiet")
     seen.expect("was asked to go quiet")
     seen.page.locator(".mq-processes td", has_text="quiet").first.wait_for()
@@ -123,7 +123,7 @@ def test_the_focus_stays_where_it_is_while_the_numbers_move(shop, window):
 
 
 @pytest.fixture
-def full(shop):
+def full(shop, tmp_path):
     """A shop that has something to show in each place."""
     shop.consume()
     publish(shop, "emails", "fragile", {"user_id": 7})
@@ -134,7 +134,8 @@ def full(shop):
     wait_until(lambda: status(shop, "emails")["dead"] == status(shop, "emails")["unhandled"] == 1, timeout=30)
     shop.manage("mq", "pause", "notifications")
     publish(shop, "notifications", "push", {"user": 1, "password": "x"})
-    return shop
+    yield shop
+    (tmp_path / "enough").touch()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -146,19 +147,21 @@ def test_no_page_has_a_serious_fault_for_those_who_see_little(full, window, sche
     pages = seen.pages()
     assert len(pages) >= 20
 
+    serious = []
     for path in pages:
         seen.go(path)
         seen.page.evaluate(script)
         found = seen.page.evaluate("axe.run('#content', {resultTypes: ['violations']})")
-        serious = [
-            (fault["id"], node["html"][:200])
+        serious += [
+            (path, fault["id"], node["html"][:200])
             for fault in found["violations"]
             if fault["impact"] in ("serious", "critical")
             for node in fault["nodes"]
         ]
-        assert serious == [], path
         wide = seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert wide <= 0, f"{path} is {wide} pixels too wide"
+        if wide > 0:
+            serious.append((path, "too wide", f"{wide} pixels"))
+    assert serious == []
 
 
 @pytest.mark.skipif("MQ_E2E_PICTURES" not in os.environ, reason="pictures are renewed when that is asked for")
@@ -167,9 +170,8 @@ def test_pictures_are_renewed(full, window):
     full.do("from tests.e2e.past import fill; fill()")
     desk, dark = window(), window(color_scheme="dark")
     phone = window(color_scheme="dark", device_scale_factor=2, **PHONE)
-    desk.shoot("queues", "", "needs attention")
+    desk.shoot("queues", "", "attention.")
     desk.shoot("queue", "emails/change/", "handled")
-    desk.shoot("dead-letters", "emails/dead/groups/", "Broken")
     entry = json.loads(full.manage("mq", "peek", "emails", "dead", "--json"))[0]["id"]
     desk.go("emails/dead/")
     desk.press(entry)
@@ -178,7 +180,7 @@ def test_pictures_are_renewed(full, window):
     desk.shoot("topic", "orders/change/", "bookkeeping")
     dark.shoot("consumers", "consumers/", "long")
     dark.shoot("queue-dark", "notifications/change/", "is paused")
-    phone.shoot("phone", "", "needs attention")
+    phone.shoot("phone", "", "attention.")
 
 
 def axe():

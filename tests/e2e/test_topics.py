@@ -84,6 +84,5 @@ def test_a_queue_s_charts_are_drawn_and_told(shop, window, scheme):
     seen.expect("Half began within")
 
     assert seen.page.locator(".mq-took").first.bounding_box()["height"] >= 1
-    seen.picture(f"queue-{scheme}")
     seen.press("As a table")
     seen.expect("Latency p95")

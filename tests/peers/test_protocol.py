@@ -106,7 +106,7 @@ def test_what_node_held_when_it_was_killed_goes_to_others(project, redis_client)
     shop = project(QUEUES={"emails": {"VISIBILITY_TIMEOUT": 1}})
     node = shop.node_consumer("emails")
     keys = queues["emails"].config.keys
-    wait_until(lambda: redis_client.hlen(keys.consumers) == 4)
+    wait_until(lambda: redis_client.hlen(keys.consumers) == 4 and redis_client.info("clients")["blocked_clients"])
     node.process.send_signal(signal.SIGSTOP)
     # A blocked read of a stopped process still stands in the line, and takes what comes.
     queues["emails"].publish("welcome", {"n": 1})

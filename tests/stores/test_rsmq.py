@@ -403,6 +403,14 @@ def test_calls_of_rsmq_check_what_they_get(rsmq):
     with pytest.raises(NoAttributeSupplied):
         rsmq.set_queue_attributes("jobs")
     assert rsmq.send_many("jobs", []) == []
+    for call in (
+        lambda: rsmq.send_many("jobs", ["x"] * 1001),
+        lambda: rsmq.receive_many("jobs", 501),
+        lambda: rsmq.receive_many("jobs", 0),
+    ):
+        with pytest.raises(InvalidValue):
+            call()
+    assert rsmq.get_queue_attributes("jobs").totalsent == 0
 
 
 #: What the packages left in Redis after the calls that are named in it, recorded once.

@@ -12,7 +12,7 @@ from mq_django.stores.dead import DeadLetters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.acts import make_due, take_all
-from tests.stores.cases import CASES, outgoing
+from tests.stores.cases import CASES, STREAM, outgoing
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -115,10 +115,10 @@ def test_nothing_is_left_of_it_when_the_message_is_handled(case, store, redis_cl
             assert not any(b"Traceback" in value for value in redis_client.hvals(key)), key
 
 
-def test_what_is_too_long_for_a_story_is_retried_without_one(case, store, redis_client):
-    if case.name == "rsmq":
-        pytest.skip("RSMQ's maxsize is 64 KiB")
-    (message_id,) = case.publish(store, outgoing(data="x" * 700_000))
+def test_what_is_too_long_for_a_story_is_retried_without_one(redis_client):
+    store = STREAM.open()
+    store.create_groups()
+    (message_id,) = STREAM.publish(store, outgoing(data="x" * 700_000))
     fail(store, Retry(error="ValueError: 1", traceback="Traceback 1"), redis_client)
     make_ready(store, redis_client, message_id)
 

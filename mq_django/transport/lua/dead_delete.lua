@@ -27,8 +27,9 @@ for i = 5, #ARGV do
   local found = redis.call('xrange', dead, ARGV[i], ARGV[i])[1]
   reply[#reply + 1] = found and 'DELETED' or 'MISSING'
   if found then
-    remove_letter(dead, ids, groups, ARGV[i], found[2])
+    remove_letter(dead, ids, ARGV[i], found[2])
   end
 end
+uncount_removed(groups)
 count_step(job, reply, now_ms())
 return reply

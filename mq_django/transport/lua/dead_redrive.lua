@@ -43,7 +43,7 @@ local function redrive(entry)
     fields[#fields + 1] = told
   end
   redis.call('xadd', ready, '*', unpack(fields))
-  remove_letter(dead, ids, groups, entry, found[2])
+  remove_letter(dead, ids, entry, found[2])
   return 'REDRIVEN'
 end
 
@@ -51,5 +51,6 @@ local reply = {}
 for i = 5, #ARGV do
   reply[#reply + 1] = redrive(ARGV[i])
 end
+uncount_removed(groups)
 count_step(job, reply, now_ms())
 return reply

@@ -31,5 +31,6 @@ end
 fields[#fields + 1] = 'data'
 fields[#fields + 1] = ARGV[3]
 redis.call('xadd', ready, '*', 'id', ARGV[2], unpack(fields))
-remove_letter(dead, ids, groups, ARGV[1], found[2])
+remove_letter(dead, ids, ARGV[1], found[2])
+uncount_removed(groups)
 return 'RESUBMITTED'

@@ -41,12 +41,13 @@ for i = 6, #ARGV do
     if told then
       redis.call('hset', notes, values.id .. ':story', told)
     end
-    remove_letter(dead, ids, groups, ARGV[i], found[2])
+    remove_letter(dead, ids, ARGV[i], found[2])
     reply[#reply + 1] = 'REDRIVEN'
   else
     reply[#reply + 1] = 'MISSING'
   end
 end
+uncount_removed(groups)
 count_step(job, reply, now)
 redis.call('publish', ARGV[5], string.format('due %.0f', now))
 return reply

@@ -33,6 +33,7 @@ local now = string.format('%.0f', now_ms())
 redis.call('zadd', zset, now, ARGV[2])
 redis.call('hset', hash, ARGV[2], ARGV[3])
 redis.call('hincrby', hash, 'totalsent', 1)
-remove_letter(dead, ids, groups, ARGV[1], found[2])
+remove_letter(dead, ids, ARGV[1], found[2])
+uncount_removed(groups)
 redis.call('publish', ARGV[4], 'due ' .. now)
 return 'RESUBMITTED'

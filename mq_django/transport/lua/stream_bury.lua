@@ -10,12 +10,13 @@
 --
 -- Returns the ids of the entries that the consumer no longer holds; these are left as they are.
 
--- with types
 -- with clock
 -- with groups
-local wrong = wrong_type({ [KEYS[2]] = 'stream', [KEYS[3]] = 'hash', [KEYS[4]] = 'hash' })
-if wrong then
-  return wrong
+for key, kind in pairs({ [KEYS[2]] = 'stream', [KEYS[3]] = 'hash', [KEYS[4]] = 'hash' }) do
+  local found = redis.call('type', key).ok
+  if found ~= 'none' and found ~= kind then
+    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
+  end
 end
 
 local now, stale, at = now_ms(), {}, 3

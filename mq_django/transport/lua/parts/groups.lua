@@ -29,15 +29,15 @@ local function count_dead(groups, dead, group, ms)
   redis.call('hset', groups, group, string.format('%d %.0f', count + 1, ms))
 end
 
-local function uncount_dead(groups, group)
+local function uncount_dead(groups, group, gone)
   local known = redis.call('hget', groups, group)
   if not known then
     group = '*'
     known = redis.call('hget', groups, group)
   end
   local count, rest = string.match(known or '', '^(%d+)(.*)$')
-  if count and tonumber(count) > 1 then
-    redis.call('hset', groups, group, string.format('%d', count - 1) .. rest)
+  if count and tonumber(count) > gone then
+    redis.call('hset', groups, group, string.format('%d', count - gone) .. rest)
   else
     redis.call('hdel', groups, group)
   end

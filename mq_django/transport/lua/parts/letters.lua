@@ -1,13 +1,23 @@
 -- with groups
--- Take a dead letter out of its queue, and its id and count with it.
-local function remove_letter(dead, ids, groups, entry, fields)
+-- How many of each group were removed, to be counted at once.
+local removed = {}
+
+-- Take a dead letter out of its queue, and its id with it.
+local function remove_letter(dead, ids, entry, fields)
+  local group = group_of(fields, 1, #fields)
+  removed[group] = (removed[group] or 0) + 1
   redis.call('xdel', dead, entry)
-  uncount_dead(groups, group_of(fields, 1, #fields))
   for at = 1, #fields, 2 do
     -- A message buried again meanwhile under the same id has an entry of its own.
     if fields[at] == 'id' and redis.call('hget', ids, fields[at + 1]) == entry then
       redis.call('hdel', ids, fields[at + 1])
     end
+  end
+end
+
+local function uncount_removed(groups)
+  for group, gone in pairs(removed) do
+    uncount_dead(groups, group, gone)
   end
 end
 

@@ -1,0 +1,114 @@
+"""The page of all consumers, and what is asked of them there."""
+
+import json
+import re
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django.conf import get_config
+from mq_django.inspector import processes
+from mq_django.stores import open_members
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests.admin.conftest import BASE
+from tests.seeding import CONSUMER, beat, publish, take
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+
+def members(queue):
+    return open_members(get_config().queue(queue), Pooled(get_client("chores")))
+
+
+def words(page):
+    """Return what a page says, without its tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
+
+
+def work(queue="emails", **told):
+    """Let a consumer run the message that is ready, and tell so."""
+    (delivery,) = take(queue, 1)
+    running = [[delivery.home, delivery.entry.decode(), 12_000], [0, "1-1", 99_000]]
+    members(queue).beat("s1", {"host": "web1", "version": "0.1.0"}, {CONSUMER: {"running": running, **told}})
+
+
+def test_it_shows_who_consumes_and_what_each_handles(viewer):
+    publish("emails", "welcome", 1, message_id="m1")
+    work(pid=7, threads=8, handled=1234, failed=2)
+
+    page = words(viewer.get(f"{BASE}consumers/").content.decode())
+
+    assert "1 consumer lives." in page
+    assert "web1" in page
+    assert "welcome emails · for 12 s" in page
+    assert "1,234 2 emails" in page
+    assert "process 7 · threads: 8" in page
+    # What is no longer there has ended since the heartbeat.
+    assert "99 s" not in page
+    assert "Nobody consumes: default" in page
+    assert "Quiet" not in page
+
+
+def test_what_a_consumer_handles_leads_to_the_message(operator):
+    publish("emails", "welcome", 1, message_id="m1")
+    work()
+
+    page = operator.get(f"{BASE}consumers/").content.decode()
+    (link,) = re.findall(rf'<li><a href="({BASE}emails/entry/[^"]*)"', page)
+
+    assert "has held it for" in operator.get(link).content.decode()
+
+
+@pytest.mark.parametrize(("what", "said"), [("quiet", "was asked to go quiet"), ("stop", "was asked to stop")])
+def test_asking_is_confirmed_told_and_logged_for_each_of_its_queues(operator, what, said):
+    beat("emails", consumers=2)
+    beat("default", consumers=2)
+    address = f"{BASE}consumers/s1-c1/{what}/"
+
+    asking = operator.get(address)
+    assert "Messages that are being handled now: 0." in asking.content.decode()
+    assert members("emails").beat("s1", {}, {}).asks == {}
+    assert operator.post(address).status_code == 200
+    assert members("emails").beat("s1", {}, {}).asks == {}
+
+    done = operator.post(address, {"confirmed": "yes"}, follow=True)
+
+    assert f"“s1-c1” {said}" in done.content.decode()
+    for queue in ("default", "emails"):
+        assert members(queue).beat("s1", {}, {}).asks == {"s1-c1": what}
+    assert {entry.object_id for entry in LogEntry.objects.all()} == {"default", "emails"}
+    assert all("s1-c1" in entry.get_change_message() for entry in LogEntry.objects.all())
+
+
+def test_a_supervisor_is_asked_for_all_of_its_consumers(operator):
+    beat("emails", consumers=3)
+
+    assert "Stop 3 consumers?" in operator.get(f"{BASE}consumers/s1/stop/").content.decode()
+    operator.post(f"{BASE}consumers/s1/stop/", {"confirmed": "yes"})
+
+    (supervisor,) = processes.everybody().supervisors
+    assert {process.asked for process in supervisor.processes} == {"stop"}
+    assert words(operator.get(f"{BASE}consumers/").content.decode()).count(" asked to stop nothing") == 3
+
+
+@pytest.mark.parametrize("who", ["nobody", "_FF_20", "a/b"])
+def test_who_is_gone_cannot_be_asked(operator, who):
+    if "/" in who:
+        assert operator.get(f"{BASE}consumers/{who}/stop/").status_code in (302, 404)
+        return
+    for response in (
+        operator.get(f"{BASE}consumers/{who}/stop/", follow=True),
+        operator.post(f"{BASE}consumers/{who}/stop/", {"confirmed": "yes"}, follow=True),
+    ):
+        assert "is gone: it has stopped." in response.content.decode()
+
+
+@pytest.mark.parametrize("told", [{"running": 7}, {"running": [["x"], [0, 1, 2]]}, {"handled": "x", "state": ["odd"]}])
+def test_what_makes_no_sense_is_left_out(viewer, redis_client, told):
+    beat("emails")
+    redis_client.hset(
+        get_config().queue("emails").keys.consumers, "consumer:s1-c0", json.dumps({"supervisor": "s1", **told})
+    )
+
+    assert "nothing 0 0 emails" in words(viewer.get(f"{BASE}consumers/").content.decode())
