@@ -44,8 +44,8 @@ def short(record: Record, contenders: Sequence[Contender]) -> str:
     quick = [one for one in contenders if one.name != "bare redis-py, no JSON"]
     day = record.machine["date"].split()[0]
     where = f"cores: {record.machine['cores']}, load before: {record.machine.get('load before', 'unknown')}"
-    table = report.compared(record.medians(), quick, SHORT)
-    return f"{table}\n\nMeasured on {day}; {where}. In brackets: by the raw limit."
+    told = report.compared(record.medians(), quick, SHORT)
+    return f"{told}\n\nMeasured on {day}; {where}. In brackets: by the raw limit."
 
 
 def write(record: Record, contenders: Sequence[Contender], root: Path = ROOT) -> None:

@@ -69,7 +69,7 @@ def test_a_queue_in_rsmq_s_format_has_no_schedules(registered, mq_settings):
 
 
 def test_without_croniter_the_check_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(schedules, "_croniter", None)
+    monkeypatch.setattr(schedules, "_croniter", lambda: None)
     _, problems = read({"QUEUES": QUEUES, "SCHEDULES": {"nightly": {"cron": "* * * * *", "message": "report"}}})
     assert "mq-django[schedules]" in problems[0].message
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -12,8 +12,14 @@ from zoneinfo import ZoneInfo
 
 from mq_django.errors import ConfigurationError, MissingDependency
 
-#: An optional package: `pip install mq-django[schedules]`.
-_croniter: Any | None = import_module("croniter").croniter if find_spec("croniter") else None
+
+@cache
+def _croniter() -> Any | None:
+    """Return what computes times by the clock, of the optional package: `pip install mq-django[schedules]`."""
+    # When first needed: half a megabyte that few processes need.
+    return import_module("croniter").croniter if find_spec("croniter") else None
+
+
 _ALIASES = frozenset({"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"})
 _FIELD = re.compile(r"[0-9*/,\-#?A-Za-z]+", re.ASCII)
 #: croniter's own additions that choose a time at random: no two processes would agree on it.
@@ -117,7 +123,7 @@ class Cron:
 
     def _walls(self, start: datetime) -> Iterator[datetime]:
         """Yield what matches on the wall, as if no clock was ever set."""
-        walls = _croniter(self.expression, start)  # type: ignore[misc]  # cron() has seen to it
+        walls = _croniter()(self.expression, start)  # type: ignore[misc]  # cron() has seen to it
         while True:
             yield walls.get_next(datetime)
 
@@ -150,7 +156,8 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
         MissingDependency: croniter is not installed.
         ConfigurationError: it says nothing, or no day ever matches it.
     """
-    if _croniter is None:
+    croniter = _croniter()
+    if croniter is None:
         raise MissingDependency('cron() needs croniter: pip install "mq-django[schedules]"')
     if not _is_cron(str(expression).split()):
         raise ConfigurationError(f"{expression!r:.100} is not a cron expression of five fields, such as '*/5 * * * *'")
@@ -160,7 +167,7 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
         except (ValueError, LookupError, TypeError, OSError) as error:
             raise ConfigurationError(f"{timezone!r:.100} is not a time zone, such as 'Europe/Berlin'") from error
     try:
-        _croniter(expression, datetime(2001, 1, 1)).get_next(datetime)  # noqa: DTZ001 - a clock on the wall
+        croniter(expression, datetime(2001, 1, 1)).get_next(datetime)  # noqa: DTZ001 - a clock on the wall
     except (ValueError, LookupError) as error:
         raise ConfigurationError(f"No day ever matches {expression!r}, or it is no cron expression: {error}") from error
     return Cron(" ".join(expression.split()), timezone)

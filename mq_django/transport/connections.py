@@ -51,6 +51,8 @@ def _options(role: Role) -> dict[str, Any]:
         "socket_connect_timeout": connecting,
         "socket_timeout": answering,
         "client_name": f"mq_django:{role}",
+        # What each connection keeps for reading. Only consumers read much at once; redis-py's own is 64 KiB for all.
+        "socket_read_size": 65536 if role == "consume" else 16384,
     }
 
 

@@ -172,7 +172,7 @@ def test_what_is_no_interval_is_refused(parts):
 
 
 def test_without_croniter_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(schedules, "_croniter", None)
+    monkeypatch.setattr(schedules, "_croniter", lambda: None)
     with pytest.raises(MissingDependency, match="mq-django\\[schedules\\]"):
         cron("* * * * *")
     assert every(minutes=1).after(datetime(2026, 1, 1, tzinfo=UTC), UTC)
