@@ -46,7 +46,7 @@ def test_a_group_is_moved_to_a_message_of_the_log_and_handles_it_again(shop, win
     seen.page.locator("#result_list tbody th a").nth(1).click()
     seen.expect('"order_id": 2')
     seen.expect("[redacted]")
-    seen.press("Move group bookkeeping here")
+    seen.press("Move it here: group bookkeeping")
     assert seen.page.locator("input[value=offset]").is_checked()
     seen.press("See what it would do…")
     seen.expect("2 messages are handled again.")
