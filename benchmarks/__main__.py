@@ -59,6 +59,8 @@ def main() -> None:
     parser.add_argument("--again", type=Path, metavar="JSON", help="no measuring: report what this file has")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    if options.write_docs and options.only:
+        parser.error("the documentation shows whole runs: --write-docs goes without --only")
     if options.again:
         record = Record.load(options.again)
     else:

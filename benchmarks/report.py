@@ -67,7 +67,9 @@ def _best(figures: Figures, peers: Sequence[Contender]) -> Row:
 
 
 def table(heading: str, columns: Sequence[Column], rows: Mapping[str, Sequence[str]]) -> str:
-    """Return a table in Markdown."""
+    """Return a table in Markdown; nothing when it has no rows."""
+    if not rows:
+        return ""
     lines = [f"| {heading} | " + " | ".join(column.heading for column in columns) + " |", "|-|" + "-|" * len(columns)]
     lines += [f"| {who} | " + " | ".join(cells) + " |" for who, cells in rows.items()]
     return "\n".join(lines)
@@ -167,7 +169,7 @@ def pages(figures: Figures) -> str:
         page.removeprefix(PAGE): [_number(ours.get(f"{page} {column.heading}")) for column in columns]
         for page in measured
     }
-    return table("page", columns, rows) if rows else ""
+    return table("page", columns, rows)
 
 
 def settings(contenders: Sequence[Contender]) -> str:

@@ -85,7 +85,8 @@ def turns(step: Step, able: Sequence[Contender]) -> Iterator[list[Contender]]:
 
     Round after round, and nobody always comes first, when the machine is still quiet from the step before.
     """
-    crowd = [one for one in able if step.together and one.is_peer]
+    # Those of many processes take the longest, and begin.
+    crowd = sorted((one for one in able if step.together and one.is_peer), key=lambda one: -one.processes_for_eight)
     for turn in range(max((step.rounds_for(one) for one in able), default=0)):
         alone = [one for one in able if one not in crowd and turn < step.rounds_for(one)]
         first = turn % max(1, len(alone))

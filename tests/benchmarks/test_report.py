@@ -83,6 +83,12 @@ def test_further_figures_are_of_those_who_have_them():
     assert A.name not in told
 
 
+def test_a_table_without_rows_is_left_out():
+    told = report.markdown(record({RAW.name: {"publish /s": 5.0}}), [RAW])
+    assert "## Rates and latencies" in told
+    assert "Killed" not in told
+
+
 def test_the_report_says_where_how_and_what_failed():
     told = report.markdown(record(failures=["a, idle: no"]), CONTENDERS)
     for words in ("2026-11-20", "2 of some make", "Redis 7.0.15", "2 minutes", RAW.settings, "- a, idle: no"):
