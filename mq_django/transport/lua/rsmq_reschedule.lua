@@ -18,7 +18,7 @@ local id = ARGV[1]
 if waits(zset, hash, unhandled, retried, id) ~= 'DELAYED' then
   return 'MISSING'
 end
-local score = string.format('%.0f', tonumber(ARGV[3]) + (ARGV[2] == '+' and now_ms() or 0))
+local score = due_at(ARGV[2], ARGV[3], now_ms())
 redis.call('zadd', zset, score, id)
 if redis.call('hexists', hash, id .. ':rc') == 1 then
   redis.call('zadd', retried, score, id)

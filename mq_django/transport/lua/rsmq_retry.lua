@@ -27,7 +27,7 @@ local stale = {}
 for at = 3, #ARGV, 4 do
   local id = held(ARGV[at])
   if id then
-    local score = string.format('%.0f', now + ARGV[at + 1])
+    local score = due_at('+', ARGV[at + 1], now)
     redis.call('zadd', zset, score, id)
     redis.call('zadd', retried, score, id)
     redis.call('hdel', owners, id)

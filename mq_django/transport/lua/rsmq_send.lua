@@ -55,7 +55,7 @@ for at = 6, #ARGV, 6 do
     id = base36(time[1] * 1000000 + time[2] + #ids) .. id
   end
   ms = mode == '' and delay * 1000 or ms
-  redis.call('zadd', zset, string.format('%.0f', mode == '=' and ms or now + ms), id)
+  redis.call('zadd', zset, due_at(mode, ms, now), id)
   redis.call('hset', hash, id, ARGV[at + 5])
   redis.call('hincrby', hash, 'totalsent', 1)
   if ARGV[4] ~= '' then

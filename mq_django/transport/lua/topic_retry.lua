@@ -29,7 +29,7 @@ for at = 4, #ARGV, 4 do
   if entry then
     redis.call('xack', log, ARGV[1], entry)
     redis.call('hset', waiting, ARGV[at + 1], ARGV[at + 3])
-    redis.call('zadd', due, string.format('%.0f', now + ARGV[at + 2]), ARGV[at + 1])
+    redis.call('zadd', due, due_at('+', ARGV[at + 2], now), ARGV[at + 1])
   else
     stale[#stale + 1] = ARGV[at]
   end
