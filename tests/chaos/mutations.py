@@ -89,7 +89,18 @@ def mutate(root: Path, mutation: Mutation) -> None:
 
 def violations(root: Path, scenario: str, seed: str) -> tuple[int, str]:
     """Play a scenario in a copy, and return how many violations the checker found, and what it said of them."""
-    command = [sys.executable, "-m", "tests.chaos", "--seed", seed, "--server", str(servers()[-1]), scenario]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.chaos",
+        "--seed",
+        seed,
+        "--server",
+        str(servers()[-1]),
+        "--store",
+        "stream",
+        scenario,
+    ]
     # What never becomes well is not waited for as long as it would be otherwise.
     env = {**os.environ, "CHAOS_HASTE": "1"}
     try:
