@@ -7,7 +7,10 @@ const { Redis } = require('ioredis')
 
 const LUA = join(__dirname, '..', '..', 'mq_django', 'transport', 'lua')
 
-exports.connect = options => new Redis((process.env.MQ_REDIS_URL || 'redis://127.0.0.1:6379').replace(/^unix:\/\//, ''), options)
+exports.connect = options => {
+  if (!process.env.MQ_REDIS_URL) throw new Error('Set MQ_REDIS_URL, such as redis://queues.internal:6379/0')
+  return new Redis(process.env.MQ_REDIS_URL.replace(/^unix:\/\//, ''), options)
+}
 
 exports.keysOf = queue => kind => `${process.env.MQ_NAMESPACE || 'mq'}:{${queue}}:${kind}`
 
