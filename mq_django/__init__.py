@@ -19,10 +19,10 @@ _PUBLIC = {
     "every": "mq_django.core.schedules",
     "handler": "mq_django.registry",
     "on_signal": "mq_django.triggers",
-    "queues": "mq_django.producers",
+    "queues": "mq_django.producers.queues",
     "subscriber": "mq_django.registry",
     "task": "mq_django.task_backend",
-    "topics": "mq_django.producers",
+    "topics": "mq_django.producers.topics",
 }
 
 __all__ = [
