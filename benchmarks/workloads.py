@@ -115,7 +115,7 @@ def memory(contender: Contender) -> Figures:
     return figures
 
 
-def idle(contender: Contender, *, queues: int = 5, seconds: float = 15.0) -> Figures:
+def idle(contender: Contender, *, queues: int = 5, seconds: float = 30.0) -> Figures:
     """What a consumer without work costs: commands on the wire, processor, memory of its largest process."""
     with Trial(contender, queues=queues) as trial, trial.consumer() as tree:
         warm(trial)

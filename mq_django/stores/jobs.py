@@ -24,7 +24,7 @@ MOVED = 100
 #: Steps a second of a job with a rate.
 STEPS = 5
 #: Seconds after which a job is looked for again that is over or another's.
-IDLE = 30.0
+IDLE = 60.0
 
 What = Literal["redrive", "delete"]
 State = Literal["running", "finished", "cancelled"]
