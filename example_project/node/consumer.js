@@ -6,7 +6,7 @@
 
 const { randomBytes } = require('node:crypto')
 const { hostname } = require('node:os')
-const { connect, keysOf, script } = require('./mq')
+const { connect, decode, join, keysOf, script } = require('./mq')
 
 const maxAttempts = Number(process.env.MQ_MAX_ATTEMPTS || 25)
 const key = keysOf(process.argv[2])
@@ -20,15 +20,6 @@ for (const name of ['stream_fetch', 'stream_ack', 'stream_retry', 'stream_bury',
 async function handle (message) { // yours
   if (message.type === 'fail') throw new Error('as asked')
   console.log(JSON.stringify({ id: message.id, name: message.type, data: message.data, attempt: message.attempt }))
-}
-
-// Both forms of an entry: fields beside a JSON object override what the object says.
-function decode (entry, flat) {
-  const fields = {}
-  for (let at = 0; at < flat.length; at += 2) fields[flat[at]] = flat[at + 1]
-  const { message, ...beside } = fields
-  const found = message === undefined ? { ...beside, data: JSON.parse(beside.data) } : { ...JSON.parse(message), ...beside }
-  return { id: entry, time: Number(entry.split('-')[0]), ...found, attempt: Number(found.attempt || 1) }
 }
 
 async function run (home, [entry, flat]) {
@@ -68,19 +59,12 @@ async function fetch () {
 async function main () {
   let stopping = false
   for (const signal of ['SIGTERM', 'SIGINT']) process.once(signal, () => { stopping = true; reader.disconnect() })
-  await redis.xgroup('CREATE', key('ready'), 'mq', '0', 'MKSTREAM').catch(error => { if (!/BUSYGROUP/.test(error)) throw error })
-  // Whoever does not say that it lives is never missed, and what it held when it died stays with it.
-  const about = { host: hostname(), pid: process.pid, since_ms: Date.now(), version: 'node' }
-  const roll = { [`supervisor:${me}`]: JSON.stringify(about), [`consumer:${me}`]: JSON.stringify({ ...about, supervisor: me }) }
-  const beat = () => redis.multi().hincrby(key('consumers'), `beat:${me}`, 1).hset(key('consumers'), { ...roll, [`seen:${me}`]: Date.now() }).exec()
-  await beat()
-  const beating = setInterval(() => beat().catch(console.error), 2000)
+  const leave = await join(redis, key, me)
   while (!stopping) {
     const found = await fetch().catch(error => { if (!stopping) throw error; return [] })
     for (const [home, item] of found) await run(home, item)
   }
-  clearInterval(beating)
-  await redis.members_leave(3, key('consumers'), key('ready'), key('urgent'), 'mq', me, me)
+  await leave()
   redis.disconnect()
 }
 

@@ -1,7 +1,8 @@
-// What the producer and the consumer share: the connection, the keys of a queue, and the scripts.
+// What programs share: the connection, the keys of a queue, the scripts, what an entry says, and how a consumer lives.
 'use strict'
 
 const { readFileSync } = require('node:fs')
+const { hostname } = require('node:os')
 const { join } = require('node:path')
 const { Redis } = require('ioredis')
 
@@ -17,4 +18,27 @@ exports.keysOf = queue => kind => `${process.env.MQ_NAMESPACE || 'mq'}:{${queue}
 // A line `-- with <name>` stands for the file parts/<name>.lua.
 exports.script = function script (name) {
   return readFileSync(join(LUA, `${name}.lua`), 'utf8').replace(/^-- with (\w+)$/gm, (_, part) => script(`parts/${part}`))
+}
+
+// Both forms of an entry: fields beside a JSON object override what the object says.
+exports.decode = (entry, flat) => {
+  const fields = {}
+  for (let at = 0; at < flat.length; at += 2) fields[flat[at]] = flat[at + 1]
+  const { message, ...beside } = fields
+  const found = message === undefined ? { ...beside, data: JSON.parse(beside.data) } : { ...JSON.parse(message), ...beside }
+  return { id: entry, time: Number(entry.split('-')[0]), ...found, attempt: Number(found.attempt || 1) }
+}
+
+// Whoever does not say that it lives is never missed, and what it held when it died stays with it.
+exports.join = async (redis, key, me) => {
+  await redis.xgroup('CREATE', key('ready'), 'mq', '0', 'MKSTREAM').catch(error => { if (!/BUSYGROUP/.test(error)) throw error })
+  const about = { host: hostname(), pid: process.pid, since_ms: Date.now(), version: 'node' }
+  const roll = { [`supervisor:${me}`]: JSON.stringify(about), [`consumer:${me}`]: JSON.stringify({ ...about, supervisor: me }) }
+  const beat = () => redis.multi().hincrby(key('consumers'), `beat:${me}`, 1).hset(key('consumers'), { ...roll, [`seen:${me}`]: Date.now() }).exec()
+  await beat()
+  const beating = setInterval(() => beat().catch(console.error), 2000)
+  return async () => {
+    clearInterval(beating)
+    await redis.members_leave(3, key('consumers'), key('ready'), key('urgent'), 'mq', me, me)
+  }
 }
