@@ -117,21 +117,7 @@ def handler(
     """
     check_name(name)
 
-    def decorate(function: Function) -> Function:
-        register(
-            Handler(
-                name=name,
-                queue=queue,
-                call=function,
-                retry=retry,
-                timeout=seconds(timeout),
-                is_async=inspect.iscoroutinefunction(function),
-                where=f"{function.__module__}.{function.__qualname__}",
-            )
-        )
-        return function
-
-    return decorate
+    return _registers(queue, name, retry, timeout)
 
 
 def subscriber(
@@ -162,10 +148,16 @@ def subscriber(
     if _starts.setdefault(queue, start) != start:
         raise ConfigurationError(f"Group {group!r} of topic {topic!r} starts at {_starts[queue]!r} and at {start!r}")
 
+    return _registers(queue, ANY if name is None else name, retry, timeout)
+
+
+def _registers(
+    queue: str, name: str, retry: RetryPolicy | None, timeout: timedelta | float | None
+) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         register(
             Handler(
-                name=ANY if name is None else name,
+                name=name,
                 queue=queue,
                 call=function,
                 retry=retry,

@@ -1,6 +1,5 @@
 """Outcomes of deliveries of an RSMQ queue to script calls."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from mq_django.core.configs import RsmqConfig
@@ -9,22 +8,14 @@ from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.rsmq import sent_micros
 from mq_django.stores.base import Settlement
-from mq_django.stores.settling import BATCH, SettleCall, bury_args, mark_of, set_aside_args, story_of
+from mq_django.stores.settling import SettleCall, bury_args, calls_of, mark_of, set_aside_args, story_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
 
 def rsmq_calls(config: RsmqConfig, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
     """Return the script calls that settle a batch for a consumer."""
-    kinds: dict[type, list[Settlement]] = defaultdict(list)
-    for settlement in settlements:
-        kinds[type(settlement.outcome)].append(settlement)
-    calls = []
-    for kind, group in kinds.items():
-        for at in range(0, len(group), BATCH):
-            some = group[at : at + BATCH]
-            calls.append(SettleCall(_BUILDERS[kind](config, consumer, some), some))
-    return calls
+    return calls_of(settlements, lambda kind, some: _BUILDERS[kind](config, consumer, some))
 
 
 def _ack(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:

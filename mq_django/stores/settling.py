@@ -205,6 +205,20 @@ _BUILDERS: dict[type, _Builder] = {
 }
 
 
+def calls_of(
+    settlements: Sequence[Settlement], build: Callable[[type, Sequence[Settlement]], Command]
+) -> list[SettleCall]:
+    """Return the calls of a batch, those of one kind of outcome together, each built by `build(kind, some)`."""
+    kinds: dict[type, list[Settlement]] = defaultdict(list)
+    for settlement in settlements:
+        kinds[type(settlement.outcome)].append(settlement)
+    return [
+        SettleCall(build(kind, group[at : at + BATCH]), group[at : at + BATCH])
+        for kind, group in kinds.items()
+        for at in range(0, len(group), BATCH)
+    ]
+
+
 def message_id(delivery: Delivery | Undecodable) -> str:
     """Return the id of what was delivered: the entry's when it is not a message."""
     return delivery.message.id if isinstance(delivery, Delivery) else delivery.entry.decode()

@@ -1,27 +1,18 @@
 """Outcomes of deliveries of a topic's log to script calls."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from mq_django.core.keys import GroupKeys
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.stores.base import Settlement
-from mq_django.stores.settling import BATCH, SettleCall, bury_args, hand_back_args, retry_args, set_aside_args
+from mq_django.stores.settling import SettleCall, bury_args, calls_of, hand_back_args, retry_args, set_aside_args
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
 
 def log_calls(keys: GroupKeys, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
     """Return the script calls that settle deliveries of the log for a consumer."""
-    kinds: dict[type, list[Settlement]] = defaultdict(list)
-    for settlement in settlements:
-        kinds[type(settlement.outcome)].append(settlement)
-    calls = []
-    for kind, group in kinds.items():
-        for at in range(0, len(group), BATCH):
-            some = group[at : at + BATCH]
-            calls.append(SettleCall(_BUILDERS[kind](keys, consumer, some), some))
-    return calls
+    return calls_of(settlements, lambda kind, some: _BUILDERS[kind](keys, consumer, some))
 
 
 def _ack(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Command:

@@ -66,7 +66,7 @@ MUTATIONS = [
     Mutation(
         name="the type checks: a script finds out in the middle that a key is not what it should be",
         files=[f"{LUA}/stream_{verb}.lua" for verb in ("retry", "bury")],
-        pattern=r"if found ~= 'none' and found ~= kind then",
+        pattern=r"if wrong then",
         replacement="if false then",
         scenario="hostile",
     ),

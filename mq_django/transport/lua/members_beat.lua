@@ -12,11 +12,10 @@
 -- Returns {generation, all of `consumers`, strays}; strays are names and oldest entries ('' for none) of consumers of
 -- the streams that are not in `consumers`. Or 'CONDEMNED': others took the supervisor for dead; nothing was written.
 
-for i = 1, 2 do
-  local found = redis.call('type', KEYS[i]).ok
-  if found ~= 'none' and found ~= 'hash' then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' holds a ' .. found)
-  end
+-- with types
+local wrong = wrong_type({ [KEYS[1]] = 'hash', [KEYS[2]] = 'hash' })
+if wrong then
+  return wrong
 end
 -- A flush takes the generation along: then a supervisor that is missing was not condemned but forgotten.
 local generation = redis.call('hget', KEYS[2], 'generation')

@@ -12,11 +12,10 @@
 
 -- with clock
 -- with groups
-for key, kind in pairs({ [KEYS[2]] = 'stream', [KEYS[3]] = 'hash', [KEYS[4]] = 'hash' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+-- with types
+local wrong = wrong_type({ [KEYS[2]] = 'stream', [KEYS[3]] = 'hash', [KEYS[4]] = 'hash' })
+if wrong then
+  return wrong
 end
 
 local now, stale, at = now_ms(), {}, 3

@@ -11,49 +11,18 @@
 --
 -- Returns the ids of those that the consumer no longer holds; these are left as they are.
 
-local home, ready, urgent = KEYS[1], KEYS[2], KEYS[3]
-for _, key in ipairs({ ready, urgent }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= 'stream' then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+local home, ready, urgent = unpack(KEYS)
+-- with types
+local wrong = wrong_type({ [ready] = 'stream', [urgent] = 'stream' })
+if wrong then
+  return wrong
 end
 
+-- with undelivered
+-- with again
 -- A blocked reader waits for `ready` only. It is blocked when nothing undelivered stands there, and then that is the
 -- place for what goes first; else `urgent` is, which every fetch reads before `ready`.
-local target = ready
-local groups = redis.call('exists', ready) == 1 and redis.call('xinfo', 'groups', ready) or {}
-for _, group in ipairs(groups) do
-  local told = {}
-  for i = 1, #group, 2 do
-    told[group[i]] = group[i + 1]
-  end
-  if told.name == ARGV[1] and #redis.call('xrange', ready, '(' .. told['last-delivered-id'], '+', 'count', 1) > 0 then
-    target = urgent
-  end
-end
-
-local function again(fields, at)
-  local there = {}
-  for i = 1, #fields, 2 do
-    there[fields[i]] = true
-  end
-  local function add(name, value)
-    if value ~= '' and not there[name] then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = value
-    end
-  end
-  add('id', ARGV[at + 1])
-  add('time', ARGV[at + 2])
-  if ARGV[at + 3] == 'lost' then
-    add(there.lost and 'alone' or 'lost', '1')
-  elseif ARGV[at + 3] == 'suspect' then
-    add('alone', 'suspect')
-  end
-  return fields
-end
-
+local target = #undelivered(ready, ARGV[1], 1) > 0 and urgent or ready
 local stale = {}
 for at = 3, #ARGV, 4 do
   local entry = ARGV[at]

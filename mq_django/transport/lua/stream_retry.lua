@@ -12,11 +12,10 @@
 
 -- with clock
 local home, due, waiting = KEYS[1], KEYS[2], KEYS[3]
-for key, kind in pairs({ [due] = 'zset', [waiting] = 'hash' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+-- with types
+local wrong = wrong_type({ [due] = 'zset', [waiting] = 'hash' })
+if wrong then
+  return wrong
 end
 
 local now = now_ms()

@@ -9,11 +9,10 @@
 --
 -- Returns the ids of the entries that the consumer no longer holds; these are left as they are.
 
-for key, kind in pairs({ [KEYS[2]] = 'zset', [KEYS[3]] = 'hash' }) do
-  local found = redis.call('type', key).ok
-  if found ~= 'none' and found ~= kind then
-    return redis.error_reply('WRONGTYPE ' .. key .. ' holds a ' .. found)
-  end
+-- with types
+local wrong = wrong_type({ [KEYS[2]] = 'zset', [KEYS[3]] = 'hash' })
+if wrong then
+  return wrong
 end
 
 local stale = {}

@@ -12,34 +12,14 @@
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
 local log, control, ready = unpack(KEYS)
-local found = redis.call('type', ready).ok
-if found ~= 'none' and found ~= 'stream' then
-  return redis.error_reply('WRONGTYPE ' .. ready .. ' holds a ' .. found)
+-- with types
+local wrong = wrong_type({ [ready] = 'stream' })
+if wrong then
+  return wrong
 end
 
 -- with receipts
-
-local function again(fields, at)
-  local there = {}
-  for i = 1, #fields, 2 do
-    there[fields[i]] = true
-  end
-  local function add(name, value)
-    if value ~= '' and not there[name] then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = value
-    end
-  end
-  add('id', ARGV[at + 1])
-  add('time', ARGV[at + 2])
-  if ARGV[at + 3] == 'lost' then
-    add(there.lost and 'alone' or 'lost', '1')
-  elseif ARGV[at + 3] == 'suspect' then
-    add('alone', 'suspect')
-  end
-  return fields
-end
-
+-- with again
 local stale = {}
 for at = 3, #ARGV, 4 do
   local entry = held(ARGV[at])

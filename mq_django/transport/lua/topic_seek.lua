@@ -10,9 +10,10 @@
 -- Returns {'MOVED', the entry after which it goes on}, or 'MISSING' when there is no such group.
 
 local log, control = unpack(KEYS)
-local found = redis.call('type', control).ok
-if found ~= 'none' and found ~= 'hash' then
-  return redis.error_reply('WRONGTYPE ' .. control .. ' holds a ' .. found)
+-- with types
+local wrong = wrong_type({ [control] = 'hash' })
+if wrong then
+  return wrong
 end
 local groups = redis.call('exists', log) == 1 and redis.call('xinfo', 'groups', log) or {}
 local is_there = false
