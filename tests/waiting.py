@@ -2,7 +2,10 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TypeVar
+
+import redis
 
 T = TypeVar("T")
 
@@ -21,3 +24,16 @@ def wait_until(condition: Callable[[], T], *, timeout: float = 10.0, message: st
             what = message or getattr(condition, "__name__", repr(condition))
             raise AssertionError(f"not true within {timeout:g} s: {what} (last value: {value!r})")
         time.sleep(POLL_INTERVAL)
+
+
+def moment_between(client: redis.Redis) -> datetime:
+    """Return a moment after everything that is in Redis by now, and before everything that comes: both by its clock."""
+    before = _now_ms(client)
+    moment = wait_until(lambda: now if (now := _now_ms(client)) > before else 0)
+    wait_until(lambda: _now_ms(client) > moment)
+    return datetime.fromtimestamp(moment / 1000, UTC)
+
+
+def _now_ms(client: redis.Redis) -> int:
+    seconds, micros = client.time()  # type: ignore[misc]
+    return int(seconds) * 1000 + int(micros) // 1000

@@ -1,4 +1,3 @@
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,6 +15,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+from tests.waiting import moment_between
 
 ME = "host-1-me"
 
@@ -189,9 +189,7 @@ def test_the_log_is_read_page_by_page_in_either_direction(events):
 
 def test_the_log_is_read_between_offsets_and_moments(events, redis_client):
     events.publish_many([("paid", n) for n in range(3)])
-    time.sleep(0.002)
-    moment = datetime.now(UTC)
-    time.sleep(0.002)
+    moment = moment_between(redis_client)
     events.publish_many([("paid", n) for n in range(3, 6)])
     at = entries_of(events, redis_client)
 

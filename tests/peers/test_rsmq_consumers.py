@@ -74,16 +74,19 @@ def test_npm_pyrsmq_and_ours_handle_a_thousand_messages_while_ours_are_killed(
     ]
     programs = [shop.runconsumer("jobs", "--threads", "4") for _ in range(2)]
     sent = []
-    while len({told["pid"] for told in shop.handled()}) < 2:
+
+    def both_are_there() -> bool:
         sent.append(rsmq.send("jobs", "is somebody there?"))
-        time.sleep(0.1)
+        return len({told["pid"] for told in shop.handled()}) == 2
+
+    wait_until(both_are_there, timeout=30)
     for other in others:
         other.start()
     for batch in range(10):
         sent += rsmq.send_many("jobs", [f"m{batch}-{n}" for n in range(100)])
         if batch in (3, 6):
             os.kill(children(programs[batch % 2])[0], signal.SIGKILL)
-        time.sleep(0.1)
+        wait_until(lambda: rsmq.get_queue_attributes("jobs").msgs < 50, timeout=60, message="all work on it")
     wait_until(lambda: rsmq.get_queue_attributes("jobs").msgs == 0, timeout=60)
     for other in others:
         other.stop()
@@ -102,11 +105,13 @@ def test_a_handler_that_runs_longer_than_the_vt_is_not_disturbed(jobs, ns):
     queues["jobs"].publish("slow", 3)
     rsmq = RSMQ(ns)
     wait_until(lambda: rsmq.get_queue_attributes("jobs").totalrecv == 1, timeout=20)
-    deadline = time.monotonic() + 2.5
-    while time.monotonic() < deadline:
+
+    def handled_and_seen_by_nobody_else() -> bool:
         assert rsmq.receive("jobs") is None
-        time.sleep(0.05)
-    (told,) = shop.wait_handled(1)
+        return bool(shop.handled())
+
+    wait_until(handled_and_seen_by_nobody_else)
+    (told,) = shop.handled()
     assert told["attempt"] == 1
     wait_until(lambda: rsmq.get_queue_attributes("jobs").msgs == 0)
 

@@ -388,7 +388,8 @@ def test_attributes_agree(ours, peer):
     for n in range(5):
         ours.send("q", f"m{n}", delay=0 if n < 4 else 100)
     ours.receive("q")
-    time.sleep(1.1)  # npm counts as hidden what became visible within the running second
+    # npm counts as hidden what became visible within the running second.
+    wait_until(lambda: peer.attributes("q")["hiddenmsgs"] == 2)
     mine, theirs = ours.get_queue_attributes("q")._asdict(), peer.attributes("q")
     assert mine == {name: theirs[name] for name in mine}
     assert (mine["msgs"], mine["hiddenmsgs"], mine["totalrecv"], mine["totalsent"]) == (5, 2, 1, 5)

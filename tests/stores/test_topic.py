@@ -21,7 +21,7 @@ from mq_django.stores.topic import TopicStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.stores.cases import outgoing
-from tests.waiting import wait_until
+from tests.waiting import moment_between, wait_until
 
 ME = "host-1-me"
 
@@ -92,11 +92,9 @@ def test_the_log_keeps_what_is_settled(log, redis_client):
     assert redis_client.xpending(log.keys.log, "billing")["pending"] == 0
 
 
-def test_a_new_group_starts_where_its_subscriber_says(log):
+def test_a_new_group_starts_where_its_subscriber_says(log, redis_client):
     publish(log, 1)
-    time.sleep(0.002)
-    moment = datetime.now(UTC)
-    time.sleep(0.002)
+    moment = moment_between(redis_client)
     publish(log, 2)
     stores = {start: group(f"g{number}", start) for number, start in enumerate(["beginning", moment, "end"])}
     publish(log, 3)
@@ -221,7 +219,7 @@ def late_and_early(store, me, seen, end):
         # One by one: of a batch, ids are told back, and two passes may have given the same message.
         for delivery in [held.pop() for _ in range(rng.randint(0, len(held)))]:
             seen.append((delivery.entry, settle_as(store, me, delivery) == []))
-        time.sleep(0.001)
+        end.wait(0.001)
 
 
 def settle_as(store, me, delivery):
@@ -236,7 +234,8 @@ def test_seeks_while_consumers_work_leave_each_pass_whole(log):
     for consumer in consumers:
         consumer.start()
     for _ in range(15):
-        time.sleep(0.02)
+        passed = len(seen)
+        wait_until(lambda passed=passed: len(seen) > passed, message="a pass has begun")
         log.seek("billing", "beginning")
     wait_until(lambda: place_of(log).place.lag == 0 and place_of(log).place.pending == 0, timeout=20)
     end.set()
@@ -288,8 +287,7 @@ def test_the_same_message_is_published_once_within_the_window(topic):
     assert log.publish([some], once=True) == [True]
     assert log.publish([some, outgoing(data=2, id="payment-8")], once=True) == [False, True]
     assert numbers(store.take(ME, count=10)) == [1, 2]
-    time.sleep(0.25)
-    assert log.publish([some], once=True) == [True]
+    wait_until(lambda: log.publish([some], once=True) == [True], message="the window is over")
     assert numbers(store.take(ME, count=10)) == [1]
 
 
