@@ -60,6 +60,21 @@ def interrupt(connection: Any) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
+class _Select:
+    """Does for one socket what `select.poll` does, where there is none: on Windows."""
+
+    def register(self, sock: Any, _mask: int) -> None:
+        self._sock = sock
+
+    def poll(self, timeout: int) -> list[Any]:
+        return select.select([self._sock], [], [], timeout / 1000)[0]
+
+
+#: Returns what tells whether a socket can be read.
+_poll: Callable[[], Any] = getattr(select, "poll", _Select)
+_POLLIN: int = getattr(select, "POLLIN", 1)
+
+
 class Session:
     """A connection of one's own, for one thread: what was sent and what is still to come are known."""
 
@@ -69,7 +84,7 @@ class Session:
         self._connection: Any = None
         #: The socket that is registered for polling, which takes a third of asking redis-py.
         self._polled: Any = None
-        self._poll = select.poll()
+        self._poll = _poll()
         #: When the last reply must have come, in seconds on the monotonic clock.
         self._ends = math.inf
 
@@ -165,8 +180,8 @@ class Session:
         if sock is None:
             return True
         if self._polled is not sock:
-            self._polled, self._poll = sock, select.poll()
-            self._poll.register(sock, select.POLLIN)
+            self._polled, self._poll = sock, _poll()
+            self._poll.register(sock, _POLLIN)
         return not self._poll.poll(0)
 
     def interrupt(self) -> None:

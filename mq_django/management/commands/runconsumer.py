@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 from itertools import chain
 from typing import Any
 
@@ -20,6 +21,11 @@ from mq_django.transport.capabilities import examine
 from mq_django.transport.connections import get_client
 
 logger = logging.getLogger(__name__)
+
+NEEDS_POSIX = (
+    "runconsumer does not run on Windows. Run it in WSL, in a container or on a server; publishing, the admin and the "
+    "other commands work here."
+)
 
 
 def whole(text: str) -> int:
@@ -67,6 +73,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
+        if not hasattr(os, "fork"):
+            raise CommandError(NEEDS_POSIX)
         configure_logs(options["log_format"], verbosity=options["verbosity"])
         if options["orders"]:
             raise SystemExit(child.run(Orders.of(options["orders"])))
