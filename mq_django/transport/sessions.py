@@ -4,6 +4,7 @@ import math
 import os
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +17,8 @@ import redis
 from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ReadOnly
-from mq_django.transport.scripts import Command, in_full, translate
+from mq_django.transport.failures import translate, translate_connecting
+from mq_django.transport.scripts import Command, in_full
 
 _pack_command: Callable[[Command], bytes] | None = (
     import_module("hiredis").pack_command if find_spec("hiredis") else None
@@ -107,13 +109,20 @@ class Session:
         """Send commands without waiting for their replies."""
         if self._ends != math.inf:
             self._hurry()
+        if self._connection is None:
+            self._connection = self._connect()
         try:
-            if self._connection is None:
-                self._connection = self._pool.get_connection()
             self._connection.send_packed_command(self._packed(_introduced(self._connection, commands)))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error
+
+    def _connect(self) -> Any:
+        during = sys.exception()
+        try:
+            return self._pool.get_connection()
+        except (exceptions.RedisError, OSError) as error:
+            raise translate_connecting(error, self._pool, during=during) from error
 
     def _packed(self, commands: Sequence[Command]) -> list[bytes]:
         # In one piece: redis-py's own way looks at each argument, and sends what is long in several.
