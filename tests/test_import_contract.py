@@ -36,6 +36,39 @@ STRANGERS = [{"producers", "inspector"}, {"inspector", "consumers"}]
 #: Packages that a part must do without.
 WITHOUT = {"core": {"django", "redis", "django_redis"}, "admin": {"redis", "django_redis"}}
 
+#: Modules of Python's library that Windows lacks, and names that its modules lack there.
+POSIX_MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+POSIX_NAMES = {
+    "os": {
+        *("fork", "register_at_fork", "killpg", "setsid", "getuid", "geteuid", "getgid", "getpgid", "memfd_create"),
+        *("sysconf", "uname", "getloadavg", "wait", "WNOHANG", "pidfd_open", "set_blocking", "O_CLOEXEC", "mkfifo"),
+        *("sched_getaffinity", "nice", "chown", "fchmod", "setgid", "setuid", "eventfd", "sync"),
+    },
+    "select": {"poll", "epoll", "kqueue", "POLLIN"},
+    "signal": {
+        "SIGHUP",
+        "SIGKILL",
+        "SIGCHLD",
+        "SIGUSR1",
+        "SIGUSR2",
+        "SIGSTOP",
+        "SIGCONT",
+        "alarm",
+        "pause",
+        "setitimer",
+    },
+    "socket": {"AF_UNIX", "send_fds", "recv_fds"},
+    "time": {"clock_gettime", "tzset"},
+}
+
+#: What may use them: the embedded server, and `runconsumer`. All else works on Windows, too.
+POSIX = (
+    "mq_django.consumers",
+    "mq_django.transport.embedded",
+    "mq_django.transport.keeper",
+    "mq_django.transport.servers",
+)
+
 
 class Module:
     """One file of the package, and what it imports."""
@@ -65,6 +98,24 @@ class Module:
                 called = ast.unparse(node.func).split(".")[-1]
                 if called in {"import_module", "__import__"} and PACKAGE in ast.unparse(node.args[0]):
                     yield f"line {node.lineno}"
+
+    def posix_names(self) -> Iterator[str]:
+        """Yield what Windows lacks, unless `hasattr` asks for it first."""
+        asked = {
+            id(inner)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.If) and "hasattr(" in ast.unparse(node.test)
+            for inner in ast.walk(node)
+        }
+        for node in ast.walk(self.tree):
+            if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or id(node) in asked:
+                continue
+            if node.attr in POSIX_NAMES.get(node.value.id, ()):
+                yield f"{node.value.id}.{node.attr}"
+        for _, dotted in self.imports():
+            module, _, name = dotted.partition(".")
+            if module in POSIX_MODULES or name in POSIX_NAMES.get(module, ()):
+                yield dotted
 
 
 def _imports_ours(node: ast.AST) -> bool:
@@ -96,6 +147,8 @@ def violations(root: Path) -> list[str]:
             found.append(f"{module.name}: {module.part} has no place in the order")
             continue
         found += [f"{module.name}: hidden import, {where}" for where in module.hidden_imports()]
+        if not module.name.startswith(POSIX):
+            found += [f"{module.name}: Windows has no {name}" for name in module.posix_names()]
         for _, dotted in module.imports():
             target = resolve(dotted, modules)
             found += _breaches(module, dotted, target)
@@ -158,6 +211,8 @@ def tree(root: Path, files: dict[str, str]) -> Path:
         {"stores/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import redis"},
         {"registry.py": "from importlib import import_module\ndef load(path): return import_module(path)"},
         {"migrations/a.py": "import mq_django.models", "models.py": ""},
+        {"transport/keeper.py": "import fcntl", "consumers/a.py": "import signal\nx = signal.SIGHUP"},
+        {"core/ids.py": "import os\nif hasattr(os, 'register_at_fork'):\n    os.register_at_fork(before=print)"},
     ],
 )
 def test_a_tree_that_keeps_the_contract_passes(tmp_path, files):
@@ -209,6 +264,9 @@ def test_a_tree_that_keeps_the_contract_passes(tmp_path, files):
         ),
         ({"core/a.py": "from django.conf import settings"}, "mq_django.core.a: core does without django"),
         ({"admin/a.py": "import redis"}, "mq_django.admin.a: admin does without redis"),
+        ({"transport/a.py": "import fcntl"}, "mq_django.transport.a: Windows has no fcntl"),
+        ({"core/a.py": "import os\nos.register_at_fork()"}, "mq_django.core.a: Windows has no os.register_at_fork"),
+        ({"stores/a.py": "from select import poll"}, "mq_django.stores.a: Windows has no select.poll"),
         ({"helpers.py": ""}, "mq_django.helpers: helpers has no place in the order"),
         (
             {"core/a.py": "def f():\n    import json"},

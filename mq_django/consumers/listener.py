@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from mq_django.consumers.service import Service
-from mq_django.transport.scripts import translated
+from mq_django.transport.failures import translated
 from mq_django.transport.sessions import interrupt
 
 logger = logging.getLogger(__name__)

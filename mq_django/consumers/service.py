@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 
-from mq_django.errors import ConnectionLost, ReadOnly, StoreError
+from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +15,7 @@ MAX_BACKOFF = 2.0
 COMPLAIN_AGAIN = 60.0
 
 #: What concerns a whole server, where the next queue would fare no better.
-AWAY = (ConnectionLost, ReadOnly)
+AWAY = (ConnectionLost, ConnectionRejected, ReadOnly)
 
 
 class Service:

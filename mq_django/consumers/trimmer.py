@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from mq_django.consumers.service import Service
-from mq_django.errors import ConnectionLost, StoreError
+from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError
 from mq_django.signals import retention_alarm
 from mq_django.stores.log import Log, Standing
 
@@ -32,7 +32,7 @@ class Trimmer(Service):
                 for standing in log.standings():
                     self._judge(log, standing)
                 self._trim(log)
-            except ConnectionLost:
+            except (ConnectionLost, ConnectionRejected):
                 raise
             except StoreError as error:
                 # One that cannot be read, or is none of ours by an ACL, keeps no other waiting.

@@ -31,4 +31,5 @@ def _restart() -> None:
 
 _restart()
 # A forked child that kept its parent's prefix would make the same ids.
-os.register_at_fork(after_in_child=_restart)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_restart)

@@ -12,7 +12,8 @@ from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute
 from mq_django.stores.members import Roll, read_roll
 from mq_django.stores.survey import Survey, survey
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Command, translate
+from mq_django.transport.failures import translate
+from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Messages of a log that a page counts where Redis cannot tell how many a group has not read.

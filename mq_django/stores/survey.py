@@ -11,7 +11,8 @@ from mq_django.errors import StoreError
 from mq_django.stores.counters import minute_fields, there
 from mq_django.stores.lag import MAX_COUNTED, GroupPlace, LogInfo, count_between
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Command, translate
+from mq_django.transport.failures import translate
+from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire
 
 #: Of a topic, only this is counted; the rest by its groups.

@@ -7,7 +7,7 @@ from typing import Any
 import redis
 from redis import exceptions
 
-from mq_django.transport.scripts import translated
+from mq_django.transport.failures import translated
 from mq_django.transport.sessions import Session
 
 #: The newest command that we cannot do without. It came with 6.2.
@@ -32,11 +32,13 @@ def examine(client: redis.Redis) -> list[Finding]:
     """Return what about a server endangers messages.
 
     Raises:
-        StoreError: Redis is away.
+        ConnectionRejected: the server and CONNECTION do not fit.
+        StoreError: Redis is away, or does not tell.
     """
+    # First, because it is what says why a connection cannot be made.
+    known = _knows(client, NEEDED_COMMAND)
     with translated():
         info: dict[str, Any] = client.info()
-        known = _knows(client, NEEDED_COMMAND)
     found = [
         _of_version(info, known),
         _of_eviction(info),

@@ -4,16 +4,12 @@ import threading
 from typing import Any, Literal
 
 import redis
-from django.conf import settings
-from django.core.cache import InvalidCacheBackendError
 from django.core.signals import setting_changed
-from django_redis.pool import get_connection_factory
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, get_config
-from mq_django.errors import ConfigurationError
-from mq_django.transport import embedded
+from mq_django.conf import get_config
+from mq_django.transport.locations import make_pool
 
 Role = Literal["produce", "consume", "chores", "inspect"]
 
@@ -29,14 +25,6 @@ TIMEOUTS: dict[Role, tuple[float, float]] = {
     "inspect": (0.5, 1.0),
 }
 
-#: How Sentinels are asked who is master.
-_SENTINEL_OPTIONS: dict[str, Any] = {
-    "socket_connect_timeout": 0.5,
-    "socket_timeout": 1.0,
-    "retry": Retry(NoBackoff(), 0),
-    "protocol": 2,
-}
-
 _lock = threading.Lock()
 _clients: dict[Role, redis.Redis] = {}
 
@@ -50,43 +38,11 @@ def _options(role: Role) -> dict[str, Any]:
         "retry_on_timeout": False,
         "socket_connect_timeout": connecting,
         "socket_timeout": answering,
+        "max_connections": 2**31,  # a pool that has none left raises as if Redis were away; redis-py 8 has 100
         "client_name": f"mq_django:{role}",
         # What each connection keeps for reading. Only consumers read much at once; redis-py's own is 64 KiB for all.
         "socket_read_size": 65536 if role == "consume" else 16384,
     }
-
-
-def _alias_pool(alias: str, options: dict[str, Any]) -> redis.ConnectionPool:
-    from_settings = settings.CACHES.get(alias)
-    if from_settings is None or "django_redis" not in str(from_settings.get("BACKEND")):
-        raise ConfigurationError(
-            f'MQ_DJANGO["CONNECTION"] = {alias!r} must name a django-redis alias in CACHES, or be a URL or "embedded".'
-        )
-    cache_options = dict(from_settings.get("OPTIONS", {}))
-    # The factory keeps the alias's TLS, log-in and Sentinels; the pool's own options are ours.
-    cache_options["CONNECTION_POOL_KWARGS"] = {**cache_options.get("CONNECTION_POOL_KWARGS", {}), **options}
-    # Those that do not answer must not keep us from asking the others.
-    cache_options["SENTINEL_KWARGS"] = {**_SENTINEL_OPTIONS, **(cache_options.get("SENTINEL_KWARGS") or {})}
-    location = from_settings["LOCATION"]
-    url = location if isinstance(location, str) else location[0]
-    try:
-        factory = get_connection_factory(options=cache_options)
-    except InvalidCacheBackendError as error:
-        raise ConfigurationError(f"CACHES[{alias!r}] cannot be used for queues: {error}") from error
-    pool: redis.ConnectionPool = factory.get_connection_pool(factory.make_connection_params(url.split(",")[0]))
-    return pool
-
-
-def _make_pool(config: Config, role: Role) -> redis.ConnectionPool:
-    options = _options(role)
-    name = config.connection
-    if name == EMBEDDED:
-        return embedded.connection_pool(config.directory, **options)
-    is_url = name.startswith(URL_SCHEMES)
-    pool = redis.ConnectionPool.from_url(name) if is_url else _alias_pool(name, options)
-    # Last, because a URL's query string and an alias's options win over what a pool is given.
-    pool.connection_kwargs.update(options)
-    return pool
 
 
 def get_client(role: Role) -> redis.Redis:
@@ -94,13 +50,14 @@ def get_client(role: Role) -> redis.Redis:
 
     Raises:
         ConfigurationError: MQ_DJANGO["CONNECTION"] cannot be used.
+        ConnectionLost: the embedded server does not come up.
     """
     client = _clients.get(role)
     if client is not None:
         return client
     with _lock:
         if role not in _clients:
-            _clients[role] = redis.Redis(connection_pool=_make_pool(get_config(), role))
+            _clients[role] = redis.Redis(connection_pool=make_pool(get_config(), _options(role)))
         return _clients[role]
 
 

@@ -3,7 +3,6 @@
 The first process to ask starts it, and a keeper that stops it; keeper.py says how they know of one another.
 """
 
-import fcntl
 import hashlib
 import os
 import socket
@@ -32,6 +31,11 @@ PATIENCE = keeper.LOAD_TIMEOUT + keeper.STOP_TIMEOUT
 #: Seconds after which a keeper that has not looked is taken for dead. Wrongly so, the second one just ends.
 KEEPER_SILENCE = 5.0
 
+NEEDS_POSIX = (
+    'MQ_DJANGO["CONNECTION"] = "embedded" does not work on Windows. Set it to the URL of a Redis server, such as '
+    '"redis://127.0.0.1:6379/0", or work in WSL.'
+)
+
 #: The open file that holds our users' lock, by directory. Forked children inherit it, and count as well.
 _memberships: dict[Path, int] = {}
 _joining = threading.Lock()
@@ -43,7 +47,8 @@ def _after_fork() -> None:
     _joining = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class EmbeddedConnection(redis.UnixDomainSocketConnection):
@@ -78,9 +83,11 @@ def url(directory: Path) -> str:
     From then on this process, and those forked from it, count as users until they end. Cheap to call again;
     that also brings back a server that was killed.
 
-    Raises NoServer when there is no program to start, ConfigurationError when the directory cannot be used,
-    ConnectionLost when the server does not come up or does not answer.
+    Raises NoServer when there is no program to start, ConfigurationError when the directory cannot be used or this
+    system is Windows, ConnectionLost when the server does not come up or does not answer.
     """
+    if not keeper.IS_SUPPORTED:
+        raise ConfigurationError(NEEDS_POSIX)
     return socket_url(_server_socket(directory))
 
 
@@ -103,7 +110,7 @@ def _join(directory: Path) -> None:
         return
     # Not closed when it is another file by now: whoever has closed all files may have reused the number.
     deadline = time.monotonic() + PATIENCE
-    while (handle := keeper.take_lock(path, fcntl.LOCK_SH)) is None:
+    while (handle := keeper.take_lock(path, shared=True)) is None:
         if time.monotonic() > deadline:
             raise ConnectionLost(f"The embedded Redis in {directory} is being stopped, and does not end.")
         time.sleep(0.02)

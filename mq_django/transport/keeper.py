@@ -14,7 +14,6 @@ last process that has it open, however that process ended, so none of them can b
 """
 
 import contextlib
-import fcntl
 import os
 import re
 import signal
@@ -23,6 +22,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock. The names of this module can be imported there, which is all.
+    fcntl = None  # type: ignore[assignment]
+
+#: Whether there can be an embedded server on this system.
+IS_SUPPORTED = fcntl is not None
 
 USERS_LOCK = "users.lock"
 SERVER_LOCK = "server.lock"
@@ -62,11 +69,11 @@ def log_tail(path: Path, *, lines: int = 5) -> str:
     return " | ".join(line.strip() for line in text.splitlines()[-lines:]) or "empty log"
 
 
-def take_lock(path: Path, kind: int) -> int | None:
+def take_lock(path: Path, *, shared: bool = False) -> int | None:
     """Take a lock without waiting; return the open file that holds it, or None while others prevent it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
         return None
@@ -98,11 +105,11 @@ def start(directory: Path, socket_path: Path, command: list[str]) -> str:
     Returns when the server has loaded its data, or at once when another process sees to that.
     """
     # Counts as a user until the server answers, so that no keeper leaves in between.
-    if take_lock(directory / USERS_LOCK, fcntl.LOCK_SH) is None:
+    if take_lock(directory / USERS_LOCK, shared=True) is None:
         return ""
     # The keeper first: from the server's first moment there is somebody to stop it.
     _detach([sys.executable, "-I", "-S", __file__, "keep", str(directory)], output=subprocess.DEVNULL)
-    lock = take_lock(directory / SERVER_LOCK, fcntl.LOCK_EX)
+    lock = take_lock(directory / SERVER_LOCK)
     if lock is None:
         return ""
     if not reads_data(command[0], directory):
@@ -161,7 +168,7 @@ def guard(directory: Path) -> None:
     The child takes over when its guard is killed. So the keeper is lost only if both are killed at once, and
     then the next user to come starts another.
     """
-    lock = take_lock(directory / KEEPER_LOCK, fcntl.LOCK_EX)
+    lock = take_lock(directory / KEEPER_LOCK)
     while lock is not None:
         parent = os.getpid()
         child = os.fork()
@@ -179,7 +186,7 @@ def keep(directory: Path, lock: int, *, parent: int) -> bool:
     while os.getppid() == parent:
         address = socket_of(directory) or address
         try:
-            users = take_lock(directory / USERS_LOCK, fcntl.LOCK_EX)
+            users = take_lock(directory / USERS_LOCK)
         except FileNotFoundError:
             # The directory was deleted: nobody can find this server again.
             ask(address, b"SHUTDOWN NOSAVE", timeout=STOP_TIMEOUT)
@@ -197,7 +204,7 @@ def keep(directory: Path, lock: int, *, parent: int) -> bool:
 def stop(directory: Path, address: str) -> None:
     """Stop the directory's server, letting it write its data first, and wait until it has gone."""
     deadline = time.monotonic() + STOP_TIMEOUT
-    while (lock := take_lock(directory / SERVER_LOCK, fcntl.LOCK_EX)) is None:
+    while (lock := take_lock(directory / SERVER_LOCK)) is None:
         # While its lock is held the server lives, so the process id is still its own.
         signal_server(directory, signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL)
         time.sleep(0.05)

@@ -1,9 +1,8 @@
-"""The Lua scripts, by name, and redis-py's errors in our own words."""
+"""The Lua scripts, by name."""
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -12,7 +11,7 @@ from typing import Any
 import redis
 from redis import exceptions
 
-from mq_django.errors import ConnectionLost, ReadOnly, RedisOutOfMemory, StoreError, WrongKeyType
+from mq_django.transport.failures import translated
 
 Argument = str | bytes | int
 #: A command and its arguments, as they go over the wire.
@@ -75,39 +74,3 @@ def run(client: redis.Redis, name: str, *, keys: Sequence[str], args: Sequence[A
             return client.execute_command(*evalsha)  # type: ignore[no-untyped-call]
         except exceptions.NoScriptError:
             return client.execute_command(*in_full(evalsha))  # type: ignore[no-untyped-call]
-
-
-#: Codes of error replies. They are looked for anywhere in the text, because 6.2 wraps what a script's command said.
-_CODES: tuple[tuple[str, type[StoreError]], ...] = (
-    ("WRONGTYPE", WrongKeyType),
-    ("OOM", RedisOutOfMemory),
-    ("READONLY", ReadOnly),
-    ("MISCONF", ReadOnly),
-    ("NOREPLICAS", ReadOnly),
-    ("LOADING", ConnectionLost),
-    ("MASTERDOWN", ConnectionLost),
-    ("CLUSTERDOWN", ConnectionLost),
-)
-
-
-def translate(error: Exception) -> StoreError:
-    """Return the error of ours that says what an error of redis-py or of a socket means."""
-    if isinstance(error, exceptions.ReadOnlyError):
-        return ReadOnly(str(error))
-    if isinstance(error, exceptions.OutOfMemoryError):
-        return RedisOutOfMemory(str(error))
-    if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
-        return ConnectionLost(f"Redis is away or did not answer in time: {error}")
-    for code, kind in _CODES:
-        if code in str(error):
-            return kind(str(error))
-    return StoreError(str(error))
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn redis-py's errors into ours."""
-    try:
-        yield
-    except (exceptions.RedisError, OSError) as error:
-        raise translate(error) from error

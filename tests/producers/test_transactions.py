@@ -194,4 +194,4 @@ def test_what_fails_after_the_commit_is_raised_unless_it_is_robust(mq_settings, 
         queues["emails"].publish("welcome", 1)
     with caplog.at_level(logging.ERROR), transaction.atomic():
         queues["emails"].publish("welcome", 1, robust=True)
-    assert "Redis is away" in caplog.text
+    assert "Cannot reach Redis" in caplog.text

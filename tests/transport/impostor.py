@@ -57,7 +57,8 @@ class Impostor:
             return b"*1\r\n*-1\r\n"
         if words[0] != b"INFO":
             return reply
-        body = re.sub(rb"redis_version:[^\r]+", b"redis_version:" + self._version, reply.partition(b"\r\n")[2])
+        body = re.sub(rb"\nvalkey_[^\n]*", b"", reply.partition(b"\r\n")[2])
+        body = re.sub(rb"redis_version:[^\r]+", b"redis_version:" + self._version, body)
         return b"$%d\r\n%s" % (len(body) - 2, body)
 
 

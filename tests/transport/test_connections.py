@@ -82,7 +82,7 @@ def test_changed_settings_take_effect_at_once(mq_settings):
 
 def test_closing_without_a_client_connects_to_nothing(mq_settings, monkeypatch):
     close_clients()
-    monkeypatch.setattr(connections, "_make_pool", None)
+    monkeypatch.setattr(connections, "make_pool", None)
     close_clients()
 
 

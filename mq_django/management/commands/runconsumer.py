@@ -1,7 +1,7 @@
 """Run consumers."""
 
 import argparse
-import logging
+import os
 from itertools import chain
 from typing import Any
 
@@ -13,13 +13,15 @@ from mq_django.consumers import child
 from mq_django.consumers.child import Orders
 from mq_django.consumers.children import Terms
 from mq_django.consumers.logs import configure_logs
+from mq_django.consumers.preflight import await_server, examine_server
 from mq_django.consumers.supervisor import Supervisor
-from mq_django.errors import ConfigurationError, MQError, StoreError
+from mq_django.errors import MQError
 from mq_django.registry import groups
-from mq_django.transport.capabilities import examine
-from mq_django.transport.connections import get_client
 
-logger = logging.getLogger(__name__)
+NEEDS_POSIX = (
+    "runconsumer does not run on Windows. Run it in WSL, in a container or on a server; publishing, the admin and the "
+    "other commands work here."
+)
 
 
 def whole(text: str) -> int:
@@ -67,6 +69,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
+        if not hasattr(os, "fork"):
+            raise CommandError(NEEDS_POSIX)
         configure_logs(options["log_format"], verbosity=options["verbosity"])
         if options["orders"]:
             raise SystemExit(child.run(Orders.of(options["orders"])))
@@ -100,7 +104,9 @@ class Command(BaseCommand):
             max_memory=options["max_memory"],
             arguments=["--log-format", options["log_format"], "--verbosity", str(options["verbosity"])],
         )
-        _examine_server()
+        if not await_server():
+            return
+        examine_server(queues)
         supervisor = Supervisor(queues, processes=options["processes"], terms=terms)
         if options["verbosity"]:
             names = ", ".join(config.name for config in queues)
@@ -108,17 +114,3 @@ class Command(BaseCommand):
         code = supervisor.run()
         if code:
             raise SystemExit(code)
-
-
-def _examine_server() -> None:
-    """Say what about the Redis server endangers messages, and refuse one that would lose them for certain."""
-    try:
-        findings = examine(get_client("chores"))
-    except StoreError as error:
-        # It may come up later; consumers wait for it.
-        logger.warning("Redis could not be examined: %s", error)
-        return
-    for finding in findings:
-        logger.warning("%s", finding.told)
-    if fatal := [finding.told for finding in findings if finding.fatal]:
-        raise ConfigurationError(" ".join(fatal))

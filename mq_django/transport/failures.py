@@ -1,0 +1,145 @@
+"""redis-py's errors in our own words, with what to do about those of a new connection."""
+
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+from redis import exceptions
+
+from mq_django.errors import (
+    ConnectionLost,
+    ConnectionRejected,
+    NotPermitted,
+    ReadOnly,
+    RedisOutOfMemory,
+    StoreError,
+    WrongKeyType,
+)
+
+SETTING = 'MQ_DJANGO["CONNECTION"]'
+
+#: Codes of error replies. They are looked for anywhere in the text, because 6.2 wraps what a script's command said.
+_CODES: tuple[tuple[str, type[StoreError]], ...] = (
+    ("WRONGTYPE", WrongKeyType),
+    ("OOM", RedisOutOfMemory),
+    ("READONLY", ReadOnly),
+    ("MISCONF", ReadOnly),
+    ("NOREPLICAS", ReadOnly),
+    ("LOADING", ConnectionLost),
+    ("MASTERDOWN", ConnectionLost),
+    ("CLUSTERDOWN", ConnectionLost),
+    ("NOPERM", NotPermitted),
+)
+
+#: What a broken connection raises in the midst of TLS: no fault of TLS, as all others.
+_BROKEN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+
+def translate(error: Exception) -> StoreError:
+    """Return the error of ours that says what an error of redis-py or of a socket means."""
+    if isinstance(error, exceptions.ReadOnlyError):
+        return ReadOnly(str(error))
+    if isinstance(error, exceptions.OutOfMemoryError):
+        return RedisOutOfMemory(str(error))
+    if isinstance(error, exceptions.NoPermissionError):
+        return NotPermitted(f"{error} (docs/settings.md lists the rights that a Redis user needs)")
+    if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
+        return ConnectionLost(f"Redis is away or did not answer in time: {error}")
+    for code, kind in _CODES:
+        if code in str(error):
+            return kind(str(error))
+    return StoreError(str(error))
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn redis-py's errors into ours."""
+    try:
+        yield
+    except (exceptions.RedisError, OSError) as error:
+        raise translate(error) from error
+
+
+def translate_connecting(
+    error: Exception, pool: redis.ConnectionPool, *, during: BaseException | None = None
+) -> StoreError:
+    """Return the error of ours that says why a pool cannot connect: ConnectionRejected unless that may pass.
+
+    `during` is the exception that was handled when the pool was asked to connect: no part of the reason.
+    """
+    at, said, cause = address(pool), _sentence(error), _cause(error, during)
+    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
+        return ConnectionRejected(
+            f"Redis at {at} refuses the log-in: {said} Check the user name and the password in {SETTING}."
+        )
+    if isinstance(cause, ssl.SSLError) and not isinstance(cause, _BROKEN):
+        return _tls_failed(at, cause)
+    if isinstance(cause, FileNotFoundError | PermissionError) and _uses_tls(pool):
+        return ConnectionRejected(f"A file for TLS that {SETTING} names cannot be read: {cause.strerror}.")
+    if isinstance(error, exceptions.InvalidResponse):
+        return ConnectionRejected(f"What answers at {at} is not Redis: {said} Check the address in {SETTING}.")
+    if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
+        return ConnectionLost(f"Cannot reach Redis at {at}: {_reason(error, cause)}{_hint(error, cause, pool)}")
+    translation = translate(error)
+    if type(translation) is StoreError:
+        return ConnectionRejected(f"Redis at {at} refuses the connection: {said} Check {SETTING}.")
+    return translation
+
+
+def address(pool: redis.ConnectionPool) -> str:
+    """Return where a pool connects to, for people: without a user and a password."""
+    options = pool.connection_kwargs
+    if "service_name" in vars(pool):
+        return f"the master {vars(pool)['service_name']!r} of the Sentinels"
+    if "directory" in options:
+        return f"{options['directory']} (embedded)"
+    return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
+
+
+def _tls_failed(at: str, cause: ssl.SSLError) -> ConnectionRejected:
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return ConnectionRejected(
+            f"The certificate of Redis at {at} cannot be verified: {cause.verify_message.strip('.')}. "
+            f"Check the host in {SETTING}, and name the CA there: rediss://...?ssl_ca_certs=/path/ca.pem."
+        )
+    said = (cause.reason or str(cause)).replace("_", " ").lower()
+    return ConnectionRejected(
+        f"TLS with Redis at {at} fails: {said}. Check {SETTING}: a server without TLS needs redis://, not rediss://."
+    )
+
+
+def _reason(error: Exception, cause: BaseException) -> str:
+    if isinstance(cause, TimeoutError) or isinstance(error, exceptions.TimeoutError):
+        return "it did not answer in time."
+    if isinstance(cause, OSError) and cause.strerror:
+        return f"{cause.strerror}."
+    return _sentence(error)
+
+
+def _hint(error: Exception, cause: BaseException, pool: redis.ConnectionPool) -> str:
+    """Return what may be the matter: a server with TLS hangs up on who comes without, one without TLS waits."""
+    if _uses_tls(pool):
+        return " If it has no TLS, write redis:// instead of rediss://." if "handshake" in str(cause) else ""
+    closed = isinstance(cause, ConnectionResetError | BrokenPipeError) or "closed by server" in str(error)
+    return (
+        " If it expects TLS, write rediss:// instead of redis://."
+        if closed and "path" not in pool.connection_kwargs
+        else ""
+    )
+
+
+def _uses_tls(pool: redis.ConnectionPool) -> bool:
+    return issubclass(pool.connection_class, redis.SSLConnection)
+
+
+def _cause(error: BaseException, during: BaseException | None) -> BaseException:
+    """Return what went wrong first; redis-py says it in the context of its own error."""
+    while (earlier := error.__cause__ or error.__context__) and earlier is not during:
+        error = earlier
+    return error
+
+
+def _sentence(error: Exception) -> str:
+    return re.sub(r"[.\s]*$", ".", str(error), count=1)

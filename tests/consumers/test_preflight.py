@@ -1,0 +1,71 @@
+"""`runconsumer` and a Redis that it cannot reach, or may not use, when it starts."""
+
+import re
+import signal
+
+import pytest
+import redis
+
+from mq_django.producers import queues
+from mq_django.transport.servers import PrivateServer
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def server():
+    with PrivateServer(tcp=True) as found:
+        yield found
+
+
+def errors(tree):
+    return [line for line in tree.logged().splitlines() if re.search(r" (ERROR|WARNING|CRITICAL) ", line)]
+
+
+def test_it_says_once_what_it_cannot_reach_and_works_when_that_is_there(trees, publish, history):
+    with PrivateServer(tcp=True) as late:
+        late.stop()
+        tree = trees(CONNECTION=late.url)
+        at = late.url.removeprefix("redis://")
+        wait_until(lambda: "Still trying" in tree.logged(), timeout=20)
+        assert tree.process.poll() is None
+        late.start()
+        # The test's settings name that server, too.
+        publish()
+        history.wait_for("effect")
+        assert len(errors(tree)) == 2, tree.logged()
+        assert f"ERROR   Cannot reach Redis at {at}: Connection refused. Still trying." in errors(tree)[0]
+        assert "all messages are lost when it restarts" in errors(tree)[1]
+        assert tree.stop() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_can_be_stopped_while_it_waits(trees, number):
+    tree = trees(CONNECTION="redis://no-such-host.invalid:7000")
+    wait_until(lambda: "Still trying" in tree.logged(), timeout=20)
+    assert len(errors(tree)) == 1
+    tree.signal(number)
+    assert tree.process.wait(10) == 0
+    assert "Traceback" not in tree.logged()
+
+
+def test_a_wrong_password_is_one_line_and_the_end(trees, server):
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("requirepass", "right")
+    tree = trees(CONNECTION=server.url.replace("redis://", "redis://:wr0ng@"))
+    assert tree.process.wait(20) == 1
+    (line,) = tree.logged().splitlines()
+    assert line.startswith("CommandError: Redis at 127.0.0.1:")
+    assert "wr0ng" not in line
+
+
+def test_a_queue_that_its_user_may_not_use_holds_up_no_other(trees, server, history, mq_settings):
+    with redis.Redis.from_url(server.url) as client:
+        namespace = mq_settings()["NAMESPACE"]
+        rules = [f"~{namespace}:{{default}}:*", f"&{namespace}:{{default}}:*", "+@all"]
+        client.execute_command("ACL", "SETUSER", "shop", "on", ">secret", "resetchannels", *rules)
+    url = server.url.replace("redis://", "redis://shop:secret@")
+    tree = trees(CONNECTION=url, QUEUES={"default": {}, "other": {}})
+    queues["default"].publish("act", {"do": []})
+    history.wait_for("effect")
+    assert re.search(r"ERROR +Queue other: .*no permissions", tree.logged())
+    assert tree.stop() == 0

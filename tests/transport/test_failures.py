@@ -1,0 +1,257 @@
+"""Why a connection cannot be made, said the same to whoever asks for it, with what to do."""
+
+import contextlib
+import re
+import shutil
+import socket
+import ssl
+import threading
+
+import pytest
+import redis
+from django.core.management import CommandError, call_command
+
+from mq_django.errors import ConnectionLost, ConnectionRejected, NotPermitted, StoreError
+from mq_django.producers import queues
+from mq_django.transport.failures import translate_connecting
+from mq_django.transport.servers import PrivateServer
+from tests.certificates import TLSServer
+
+SECRET = "t0p-s3cret"
+SETTING = r'MQ_DJANGO\["CONNECTION"\]'
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    with PrivateServer(tcp=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def locked():
+    """A server with a password, and a user who may do next to nothing."""
+    with PrivateServer(tcp=True) as server, redis.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "shop", "on", f">{SECRET}", "~mq:*", "+@connection", "+info")
+        client.config_set("requirepass", SECRET)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed")
+    try:
+        with TLSServer(tmp_path_factory.mktemp("tls"), free_port()) as server:
+            yield server
+    except ConnectionLost as error:
+        pytest.skip(f"no server with TLS: {error}")
+
+
+@pytest.fixture
+def answering():
+    """Serve a fixed answer to whoever connects and sends something; None hangs up at once."""
+    listeners = []
+
+    def serve(answer):
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def run():
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    with client:
+                        if answer is not None:
+                            client.recv(1000)
+                            client.sendall(answer)
+
+        threading.Thread(target=run, daemon=True).start()
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+    yield serve
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+@pytest.fixture
+def refused(mq_settings):
+    """Return the one sentence that a publish, `mq status` and `runconsumer` give for a connection."""
+
+    def sentence(connection, kind=ConnectionRejected):
+        mq_settings(CONNECTION=connection)
+        with pytest.raises(StoreError) as publishing:
+            queues["default"].publish("welcome", 1)
+        with pytest.raises(CommandError) as asking:
+            call_command("mq", "status")
+        assert type(publishing.value) is kind
+        assert str(asking.value) == str(publishing.value)
+        if kind is ConnectionRejected:
+            with pytest.raises(CommandError) as consuming:
+                call_command("runconsumer", "--drain")
+            assert str(consuming.value) == str(publishing.value)
+        said = str(publishing.value)
+        assert SECRET not in said
+        assert "\n" not in said
+        return said
+
+    return sentence
+
+
+def matches(pattern, said):
+    with pytest.raises(ConnectionRejected, match=f"^{pattern}$"):
+        raise ConnectionRejected(said)
+
+
+@pytest.mark.parametrize(
+    ("login", "said"),
+    [
+        (f":{SECRET}x@", r"invalid username-password pair or user is disabled\."),
+        (f"nobody:{SECRET}@", r"invalid username-password pair or user is disabled\."),
+        ("", r"Authentication required\."),
+    ],
+)
+def test_a_wrong_log_in(refused, locked, login, said):
+    at = f"127.0.0.1:{locked.port}"
+    matches(
+        f"Redis at {at} refuses the log-in: {said} Check the user name and the password in {SETTING}\\.",
+        refused(f"redis://{login}{at}"),
+    )
+
+
+def test_a_password_that_the_server_does_not_know_of(refused, plain):
+    at = f"127.0.0.1:{plain.port}"
+    matches(
+        f"Redis at {at} refuses the log-in: AUTH <password> called without any password .*{SETTING}\\.",
+        refused(f"redis://:{SECRET}@{at}"),
+    )
+
+
+def test_a_database_that_there_is_not(refused, plain):
+    at = f"127.0.0.1:{plain.port}"
+    matches(
+        f"Redis at {at} refuses the connection: DB index is out of range\\. Check {SETTING}\\.",
+        refused(f"redis://{at}/99"),
+    )
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n"])
+def test_what_is_not_redis(refused, answering, answer):
+    at = answering(answer)
+    matches(
+        f"What answers at {at} is not Redis: Protocol .*\\. Check the address in {SETTING}\\.", refused(f"redis://{at}")
+    )
+
+
+def test_a_certificate_that_cannot_be_verified(refused, tls):
+    at = tls.url.removeprefix("rediss://")
+    advice = f"Check the host in {SETTING}, and name the CA there: rediss://.*ssl_ca_certs=.*"
+    said = refused(f"{tls.url}?password={SECRET}")
+    matches(f"The certificate of Redis at {at} cannot be verified: self-signed certificate.*\\. {advice}", said)
+    other = tls.trusted_url.replace("127.0.0.1", "127.0.0.2")
+    matches("The certificate .* cannot be verified: IP address mismatch.*127.0.0.2'\\. Check .*", refused(other))
+
+
+def test_a_trusted_certificate_works(mq_settings, tls):
+    mq_settings(CONNECTION=tls.trusted_url)
+    assert queues["default"].publish("welcome", 1)
+
+
+def test_a_ca_that_cannot_be_read(refused, tls):
+    matches(
+        f"A file for TLS that {SETTING} names cannot be read: No such file or directory\\.",
+        refused(f"{tls.url}?ssl_ca_certs=/nowhere/ca.pem"),
+    )
+
+
+def test_tls_with_what_answers_otherwise(refused, answering):
+    at = answering(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    matches(
+        f"TLS with Redis at {at} fails: .*\\. Check {SETTING}: a server without TLS needs redis://, not rediss://\\.",
+        refused(f"rediss://{at}"),
+    )
+
+
+def test_tls_with_a_server_that_has_none_ends_with_advice(refused, plain):
+    said = refused(f"rediss://127.0.0.1:{plain.port}", ConnectionLost)
+    assert said == (
+        f"Cannot reach Redis at 127.0.0.1:{plain.port}: it did not answer in time. "
+        "If it has no TLS, write redis:// instead of rediss://."
+    )
+
+
+def test_no_tls_with_a_server_that_expects_it_ends_with_advice(refused, tls):
+    said = refused(tls.url.replace("rediss", "redis"), ConnectionLost)
+    assert said.startswith(f"Cannot reach Redis at {tls.url.removeprefix('rediss://')}: ")
+    assert said.endswith("If it expects TLS, write rediss:// instead of redis://.")
+
+
+def test_who_hangs_up_may_expect_tls(refused, answering):
+    assert refused(f"redis://{answering(None)}", ConnectionLost).endswith("write rediss:// instead of redis://.")
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [
+        (f"redis://:{SECRET}@127.0.0.1:1", "127.0.0.1:1: Connection refused."),
+        (f"redis://:{SECRET}@no-such-host.invalid:7000", "no-such-host.invalid:7000: Name or service not known."),
+        ("unix:///nowhere/redis.sock", "/nowhere/redis.sock: No such file or directory."),
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_named(refused, connection, said):
+    assert refused(connection, ConnectionLost) == f"Cannot reach Redis at {said}"
+
+
+def test_a_user_who_may_use_no_queue(mq_settings, locked, capsys):
+    mq_settings(CONNECTION=f"redis://shop:{SECRET}@127.0.0.1:{locked.port}")
+    with pytest.raises(NotPermitted) as publishing:
+        queues["default"].publish("welcome", 1)
+    said = str(publishing.value)
+    assert "no permissions" in said
+    assert said.endswith("(docs/settings.md lists the rights that a Redis user needs)")
+    call_command("mq", "status")
+    assert said in capsys.readouterr().out
+    with pytest.raises(CommandError, match=f"^Queue default: {re.escape(said)}$"):
+        call_command("runconsumer", "--drain")
+
+
+def fail_at_something_else():
+    raise ssl.SSLError(1, "of the caller")
+
+
+def test_what_the_caller_was_handling_is_no_reason(mq_settings):
+    mq_settings(CONNECTION="redis://127.0.0.1:1")
+    try:
+        fail_at_something_else()
+    except ssl.SSLError:
+        with pytest.raises(ConnectionLost, match="Connection refused"):
+            queues["default"].publish("welcome", 1)
+
+
+def test_the_master_of_sentinels_is_named(settings, mq_settings):
+    settings.CACHES = {
+        "mq": {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": "redis://mymaster/0",
+            "OPTIONS": {
+                "CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory",
+                "SENTINELS": [("127.0.0.1", 1)],
+            },
+        }
+    }
+    mq_settings(CONNECTION="mq")
+    with pytest.raises(ConnectionLost, match="Cannot reach Redis at the master 'mymaster' of the Sentinels: "):
+        queues["default"].publish("welcome", 1)
+
+
+def test_a_connection_that_breaks_during_tls_may_work_later():
+    pool = redis.ConnectionPool(connection_class=redis.SSLConnection)
+    error = redis.ConnectionError("Error 8 connecting to localhost:6379.")
+    error.__cause__ = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
+    assert type(translate_connecting(error, pool)) is ConnectionLost

@@ -1,0 +1,251 @@
+"""What CONNECTION says about the server is kept, and what it says about everything else is not."""
+
+import os
+import subprocess
+import sys
+import threading
+from inspect import signature
+
+import pytest
+import redis
+from django_redis.pool import ConnectionFactory
+from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+
+from mq_django.errors import ConfigurationError
+from mq_django.producers.queues import queues
+from mq_django.transport import locations
+from mq_django.transport.connections import TIMEOUTS, get_client
+from mq_django.transport.sessions import Session
+
+#: What would break a queue: answers of another form, time limits of others, retries, too few connections.
+FOREIGN = {
+    "max_connections": 1,
+    "timeout": 0.01,
+    "socket_timeout": 99.0,
+    "socket_connect_timeout": 99.0,
+    "retry_on_timeout": True,
+    "protocol": 3,
+    "decode_responses": True,
+    "encoding": "utf-16",
+    "health_check_interval": 1,
+    "client_name": "theirs",
+    "socket_read_size": 1,
+}
+
+PLACE = "db.example:7000/3"
+TLS = "ssl_cert_reqs=none&ssl_ca_certs=/etc/ca.pem&ssl_check_hostname=false"
+
+
+def query(url: str) -> str:
+    return url + ("&" if "?" in url else "?") + "&".join(f"{name}={value}" for name, value in FOREIGN.items())
+
+
+@pytest.fixture
+def use_alias(settings, mq_settings):
+    def configure(location, **options):
+        settings.CACHES = {
+            "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+            "mq": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": location, "OPTIONS": options},
+        }
+        mq_settings(CONNECTION="mq")
+
+    return configure
+
+
+@pytest.fixture(params=["url", "alias", "alias_url", "blocking_alias"])
+def use_foreign(request, mq_settings, use_alias, redis_url):
+    """Configure the server of this run with everything that is not the business of a URL or an alias."""
+
+    def configure(url=redis_url):
+        if request.param == "url":
+            mq_settings(CONNECTION=query(url))
+        elif request.param == "alias_url":
+            use_alias(query(url))
+        else:
+            # A plain pool of redis-py takes no timeout.
+            foreign = {**FOREIGN} if request.param == "blocking_alias" else {**FOREIGN, "timeout": None}
+            kind = {"CONNECTION_POOL_CLASS": "redis.BlockingConnectionPool"} if "blocking" in request.param else {}
+            use_alias([url], CONNECTION_POOL_KWARGS=foreign, SOCKET_TIMEOUT=99, PARSER_CLASS="no.such", **kind)
+
+    return configure
+
+
+def options_of(role="produce"):
+    pool = get_client(role).connection_pool
+    return {**pool.connection_kwargs, "max_connections": pool.max_connections}
+
+
+@pytest.mark.parametrize("role", TIMEOUTS)
+def test_pools_timeouts_and_protocol_are_ours(use_foreign, role):
+    use_foreign()
+    options = options_of(role)
+    for name, value in FOREIGN.items():
+        assert options.get(name) != value, name
+    assert (options["socket_connect_timeout"], options["socket_timeout"]) == TIMEOUTS[role]
+    assert options["protocol"] == 2
+    assert type(get_client(role).connection_pool) is redis.ConnectionPool
+
+
+def test_a_publish_works_whatever_they_say(use_foreign):
+    use_foreign()
+    assert queues["emails"].publish("welcome", {"user_id": 7})
+
+
+def test_hundreds_of_connections_are_had_at_once(use_foreign):
+    use_foreign()
+    sessions = [Session(get_client("consume")) for _ in range(120)]
+    threads = [threading.Thread(target=session.trip, args=([("PING",)],)) for session in sessions]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(session.socket is not None for session in sessions)
+    finally:
+        for session in sessions:
+            session.close()
+
+
+WHERES = {
+    f"redis://{PLACE}": {"host": "db.example", "port": 7000, "db": 3},
+    "redis://u%40x:p%2Fw@[::1]": {"host": "::1", "username": "u@x", "password": "p/w"},
+    "redis://db.example?db=4": {"host": "db.example", "db": 4},
+    "unix:///run/a%20b.sock?db=2&password=s": {"path": "/run/a b.sock", "db": 2, "password": "s"},
+    f"rediss://{PLACE}?{TLS}": {"db": 3, "ssl_cert_reqs": "none", "ssl_ca_certs": "/etc/ca.pem"},
+}
+
+
+@pytest.mark.parametrize("url", WHERES)
+@pytest.mark.parametrize("by_alias", [False, True])
+def test_where_the_server_is_and_how_to_log_in_is_kept(mq_settings, use_alias, url, by_alias):
+    if by_alias:
+        use_alias(query(url))
+    else:
+        mq_settings(CONNECTION=query(url))
+    options = options_of()
+    assert {name: options.get(name) for name in WHERES[url]} == WHERES[url]
+    kind = {"redis": Connection, "rediss": SSLConnection, "unix": UnixDomainSocketConnection}[url.partition(":")[0]]
+    assert get_client("produce").connection_pool.connection_class is kind
+
+
+def test_an_alias_keeps_its_log_in_tls_and_database(use_alias):
+    login = {"db": 5, "ssl_ca_certs": "/etc/ca.pem", "username": "u", "connection_class": SSLConnection}
+    use_alias("redis://db.example", PASSWORD="p", CONNECTION_POOL_KWARGS=login)
+    options = options_of()
+    assert {name: options.get(name) for name in ("db", "username", "password", "ssl_ca_certs")} == {
+        "db": 5,
+        "username": "u",
+        "password": "p",
+        "ssl_ca_certs": "/etc/ca.pem",
+    }
+    assert get_client("produce").connection_pool.connection_class is SSLConnection
+
+
+def test_sentinels_are_asked_with_our_protocol_and_patience(use_alias):
+    use_alias(
+        "redis://mymaster/2",
+        CONNECTION_FACTORY="django_redis.pool.SentinelConnectionFactory",
+        CONNECTION_POOL_CLASS="redis.sentinel.SentinelConnectionPool",
+        CONNECTION_POOL_KWARGS={"protocol": 3, "max_connections": 1, "ssl": True},
+        SENTINELS=[("127.0.0.1", 1)],
+        SENTINEL_KWARGS={"password": "s", "protocol": 3, "socket_timeout": 99},
+        PASSWORD="p",
+    )
+    pool = get_client("produce").connection_pool
+    assert isinstance(pool, redis.sentinel.SentinelConnectionPool)
+    assert issubclass(pool.connection_class, SSLConnection)
+    assert options_of()["password"] == "p"
+    assert (pool.service_name, pool.connection_kwargs["db"], pool.connection_kwargs["protocol"]) == ("mymaster", 2, 2)
+    asked = pool.sentinel_manager.sentinels[0].connection_pool.connection_kwargs
+    assert (asked["password"], asked["protocol"], asked["socket_timeout"]) == ("s", 2, 1.0)
+
+
+def test_every_option_of_redis_py_is_ours_or_says_where(subtests):
+    # What a newer redis-py adds to its servers' addresses must be added to ours; all else is caught by itself.
+    for kind in (Connection, UnixDomainSocketConnection, SSLConnection):
+        for name in signature(kind.__init__).parameters:
+            if name not in ("self", "kwargs"):
+                with subtests.test(name):
+                    assert name in locations._OURS or name in locations._WHERE or name.startswith("ssl_")
+    assert "protocol" in locations._OURS
+    assert signature(AbstractConnection.__init__).parameters.keys() & locations._WHERE == {
+        *("db", "username", "password", "credential_provider", "redis_connect_func")
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://db.example:notaport", "number for a port"),
+        ("redis://db.example:70000", "number for a port"),
+        ("redis://db.example/first", "its database is not a number"),
+        ("redis://db.example?db=first", "'db'"),
+        ("redis://db.example?socket_timeout=abc", "'socket_timeout'"),
+        ("redis://db.example?max_conections=5", "max_conections"),
+        ("rediss://db.example?ssl_cert_reqs=some", "some"),
+        ("redis://[::1", "percent-encoded"),
+        ("redis://user:top/secret@db.example", "percent-encoded"),
+        ("redis://user:top#secret@db.example", "percent-encoded"),
+    ],
+)
+@pytest.mark.parametrize("by_alias", [False, True])
+def test_what_cannot_be_used_is_told_with_its_setting(mq_settings, use_alias, url, said, by_alias):
+    if by_alias:
+        use_alias(url)
+    else:
+        mq_settings(CONNECTION=url)
+    setting = r"CACHES\['mq'\]" if by_alias else r'MQ_DJANGO\["CONNECTION"\]'
+    with pytest.raises(ConfigurationError, match=f"(?s){setting}.*{said}") as caught:
+        queues["emails"].publish("welcome", 1)
+    assert "top" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"CONNECTION_POOL_KWARGS": {"max_conections": 5}},
+        {"CONNECTION_FACTORY": "no.such.Factory"},
+        {"CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory"},
+        {"CONNECTION_FACTORY": "tests.transport.test_locations.Stubborn"},
+    ],
+)
+def test_an_alias_that_cannot_be_used_is_named(use_alias, redis_url, options):
+    use_alias(redis_url, **options)
+    with pytest.raises(ConfigurationError, match=r"CACHES\['mq'\]"):
+        queues["emails"].publish("welcome", 1)
+
+
+@pytest.mark.parametrize("location", ["", [], "db.example:6379"])
+def test_an_alias_without_a_redis_is_named(use_alias, location):
+    use_alias(location)
+    with pytest.raises(ConfigurationError, match=r"The LOCATION of CACHES\['mq'\] is not a usable Redis URL"):
+        queues["emails"].publish("welcome", 1)
+
+
+class Stubborn(ConnectionFactory):
+    """A factory that makes pools without the options of the alias."""
+
+    def get_connection_pool(self, params):
+        return redis.ConnectionPool.from_url(params["url"])
+
+
+@pytest.mark.parametrize("kind", ["url", "alias"])
+def test_a_plain_install_has_no_hiredis(redis_url, namespace, kind):
+    code = f"""
+import sys
+sys.modules["hiredis"] = sys.modules["orjson"] = None
+from django.conf import settings
+cache = {{"BACKEND": "django_redis.cache.RedisCache", "LOCATION": {redis_url!r}}}
+settings.configure(
+    CACHES={{"default": cache}},
+    MQ_DJANGO={{"NAMESPACE": {namespace!r}, "CONNECTION": {redis_url!r} if {kind!r} == "url" else "default"}},
+)
+from mq_django import queues
+print(queues["default"].publish("welcome", 1))
+"""
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60, env=environment
+    )
+    assert answer.returncode == 0, answer.stderr
