@@ -229,3 +229,24 @@ def test_signals_while_the_new_program_starts_wait_for_it(site, start, tmp_path,
     if signal.SIGTERM not in numbers:
         wait_until(lambda: "one after another" in tree.logged(), timeout=20)
     assert tree.stop() == 0
+
+
+@pytest.mark.parametrize("name", ["fresh/tasks.py", "fresh/triggers/__init__.py"])
+def test_with_autoreload_the_first_module_of_its_kind_is_found(site, start, history, name):
+    """Django's own reloader watches files that were imported, and this one was not there."""
+    start("--autoreload")
+    (site.folder / name).parent.mkdir(exist_ok=True)
+    site.write(name, HANDLERS + '\n    handler("default", "late")(lambda message: note("late", data=message.data))\n')
+    queues["default"].publish("late", 7)
+    assert [line["data"] for line in history.wait_for("late", timeout=30)] == [7]
+
+
+def test_with_autoreload_a_new_subscriber_gets_its_messages(site, start, mq_settings, history):
+    mq_settings(TOPICS={"orders": {}})
+    start("--autoreload")
+    topics["orders"].publish("paid", 7)
+    site.add(
+        "fresh/handlers.py",
+        '\nsubscriber("orders", group="fresh")(lambda message: note("fresh", data=message.data))\n',
+    )
+    assert [line["data"] for line in history.wait_for("fresh", timeout=30)] == [7]
