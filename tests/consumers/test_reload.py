@@ -250,3 +250,22 @@ def test_with_autoreload_a_new_subscriber_gets_its_messages(site, start, mq_sett
         '\nsubscriber("orders", group="fresh")(lambda message: note("fresh", data=message.data))\n',
     )
     assert [line["data"] for line in history.wait_for("fresh", timeout=30)] == [7]
+
+
+def test_with_autoreload_code_that_cannot_be_loaded_is_waited_for(site, start, history):
+    """Editors save what is half written."""
+    tree = start("--autoreload")
+    site.write("fresh/tasks.py", "this is no Python\n")
+    wait_until(lambda: "waiting for the next change" in tree.logged(), timeout=20)
+    assert "SyntaxError" in tree.logged()
+    queues["default"].publish("late", 7)
+    site.write("fresh/tasks.py", HANDLERS + '\n    handler("default", "late")(lambda _: note("late"))\n')
+    history.wait_for("late", timeout=30)
+    assert tree.stop() == 0
+
+
+def test_with_autoreload_it_stops_while_it_waits(site, start):
+    tree = start("--autoreload")
+    site.write("fresh/tasks.py", "this is no Python\n")
+    wait_until(lambda: "waiting for the next change" in tree.logged(), timeout=20)
+    assert tree.stop() == 0

@@ -6,14 +6,13 @@ from itertools import chain
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.autoreload import autoreload_started, run_with_reloader
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers import child
+from mq_django.consumers.autoreload import run_with_reloader
 from mq_django.consumers.child import Orders
 from mq_django.consumers.children import Terms
 from mq_django.consumers.logs import configure_logs
-from mq_django.consumers.new_modules import watch_new_modules
 from mq_django.consumers.reload import Probe, execute_again, show
 from mq_django.consumers.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor import Supervisor
@@ -80,7 +79,6 @@ class Command(BaseCommand):
             if options["fingerprint"]:
                 self.stdout.write(show(queues))
             elif options["autoreload"]:
-                autoreload_started.connect(watch_new_modules)
                 run_with_reloader(self._run, queues, options)
             else:
                 self._run(queues, options)
