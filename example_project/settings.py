@@ -4,6 +4,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import django
 
@@ -82,7 +83,26 @@ DATABASES = {
     }
 }
 
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+def next_database(url: str) -> str:
+    """Return the URL of the next database of the same Redis server."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    number = query.get("db") or ("" if parts.scheme == "unix" else parts.path.strip("/")) or "0"
+    query["db"] = str(int(number) + 1)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}?{urlencode(query)}"
+
+
+#: A Redis server that is there already. Without one the project starts its own, and all its processes share it.
+REDIS_URL = os.environ.get("MQ_REDIS_URL")
+if REDIS_URL:
+    # Two aliases on one server, each with a database of its own: cache.clear() flushes the database of its alias.
+    CACHES = {
+        "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": next_database(REDIS_URL)},
+        "queues": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS_URL},
+    }
+else:
+    CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 QUEUES: dict[str, dict[str, Any]] = {
     "default": {},
@@ -104,8 +124,8 @@ NEWSLETTER = {"cron": "0 18 * * fri", "timezone": "Europe/Berlin"} if not _OFTEN
 TOPICS: dict[str, dict[str, Any]] = {"orders": {"RETENTION": timedelta(days=30)}}
 
 MQ_DJANGO = {
-    # Without a server of its own the project starts one, and all its processes share it.
-    "CONNECTION": os.environ.get("MQ_REDIS_URL") or "embedded",
+    # The alias that is kept for queues.
+    "CONNECTION": "queues" if REDIS_URL else "embedded",
     "NAMESPACE": os.environ.get("EXAMPLE_PROJECT_NAMESPACE", "shop"),
     "DIRECTORY": DEMO_DIR / "redis",
     "QUEUES": QUEUES,

@@ -6,6 +6,7 @@ from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
 from mq_django import checks, triggers
+from mq_django.registry import MODULES
 
 
 class MQDjangoConfig(AppConfig):
@@ -23,5 +24,5 @@ class MQDjangoConfig(AppConfig):
         register(checks.check_subscribers, checks.TAG)
         register(checks.check_deployment, checks.TAG, deploy=True)
         register(triggers.check_triggers, checks.TAG)
-        autodiscover_modules("tasks", "handlers", "triggers")
+        autodiscover_modules(*MODULES)
         triggers.connect_all()

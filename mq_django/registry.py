@@ -17,6 +17,9 @@ from mq_django.errors import ConfigurationError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: Modules of every installed app that are imported at the start, because they register something.
+MODULES = ("tasks", "handlers", "triggers")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:

@@ -130,17 +130,24 @@ def spawn(consumer: str, supervisor: str, terms: Terms, *, ward: bool = False) -
         max_messages=terms.max_messages,
         max_memory=terms.max_memory,
     )
-    command = [sys.executable, "-m", "django", "runconsumer", "--orders", orders.as_text(), *terms.arguments]
-    with _deaf_to_interrupts():
+    with deaf_to_interrupts():
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and command
-            command, pass_fds=(board.fd, their_end), env=_environment(), stdin=subprocess.DEVNULL
+            command("--orders", orders.as_text(), *terms.arguments),
+            pass_fds=(board.fd, their_end),
+            env=environment(),
+            stdin=subprocess.DEVNULL,
         )
     os.close(their_end)
     return Child(consumer, board, our_end, process, terms, ward=ward)
 
 
+def command(*arguments: str) -> list[str]:
+    """Return the command line of another `runconsumer` of the same project."""
+    return [sys.executable, "-m", "django", "runconsumer", *arguments]
+
+
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
+def deaf_to_interrupts() -> Iterator[None]:
     """Have a process started inside ignore Ctrl-C from its first moment; its supervisor decides what that means."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -152,7 +159,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the environment in which `python -m django` finds the same project."""
     module = os.environ.get("DJANGO_SETTINGS_MODULE") or settings.SETTINGS_MODULE
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)  # noqa: PTH109 - '' means just that

@@ -1,12 +1,10 @@
 """What `runconsumer` looks at before it starts anything: whether Redis can be reached, and will do."""
 
 import logging
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from mq_django.conf import QueueConfig
+from mq_django.consumers.signal_pipe import STOPS, SignalPipe
 from mq_django.errors import ConfigurationError, ConnectionLost, ConnectionRejected, NotPermitted, StoreError
 from mq_django.stores import open_store
 from mq_django.transport.capabilities import examine
@@ -19,45 +17,28 @@ logger = logging.getLogger(__name__)
 RETRY_AFTER = 1.0
 
 
-def await_server() -> bool:
+def await_server(signals: SignalPipe) -> bool:
     """Wait until Redis can be reached, and return whether it can: False when asked to stop.
 
     Raises:
         ConnectionRejected: the server and CONNECTION do not fit, which no waiting mends.
     """
-    asked_to_stop = threading.Event()
     session = Session(get_client("chores"))
     told = False
-    with _on_signals(asked_to_stop.set):
-        while not asked_to_stop.is_set():
-            try:
-                session.trip([("PING",)])
-            except ConnectionLost as error:
-                if not told:
-                    logger.error("%s. Still trying.", str(error).rstrip("."))  # noqa: TRY400 - a sentence says it all
-                    told = True
-                asked_to_stop.wait(RETRY_AFTER)
-            else:
-                session.release()
-                if told:
-                    logger.info("Redis can be reached now.")
-                return True
-    return False
-
-
-@contextmanager
-def _on_signals(do: Callable[[], None]) -> Iterator[None]:
-    """Do something when asked to stop; the default ends with a traceback, or another code than 0."""
-    # With --autoreload this is not the main thread, and the reloader ends the process by itself.
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda *_: do()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    while True:
+        try:
+            session.trip([("PING",)])
+        except ConnectionLost as error:
+            if not told:
+                logger.error("%s. Still trying.", str(error).rstrip("."))  # noqa: TRY400 - a sentence says it all
+                told = True
+        else:
+            session.release()
+            if told:
+                logger.info("Redis can be reached now.")
+            return True
+        if not STOPS.isdisjoint(signals.wait(RETRY_AFTER)):
+            return False
 
 
 def examine_server(queues: Sequence[QueueConfig]) -> None:

@@ -2,13 +2,10 @@
 
 import logging
 import os
-import select
 import signal
 import socket
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from mq_django.conf import QueueConfig, get_config
@@ -21,8 +18,10 @@ from mq_django.consumers.machine import here, started
 from mq_django.consumers.promoter import Promoter
 from mq_django.consumers.reclaimer import Reclaimer
 from mq_django.consumers.redriver import Redriver
+from mq_django.consumers.reload import Change, Probe
 from mq_django.consumers.scheduler import Scheduler
 from mq_django.consumers.service import Service
+from mq_django.consumers.signal_pipe import STOPS, SignalPipe
 from mq_django.consumers.trimmer import Trimmer
 from mq_django.core.ids import token
 from mq_django.core.version import VERSION
@@ -43,12 +42,18 @@ LAST_RECLAIM = 5.0
 class Supervisor:
     """Starts consumers, starts them again when they die, and does the chores that need no handler."""
 
-    def __init__(self, queues: Sequence[QueueConfig], *, processes: int, terms: Terms) -> None:
+    def __init__(
+        self, queues: Sequence[QueueConfig], *, processes: int, terms: Terms, signals: SignalPipe, probe: Probe
+    ) -> None:
         self._queues = queues
         self._since_ms = int(time.time() * 1000)
-        self._signals, self._bell = os.pipe()
-        os.set_blocking(self._bell, False)
+        self._signals = signals
+        self._probe = probe
         self._stop_asked = 0
+        #: The page of consumers has asked to stop, and the main loop has not seen it yet.
+        self._dismissed = False
+        #: It stops so that the same command line can be executed again.
+        self.restarts = False
         self._condemned = False
         self.id = self._new_id()
         self._reclaimer = Reclaimer(queues, settled=self._settled)
@@ -79,7 +84,6 @@ class Supervisor:
 
     def run(self) -> int:
         """Run until asked to stop, or until all is drained; return the exit code."""
-        self._listen_to_signals()
         chores = (self._promoter, self._extender, self._trimmer, self._scheduler, self._redriver)
         services: tuple[Service, ...] = (self._heartbeat, self._reclaimer, self._listener, *chores)
         for service in services:
@@ -95,11 +99,6 @@ class Supervisor:
             self._leave(services)
         return 0
 
-    def stop(self) -> None:
-        """Ask the consumers to finish; asked again, to hand back at once."""
-        self._stop_asked += 1
-        self._ring()
-
     def _look(self) -> None:
         if self._condemned:
             self._condemned = False
@@ -112,37 +111,44 @@ class Supervisor:
             for number in range(len(self._queues)):
                 self._promoter.expect(number)
         if self._family.is_drained and not self._stop_asked:
-            self._stop_asked = 1
-            self._family.stop()
+            self._stop()
+        self._reload()
 
     def _wait(self) -> None:
         """Wait until a signal came or somebody rang, and do what it says."""
-        readable, _, _ = select.select([self._signals], [], [], LOOK)
-        for number in os.read(self._signals, 64) if readable else b"":
-            if number in (signal.SIGTERM, signal.SIGINT):
-                self._stop_asked += 1
-                how = "at once" if self._stop_asked > 1 else "when what runs has finished"
-                logger.info("Supervisor %s stops %s", self.id, how)
-                self._family.stop()
+        for number in self._signals.wait(LOOK):
+            if number in STOPS:
+                self._stop()
             elif number == signal.SIGHUP and not self._stop_asked:
-                logger.info("Supervisor %s replaces its consumers one after another", self.id)
-                self._family.renew()
-            elif number == 0 and self._stop_asked:
-                self._family.stop()
+                self._probe.start()
+        if self._dismissed:
+            self._dismissed = False
+            logger.info("Supervisor %s was asked to stop", self.id)
+            self._stop()
 
-    def _ring(self) -> None:
-        with suppress(BlockingIOError):
-            os.write(self._bell, b"\0")
-
-    def _listen_to_signals(self) -> None:
-        # With --autoreload this is not the main thread, and the reloader ends the process by itself.
-        if threading.current_thread() is not threading.main_thread():
+    def _stop(self) -> None:
+        """Ask the consumers to finish; asked again, to hand back at once."""
+        self._probe.cancel()
+        if self.restarts:
+            # The consumers finish already. Whoever stops a supervisor that restarts asks for the first time.
+            self.restarts = False
+            logger.info("Supervisor %s stops and does not restart", self.id)
             return
-        # Handlers do nothing: whatever lock they took, the code they interrupt may hold it. Their numbers come by the
-        # pipe.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, lambda *_: None)
-        signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
+        self._stop_asked += 1
+        how = "at once" if self._stop_asked > 1 else "when what runs has finished"
+        logger.info("Supervisor %s stops %s", self.id, how)
+        self._family.stop()
+
+    def _reload(self) -> None:
+        """Take up changed code and settings, when a probe has found out what they mean for us."""
+        change = self._probe.poll()
+        if change is Change.NONE:
+            logger.info("Supervisor %s replaces its consumers one after another", self.id)
+            self._family.renew()
+        elif change is Change.OWN:
+            logger.info("Supervisor %s restarts: its queues, topics, schedules or settings have changed", self.id)
+            self._stop()
+            self.restarts = True
 
     def _settle_the_last(self) -> None:
         give_up = time.monotonic() + LAST_RECLAIM
@@ -154,8 +160,6 @@ class Supervisor:
             service.join(2.0)
         if self._heartbeat.join(0):
             self._heartbeat.leave(self.id)
-        if threading.current_thread() is threading.main_thread():
-            signal.set_wakeup_fd(-1)
 
     def _announce(self) -> Announcement:
         whereabouts = self._whereabouts(os.getpid(), started(os.getpid()))
@@ -177,13 +181,13 @@ class Supervisor:
     def _doom(self, announcement: Announcement) -> None:
         if announcement.supervisor == self.id:
             self._condemned = True
-            self._ring()
+            self._signals.ring()
 
     def _asked(self, asks: Mapping[str, str]) -> None:
         self._family.ask(asks)
         if asks.get(self.id) == "stop":
-            logger.info("Supervisor %s was asked to stop", self.id)
-            self.stop()
+            self._dismissed = True
+            self._signals.ring()
 
     def _settled(self, number: int, consumer: str) -> None:
         self._heartbeat.depart(number, consumer)

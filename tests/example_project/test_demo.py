@@ -10,8 +10,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+import redis
 
-from mq_django.transport.servers import BUNDLES
+from mq_django.transport.servers import BUNDLES, PrivateServer
 from tests.example_project.conftest import ROOT
 from tests.waiting import wait_until
 
@@ -28,11 +29,13 @@ def processes() -> dict[int, int]:
 class Demo:
     """A running demo and what it said so far."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, redis_url: str = "") -> None:
         self.folder = folder
         self.output = folder / "output"
-        # No Redis of the test run: the demo finds one by itself, as it does for a new user.
+        # Without a Redis server of the test the demo finds one by itself, as it does for a new user.
         env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+        if redis_url:
+            env["MQ_REDIS_URL"] = redis_url
         with self.output.open("w") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "example_project.demo", "--folder", str(folder / "demo"), *options],
@@ -92,8 +95,8 @@ def start_demo(tmp_path: Path) -> Iterator[StartDemo]:
     """Start a demo with these options; it goes with the test, however that ends."""
     with ExitStack() as stack:
 
-        def start(*options: str) -> Demo:
-            demo = Demo(tmp_path, *options)
+        def start(*options: str, redis_url: str = "") -> Demo:
+            demo = Demo(tmp_path, *options, redis_url=redis_url)
             stack.callback(demo.end)
             return demo
 
@@ -117,6 +120,18 @@ def test_the_demo_stops_by_itself_and_nothing_was_lost(start_demo: StartDemo) ->
     assert re.search(r"^Mails +\d+ codes, \d+ passwords, \d+ newsletters$", demo.text(), re.MULTILINE), demo.explain()
     assert re.search(r"^Admin +http://127\.0\.0\.1:\d+/admin/ +user admin, password \S+$", demo.text(), re.MULTILINE)
     assert list((demo.folder / "demo" / "mails").iterdir())
+
+
+def test_on_a_server_that_is_there_the_demo_leaves_nothing(start_demo: StartDemo) -> None:
+    with PrivateServer(tcp=True) as server:
+        demo = start_demo("--seconds", "6", redis_url=server.url)
+
+        assert demo.finish() == 0, demo.explain()
+
+        assert demo.line("Handled") > 0, demo.explain()
+        assert demo.line("Lost") == 0, demo.explain()
+        with redis.Redis.from_url(server.url, protocol=2, socket_timeout=5) as client:
+            assert client.info("keyspace") == {}
 
 
 def test_a_consumer_that_is_killed_loses_nothing(start_demo: StartDemo) -> None:

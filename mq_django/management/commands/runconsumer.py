@@ -6,14 +6,16 @@ from itertools import chain
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.autoreload import run_with_reloader
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers import child
+from mq_django.consumers.autoreload import run_with_reloader
 from mq_django.consumers.child import Orders
 from mq_django.consumers.children import Terms
 from mq_django.consumers.logs import configure_logs
 from mq_django.consumers.preflight import await_server, examine_server
+from mq_django.consumers.reload import Probe, execute_again, show
+from mq_django.consumers.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor import Supervisor
 from mq_django.errors import MQError
 from mq_django.registry import groups
@@ -66,6 +68,8 @@ class Command(BaseCommand):
         parser.add_argument("--log-format", choices=["text", "json"], default="text", help="How log lines are written.")
         # What a supervisor tells the process it starts.
         parser.add_argument("--orders", help=argparse.SUPPRESS)
+        # What it asks a new interpreter: see Probe.
+        parser.add_argument("--fingerprint", action="store_true", help=argparse.SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
@@ -76,7 +80,9 @@ class Command(BaseCommand):
             raise SystemExit(child.run(Orders.of(options["orders"])))
         try:
             queues = self._queues(options["queues"])
-            if options["autoreload"]:
+            if options["fingerprint"]:
+                self.stdout.write(show(queues))
+            elif options["autoreload"]:
                 run_with_reloader(self._run, queues, options)
             else:
                 self._run(queues, options)
@@ -104,13 +110,24 @@ class Command(BaseCommand):
             max_memory=options["max_memory"],
             arguments=["--log-format", options["log_format"], "--verbosity", str(options["verbosity"])],
         )
-        if not await_server():
-            return
-        examine_server(queues)
-        supervisor = Supervisor(queues, processes=options["processes"], terms=terms)
-        if options["verbosity"]:
-            names = ", ".join(config.name for config in queues)
-            self.stdout.write(f"Handling {names}. Stop with Ctrl-C.")
-        code = supervisor.run()
+        # First of all: what came while exec() replaced the program waits for it.
+        with SignalPipe() as signals:
+            if not await_server(signals):
+                return
+            examine_server(queues)
+            probe = Probe(queues, options["queues"])
+            supervisor = Supervisor(queues, processes=options["processes"], terms=terms, signals=signals, probe=probe)
+            if options["verbosity"]:
+                names = ", ".join(config.name for config in queues)
+                self.stdout.write(f"Handling {names}. Stop with Ctrl-C.")
+            code = supervisor.run()
+            if supervisor.restarts and signals.hold():
+                self._restart()
         if code:
             raise SystemExit(code)
+
+    def _restart(self) -> None:
+        try:
+            execute_again()
+        except OSError as error:
+            raise CommandError(f"The consumers have stopped, and cannot be started again: {error}") from error
