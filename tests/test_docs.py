@@ -61,6 +61,7 @@ def project(tmp_path):
     return manage
 
 
+@pytest.mark.slow
 def test_the_readme_works_from_top_to_bottom(project):
     assert len(STEPS) >= 4
     output = project.path / "output.txt"
