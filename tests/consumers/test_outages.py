@@ -116,6 +116,8 @@ def disk_broken(site):
         wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
         yield
         client.config_set("stop-writes-on-bgsave-error", "no")
+        # It does not end before it has saved.
+        client.config_set("save", "")
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ def starts(history):
     return [line["t"] for line in history.lines("start")]
 
 
+@pytest.mark.retried(why="a busy machine may keep a process waiting for longer than 100 ms")
 @pytest.mark.parametrize("store", list(QUEUES))
 def test_no_handler_starts_later_than_100_ms_after_a_pause(trees, mq_settings, history, namespace, store):
     name, configured = QUEUES[store]

@@ -7,7 +7,7 @@ import pytest
 from mq_django import registry
 from mq_django.conf import get_config
 from mq_django.consumers.scheduler import Scheduler
-from mq_django.core.schedules import Every, Scheduled, cron, every
+from mq_django.core.schedules import Every, Scheduled, every
 from mq_django.stores.schedules import Schedules, scheduled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -63,8 +63,8 @@ def test_it_sleeps_until_the_next_tick_and_no_longer_than_a_minute(make, keys):
 def test_a_tick_that_was_missed_is_made_up_for_with_a_word(make, keys, redis_client, caplog):
     redis_client.hset(keys.schedules, "last:nightly", places.now_ms(redis_client) - 3 * 86_400_000)
     with caplog.at_level(logging.WARNING):
-        make(entry(cron("0 3 * * *"))).run_once()
-        make(entry(cron("0 3 * * *"))).run_once()
+        make(entry(every(days=1))).run_once()
+        make(entry(every(days=1))).run_once()
     assert redis_client.xlen(keys.ready) == 1
     assert "Schedule nightly makes up for what it missed since" in caplog.text
 
@@ -98,12 +98,8 @@ def test_the_settings_replace_a_schedule_in_code_of_the_same_name(mq_settings, m
     monkeypatch.setattr(registry, "_schedules", {})
     registry.schedule(entry(every(minutes=1)))
     registry.schedule(entry(every(minutes=1), name="other"))
-    mq_settings(
-        SCHEDULES={
-            "nightly": {"queue": "emails", "message": "report", "cron": "0 3 * * *", "timezone": "Europe/Berlin"}
-        }
-    )
+    mq_settings(SCHEDULES={"nightly": {"queue": "emails", "message": "report", "every": 3600}})
     assert {found.name: str(found.when) for found in scheduled()} == {
-        "nightly": "0 3 * * * (Europe/Berlin)",
+        "nightly": "every 1:00:00",
         "other": "every 0:01:00",
     }

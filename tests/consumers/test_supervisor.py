@@ -86,6 +86,7 @@ def test_a_child_that_dies_as_it_starts_is_started_again(trees, publish, history
     assert tree.stop() == 0
 
 
+@pytest.mark.slow
 def test_children_killed_from_outside_are_replaced_at_once(trees, publish, history):
     """However young they are and however many: the growing pause is for those that die as they start."""
     tree = trees()
@@ -121,6 +122,7 @@ def test_a_child_that_is_started_in_a_pause_runs_nothing(trees, publish, history
     assert store.depths().ready == 1
 
 
+@pytest.mark.slow
 def test_a_handler_that_holds_the_gil_for_longer_than_the_visibility_timeout_runs_once(trees, publish, history, store):
     trees(QUEUES=FAST)
     trees(QUEUES=FAST)
@@ -157,6 +159,7 @@ def test_a_stopped_child_is_replaced_at_its_handlers_timeout(trees, publish, his
     assert child not in tree.children()
 
 
+@pytest.mark.slow
 def test_a_stopped_child_that_runs_nothing_is_replaced(trees, publish, history):
     tree = trees()
     publish()
@@ -287,6 +290,7 @@ def test_a_machine_gone_others_reclaim_within_the_visibility_timeout(trees, publ
     second.kill_all()
 
 
+@pytest.mark.slow
 def test_a_tree_that_was_stopped_for_long_runs_nothing_that_others_took_over(trees, publish, history, store):
     """It stands still for longer than the visibility timeout, with messages lying ready in it, and then goes on."""
     first = trees("--threads", "2", QUEUES=FAST)
@@ -524,6 +528,7 @@ def fresh(message):
     assert tree.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_process_whose_loops_stopped_turning_is_replaced(trees, publish, history, store):
     tree = trees()
     publish(["stick", 0])
@@ -549,6 +554,7 @@ def test_after_so_many_messages_another_process_takes_over(trees, publish, histo
     assert "takes its place" not in tree.logged()
 
 
+@pytest.mark.slow
 def test_grown_too_large_a_process_is_replaced(trees, publish, history, store):
     ids = [publish(["sleep", 0.1]) for _ in range(160)]
     tree = trees("--max-memory", "1")

@@ -1,127 +1,15 @@
+"""Schedules by intervals, and what is said without croniter."""
+
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from mq_django.core import schedules
-from mq_django.core.schedules import Scheduled, cron, every
+from mq_django.core.schedules import cron, every
 from mq_django.errors import ConfigurationError, MissingDependency
 
 BERLIN = ZoneInfo("Europe/Berlin")
-
-
-def ticks(schedule, start, count, local=BERLIN):
-    """Return the first ticks after a moment in Berlin, as Berlin's clocks show them, with the hour's offset."""
-    moment, found = datetime.fromisoformat(start).replace(tzinfo=BERLIN), []
-    for _ in range(count):
-        moment = schedule.after(moment, local)
-        assert moment.tzinfo is UTC
-        found.append(moment.astimezone(BERLIN).strftime("%m-%d %H:%M%z")[:-2])
-    return found
-
-
-@pytest.mark.parametrize(
-    ("expression", "start", "expected"),
-    [
-        ("*/5 * * * *", "2026-11-20T10:03", ["11-20 10:05+01", "11-20 10:10+01"]),
-        ("*/5 * * * *", "2026-11-20T10:05", ["11-20 10:10+01"]),
-        ("0 9 * * mon-fri", "2026-11-20T10:00", ["11-23 09:00+01", "11-24 09:00+01"]),
-        ("30 3 1 * *", "2026-11-20T10:00", ["12-01 03:30+01", "01-01 03:30+01"]),
-        ("0 0 29 2 *", "2026-11-20T10:00", ["02-29 00:00+01"]),
-        ("@daily", "2026-11-20T10:00", ["11-21 00:00+01"]),
-        ("0 0 L * *", "2027-02-01T00:00", ["02-28 00:00+01"]),
-        ("0 12 * * 5#2", "2026-11-20T10:00", ["12-11 12:00+01"]),
-        ("0 12 13 * 5", "2026-11-20T10:00", ["11-20 12:00+01", "11-27 12:00+01", "12-04 12:00+01"]),
-    ],
-)
-def test_ticks_are_those_of_the_expression(expression, start, expected):
-    assert ticks(cron(expression), start, len(expected)) == expected
-
-
-# Clocks in Berlin went from 02:00 to 03:00 on 2026-03-29, and from 03:00 back to 02:00 on 2026-10-25.
-
-
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        # Left out by the clock: as much later as it was set, and once.
-        ("30 2 * * *", ["03-28 02:30+01", "03-29 03:30+02", "03-30 02:30+02"]),
-        ("30 2,3 * * *", ["03-28 02:30+01", "03-28 03:30+01", "03-29 03:30+02", "03-30 02:30+02"]),
-        ("0 */2 * * *", ["03-28 02:00+01", "03-28 04:00+01"]),
-        ("0 3 * * *", ["03-28 03:00+01", "03-29 03:00+02", "03-30 03:00+02"]),
-    ],
-)
-def test_when_clocks_go_forward_nothing_is_left_out_or_doubled(expression, expected):
-    assert ticks(cron(expression), "2026-03-28T01:00", len(expected)) == expected
-
-
-def test_when_clocks_go_forward_what_is_done_every_half_hour_goes_on_so():
-    assert ticks(cron("*/30 * * * *"), "2026-03-29T01:00", 4) == [
-        *("03-29 01:30+01", "03-29 03:00+02", "03-29 03:30+02", "03-29 04:00+02")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        ("30 2 * * *", ["10-24 02:30+02", "10-25 02:30+02", "10-26 02:30+01"]),
-        ("0 */2 * * *", ["10-24 02:00+02", "10-24 04:00+02"]),
-        ("30 2,3 * * *", ["10-24 02:30+02", "10-24 03:30+02", "10-25 02:30+02", "10-25 03:30+01"]),
-    ],
-)
-def test_when_clocks_go_back_what_names_its_hour_is_done_once(expression, expected):
-    assert ticks(cron(expression), "2026-10-24T01:00", len(expected)) == expected
-
-
-def test_when_clocks_go_back_what_is_done_every_hour_is_done_in_both():
-    assert ticks(cron("30 * * * *"), "2026-10-25T01:00", 4) == [
-        *("10-25 01:30+02", "10-25 02:30+02", "10-25 02:30+01", "10-25 03:30+01")
-    ]
-
-
-def test_in_the_hour_that_comes_twice_nothing_is_done_again():
-    second = datetime(2026, 10, 25, 2, 40, tzinfo=BERLIN, fold=1)
-    assert cron("45 2 * * *").after(second, BERLIN) == datetime(2026, 10, 26, 1, 45, tzinfo=UTC)
-
-
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "UTC"])
-@pytest.mark.parametrize("expression", ["*/15 * * * *", "30 2 * * *", "0 */6 * * *", "15 1-3 * * *", "59 23 * * sun"])
-def test_over_months_ticks_only_rise_and_every_process_finds_the_same(zone, expression):
-    schedule, local = cron(expression, timezone=zone), ZoneInfo("Asia/Tokyo")
-    often = expression == "*/15 * * * *"
-    moment = datetime(2026, 3, 1, tzinfo=UTC)
-    end = datetime(2026, 4, 10, tzinfo=UTC) if often else datetime(2027, 3, 1, tzinfo=UTC)
-    found = []
-    while moment < end:
-        moment = schedule.after(moment, local)
-        found.append(moment)
-    for earlier, later in pairwise(found[:: max(1, len(found) // 500)]):
-        assert earlier < later
-    for tick in found[:: max(1, len(found) // 100)]:
-        assert schedule.after(tick - timedelta(seconds=1), local) == tick
-    if often:
-        assert {later - earlier for earlier, later in pairwise(found)} == {timedelta(minutes=15)}
-    if expression == "30 2 * * *":
-        assert len(found) == 366  # with the first one after the end
-
-
-@pytest.mark.parametrize("away", [timedelta(0), timedelta(minutes=3), timedelta(hours=30), timedelta(days=800)])
-@pytest.mark.parametrize("when", [cron("* * * * *"), cron("0 3 * * *"), cron("30 2 1 * *"), every(minutes=7)], ids=str)
-def test_the_last_tick_up_to_now_is_found_however_many_were_missed(when, away):
-    entry = Scheduled(name="n", queue="q", message="m", data=1, when=when)
-    now_ms = 1_795_000_000_123
-    first = entry.next_ms(now_ms - round(away.total_seconds() * 1000) - 40 * 86_400_000, BERLIN)
-    latest = entry.latest_ms(first, now_ms, BERLIN)
-    assert first <= latest <= now_ms < entry.next_ms(latest, BERLIN)
-    assert entry.latest_ms(latest, now_ms, BERLIN) == latest
-    assert entry.latest_ms(latest, latest, BERLIN) == latest
-
-
-def test_a_schedule_s_own_zone_goes_before_the_project_s():
-    start = datetime(2026, 11, 20, tzinfo=UTC)
-    assert cron("0 9 * * *", timezone="Asia/Tokyo").after(start, BERLIN) == datetime(2026, 11, 21, tzinfo=UTC)
-    assert cron("0 9 * * *").after(start, BERLIN) == datetime(2026, 11, 20, 8, tzinfo=UTC)
 
 
 def test_intervals_count_from_1970_so_that_all_processes_agree():
@@ -131,38 +19,6 @@ def test_intervals_count_from_1970_so_that_all_processes_agree():
     on_time = datetime(2026, 11, 20, 10, 10, tzinfo=UTC)
     assert every(minutes=10).after(on_time, BERLIN) == on_time + timedelta(minutes=10)
     assert str(every(minutes=10)) == "every 0:10:00"
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "",
-        "* * * *",
-        "* * * * * *",
-        "61 * * * *",
-        "* 24 * * *",
-        "@reboot",
-        "R * * * *",
-        "H * * * *",
-        "a b c d e",
-        None,
-        5,
-    ],
-)
-def test_what_is_no_expression_is_refused(expression):
-    with pytest.raises(ConfigurationError, match="cron expression"):
-        cron(expression)
-
-
-def test_a_day_that_never_comes_is_refused():
-    with pytest.raises(ConfigurationError, match="No day ever matches"):
-        cron("0 0 30 2 *")
-
-
-@pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../etc", 7])
-def test_a_zone_that_is_none_is_refused(zone):
-    with pytest.raises(ConfigurationError, match="time zone"):
-        cron("* * * * *", timezone=zone)
 
 
 @pytest.mark.parametrize("parts", [{"seconds": 0.5}, {"minutes": -1}, {}, {"moons": 1}, {"days": 1e12}])

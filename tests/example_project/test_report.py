@@ -17,6 +17,7 @@ from mq_django.stores.schedules import planned
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
+from tests.optional import needs_croniter
 from tests.working import work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("shop")]
@@ -35,11 +36,13 @@ def test_the_report_is_written_once_a_night_however_many_fire(redis_client: redi
     assert (report.orders, report.total, report.edition) == (1, Decimal("25.00"), 1)
 
 
+@needs_croniter
 def test_the_report_has_its_time_in_the_settings() -> None:
     assert registry.schedules()[write_report.module_path].when == cron("0 3 * * *")
     assert cron("0 3 * * *", timezone="Europe/Berlin") == example_settings.REPORT_SCHEDULE
 
 
+@needs_croniter
 def test_the_newsletter_is_scheduled_without_code(mq_settings: Any) -> None:
     mq_settings(QUEUES=example_settings.QUEUES, SCHEDULES=example_settings.MQ_DJANGO["SCHEDULES"])
     _, found = planned(get_config().queue("default"), Pooled(get_client("inspect")))

@@ -25,6 +25,8 @@ def website(tmp_path: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
         "DJANGO_SETTINGS_MODULE": "example_project.settings",
         "EXAMPLE_PROJECT_DIR": str(tmp_path),
         "MQ_REDIS_URL": "unix:///nowhere/redis.sock",
+        # Intervals in place of cron expressions, which need a package.
+        "EXAMPLE_PROJECT_OFTEN_SECONDS": "86400",
     }
     subprocess.run(
         [sys.executable, "example_project/manage.py", "openshop", "-v0"], cwd=ROOT, env=env, check=True, timeout=60

@@ -13,7 +13,7 @@ from mq_django.transport.sessions import Pooled
 from tests.peers.programs import run
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.usefixtures("node")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("node")]
 
 
 def cli(project, *arguments):

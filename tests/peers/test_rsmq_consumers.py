@@ -61,6 +61,7 @@ class Other(threading.Thread):
         self.peer.stop()
 
 
+@pytest.mark.slow
 def test_npm_pyrsmq_and_ours_handle_a_thousand_messages_while_ours_are_killed(
     jobs, node, pyrsmq, redis_url, redis_client, ns
 ):

@@ -21,6 +21,8 @@ from tests.peers.programs import HERE
 from tests.peers.rsmq_peers import Npm, PeerError, PyRSMQ
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 BODIES = ['{"a":[1,{}]}', "héllo ☃ 😀", "line\nbreak\tand \x00 nul", "0", "x" * 5000]
 
 

