@@ -39,7 +39,7 @@ MARK = re.compile(r"<!-- (?P<kind>[a-z-]+)(?:: (?P<told>.+?))? -->")
 BOX = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 ALONE = {"redrive", "wait"}
 #: What comments of other tools begin with.
-FOREIGN = {"measured", "/measured"}
+FOREIGN = {"measured"}
 
 ADMIN = {"DJANGO_SUPERUSER_USERNAME": "admin", "DJANGO_SUPERUSER_EMAIL": "a@example.org"}
 PASSWORD = "correct horse"

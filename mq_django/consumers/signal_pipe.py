@@ -39,10 +39,9 @@ class SignalPipe:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._main:
-            # The handlers stay: a second SIGTERM in the last moment changes nothing about the exit code.
+            # The handlers stay: a second SIGTERM in the last moment changes nothing about the exit code. So does the
+            # pipe: a thread that outlives its supervisor may still ring.
             signal.set_wakeup_fd(-1)
-        os.close(self._read)
-        os.close(self._write)
 
     def wait(self, seconds: float) -> Iterator[int]:
         """Yield the numbers of the signals that have come, and 0 for each ring; wait for the first so long."""

@@ -1,6 +1,8 @@
 """`kill -HUP`: what a running `runconsumer` takes up of changed code and settings, and what becomes of its messages."""
 
 import signal
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -229,6 +231,19 @@ def test_signals_while_the_new_program_starts_wait_for_it(site, start, tmp_path,
     if signal.SIGTERM not in numbers:
         wait_until(lambda: "one after another" in tree.logged(), timeout=20)
     assert tree.stop() == 0
+
+
+@pytest.mark.parametrize(("number", "goes_on"), [("SIGTERM", "False"), ("SIGINT", "False"), ("SIGHUP", "True")])
+def test_a_signal_in_the_last_moment_is_not_lost(number, goes_on):
+    code = f"""
+import os, signal
+from mq_django.consumers.signal_pipe import SignalPipe
+with SignalPipe() as pipe:
+    os.kill(os.getpid(), signal.{number})
+    print(pipe.hold())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == goes_on
 
 
 @pytest.mark.parametrize("name", ["fresh/tasks.py", "fresh/triggers/__init__.py"])
