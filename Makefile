@@ -17,12 +17,15 @@ STEPS ?=
 # WRITE_DOCS=1 renews the figures of the documentation; EVERYTHING=1 measures growth and threads of peers, too.
 WRITE_DOCS ?=
 EVERYTHING ?=
-# What `make chaos` does: ci takes some minutes; nightly goes on for CHAOS_MINUTES. A seed plays a run again.
+# What `make chaos` does: ci plays each scenario on one of the servers found here; nightly plays all of them on each,
+# with all stores, again and again for CHAOS_MINUTES. A seed plays a run again.
 TIER ?= ci
 CHAOS_MINUTES ?= 0
 CHAOS_SEED ?=
 # Scenarios by name; empty for all.
 CHAOS ?=
+# How long `make slow` goes on.
+SLOW_MINUTES ?= 60
 # Arguments for pytest, e.g. PYTEST='-k waiting -x'.
 PYTEST ?=
 # Processes that run tests, each with a Redis of its own: more than cores, because tests wait for most of the time.
@@ -40,13 +43,14 @@ BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 # Seconds that `make compat` publishes.
 COMPAT_SECONDS ?= 60
 
-.PHONY: help demo test test-slow lint chaos compat bench guard e2e clean
+.PHONY: help demo test test-slow lint chaos slow compat bench guard e2e clean
 
 help:
 	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
-	@echo "make test   run the tests against private Redis servers"
-	@echo "make test-slow  run the tests that need many processes, other programs, the network, or long waits"
-	@echo "make chaos  kill, stop and mislead everything, and check that nothing is lost (TIER=nightly CHAOS_MINUTES=60)"
+	@echo "make test   run the tests, each process of them with a Redis of its own (WORKERS=4)"
+	@echo "make test-slow  run those that need many processes, other programs, the network, or long waits"
+	@echo "make chaos  kill, stop and mislead everything for three minutes, and check that nothing is lost"
+	@echo "make slow   the same, all of it, for an hour (SLOW_MINUTES=240)"
 	@echo "make compat run an older version and this one on the same keys, and check that nothing is lost or doubled"
 	@echo "make e2e    try the admin in a Chromium, which must be installed"
 	@echo "make lint   run ruff and mypy"
@@ -81,6 +85,9 @@ chaos: $(VENV)/.test $(VENV)/.chaos
 compat: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.compat --seconds $(COMPAT_SECONDS)
 
+slow:
+	$(MAKE) chaos TIER=nightly CHAOS_MINUTES=$(SLOW_MINUTES)
+
 # MQ_E2E_PICTURES=1 also renews the pictures of the documentation.
 e2e: $(VENV)/.e2e $(BUNDLED)
 	$(BIN)/python -m pytest tests/e2e -o addopts= $(PYTEST)
@@ -91,7 +98,7 @@ clean:
 
 # What a stamp stands for is installed; a change of the project's metadata installs it again.
 # An environment without pip is what an interrupted start left. pip 25.1 is the first that reads dependency groups.
-$(VENV)/.ready: pyproject.toml setup.cfg
+$(VENV)/.ready: pyproject.toml setup.cfg setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install 'pip>=25.1'

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import random
 import secrets
 import statistics
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 
 from tests.chaos import mutations
 from tests.chaos.checker import Verdict, Violation
+from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.settings import STORES
 from tests.chaos.surroundings import servers
 
@@ -57,7 +59,8 @@ def _play_everywhere(whole: Verdict, options: argparse.Namespace, seed: str) -> 
         for store in options.stores or _stores(options.tier, number, len(programs)):
             if ending.is_set():
                 return
-            for told in _campaign(program, seed, store, options, playing):
+            names = _scenarios(store, options, seed, number, len(programs))
+            for told in _campaign(program, seed, store, options, names, playing):
                 _take_in(whole, _version(program), store, told)
 
     with ThreadPoolExecutor(len(programs)) as pool:
@@ -92,10 +95,18 @@ def _stores(tier: str, number: int, programs: int) -> list[str]:
     return [first, *(store for place, store in enumerate(others) if place % programs == number)]
 
 
-def _scenarios(store: str, options: argparse.Namespace) -> list[str]:
-    """Return the names of what is played; none for all."""
-    short = options.tier == "ci" and store not in (*options.stores, STORES[0])
-    return options.scenarios or (["mixed"] if short else [])
+def _scenarios(store: str, options: argparse.Namespace, seed: str, number: int, programs: int) -> list[str]:
+    """Return the names of what is played on one of some servers; none for all.
+
+    The CI tier plays each scenario on one of the servers; on which one depends on the seed.
+    """
+    if options.scenarios or options.tier == "nightly" or options.stores:
+        return list(options.scenarios)
+    if store != STORES[0]:
+        return ["mixed"]
+    names = [scenario.name for scenario in SCENARIOS if store in scenario.stores]
+    first = random.Random(seed).randrange(programs)
+    return names[(number + first) % programs :: programs]
 
 
 def _version(program: Path) -> str:
@@ -104,11 +115,16 @@ def _version(program: Path) -> str:
 
 
 def _campaign(
-    program: Path, seed: str, store: str, options: argparse.Namespace, playing: list["subprocess.Popen[str]"]
+    program: Path,
+    seed: str,
+    store: str,
+    options: argparse.Namespace,
+    names: Sequence[str],
+    playing: list["subprocess.Popen[str]"],
 ) -> Iterator[dict[str, Any]]:
     """Yield what each scenario came to, played in a process of its own, so that it always ends."""
     code = "import sys, django; django.setup(); from tests.chaos.campaign import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", code, str(program), seed, str(options.times), *_scenarios(store, options)]
+    command = [sys.executable, "-c", code, str(program), seed, str(options.times), *names]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "CHAOS_STORE": store})
     playing.append(process)
     limit = threading.Timer(STUCK * options.times, process.terminate)

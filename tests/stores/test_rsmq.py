@@ -321,7 +321,7 @@ def test_a_waiting_consumer_is_woken_by_a_publish_of_ours(store):
     began = time.monotonic()
     assert len(store.fetch(ME, count=1, block_ms=5000)) == 1
     # Without being woken it would be the second look after a second.
-    assert 0.05 < time.monotonic() - began < 0.6
+    assert 0.05 < time.monotonic() - began < 0.9
     timer.join()
 
 
@@ -344,7 +344,7 @@ def test_a_waiting_consumer_looks_when_the_next_is_due(store):
     store.fetch(ME, count=1, block_ms=10)
     began = time.monotonic()
     (delivery,) = wait_until(lambda: store.fetch(ME, count=1, block_ms=5000))
-    assert time.monotonic() - began < 0.6
+    assert time.monotonic() - began < 0.9
     assert settle(store, delivery) == []
 
 
@@ -368,7 +368,7 @@ def test_a_wait_can_be_ended(configure):
     began = time.monotonic()
     with pytest.raises(ConnectionLost):
         store.fetch(ME, count=1, block_ms=5000)
-    assert time.monotonic() - began < 0.8
+    assert time.monotonic() - began < 0.9
     timer.join()
 
 
