@@ -43,20 +43,21 @@ BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 # Seconds that `make compat` publishes.
 COMPAT_SECONDS ?= 60
 
-.PHONY: help demo test test-slow lint chaos slow compat bench guard e2e clean
+.PHONY: help demo test test-slow e2e lint install-matrix compat chaos slow bench guard clean
 
 help:
-	@echo "make demo   run the example shop (DEMO_SECONDS=20 to stop by itself)"
-	@echo "make test   run the tests, each process of them with a Redis of its own (WORKERS=4)"
-	@echo "make test-slow  run those that need many processes, other programs, the network, or long waits"
-	@echo "make chaos  kill, stop and mislead everything for three minutes, and check that nothing is lost"
-	@echo "make slow   the same, all of it, for an hour (SLOW_MINUTES=240)"
-	@echo "make compat run an older version and this one on the same keys, and check that nothing is lost or doubled"
-	@echo "make e2e    try the admin in a Chromium, which must be installed"
-	@echo "make lint   run ruff and mypy"
-	@echo "make bench  measure beside the raw limit and other queues (PEERS=none for the short form)"
-	@echo "make guard  see that the speed holds, by ratios to the raw limit"
-	@echo "make clean  remove the environments and what was built"
+	@echo "make demo            run the example shop (DEMO_SECONDS=20 to stop by itself)"
+	@echo "make test            run the tests, each process of them with a Redis of its own (WORKERS=4)"
+	@echo "make test-slow       run those that need many processes, other programs, the network, or long waits"
+	@echo "make e2e             try the admin in a Chromium, which must be installed"
+	@echo "make lint            run ruff and mypy"
+	@echo "make install-matrix  install the wheel in several environments, and try every way to connect"
+	@echo "make compat          run an older version and this one on the same keys: nothing is lost or doubled"
+	@echo "make chaos           kill, stop and mislead everything for three minutes: nothing is lost"
+	@echo "make slow            the same, all of it, for an hour (SLOW_MINUTES=240)"
+	@echo "make bench           measure beside the raw limit and other queues (PEERS=none for the short form)"
+	@echo "make guard           see that the speed holds, by ratios to the raw limit"
+	@echo "make clean           remove the environments and what was built"
 
 demo: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m example_project.demo $(if $(DEMO_SECONDS),--seconds $(DEMO_SECONDS))
@@ -71,6 +72,10 @@ lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
+
+# The wheel in environments of its own, with every Python that is found.
+install-matrix: $(VENV)/.test $(BUNDLED)
+	$(BIN)/python -m tests.install
 
 bench: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m benchmarks --peers '$(PEERS)' --only '$(STEPS)' $(if $(WRITE_DOCS),--write-docs) \

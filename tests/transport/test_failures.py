@@ -49,8 +49,8 @@ def tls(tmp_path_factory):
     try:
         with TLSServer(tmp_path_factory.mktemp("tls"), free_port()) as server:
             yield server
-    except ConnectionLost as error:
-        pytest.skip(f"no server with TLS: {error}")
+    except ConnectionLost:
+        pytest.skip("the server of this machine has no TLS")
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""What users install: a wheel, in environments of its own."""
