@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.building import ROOT, build_wheel
+from tests.install.wheels import ROOT, build, copy_source
 
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "example_project" / "README.md"]
 
@@ -21,7 +21,7 @@ def test_links_between_pages_lead_somewhere(page: Path):
 
 def test_a_package_index_gets_a_description_without_dead_links(tmp_path: Path):
     """It has none of the files beside the README."""
-    with zipfile.ZipFile(build_wheel(tmp_path)) as archive:
+    with zipfile.ZipFile(build(copy_source(tmp_path), "wheel")) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = BytesParser(policy=compat32).parsebytes(archive.read(name))
     assert metadata["Description-Content-Type"] == "text/markdown"

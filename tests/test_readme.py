@@ -31,7 +31,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.building import ROOT, build_wheel
+from tests.install.wheels import ROOT, build, copy_source
 from tests.waiting import wait_until
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -239,7 +239,7 @@ class Newcomer:
 
 @pytest.fixture
 def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
-    someone = Newcomer(tmp_path, build_wheel(tmp_path))
+    someone = Newcomer(tmp_path, build(copy_source(tmp_path), "wheel"))
     yield someone
     someone.go()
     for log in sorted(tmp_path.glob("*.txt")):
