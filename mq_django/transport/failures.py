@@ -113,6 +113,8 @@ def _tls_failed(at: str, cause: ssl.SSLError) -> ConnectionRejected:
 def _reason(error: Exception, cause: BaseException) -> str:
     if isinstance(cause, TimeoutError) or isinstance(error, exceptions.TimeoutError):
         return "it did not answer in time."
+    if _hung_up(error, cause):
+        return "it closed the connection."
     if isinstance(cause, OSError) and cause.strerror:
         return f"{cause.strerror}."
     return _sentence(error)
@@ -122,12 +124,13 @@ def _hint(error: Exception, cause: BaseException, pool: redis.ConnectionPool) ->
     """Return what may be the matter: a server with TLS hangs up on who comes without, one without TLS waits."""
     if _uses_tls(pool):
         return " If it has no TLS, write redis:// instead of rediss://." if "handshake" in str(cause) else ""
-    closed = isinstance(cause, ConnectionResetError | BrokenPipeError) or "closed by server" in str(error)
-    return (
-        " If it expects TLS, write rediss:// instead of redis://."
-        if closed and "path" not in pool.connection_kwargs
-        else ""
-    )
+    if _hung_up(error, cause) and "path" not in pool.connection_kwargs:
+        return " If it expects TLS, write rediss:// instead of redis://."
+    return ""
+
+
+def _hung_up(error: Exception, cause: BaseException) -> bool:
+    return isinstance(cause, ConnectionResetError | BrokenPipeError) or "closed by server" in str(error)
 
 
 def _uses_tls(pool: redis.ConnectionPool) -> bool:

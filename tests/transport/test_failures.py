@@ -186,14 +186,17 @@ def test_tls_with_a_server_that_has_none_ends_with_advice(refused, plain):
     )
 
 
+HUNG_UP = "it closed the connection. If it expects TLS, write rediss:// instead of redis://."
+
+
 def test_no_tls_with_a_server_that_expects_it_ends_with_advice(refused, tls):
-    said = refused(tls.url.replace("rediss", "redis"), ConnectionLost)
-    assert said.startswith(f"Cannot reach Redis at {tls.url.removeprefix('rediss://')}: ")
-    assert said.endswith("If it expects TLS, write rediss:// instead of redis://.")
+    at = tls.url.removeprefix("rediss://")
+    assert refused(f"redis://{at}", ConnectionLost) == f"Cannot reach Redis at {at}: {HUNG_UP}"
 
 
 def test_who_hangs_up_may_expect_tls(refused, answering):
-    assert refused(f"redis://{answering(None)}", ConnectionLost).endswith("write rediss:// instead of redis://.")
+    at = answering(None)
+    assert refused(f"redis://{at}", ConnectionLost) == f"Cannot reach Redis at {at}: {HUNG_UP}"
 
 
 @pytest.mark.parametrize(
