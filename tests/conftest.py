@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +28,12 @@ def refuse_default_port(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "unix" and (parts.port or FORBIDDEN_PORT) == FORBIDDEN_PORT:
         pytest.exit(f"MQ_REDIS_URL points at port {FORBIDDEN_PORT}; tests need a Redis of their own.", 2)
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the programs that tests start: a shell's job in the background would have them ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
