@@ -138,13 +138,14 @@ def test_the_process_stays_and_takes_its_command_line_along(site, start, mq_sett
 
 def test_no_message_is_lost_or_handled_twice(site, start, publish, history, store, redis_client):
     tree = start("--processes", "2")
-    ids = [publish(["sleep", 0.1]) for _ in range(600)]
+    ids = []
     for number in (1, 2):
-        history.wait_for("effect", 100 * number)
+        ids += [publish(["sleep", 0.1]) for _ in range(400)]
         site.write("changes.json", f'{{"QUEUES": {{"default": {{"VISIBILITY_TIMEOUT": {10 + number}}}}}}}')
+        history.wait_for("effect", 400 * number - 300)
+        assert history.counts().total() < len(ids)
         hang_up(tree)
-    assert history.counts().total() < 600
-    history.wait_for("effect", 600, timeout=40)
+    history.wait_for("effect", len(ids), timeout=40)
     wait_until(lambda: store.depths().pending == 0)
     assert history.counts("start") == history.counts() == dict.fromkeys(ids, 1)
     assert {line["attempt"] for line in history.lines("start")} == {1}

@@ -25,7 +25,7 @@ def entry(when, name="nightly"):
 
 
 @pytest.fixture
-def make():
+def make(mq_settings):
     sessions = []
 
     def scheduler(*entries):
