@@ -9,9 +9,11 @@ from django.core import checks
 from django.core.cache import DEFAULT_CACHE_ALIAS
 from django.core.checks import CheckMessage, Error
 
-from mq_django.conf import EMBEDDED, URL_SCHEMES, read
+from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.errors import ConfigurationError
 from mq_django.registry import groups
+from mq_django.transport.locations import make_pool
 
 TAG = "mq_django"
 
@@ -36,8 +38,19 @@ def check_connection(**_: Any) -> list[CheckMessage]:
     if connection == EMBEDDED or any(problem.setting == "MQ_DJANGO['CONNECTION']" for problem in problems):
         return []
     if connection.startswith(URL_SCHEMES):
-        return list(_neighbours(None, _database(connection)))
-    return _check_alias(connection)
+        found = list(_neighbours(None, _database(connection)))
+    else:
+        found = _check_alias(connection)
+    return found if any(message.is_serious() for message in found) else [*found, *_check_pool(config)]
+
+
+def _check_pool(config: Config) -> Iterator[CheckMessage]:
+    """Make a pool as publishing does, which connects to nothing."""
+    try:
+        make_pool(config, {})
+    except ConfigurationError as error:
+        hint = "Correct the URL or the alias. docs/settings.md shows what they may have."
+        yield Error(str(error), hint=hint, id="mq_django.E008")
 
 
 def _check_alias(alias: str) -> list[CheckMessage]:

@@ -1,7 +1,7 @@
 """`settings.MQ_DJANGO` as frozen configs, read when first asked for."""
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -46,7 +46,7 @@ class Problem:
 
 def _shown(value: Any) -> str:
     """Return a setting's value for people: without a URL's password, which would end up in logs."""
-    return re.sub(r"//[^/@]*@", "//***@", f"{value!r:.300}")[:100]
+    return re.sub(r"(//?).*@", r"\1***@", f"{value!r:.300}")[:100]
 
 
 class _Reader:
@@ -58,14 +58,16 @@ class _Reader:
     def refuse(self, setting: str, message: str, hint: str) -> None:
         self.problems.append(Problem(setting, message, hint))
 
-    def options(self, raw: Mapping[Any, Any], readers: Mapping[str, Any], where: str) -> dict[str, Any]:
+    def options(
+        self, raw: Mapping[Any, Any], readers: Mapping[str, Any], where: str, *, also: Sequence[str] = ()
+    ) -> dict[str, Any]:
         found = {}
         for name, value in raw.items():
             setting = f"{where}[{name!r}]"
             if name in LATER:
                 self.refuse(setting, f"{setting} is not available in this version.", f"Remove {name!r}.")
             elif name not in readers:
-                known = ", ".join(sorted(readers))
+                known = ", ".join(sorted([*readers, *also]))
                 self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {known}.")
             else:
                 try:
@@ -125,7 +127,7 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     options = dict(raw)
     queues = options.pop("QUEUES", {"default": {}})
     topics = options.pop("TOPICS", {})
-    found = reader.options(options, OPTIONS, "MQ_DJANGO")
+    found = reader.options(options, OPTIONS, "MQ_DJANGO", also=("QUEUES", "TOPICS"))
     namespace = found.get("namespace", "mq")
     configs = reader.queues(queues, namespace)
     logs = reader.topics(topics, namespace, configs)

