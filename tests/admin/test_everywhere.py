@@ -124,6 +124,7 @@ def test_a_page_waits_so_long_that_it_answers_within_two_seconds():
     assert max(page.SECONDS, connecting + answering) <= 1.5
 
 
+@pytest.mark.retried(why="a busy machine may keep a process waiting for longer than the 0.6 s that are left for that")
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize(("replies", "late"), [(0, 0.0), (5, 0.0), (10_000, 0.09)])
 @EVERY

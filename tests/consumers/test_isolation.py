@@ -142,8 +142,9 @@ def test_what_a_ward_gives_back_is_its_line_too(mq_settings, redis_client):
     store.create_groups()
     redis_client.xadd(store.keys.ready, {"type": "act", "data": "1"})
     store.take(line_of("me"), count=1)
-    ward.start()
+    # Before it has begun, so that what came stays in its line.
     ward._receiver.stop()
+    ward.start()
     assert ward.stop(Grace(1.0))
     assert store.depths().ready + len(store.held_by("me", limit=1)) == 1
     assert store.held_by(line_of("me"), limit=1) == []
