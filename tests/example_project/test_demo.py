@@ -196,7 +196,7 @@ def test_without_any_redis_the_demo_says_how_to_get_one(tmp_path: Path) -> None:
         check=False,
     )
     assert answer.returncode == 1
-    assert answer.stderr.startswith("No Redis server found: ")
+    assert answer.stderr.startswith("No Redis server found. ")
     assert answer.stderr.count("\n") == 1
 
 
