@@ -2,17 +2,16 @@
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Board, Receipt
-from mq_django.consumers.service import AWAY, Service
+from mq_django.consumers.service import Service
 from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.ids import token
 from mq_django.core.outcomes import Ack
-from mq_django.errors import StoreError
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.members import Members, Roll
@@ -135,29 +134,20 @@ class Reclaimer(Service):
 
     def run_once(self) -> float:
         """Settle for everybody who was reported."""
-        for remains in list(self._remains):
-            for number in sorted(remains.queues):
-                self._try(number, lambda n=number, r=remains: self._settle(n, r))  # type: ignore[misc]
+        self._apart(self._settle, [(n, remains) for remains in list(self._remains) for n in sorted(remains.queues)])
         with self._posting:
             self._remains = [remains for remains in self._remains if remains.queues]
             dead, self._dead = self._dead, {}
             strays, self._strays = self._strays, set()
             stopped, self._stopped = self._stopped, {}
-        for (consumer, spared), number in product(stopped.items(), range(len(self._queues))):
-            self._try(number, lambda n=number, c=consumer, s=spared: self._relieve(n, c, s))  # type: ignore[misc]
-        for (number, supervisor), roll in dead.items():
-            self._try(number, lambda n=number, s=supervisor, r=roll: self._condemn(n, s, r))  # type: ignore[misc]
-        for number, consumer in strays:
-            self._try(number, lambda n=number, c=consumer: self._strike(n, c))  # type: ignore[misc]
+        self._apart(self._relieve, [(n, *found) for found in stopped.items() for n in range(len(self._queues))])
+        self._apart(self._condemn, [(*found, roll) for found, roll in dead.items()])
+        self._apart(self._strike, strays)
         return TRY_AGAIN if self._remains else 60.0
 
-    def _try(self, number: int, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except AWAY:
-            raise
-        except StoreError as error:
-            self.complain(self._queues[number].name, error)
+    def _apart(self, do: Callable[..., None], cases: Iterable[tuple[Any, ...]]) -> None:
+        """Call `do` with each case, whose first part is the number of its queue."""
+        self.each(cases, lambda case: do(*case), called=lambda case: self._queues[case[0]].name)
 
     def _settle(self, number: int, remains: Remains) -> None:
         moved = reclaim(self._stores[number], number, remains.consumer, remains.evidence)
