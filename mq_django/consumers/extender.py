@@ -9,6 +9,7 @@ from typing import Protocol
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Running
 from mq_django.consumers.service import Service
+from mq_django.core.visible import line
 from mq_django.stores import open_store
 from mq_django.stores.base import HomeEntry, Store
 from mq_django.transport.connections import get_client
@@ -67,5 +68,5 @@ class Extender(Service):
             self._lost.add((number, (home, entry)))
             logger.warning(
                 "Consumer %s still runs entry %s of queue %s, no longer its own",
-                *(consumer, entry.decode(errors="backslashreplace"), self._name(number)),
+                *(consumer, line(entry), self._name(number)),
             )

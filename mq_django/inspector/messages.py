@@ -11,6 +11,7 @@ from mq_django.core.messages import Message, Undecodable
 from mq_django.core.redaction import redact, redact_text
 from mq_django.core.rsmq import decode
 from mq_django.core.story import Attempt
+from mq_django.core.visible import line
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
 from mq_django.inspector.scan import Scanned, scan
@@ -229,9 +230,7 @@ def _decoded(name: str, member: bytes, body: bytes) -> tuple[Message, str]:
     if not isinstance(get_config().queue(name), RsmqConfig):
         found = decode_body(body)
         return message_of(found, queue=name, entry=member), str(found.get("story", ""))
-    read = decode(
-        body, queue=name, message_id=member.decode(errors="replace"), first_ms=0, attempt=1, alone="", receipt=member
-    )
+    read = decode(body, queue=name, message_id=line(member), first_ms=0, attempt=1, alone="", receipt=member)
     if isinstance(read, Undecodable):
         raise DecodeError(read.reason)
     return read.message, ""

@@ -13,6 +13,7 @@ from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.rsmq import decode, encode, units
+from mq_django.core.visible import line
 from mq_django.core.waiting import Answer, Found, Place
 from mq_django.errors import MessageTooLarge, NotSupported, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
@@ -253,7 +254,7 @@ class RsmqStore:
         found = decode(
             body,
             queue=self._config.name,
-            message_id=message_id.decode(errors="replace"),
+            message_id=line(message_id),
             first_ms=first_ms,
             attempt=count - free,
             alone=alone.decode(errors="replace"),
