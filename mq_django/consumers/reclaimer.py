@@ -48,7 +48,10 @@ def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int
     moved = 0
     while held := store.held_by(consumer, limit=BATCH):
         batch = [settlement(store.config, number, item, evidence) for item in held]
-        store.settle(consumer, batch, also=settled_commands(store.config, consumer, batch))
+        stale = store.settle(consumer, batch, also=settled_commands(store.config, consumer, batch))
+        if len(stale) >= len(batch):
+            # What is held and cannot be settled would be found again and again: others are to have their turn.
+            break
         moved += sum(not isinstance(done.outcome, Ack) for done in batch)
     return moved
 

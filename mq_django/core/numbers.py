@@ -22,8 +22,16 @@ def whole(value: object, most: int = LARGEST) -> int | None:
 
 def score(value: object) -> float | None:
     """Return the finite number in a reply of Redis, such as the score of a member, or None when it holds none."""
-    try:
-        found = float(value) if isinstance(value, bytes | str | int | float) and len(str(value)) <= _LONGEST else None
-    except ValueError:
+    if not isinstance(value, int | float) and not (isinstance(value, bytes | str) and len(value) <= _LONGEST):
         return None
-    return found if found is not None and math.isfinite(found) else None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def score_ms(value: object) -> int | None:
+    """Return the moment in ms since 1970 that a score says, or None when it says none that has a date."""
+    found = score(value)
+    return int(found) if found is not None and 0 <= found <= LAST_MS else None

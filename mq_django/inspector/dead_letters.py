@@ -7,11 +7,12 @@ from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter, Group
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import DeadLetter
+from mq_django.core.numbers import whole
 from mq_django.core.redaction import redact_text
 from mq_django.inspector.messages import MessageView, view_of
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stories import attempts_of
-from mq_django.stores.dead import DeadLetters, Fields, Letter, is_entry, letter_of, number_of, text_of
+from mq_django.stores.dead import DeadLetters, Fields, Letter, is_entry, letter_of, text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -202,7 +203,7 @@ def _listed(name: str, fields: Fields) -> DeadLetterView:
         reason=text_of(values.get(b"deadreason")),
         error=redact_text(text_of(values.get(b"deaderror"))),
         traceback="",
-        attempts=number_of(values.get(b"deadattempts")) or 0,
+        attempts=whole(values.get(b"deadattempts")) or 0,
         buried_ms=_buried_ms(fields),
     )
 

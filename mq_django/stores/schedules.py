@@ -12,6 +12,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import NO_HEADERS, Message
+from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedules import Scheduled
 from mq_django.core.wire import encode_body, moment
 from mq_django.stores.counters import slot
@@ -91,7 +92,9 @@ class Schedules:
         """Return now and up to when the ticks of each are done with; a schedule that is new begins now."""
         command = scripts.command("schedules_look", keys=[self._keys.schedules], args=list(names))
         now_ms, *lasts = reply_or_raise(self._wire.trip([command])[0])
-        return now_ms, [int(last) for last in lasts]
+        known = (whole(last, LAST_MS) for last in lasts)
+        # One that makes no sense is as good as none: it begins now.
+        return now_ms, [now_ms if last is None else last for last in known]
 
     def fire(self, entry: Scheduled, tick_ms: int) -> tuple[Firing, int]:
         """Publish the message of a tick unless somebody has, and return what became of it, and now."""
@@ -151,11 +154,9 @@ def _states(flat: Sequence[bytes]) -> dict[str, ScheduleState]:
         told.setdefault(name, {})[kind] = value.decode(errors="replace")
     return {
         name: ScheduleState(
-            last_ms=_number(kinds.get("last")), fired_ms=_number(kinds.get("fired")), paused="paused" in kinds
+            last_ms=whole(kinds.get("last"), LAST_MS),
+            fired_ms=whole(kinds.get("fired"), LAST_MS),
+            paused="paused" in kinds,
         )
         for name, kinds in told.items()
     }
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
