@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter, Group
-from mq_django.core.jsontext import dumps
 from mq_django.core.messages import DeadLetter
 from mq_django.core.numbers import whole
 from mq_django.core.redaction import redact_text
@@ -147,11 +146,11 @@ def get(name: str, entry: str) -> DeadLetterView | None:
 
 def _whole(letter: DeadLetter) -> DeadLetterView:
     if letter.message is not None:
-        message = view_of(letter.message, size=len(dumps(letter.message.data)))
+        message = view_of(letter.message, size=letter.size)
         last = attempts_of(letter.story, error=letter.error, traceback=letter.traceback)
         message = replace(message, attempts=last)
     else:
-        message = MessageView(id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message")
+        message = MessageView(id=letter.id, size=letter.size, error=redact_text(letter.error) or "no message")
     return DeadLetterView(
         entry=letter.entry,
         message=message,

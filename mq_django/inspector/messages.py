@@ -99,7 +99,16 @@ class Read(NamedTuple):
 
 
 def view_of(message: Message, *, size: int, story: str = "") -> MessageView:
-    """Return a message as people may see it."""
+    """Return a message as people may see it; one that cannot be shown, whatever the reason, is a row that says so."""
+    try:
+        return _view_of(message, size, story)
+    except Exception as error:  # noqa: BLE001 - a message is what anybody wrote
+        return MessageView(
+            id=message.id, name=message.name, size=size, error=f"cannot be shown: {type(error).__name__}"
+        )
+
+
+def _view_of(message: Message, size: int, story: str) -> MessageView:
     return MessageView(
         id=message.id,
         name=message.name,

@@ -245,6 +245,7 @@ def letter_of(queue: str, entry: str, values: Mapping[bytes, bytes]) -> DeadLett
     raw = values.get(b"deadraw")
     found = None if raw is not None else decode_entry(own, queue=queue, home=READY, entry=entry.encode())
     message = found.message if isinstance(found, Delivery) else None
+    bytes_of = raw if raw is not None else b"" if message else b"\n".join(own)
     return DeadLetter(
         entry=entry,
         id=message.id if message else text_of(values.get(b"id")) or entry,
@@ -255,8 +256,9 @@ def letter_of(queue: str, entry: str, values: Mapping[bytes, bytes]) -> DeadLett
         attempts=whole(values.get(b"deadattempts")) or 0,
         first_ms=whole(values.get(b"deadfirst")),
         buried_ms=entry_ms(entry.encode()),
-        raw=raw if raw is not None else b"" if message else b"\n".join(own),
+        raw=bytes_of,
         story=text_of(values.get(b"deadstory")),
+        size=len(found.data_text) if isinstance(found, Delivery) else len(bytes_of),
     )
 
 

@@ -74,11 +74,17 @@ def planned(config: QueueConfig, wire: Wire) -> tuple[int, list[Planned]]:
     found = []
     for name in sorted({*entries, *states}):
         entry, state = entries.get(name), states.get(name, ScheduleState())
-        next_ms = None
-        if entry and not state.paused:
-            next_ms = entry.next_ms(state.last_ms or now_ms, timezone.get_default_timezone())
+        next_ms = None if entry is None or state.paused else _next_ms(entry, state.last_ms or now_ms)
         found.append(Planned(name=name, queue=config.name, entry=entry, state=state, next_ms=next_ms))
     return now_ms, found
+
+
+def _next_ms(entry: Scheduled, after_ms: int) -> int | None:
+    try:
+        return entry.next_ms(after_ms, timezone.get_default_timezone())
+    except (ValueError, OverflowError):
+        # After the last day that has a date, which somebody wrote there, comes no tick.
+        return None
 
 
 class Schedules:
