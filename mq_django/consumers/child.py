@@ -18,9 +18,10 @@ from mq_django.consumers.grace import Grace
 from mq_django.consumers.heartbeat import OrphanBeat
 from mq_django.consumers.machine import resident_mib
 from mq_django.consumers.watchdog import OVERTIME
+from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks at whether to stop, and between two looks at what costs more.
 LOOK = 0.1

@@ -1,6 +1,5 @@
 """One consumer: a process that fetches, runs and settles."""
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -18,13 +17,14 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.settler import Settler, SettleService
 from mq_django.consumers.timekeeper import Releaser, Timekeeper
 from mq_django.consumers.verdicts import Evidence, settlement
+from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.base import HomeEntry, Store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Held deliveries given back by one trip.
 BATCH = 500

@@ -1,6 +1,5 @@
 """Run one delivery; the result is a value."""
 
-import logging
 import math
 import time
 import traceback
@@ -9,13 +8,14 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.board import FAILED, HANDLED, Board
 from mq_django.consumers.settler import Settler
 from mq_django.consumers.verdicts import again
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Outcome, Retry
 from mq_django.registry import Handler, find
 from mq_django.signals import handler_finished, handler_started
 from mq_django.stores.base import Settlement
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 #: What a handler may return to decide by itself. Written as a union in the function, it would be built a message.

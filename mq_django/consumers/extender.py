@@ -1,6 +1,5 @@
 """Keep what handlers run for long their consumers', also for who goes by a delivery's idle time."""
 
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,13 +8,13 @@ from typing import Protocol
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Running
 from mq_django.consumers.service import Service
-from mq_django.core.visible import line
+from mq_django.core.logs import get_logger
 from mq_django.stores import open_store
 from mq_django.stores.base import HomeEntry, Store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Deliveries are extended this often in a visibility timeout, once they have run for as long.
 TIMES = 3
@@ -68,5 +67,5 @@ class Extender(Service):
             self._lost.add((number, (home, entry)))
             logger.warning(
                 "Consumer %s still runs entry %s of queue %s, no longer its own",
-                *(consumer, line(entry), self._name(number)),
+                *(consumer, entry, self._name(number)),
             )

@@ -1,6 +1,5 @@
 """The consumers of a supervisor: started, watched, replaced."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,8 +13,9 @@ from mq_django.consumers.reclaimer import evidence_of
 from mq_django.consumers.verdicts import Evidence
 from mq_django.consumers.watchdog import BENCH, Verdict
 from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds to wait before a consumer that died young is started again, doubled each time.
 FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0

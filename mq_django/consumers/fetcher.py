@@ -1,6 +1,5 @@
 """Take messages of one queue, no more than can be run soon."""
 
-import logging
 import time
 from collections.abc import Callable, Collection
 
@@ -8,12 +7,13 @@ from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.loops import LoopPool
 from mq_django.consumers.pools import ThreadPool
 from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import ACK
 from mq_django.stores.base import HomeEntry, Settlement, Store
 from mq_django.transport.connections import BLOCK_MS
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds until the next look when there is no room, if nobody wakes the fetcher before.
 NO_ROOM = 1.0

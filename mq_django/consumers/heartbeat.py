@@ -1,6 +1,5 @@
 """Say that this supervisor lives, and notice which do not."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,13 +8,14 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Board
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
 from mq_django.stores.members import Roll
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Consumers that no supervisor speaks for are nobody's we know. They get this many visibility timeouts.
 STRAY_PATIENCE = 5

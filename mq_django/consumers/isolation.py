@@ -5,7 +5,6 @@ and what it ran is known, even when its whole machine is gone: that is all that 
 for it is held under another, its line.
 """
 
-import logging
 import threading
 import time
 from collections import defaultdict
@@ -15,11 +14,12 @@ from mq_django.consumers.board import Board
 from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.service import Service
 from mq_django.consumers.settler import Settler
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from mq_django.stores.base import Settlement, Store
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks for a ward, and of a ward for what was passed on to it.
 LOOK = 0.1

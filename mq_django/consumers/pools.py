@@ -1,7 +1,6 @@
 """Where handlers run: threads. For coroutine functions see `mq_django.consumers.loops`."""
 
 import ctypes
-import logging
 import math
 import threading
 import time
@@ -14,13 +13,14 @@ from django.db import close_old_connections, connections
 from mq_django.consumers.board import Board
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.grace import Grace
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import HandlerTimeout
 from mq_django.registry import Handler
 from mq_django.stores.base import Settlement
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds of work that may lie ready in front of the threads: enough to hide a round trip, little enough that slow
 #: work spreads evenly over consumers.

@@ -11,6 +11,7 @@ from mq_django.consumers.board import Board, Receipt
 from mq_django.consumers.service import Service
 from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import Ack
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
@@ -19,7 +20,7 @@ from mq_django.stores.results import settled_commands
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Deliveries settled in one trip.
 BATCH = 500

@@ -1,6 +1,5 @@
 """Publish what is scheduled, at its ticks."""
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,12 +9,13 @@ from django.utils import timezone
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
 from mq_django.core.schedules import Scheduled
 from mq_django.stores.schedules import Firing, Schedules, scheduled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks at Redis's clock, which may be set.
 LOOK = 60.0

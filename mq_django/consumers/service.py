@@ -1,14 +1,14 @@
 """The loop of everything that runs beside the handlers, written once."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from mq_django.core.logs import get_logger
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 

@@ -1,6 +1,5 @@
 """What `runconsumer` starts: it owns the consumers, speaks for them in Redis, and runs no handler itself."""
 
-import logging
 import os
 import signal
 import socket
@@ -24,6 +23,7 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.signal_pipe import STOPS, SignalPipe
 from mq_django.consumers.trimmer import Trimmer
 from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
 from mq_django.stores import open_store
 from mq_django.stores.base import Promoted
@@ -31,7 +31,7 @@ from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks at the children, where no signal tells of their end.
 LOOK = 0.2

@@ -1,13 +1,13 @@
 """Keep topics within their retention, and say when a group falls behind it."""
 
-import logging
 from collections.abc import Sequence
 
 from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
 from mq_django.signals import retention_alarm
 from mq_django.stores.log import Log, Standing
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks at a topic.
 EVERY = 10.0

@@ -1,6 +1,5 @@
 """Put messages into topics, and move their groups."""
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 
 from mq_django.conf import GroupConfig, TopicConfig, get_config
 from mq_django.core.ids import new_id
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.outcomes import Bury, Retry
@@ -26,7 +26,7 @@ from mq_django.stores.log import Log, Standing
 from mq_django.transport.connections import Role, get_client
 from mq_django.transport.sessions import Pooled
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
