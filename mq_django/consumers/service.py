@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Mapping
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 
@@ -28,6 +29,8 @@ class Service:
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
+        #: It waits for its next round, however long that is.
+        self._resting = False
         self._backoff = 0.0
         #: Good rounds since the last trouble.
         self._good = 0
@@ -72,11 +75,13 @@ class Service:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
 
-    def is_stuck(self, limit: float) -> bool:
-        """Tell whether the loop should turn, and has not for `limit` seconds."""
+    def turns(self) -> Mapping[str, object]:
+        """Return a number that changes while the loop turns, or None when it has ended; see Liveness."""
         if self._thread is None or self.stopping:
-            return False
-        return not self._thread.is_alive() or time.monotonic() - self.turned > limit
+            return {}
+        if not self._thread.is_alive():
+            return {self.name: None}
+        return {self.name: time.monotonic() if self._resting else self.turned}
 
     def complain(self, what: str, error: Exception) -> None:
         """Log trouble that comes back every round, now and then."""
@@ -91,7 +96,9 @@ class Service:
                 self.turned = time.monotonic()
                 pause = self._round()
                 if pause > 0:
+                    self._resting = True
                     self._woken.wait(pause)
+                    self._resting = False
                 self._woken.clear()
         finally:
             self.close()
@@ -101,9 +108,10 @@ class Service:
             pause = self.run_once()
         except StoreError as error:
             return self._refused(error)
-        except Exception as error:
+        except BaseException as error:
+            # SystemExit as well: receivers of signals are called here, and a thread that ended would be missed.
             logger.exception("%s failed; it goes on", self.name)
-            self._mend(error)
+            self._mend(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return MAX_BACKOFF
         self._good += 1
         # One good round may be only the look for what trouble left, and the next be trouble again.
@@ -127,5 +135,5 @@ class Service:
     def _mend(self, error: Exception) -> None:
         try:
             self.recover(error)
-        except Exception:
+        except BaseException:
             logger.exception("%s could not recover; it goes on", self.name)

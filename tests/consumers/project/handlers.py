@@ -10,7 +10,7 @@ import time
 from django.conf import settings
 
 from mq_django import Message, Retry, handler, subscriber
-from mq_django.consumers import consumer
+from mq_django.consumers import liveness
 from mq_django.stores.stream import StreamStore
 from tests.consumers.project.history import note
 
@@ -52,7 +52,7 @@ def _raise(text: str, _: Message) -> None:
 def _stick(_: object, __: Message) -> None:
     """Let this process's fetchers hang in their next read, and be taken for stuck soon."""
     # Longer than every loop's longest round.
-    consumer.STUCK = 7.0
+    liveness.STUCK = 7.0
     for name in ("take", "fetch", "settle_and_take"):
         setattr(StreamStore, name, lambda *_, **__: time.sleep(3600))
 
@@ -62,7 +62,27 @@ def _wait_for(path: str, _: Message) -> None:
         time.sleep(0.01)
 
 
+def _fork(code: int, _: Message) -> None:
+    """Fork a child that returns from the handler, or raises when the code is not 0; wait for its end."""
+    if pid := os.fork():
+        note("child", code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    elif code:
+        raise ValueError("in the child")
+
+
+def _leave_loop(how: str, _: Message) -> None:
+    loop = asyncio.get_running_loop()
+    if how == "stop":
+        loop.stop()
+    elif how == "callback":
+        loop.call_soon(sys.exit, 3)
+    elif how == "block":
+        time.sleep(3600)
+
+
 STEPS = {
+    "fork": _fork,
+    "loop": _leave_loop,
     "sleep": lambda seconds, _: time.sleep(seconds),
     "spin": lambda seconds, _: _spin(seconds),
     "gil": _hold_the_gil,
