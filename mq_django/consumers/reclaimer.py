@@ -60,7 +60,7 @@ def relieve(store: Store, number: int, consumer: str, spared: Collection[Receipt
     batch = [
         settlement(store.config, number, item, Evidence())
         for item in held
-        if Receipt(number, item.home, item.entry) not in spared
+        if Receipt.of(number, item.home, item.entry) not in spared
     ]
     return len(batch) - len(store.settle(consumer, batch)) if batch else 0
 

@@ -4,8 +4,10 @@ import asyncio
 import ctypes
 import os
 import signal
+import stat
 import sys
 import time
+from contextlib import suppress
 
 from django.conf import settings
 
@@ -62,7 +64,37 @@ def _wait_for(path: str, _: Message) -> None:
         time.sleep(0.01)
 
 
+def _truncate_descriptors(_: object, __: Message) -> None:
+    """Truncate every file that has no name, as whoever cleans up what it inherited may do."""
+    for number in _descriptors():
+        told = os.fstat(number)
+        if stat.S_ISREG(told.st_mode) and not told.st_nlink:
+            with suppress(OSError):
+                os.ftruncate(number, 0)
+
+
+def _close_descriptors(_: object, __: Message) -> None:
+    """Close everything but the standard streams, as a daemon does at its start."""
+    os.closerange(3, max(_descriptors()) + 1)
+
+
+def _descriptors() -> list[int]:
+    found = [number for number in range(3, 512) if _is_open(number)]
+    note("descriptors", count=len(found))
+    return found
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
 STEPS = {
+    "truncate_descriptors": _truncate_descriptors,
+    "close_descriptors": _close_descriptors,
     "sleep": lambda seconds, _: time.sleep(seconds),
     "spin": lambda seconds, _: _spin(seconds),
     "gil": _hold_the_gil,
