@@ -77,6 +77,13 @@ class Probe:
     def start(self) -> None:
         """Start to compare; start anew when a comparison runs, whose code may be out of date."""
         self.cancel()
+        try:
+            self._start()
+        except OSError as error:
+            self.cancel()
+            logger.error("Cannot examine the changed project; keeping the old consumers: %s", error)  # noqa: TRY400
+
+    def _start(self) -> None:
         # Files and not pipes: nobody reads while the process runs.
         self._files = output, errors = os.fdopen(new_file(), "w+b"), os.fdopen(new_file(), "w+b")
         with deaf_to_interrupts():

@@ -1,6 +1,7 @@
 """Whole trees of processes: what becomes of messages when any of them dies, stops, or is asked to."""
 
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -83,6 +84,38 @@ def test_a_child_that_dies_as_it_starts_is_started_again(trees, publish, history
     kill(tree.children()[0])
     publish()
     history.wait_for("effect")
+    assert tree.stop() == 0
+
+
+def test_who_dies_young_again_and_again_costs_its_neighbours_no_pause(trees, publish, history):
+    tree = trees("--processes", "2")
+    publish()
+    worker = history.wait_for("effect")[0]["pid"]
+    for _ in range(4):
+        # As they start: none of them has begun a message.
+        (young,) = wait_until(lambda: [pid for pid in tree.children() if pid != worker])
+        kill(young)
+        wait_until(lambda young=young: young not in tree.children())
+    kill(worker)
+    at = time.monotonic()
+    wait_until(lambda: set(tree.children()) - {worker})
+    assert time.monotonic() - at < 0.5
+    publish()
+    history.wait_for("effect", 2)
+    assert tree.stop() == 0
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits other processes")
+def test_a_process_that_the_system_refuses_is_started_when_it_can_be(trees, publish, history):
+    tree = trees()
+    publish()
+    child = history.wait_for("effect")[0]["pid"]
+    before = resource.prlimit(tree.pid, resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    kill(child)
+    wait_until(lambda: "Cannot start a consumer process" in tree.logged())
+    resource.prlimit(tree.pid, resource.RLIMIT_NOFILE, before)
+    publish()
+    history.wait_for("effect", 2)
     assert tree.stop() == 0
 
 
