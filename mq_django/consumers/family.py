@@ -20,9 +20,6 @@ logger = logging.getLogger(__name__)
 
 #: Seconds until a process is started that the system just refused to start.
 REFUSED_PAUSE = 0.5
-#: Seconds after a ward's end at which its line is looked at: who passes something on may have read the ward's name
-#: before, and be slow to reach Redis.
-LINE_LOOKS = (0.0, 1.0, 5.0)
 #: Of what a consumer runs in one queue a heartbeat tells so many, those that run longest.
 MAX_TOLD = 20
 
@@ -55,8 +52,6 @@ class Family:
         self._restarts, self._ward_restarts = Restarts(), Restarts()
         #: The latest that is known of each queue.
         self._paused: dict[int, bool] = {}
-        #: Lines of wards that have ended, and when to look at each.
-        self._lines: list[tuple[float, str]] = []
         self._to_renew: list[Child] = []
         self._renewing: tuple[Child, Child] | None = None
         #: What people ask, by consumer or supervisor, and has not been seen to.
@@ -75,7 +70,6 @@ class Family:
     def look(self, now: float) -> bool:
         """See to everybody once; tell whether there is something to announce soon."""
         self._let_go_of_the_dead(now)
-        self._look_at_lines(now)
         back = self._obey()
         for child in self._children:
             self._watch(child, now)
@@ -262,13 +256,6 @@ class Family:
             self._relieve(child.consumer, begun)
         return False
 
-    def _look_at_lines(self, now: float) -> None:
-        """Settle for the lines of wards that have ended; when nobody is left to pass on, without waiting."""
-        due = [item for item in self._lines if item[0] <= now or not self._children]
-        self._lines = [item for item in self._lines if item not in due]
-        for _, line in due:
-            self._mourn(line, Evidence())
-
     def _let_go_of_the_dead(self, now: float) -> None:
         for child in list(self._children):
             code = child.process.poll()
@@ -281,9 +268,11 @@ class Family:
                 logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
                 if not child.has_begun:
                     (self._ward_restarts if child.ward else self._restarts).ended(now, child.deaths + 1)
-            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now))
+            # Whoever ends in order cuts its blocked reads short first.
+            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now, lingers=code != 0))
             if child.ward:
-                self._lines += [(now + seconds, line_of(child.consumer)) for seconds in LINE_LOOKS]
+                # Whoever passes something on may have read the ward's name before, and be slow to reach Redis.
+                self._mourn(line_of(child.consumer), Evidence(lingers=True))
             with self._changing:
                 self._children.remove(child)
                 child.close()

@@ -29,6 +29,8 @@ class Evidence:
     lost: bool = False
     #: It ran one message at a time, and so whatever it held.
     alone: bool = False
+    #: More may come to it: a process that a handler forked may hold its connections open.
+    lingers: bool = False
 
 
 def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, evidence: Evidence) -> Settlement:

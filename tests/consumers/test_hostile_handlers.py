@@ -2,13 +2,16 @@
 
 import json
 import signal
+import time
 
 import pytest
 
 from mq_django.conf import get_config
 from mq_django.stores import open_store
+from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.consumers.trees import kill
 from tests.waiting import wait_until
 
 
@@ -20,6 +23,31 @@ def test_what_a_handler_does_to_its_descriptors_ends_no_supervisor(trees, publis
     publish()
     history.wait_for("effect", timeout=30)
     assert tree.stop() == 0
+
+
+def test_what_comes_to_a_dead_process_that_a_forked_one_keeps_connected_goes_on_soon(
+    trees, publish, history, mq_settings
+):
+    """Redis hands messages to the reads of the dead, until it learns of their end."""
+    trees("--processes", "2", "--threads", "1", QUEUES={"default": {}})
+    members = Members(get_config().queue("default"), Pooled(get_client("chores")))
+    publish(["fork", 60])
+    dead = history.wait_for("effect")[0]["pid"]
+    wait_until(lambda: len(blocked()) >= 2)
+    kill(dead)
+    # Settled for and struck off.
+    wait_until(lambda: dead not in {told.get("pid") for told in members.beat("watcher", {}, {}).consumers.values()})
+    ids = [publish() for _ in range(4)]
+    at = time.monotonic()
+    history.wait_for("effect", 5)
+    # The other works on at once; what the dead was handed, after a look.
+    assert time.monotonic() - at < 1.0
+    assert history.counts() == dict.fromkeys([*history.counts()], 1)
+    assert set(ids) <= set(history.counts())
+
+
+def blocked():
+    return [client for client in get_client("inspect").client_list() if client["cmd"] == "xreadgroup"]
 
 
 def test_a_killer_under_a_long_id_of_rsmq_is_charged(trees, mq_settings, redis_client, history, namespace):
