@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
+from mq_django.consumers.board import on_board
 from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.room import Room
 from mq_django.consumers.service import Service
@@ -111,8 +112,8 @@ class Fetcher(Service):
         # A Redis that lost its last second has forgotten acks as well.
         done = self._handled()
         for item in stranded:
-            if (item.home, item.entry) in done:
+            if (item.home, on_board(item.entry)) in done:
                 self._settler.in_hand.add((item.home, item.entry))
                 self._settler.add(Settlement(item, ACK))
-        stranded = [item for item in stranded if (item.home, item.entry) not in done]
+        stranded = [item for item in stranded if (item.home, on_board(item.entry)) not in done]
         self._dispatcher.dispatch(self._store.admit(self._consumer, stranded))

@@ -69,7 +69,7 @@ def test_nor_across_queues(trees, publish, history, mq_settings):
 @pytest.mark.parametrize(("name", "code"), [("act", 0), ("act", 1), ("aact", 0)])
 def test_a_forked_child_that_comes_back_from_the_handler_ends(trees, publish, history, store, name, code):
     tree = trees("--processes", "1")
-    published = publish(["fork", code], name=name)
+    published = publish(["fork_back", code], name=name)
     ids = [publish() for _ in range(20)]
     history.wait_for("child")
     wait_until(lambda: empty(store))
