@@ -187,8 +187,7 @@ class Consumer:
         self._isolation.join(1.0)
         # A read that was cut short may have brought something all the same; others should not wait until we end.
         try:
-            for number in range(len(self._queues)):
-                self._settle_held(number, known=set(self._settlers[number].in_hand))
+            self._for_each_queue(lambda number: self._settle_held(number, known=set(self._settlers[number].in_hand)))
         except StoreError as error:
             logger.warning("What was handed out unseen waits for Redis: %s", error)
 
@@ -201,8 +200,7 @@ class Consumer:
             try:
                 self._settling.settle_all()
                 self._settling.try_refused()
-                for number in range(len(self._queues)):
-                    self._settle_held(number)
+                self._for_each_queue(self._settle_held)
             except StoreError as error:
                 if time.monotonic() > give_up:
                     logger.warning("What was unsettled stays pending until it is reclaimed: %s", error)
@@ -210,6 +208,9 @@ class Consumer:
                 time.sleep(0.1)
             else:
                 return
+
+    def _for_each_queue(self, do: Callable[[int], None]) -> None:
+        self._settling.each(range(len(self._queues)), do, called=lambda number: self._queues[number].name)
 
     def _settle_held(self, number: int, *, known: Collection[HomeEntry] = ()) -> None:
         """Give back what this consumer holds and does not know; at the end that is what still runs."""

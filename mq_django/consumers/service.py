@@ -3,11 +3,14 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Seconds before a service tries again that Redis refused: first, and at most.
 FIRST_BACKOFF = 0.1
@@ -34,8 +37,8 @@ class Service:
         self._backoff = 0.0
         #: Good rounds since the last trouble.
         self._good = 0
-        self._complained: dict[str, float] = {}
-        #: Seconds on the monotonic clock of the latest turn of the loop, for the watchdog.
+        self._complained: dict[tuple[str, str], float] = {}
+        #: Seconds on the monotonic clock of the latest turn of the loop, or step of it.
         self.turned = time.monotonic()
 
     def run_once(self) -> float:
@@ -83,12 +86,33 @@ class Service:
             return {self.name: None}
         return {self.name: time.monotonic() if self._resting else self.turned}
 
-    def complain(self, what: str, error: Exception) -> None:
+    def each(self, items: Iterable[T], do: Callable[[T], object], *, called: Callable[[T], str]) -> None:
+        """Call `do` with each item. What it raises for one is logged with the item's name; the others go on.
+
+        Every service goes over its queues, topics and schedules by this, so that none of them can stop another.
+
+        Raises:
+            AWAY: the server is away, which concerns all items.
+        """
+        for item in items:
+            self.turned = time.monotonic()
+            try:
+                do(item)
+            except AWAY:
+                raise
+            except Exception as error:  # noqa: BLE001 - this is the place where one item is kept from the others
+                self._complain(called(item), error)
+
+    def _complain(self, what: str, error: Exception) -> None:
         """Log trouble that comes back every round, now and then."""
-        now = time.monotonic()
-        if now - self._complained.get(what, -COMPLAIN_AGAIN) >= COMPLAIN_AGAIN:
-            self._complained[what] = now
+        now, which = time.monotonic(), (what, type(error).__name__)
+        if now - self._complained.get(which, -COMPLAIN_AGAIN) < COMPLAIN_AGAIN:
+            return
+        self._complained[which] = now
+        if isinstance(error, StoreError):
             logger.warning("%s of %s waits for Redis: %s", self.name, what, error)
+        else:
+            logger.error("%s of %s failed; the others go on", self.name, what, exc_info=error)
 
     def _loop(self) -> None:
         try:
@@ -125,8 +149,8 @@ class Service:
             return 0.0
         now = time.monotonic()
         self._good = 0
-        if not self._backoff or now - self._complained.get("", now) >= COMPLAIN_AGAIN:
-            self._complained[""] = now
+        if not self._backoff or now - self._complained.get(("", ""), now) >= COMPLAIN_AGAIN:
+            self._complained["", ""] = now
             logger.warning("%s waits for Redis: %s", self.name, error)
         self._backoff = min(MAX_BACKOFF, self._backoff * 2 or FIRST_BACKOFF)
         self._mend(error)

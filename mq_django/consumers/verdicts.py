@@ -9,6 +9,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.board import HANDLED, Receipt
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Outcome, Retry
+from mq_django.core.visible import line
 from mq_django.registry import Handler, find
 from mq_django.stores.base import Settlement
 
@@ -61,7 +62,7 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
 def unusable(item: Undecodable) -> Settlement:
     """Return how to settle what is no message: by its burial, or by nothing at all when somebody has deleted it."""
     if not item.fields:
-        logger.warning("Entry %s was deleted while it was pending", item.entry.decode())
+        logger.warning("Entry %s was deleted while it was pending", line(item.entry))
         return Settlement(item, ACK)
     return Settlement(item, Bury(item.reason, reason="undecodable"))
 

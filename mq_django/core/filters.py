@@ -69,11 +69,29 @@ class Filter:
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> "Filter":
-        """Return the filter that `as_dict` told."""
-        group = found.get("group")
-        return cls(**{**found, "group": None if group is None else Group(*group)})
+    def of(cls, found: object) -> "Filter":
+        """Return the filter that `as_dict` told.
 
+        Raises:
+            ValueError: it told none: to leave out what makes no sense would mean more messages than were meant.
+        """
+        match found:
+            case {"group": [str(name), str(error)], **rest}:
+                group: Group | None = Group(name, error)
+            case {**rest}:
+                group = None
+            case _:
+                raise ValueError("not a filter")
+        if wrong := [name for name, value in rest.items() if type(value) is not _KINDS.get(name)]:
+            raise ValueError(f"not a filter: {wrong[0]!r:.80}")
+        return cls(**rest, group=group)  # type: ignore[arg-type]
+
+
+#: What the attributes of a filter are, but the group.
+_KINDS: Mapping[object, type] = {
+    **dict.fromkeys(("id", "name", "key", "error"), str),
+    **dict.fromkeys(("since_ms", "until_ms"), int),
+}
 
 NOTHING = Filter()
 

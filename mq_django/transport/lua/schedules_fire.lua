@@ -34,7 +34,9 @@ if tick then
   if tick > now then
     return { 'EARLY', now }
   end
-  if tonumber(redis.call('hget', schedules, 'last:' .. name) or 0) >= tick then
+  -- One that is no moment, or after the year 9999, was not written by a schedule.
+  local last = tonumber(redis.call('hget', schedules, 'last:' .. name) or 0) or 0
+  if last >= tick and last <= 253402300799999 then
     return { 'DONE', now }
   end
   -- Up to now, so that of several ticks that were missed together one is made up for.
