@@ -19,7 +19,7 @@
 -- with letters
 -- with jobs
 local dead, ids, groups, job, zset, hash, notes = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [groups] = 'hash', [job] = 'hash', [zset] = 'zset' })
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [zset] = 'zset' })
   or wrong_type({ [hash] = 'hash', [notes] = 'hash' })
 if wrong then
   return wrong

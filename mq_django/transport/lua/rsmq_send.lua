@@ -17,9 +17,10 @@
 -- with types
 -- with clock
 -- with counts
+-- with counted
 -- with rsmq
 local zset, hash, minutes, hours = unpack(KEYS)
-local wrong = wrong_type({ [zset] = 'zset', [hash] = 'hash', [minutes] = 'hash', [hours] = 'hash' })
+local wrong = wrong_type({ [zset] = 'zset', [hash] = 'hash' })
 if wrong then
   return wrong
 end
@@ -57,7 +58,7 @@ for at = 6, #ARGV, 6 do
   ms = mode == '' and delay * 1000 or ms
   redis.call('zadd', zset, due_at(mode, ms, now), id)
   redis.call('hset', hash, id, ARGV[at + 5])
-  redis.call('hincrby', hash, 'totalsent', 1)
+  counted(hash, 'totalsent', 1)
   if ARGV[4] ~= '' then
     redis.call('publish', ARGV[4], redis.call('zcard', zset))
   end
