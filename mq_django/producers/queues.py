@@ -94,6 +94,7 @@ class Queue:
                 unique_for: "error" or "keep".
             expires: not handled after this time.
             robust: what fails after the commit is logged, not raised.
+            message_id: in place of a new id. Another message may have it; in RSMQ's format that is AlreadyPublished.
             enqueued_ms: it runs a task that was enqueued at this moment, and whose result is kept.
 
         Raises:

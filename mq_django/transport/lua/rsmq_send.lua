@@ -12,7 +12,8 @@
 -- then for each message: its id, or the random part of one; its length in UTF-16 units; '+' (ms from now), '=' (ms since
 -- 1970) or '' (the queue's delay); ms; its name for the counters, or ''; the body
 --
--- Returns the ids; or 'NOQUEUE', 'FULL' or 'TOOLONG', and then nothing was written.
+-- Returns the ids; or 'NOQUEUE', 'FULL' or 'TOOLONG', or 'EXISTS' for one message whose id another has, and then nothing
+-- was written.
 
 -- with types
 -- with clock
@@ -30,6 +31,10 @@ if not maxsize then
 end
 if ARGV[1] ~= '0' and redis.call('zcard', zset) + (#ARGV - 5) / 6 > tonumber(ARGV[1]) then
   return 'FULL'
+end
+-- In a batch each message has an id that was made for it.
+if #ARGV == 11 and redis.call('hexists', hash, ARGV[6]) == 1 then
+  return 'EXISTS'
 end
 for at = 6, #ARGV, 6 do
   if maxsize ~= -1 and tonumber(ARGV[at + 1]) > maxsize then
