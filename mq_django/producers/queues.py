@@ -269,7 +269,7 @@ class Queue:
             ids = [store.claim(outgoing[0], for_ms=for_ms, on_conflict=on_conflict, also=also)]
         if message_published.receivers:
             for item, message_id in zip(outgoing, ids, strict=True):
-                message_published.send(Queue, queue=self.name, message_id=message_id, name=item.message.name)
+                message_published.send_robust(Queue, queue=self.name, message_id=message_id, name=item.message.name)
         return ids
 
 
