@@ -109,6 +109,7 @@ def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
 @needs(VIEW, SEE_DATA)
 def export(page: Page, name: str) -> Any:
     """Send the dead letters that the filter fits as JSON lines, secrets replaced, oldest first."""
+    filters.refuse_others(page, *filters.FIELDS, filters.OF_NAME, filters.OF_ERROR)
     meant = filters.told(page)
     page.log(name, f"Exported the dead letters: {meant}" if meant else "Exported the dead letters")
     response = StreamingHttpResponse(_lines(name, filters.wanted(page)), content_type="application/x-ndjson")

@@ -50,9 +50,11 @@ class Extender(Service):
         found: dict[tuple[int, str], list[HomeEntry]] = defaultdict(list)
         there: set[tuple[int, HomeEntry]] = set()
         for consumer, running in self._runs.running().items():
-            for (number, home, entry), since, _ in running:
+            for receipt, since, _ in running:
+                number, home, entry = receipt
                 there.add((number, (home, entry)))
-                if now - since >= self._steps[number]:
+                # The heartbeats of RSMQ queues, whose ids alone can be so long, extend whatever is held there.
+                if now - since >= self._steps[number] and not receipt.is_digest:
                     found[number, consumer].append((home, entry))
         self._lost &= there
         self.each(found.items(), lambda one: self._extend(*one[0], one[1]), called=lambda one: self._name(one[0][0]))

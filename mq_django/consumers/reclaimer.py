@@ -1,7 +1,9 @@
 """Take over the deliveries of consumers that are gone."""
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +19,7 @@ from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.members import Members, Roll
 from mq_django.stores.results import settled_commands
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import BLOCK_MS, get_client
 from mq_django.transport.sessions import Session
 
 logger = get_logger(__name__)
@@ -26,6 +28,9 @@ logger = get_logger(__name__)
 BATCH = 500
 #: Seconds until what one queue refused is tried again.
 TRY_AGAIN = 1.0
+#: Seconds between two looks at a dead consumer to which more may come, and until the last: a blocked read of it ends by
+#: then, as does the trip of a consumer that passes something on to it.
+LOOK_AGAIN, LAST_LOOK = 0.5, BLOCK_MS / 1000 + 1.5
 
 
 @dataclass(slots=True)
@@ -35,13 +40,22 @@ class Remains:
     consumer: str
     evidence: Evidence
     queues: set[int] = field(default_factory=set)
+    #: When to look into all queues again, and for the last time, in seconds on the monotonic clock.
+    due: float = math.inf
+    last: float = 0.0
+
+    def look_again(self, now: float, queues: int) -> None:
+        """Set it up for another look when that is due."""
+        if now >= self.due:
+            self.queues = set(range(queues))
+            self.due = now + LOOK_AGAIN if now < self.last else math.inf
 
 
-def evidence_of(board: Board, *, late: bool, now: float) -> Evidence:
+def evidence_of(board: Board, *, late: bool, now: float, lingers: bool = False) -> Evidence:
     """Return what a dead child's board tells; with `late` it had to go because of a handler past its timeout."""
     results = board.results()
     running = {item.receipt for item in board.running()} - results.keys()
-    return Evidence(results=results, running=running, late=board.late(now) if late else ())
+    return Evidence(results=results, running=running, late=board.late(now) if late else (), lingers=lingers)
 
 
 def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:
@@ -63,7 +77,7 @@ def relieve(store: Store, number: int, consumer: str, spared: Collection[Receipt
     batch = [
         settlement(store.config, number, item, Evidence())
         for item in held
-        if Receipt(number, item.home, item.entry) not in spared
+        if Receipt.of(number, item.home, item.entry) not in spared
     ]
     return len(batch) - len(store.settle(consumer, batch)) if batch else 0
 
@@ -110,8 +124,12 @@ class Reclaimer(Service):
 
     def child(self, consumer: str, evidence: Evidence) -> None:
         """Settle for a child that is gone; until that is done, however often Redis refuses."""
+        remains = Remains(consumer, evidence, set(range(len(self._queues))))
+        if evidence.lingers:
+            now = time.monotonic()
+            remains.due, remains.last = now + LOOK_AGAIN, now + LAST_LOOK
         with self._posting:
-            self._remains.append(Remains(consumer, evidence, set(range(len(self._queues)))))
+            self._remains.append(remains)
         self.wake()
 
     def stopped(self, consumer: str, spared: Collection[Receipt]) -> None:
@@ -133,21 +151,25 @@ class Reclaimer(Service):
         self.wake()
 
     def is_done(self) -> bool:
-        """Tell whether nothing of our own children is left to settle."""
-        return not self._remains
+        """Tell whether nothing of our own children is left to settle, as far as is known."""
+        return not any(remains.queues for remains in self._remains)
 
     def run_once(self) -> float:
         """Settle for everybody who was reported."""
+        now = time.monotonic()
+        for remains in list(self._remains):
+            remains.look_again(now, len(self._queues))
         self._apart(self._settle, [(n, remains) for remains in list(self._remains) for n in sorted(remains.queues)])
         with self._posting:
-            self._remains = [remains for remains in self._remains if remains.queues]
+            self._remains = [remains for remains in self._remains if remains.queues or remains.due < math.inf]
             dead, self._dead = self._dead, {}
             strays, self._strays = self._strays, set()
             stopped, self._stopped = self._stopped, {}
         self._apart(self._relieve, [(n, *found) for found in stopped.items() for n in range(len(self._queues))])
         self._apart(self._condemn, [(*found, roll) for found, roll in dead.items()])
         self._apart(self._strike, strays)
-        return TRY_AGAIN if self._remains else 60.0
+        due = min((remains.due for remains in self._remains), default=math.inf) - time.monotonic()
+        return max(0.0, min(60.0 if self.is_done() else TRY_AGAIN, due))
 
     def _apart(self, do: Callable[..., None], cases: Iterable[tuple[Any, ...]]) -> None:
         """Call `do` with each case, whose first part is the number of its queue."""

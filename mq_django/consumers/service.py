@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from mq_django.core.logs import get_logger
@@ -32,11 +32,13 @@ class Service:
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
+        #: It waits for its next round, however long that is.
+        self._resting = False
         self._backoff = 0.0
         #: Good rounds since the last trouble.
         self._good = 0
         self._complained: dict[tuple[str, str], float] = {}
-        #: Seconds on the monotonic clock of the latest turn of the loop, for the watchdog.
+        #: Seconds on the monotonic clock of the latest turn of the loop, or step of it.
         self.turned = time.monotonic()
 
     def run_once(self) -> float:
@@ -76,11 +78,13 @@ class Service:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
 
-    def is_stuck(self, limit: float) -> bool:
-        """Tell whether the loop should turn, and has not for `limit` seconds."""
+    def turns(self) -> Mapping[str, object]:
+        """Return a number that changes while the loop turns, or None when it has ended; see Liveness."""
         if self._thread is None or self.stopping:
-            return False
-        return not self._thread.is_alive() or time.monotonic() - self.turned > limit
+            return {}
+        if not self._thread.is_alive():
+            return {self.name: None}
+        return {self.name: time.monotonic() if self._resting else self.turned}
 
     def each(self, items: Iterable[T], do: Callable[[T], object], *, called: Callable[[T], str]) -> None:
         """Call `do` with each item. What it raises for one is logged with the item's name; the others go on.
@@ -91,6 +95,7 @@ class Service:
             AWAY: the server is away, which concerns all items.
         """
         for item in items:
+            self.turned = time.monotonic()
             try:
                 do(item)
             except AWAY:
@@ -115,7 +120,9 @@ class Service:
                 self.turned = time.monotonic()
                 pause = self._round()
                 if pause > 0:
+                    self._resting = True
                     self._woken.wait(pause)
+                    self._resting = False
                 self._woken.clear()
         finally:
             self.close()
@@ -125,9 +132,10 @@ class Service:
             pause = self.run_once()
         except StoreError as error:
             return self._refused(error)
-        except Exception as error:
+        except BaseException as error:
+            # SystemExit as well: receivers of signals are called here, and a thread that ended would be missed.
             logger.exception("%s failed; it goes on", self.name)
-            self._mend(error)
+            self._mend(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return MAX_BACKOFF
         self._good += 1
         # One good round may be only the look for what trouble left, and the next be trouble again.
@@ -151,5 +159,5 @@ class Service:
     def _mend(self, error: Exception) -> None:
         try:
             self.recover(error)
-        except Exception:
+        except BaseException:
             logger.exception("%s could not recover; it goes on", self.name)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mq_django.consumers.board import Board
-from mq_django.consumers.pools import ThreadPool
+from mq_django.consumers.pools import Pool, ThreadPool
 from mq_django.consumers.service import Service
 from mq_django.registry import names
 from mq_django.stores.base import Store
@@ -19,14 +19,16 @@ class Timekeeper(Service):
 
     name = "timekeeper"
 
-    def __init__(self, threads: ThreadPool) -> None:
+    def __init__(self, threads: ThreadPool, loop: Pool) -> None:
         super().__init__()
         self._threads = threads
+        self._pools = (threads, loop)
 
     def run_once(self) -> float:
         """Interrupt what is late, and give back what waits behind slow handlers."""
         self._threads.interrupt_late()
-        self._threads.hand_back_stranded()
+        for pool in self._pools:
+            pool.look()
         return TICK
 
 

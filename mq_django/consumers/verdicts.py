@@ -29,6 +29,8 @@ class Evidence:
     lost: bool = False
     #: It ran one message at a time, and so whatever it held.
     alone: bool = False
+    #: More may come to it: a process that a handler forked may hold its connections open.
+    lingers: bool = False
 
 
 def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, evidence: Evidence) -> Settlement:
@@ -40,7 +42,7 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
     """
     if isinstance(item, Undecodable):
         return unusable(item)
-    receipt = Receipt(number, item.home, item.entry)
+    receipt = Receipt.of(number, item.home, item.entry)
     ended = evidence.results.get(receipt)
     if ended == HANDLED:
         return Settlement(item, ACK, keeps_result=_keeps_result(item))

@@ -1,11 +1,11 @@
 """What messages somebody means: by id, name, key, error or time."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
 from mq_django.core.redaction import redact_text
+from mq_django.errors import InvalidFilter
 
 _ERROR_CLASS = re.compile(r"([A-Za-z_][\w.]{0,199})(?=:|\Z)", re.ASCII)
 
@@ -33,7 +33,11 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What a message must be like to be meant; what is empty or None does not matter."""
+    """What a message must be like to be meant; what is empty or None does not matter.
+
+    Raises:
+        InvalidFilter: a value has the wrong type. To leave it out would select more messages.
+    """
 
     id: str = ""
     #: In its name, whatever the case.
@@ -46,6 +50,12 @@ class Filter:
     until_ms: int | None = None
     #: Of dead letters.
     group: Group | None = None
+
+    def __post_init__(self) -> None:
+        texts = (self.id, self.name, self.key, self.error, *(self.group or ()))
+        moments = (self.since_ms, self.until_ms)
+        if not all(isinstance(text, str) for text in texts) or not all(at is None or type(at) is int for at in moments):
+            raise InvalidFilter(f"A filter has text, and times as whole milliseconds, not {self!r:.200}")
 
     def __bool__(self) -> bool:
         return self != NOTHING
@@ -69,29 +79,22 @@ class Filter:
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
     @classmethod
-    def of(cls, found: object) -> "Filter":
+    def of(cls, found: Any) -> "Filter":
         """Return the filter that `as_dict` told.
 
         Raises:
-            ValueError: it told none: to leave out what makes no sense would mean more messages than were meant.
+            InvalidFilter: `as_dict` of this version tells nothing of the kind.
         """
-        match found:
-            case {"group": [str(name), str(error)], **rest}:
-                group: Group | None = Group(name, error)
-            case {**rest}:
-                group = None
-            case _:
-                raise ValueError("not a filter")
-        if wrong := [name for name, value in rest.items() if type(value) is not _KINDS.get(name)]:
-            raise ValueError(f"not a filter: {wrong[0]!r:.80}")
-        return cls(**rest, group=group)  # type: ignore[arg-type]
+        if not isinstance(found, dict) or any(value in ("", None) for value in found.values()):
+            raise InvalidFilter(f"Not a filter: {found!r:.200}")
+        group = found.get("group")
+        if "group" in found and not (isinstance(group, list) and len(group) == len(Group._fields)):
+            raise InvalidFilter(f"Not a group: {group!r:.200}")
+        try:
+            return cls(**found | ({"group": Group(*group)} if group else {}))
+        except TypeError as error:
+            raise InvalidFilter(f"Not a filter: {found!r:.200}") from error
 
-
-#: What the attributes of a filter are, but the group.
-_KINDS: Mapping[object, type] = {
-    **dict.fromkeys(("id", "name", "key", "error"), str),
-    **dict.fromkeys(("since_ms", "until_ms"), int),
-}
 
 NOTHING = Filter()
 

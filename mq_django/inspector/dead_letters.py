@@ -8,6 +8,7 @@ from mq_django.core.filters import NOTHING, Filter, Group
 from mq_django.core.messages import DeadLetter
 from mq_django.core.numbers import whole
 from mq_django.core.redaction import redact_text
+from mq_django.errors import InvalidFilter
 from mq_django.inspector.messages import MessageView, view_of
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stories import attempts_of
@@ -175,9 +176,15 @@ def labels(name: str, entries: Sequence[str]) -> list[str]:
 
 
 def count(name: str, *, until: str = "") -> DeadCount:
-    """Count the dead letters up to the entry `until`, or up to the newest of now."""
+    """Count the dead letters up to the entry `until`, or up to the newest of now.
+
+    Raises:
+        InvalidFilter: `until` is no entry.
+    """
     letters = _dead(name)
-    if is_entry(until):
+    if until and not is_entry(until):
+        raise InvalidFilter(f"Not the entry of a dead letter: {until!r:.80}")
+    if until:
         newer = letters.oldest(limit=MAX_COUNTED, after=until, max_bytes=0, which="TRAITS")
         return DeadCount(
             until=until,

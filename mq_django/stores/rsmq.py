@@ -16,7 +16,7 @@ from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.rsmq import decode, encode, units
 from mq_django.core.visible import line
 from mq_django.core.waiting import Answer, Found, Place
-from mq_django.errors import MessageTooLarge, NotSupported, QueueExists, QueueFull
+from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
 from mq_django.stores.counters import slot
 from mq_django.stores.refusals import check_supported
@@ -86,6 +86,8 @@ class RsmqStore:
             reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"FULL":
             raise QueueFull(f"Queue {config.name!r} is at its MAX_DEPTH of {config.max_depth}")
+        if reply == b"EXISTS":
+            raise AlreadyPublished(f"Queue {config.name!r} has a message with the id {outgoing[0].message.id!r}")
         if reply == b"TOOLONG":
             raise MessageTooLarge(f"The message is longer than the maxsize of queue {config.name!r}")
         return [message_id.decode() for message_id in reply]

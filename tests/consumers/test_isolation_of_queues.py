@@ -10,6 +10,7 @@ import pytest
 
 import mq_django.consumers
 from mq_django.conf import get_config
+from mq_django.consumers.board import Receipt
 from mq_django.consumers.extender import Extender
 from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin, OrphanBeat
 from mq_django.consumers.isolation import Isolation, Receiver
@@ -87,7 +88,7 @@ def trimmer(queues, both):
 def extender(queues, both):
     class Runs:
         def running(self):
-            return {"c": [((number, 0, b"1-1"), -1e9, 0) for number in range(2)]}
+            return {"c": [(Receipt(number, 0, b"1-1"), -1e9, 0) for number in range(2)]}
 
     service = Extender(queues, Runs())
     service._stores = both

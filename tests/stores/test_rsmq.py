@@ -12,7 +12,14 @@ from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.core.rsmq import MESSAGE_ID, TEXT, new_id, sent_micros
 from mq_django.core.waiting import Answer, Place
-from mq_django.errors import ConnectionLost, InvalidValue, MessageTooLarge, NoAttributeSupplied, NotSupported
+from mq_django.errors import (
+    AlreadyPublished,
+    ConnectionLost,
+    InvalidValue,
+    MessageTooLarge,
+    NoAttributeSupplied,
+    NotSupported,
+)
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
@@ -415,6 +422,25 @@ def test_an_id_of_rsmqs_form_can_be_given(configure, rsmq):
     message_id = new_id()
     assert queues["jobs"].publish("welcome", 1, message_id=message_id) == message_id
     assert rsmq.receive("jobs").id == message_id
+
+
+def test_an_id_that_another_message_has_is_refused(configure, rsmq, store):
+    message_id = new_id()
+    queues["jobs"].publish("welcome", 1, message_id=message_id)
+    with pytest.raises(AlreadyPublished, match=message_id):
+        queues["jobs"].publish("welcome", 2, message_id=message_id)
+    (item,) = store.take(ME, count=2)
+    assert item.message.data == 1
+    assert store.settle(ME, [Settlement(item, Bury("no"))]) == []
+    # Nor does a dead letter take the place of a newer message with its id.
+    queues["jobs"].publish("welcome", 3, message_id=message_id)
+    letters = DeadLetters(store.config, Pooled(get_client("inspect")))
+    entry = letters.find(message_id.encode())
+    assert letters.redrive([entry]) == ["UNDECODABLE"]
+    (item,) = store.take(ME, count=2)
+    assert item.message.data == 3
+    assert store.settle(ME, [Settlement(item, ACK)]) == []
+    assert letters.redrive([entry]) == ["REDRIVEN"]
 
 
 def test_a_message_over_the_maxsize_is_refused(configure, rsmq):
