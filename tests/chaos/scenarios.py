@@ -11,7 +11,7 @@ from threading import Thread
 from redis.exceptions import ResponseError
 
 from mq_django.transport.servers import ServerBinary
-from tests.chaos import hostile
+from tests.chaos import hostile, neighbours
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
 from tests.chaos.settings import STORE, STORES, VISIBILITY_SECONDS
 from tests.chaos.shortages import clock_steps, disk_fills_up, memory_runs_out
@@ -232,4 +232,5 @@ SCENARIOS = [
     Scenario(name="poison", play=poison, rounds=1, rate=200.0, stores=STORES),
     Scenario(name="mixed", play=mixed, rounds=1, rate=160.0, ms=30.0, stores=STORES[1:]),
     Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
+    Scenario(name="neighbours", play=neighbours.play, rounds=2, around=neighbours.around),
 ]

@@ -33,6 +33,10 @@ def test_a_heartbeat_reads_the_roll(redis_client, place):
     roll = open_members(config, Pooled(get_client("chores"))).beat("mine", {}, {"mine-1": {}})
     assert "mine" in roll.vital_signs()
     assert roll.consumers_of("mine") == ["mine-1"]
+    # Each of them can be struck off: who cannot would be found dead again and again.
+    assert {f"consumer:{name}".encode() for name in roll.consumers} <= redis_client.hgetall(
+        config.keys.consumers
+    ).keys()
 
 
 @pytest.mark.parametrize("last", [DIGITS, "x", "", "-5", "1e999", "253402300800000", b"\xff"])
