@@ -11,7 +11,7 @@ MQError
 │   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
 │   ├── QueueFull             the queue is at its MAX_DEPTH
-│   └── AlreadyPublished      a message with this unique key is there already
+│   └── AlreadyPublished      a message with this unique key, or id, is there already
 ├── StoreError                Redis could not do what was asked
 │   ├── ConnectionLost        Redis is away or did not answer in time; whether the command ran is not known
 │   ├── ConnectionRejected    the server and CONNECTION do not fit: log-in, TLS, database; nothing was sent
@@ -95,7 +95,7 @@ class QueueFull(PublishError):
 
 
 class AlreadyPublished(PublishError):
-    """A message with this unique key is there already."""
+    """A message with this unique key is there already; in RSMQ's format, one with this id."""
 
 
 class StoreError(MQError):

@@ -148,7 +148,7 @@ class ChildProcess:
     def _reason_to_leave(self) -> str:
         orders = self._orders
         if stuck := self._consumer.stuck():
-            logger.error("Loops of consumer %s stopped turning: %s", self._consumer.id, ", ".join(stuck))
+            logger.error("Consumer %s must be replaced: %s", self._consumer.id, "; ".join(stuck))
             return "it is stuck"
         if orders.max_messages and self._consumer.settled() >= orders.max_messages:
             return f"it has handled {self._consumer.settled()} messages"

@@ -10,6 +10,7 @@ from mq_django.consumers.settler import Settler
 from mq_django.consumers.verdicts import unusable
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, SetAside
+from mq_django.core.visible import line
 from mq_django.registry import Handler, find
 from mq_django.stores.base import Settlement
 
@@ -70,5 +71,5 @@ class Dispatcher:
     def _settle_unusable(self, item: Undecodable) -> None:
         settlement = unusable(item)
         if isinstance(settlement.outcome, Bury):
-            logger.error("Entry %s of queue %s is buried: %s", item.entry.decode(), self._queue, item.reason)
+            logger.error("Entry %s of queue %s is buried: %s", line(item.entry), self._queue, item.reason)
         self._executor.settle(settlement)

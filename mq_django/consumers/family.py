@@ -11,19 +11,15 @@ from mq_django.consumers.children import Child, Terms, spawn
 from mq_django.consumers.heartbeat import Announcement
 from mq_django.consumers.isolation import line_of
 from mq_django.consumers.reclaimer import evidence_of
+from mq_django.consumers.restarts import Restarts
 from mq_django.consumers.verdicts import Evidence
 from mq_django.consumers.watchdog import BENCH, Verdict
 from mq_django.core.ids import token
 
 logger = logging.getLogger(__name__)
 
-#: Seconds to wait before a consumer that died young is started again, doubled each time.
-FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
-#: A consumer that has ticked so often, about a second, died of something else than its start.
-STARTED = 10
-#: Seconds after a ward's end at which its line is looked at: who passes something on may have read the ward's name
-#: before, and be slow to reach Redis.
-LINE_LOOKS = (0.0, 1.0, 5.0)
+#: Seconds until a process is started that the system just refused to start.
+REFUSED_PAUSE = 0.5
 #: Of what a consumer runs in one queue a heartbeat tells so many, those that run longest.
 MAX_TOLD = 20
 
@@ -53,12 +49,9 @@ class Family:
         #: Held while children are added or let go, as other threads write on their boards.
         self._changing = threading.Lock()
         self._stopping = False
-        self._pause = FIRST_PAUSE
-        self._not_before = 0.0
+        self._restarts, self._ward_restarts = Restarts(), Restarts()
         #: The latest that is known of each queue.
         self._paused: dict[int, bool] = {}
-        #: Lines of wards that have ended, and when to look at each.
-        self._lines: list[tuple[float, str]] = []
         self._to_renew: list[Child] = []
         self._renewing: tuple[Child, Child] | None = None
         #: What people ask, by consumer or supervisor, and has not been seen to.
@@ -77,13 +70,12 @@ class Family:
     def look(self, now: float) -> bool:
         """See to everybody once; tell whether there is something to announce soon."""
         self._let_go_of_the_dead(now)
-        self._look_at_lines(now)
         back = self._obey()
         for child in self._children:
             self._watch(child, now)
             back |= self._bench(child, now) | _has_fallen_quiet(child)
         before = len(self._children)
-        self._renew()
+        self._renew(now)
         self._fill_up(now)
         self._keep_a_ward(now)
         return back or len(self._children) > before
@@ -152,8 +144,17 @@ class Family:
                     child.board.hold_until(number, moment)
                     child.announced.add(number)
 
-    def _start(self, *, ward: bool = False) -> Child:
-        child = spawn(f"{self._supervisor}-{token()[:6]}", self._supervisor, self._terms, ward=ward)
+    def _start(self, now: float, *, ward: bool = False) -> Child | None:
+        """Start a process; None when the system refuses, which is tried again."""
+        restarts = self._ward_restarts if ward else self._restarts
+        deaths = restarts.take(now)
+        try:
+            name = f"{self._supervisor}-{token()[:6]}"
+            child = spawn(name, self._supervisor, self._terms, ward=ward, deaths=deaths)
+        except OSError as error:
+            pause = restarts.ended(now, deaths + 1, at_least=REFUSED_PAUSE)
+            logger.error("Cannot start a consumer process: %s. Next attempt in %g s", error, pause)  # noqa: TRY400
+            return None
         with self._changing:
             for number, paused in self._paused.items():
                 child.board.set_paused(number, paused)
@@ -192,20 +193,21 @@ class Family:
     def _fill_up(self, now: float) -> None:
         if self._quiet:
             return
-        while not self._stopping and now >= self._not_before and len(self._active()) < self._processes:
-            self._start()
+        while not self._stopping and len(self._active()) + self._restarts.waiting(now) < self._processes:
+            self._start(now)
 
     def _keep_a_ward(self, now: float) -> None:
         """Have a process for what must run alone while somebody has such, and tell all who it is."""
         wanted = [child for child in self._children if child.board.wants_ward()]
         ward = self._ward()
-        if wanted and ward is None and not self._stopping and not self._quiet and now >= self._not_before:
-            ward = self._start(ward=True)
+        may_start = not self._stopping and not self._quiet and not self._ward_restarts.waiting(now)
+        if wanted and ward is None and may_start:
+            ward = self._start(now, ward=True)
         ready = ward is not None and ward.board.ticks() and len(ward.announced) == len(self._terms.queues)
         for child in self._children:
             child.board.set_ward(ward.consumer if ward is not None and ready else "")
 
-    def _renew(self) -> None:
+    def _renew(self, now: float) -> None:
         if self._renewing is not None:
             old, new = self._renewing
             if new not in self._children:
@@ -222,7 +224,8 @@ class Family:
             if old.ward:
                 old.terminate()
             else:
-                self._renewing = (old, self._start())
+                started = self._start(now)
+                self._renewing = (old, started) if started is not None else None
 
     def _watch(self, child: Child, now: float) -> None:
         if child.kill_if_overdue(now):
@@ -253,13 +256,6 @@ class Family:
             self._relieve(child.consumer, begun)
         return False
 
-    def _look_at_lines(self, now: float) -> None:
-        """Settle for the lines of wards that have ended; when nobody is left to pass on, without waiting."""
-        due = [item for item in self._lines if item[0] <= now or not self._children]
-        self._lines = [item for item in self._lines if item not in due]
-        for _, line in due:
-            self._mourn(line, Evidence())
-
     def _let_go_of_the_dead(self, now: float) -> None:
         for child in list(self._children):
             code = child.process.poll()
@@ -269,23 +265,17 @@ class Family:
             if is_done or child.dismissed:
                 self._processes -= 1
             elif not child.leaving and not self._stopping:
-                self._put_off(child, code)
-            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now))
+                logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
+                if not child.has_begun:
+                    (self._ward_restarts if child.ward else self._restarts).ended(now, child.deaths + 1)
+            # Whoever ends in order cuts its blocked reads short first.
+            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now, lingers=code != 0))
             if child.ward:
-                self._lines += [(now + seconds, line_of(child.consumer)) for seconds in LINE_LOOKS]
+                # Whoever passes something on may have read the ward's name before, and be slow to reach Redis.
+                self._mourn(line_of(child.consumer), Evidence(lingers=True))
             with self._changing:
                 self._children.remove(child)
                 child.close()
-
-    def _put_off(self, child: Child, code: int) -> None:
-        """Wait before the next start when consumers die as soon as they live."""
-        logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
-        # A ward may well be killed by what it runs first: that is what it is for.
-        if child.board.ticks() >= (1 if child.ward else STARTED):
-            self._pause = FIRST_PAUSE
-        else:
-            self._not_before = time.monotonic() + self._pause
-            self._pause = min(MAX_PAUSE, self._pause * 2)
 
 
 def _has_fallen_quiet(child: Child) -> bool:

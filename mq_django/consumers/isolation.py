@@ -67,8 +67,7 @@ class Isolation(Service):
         if not ward:
             self._board.want_ward()
             return LOOK
-        for number, store in enumerate(self._stores):
-            self._pass_on(number, store, ward)
+        self.each(enumerate(self._stores), lambda one: self._pass_on(*one, ward), called=lambda one: one[1].config.name)
         return LOOK
 
     def hand_back(self) -> None:
@@ -109,19 +108,21 @@ class Receiver(Service):
 
     def run_once(self) -> float:
         """Run what is there."""
-        line = line_of(self._consumer)
-        for store, dispatcher in self._queues:
-            # What a broken trip brought over is there before the line.
-            for holder in (self._consumer, line):
-                for item in store.held_by(holder, limit=FEW):
-                    if self.stopping:
-                        return 0.0
-                    self.busy_at = time.monotonic()
-                    receipt = (item.home, item.entry)
-                    if holder != line or not store.pass_on(line, self._consumer, [receipt]):
-                        dispatcher.dispatch([item])
-                        self._wait_for(dispatcher.settler, receipt)
+        self.each(self._queues, lambda one: self._run_held(*one), called=lambda one: one[0].config.name)
         return LOOK
+
+    def _run_held(self, store: Store, dispatcher: Dispatcher) -> None:
+        line = line_of(self._consumer)
+        # What a broken trip brought over is there before the line.
+        for holder in (self._consumer, line):
+            for item in store.held_by(holder, limit=FEW):
+                if self.stopping:
+                    return
+                self.busy_at = time.monotonic()
+                receipt = (item.home, item.entry)
+                if holder != line or not store.pass_on(line, self._consumer, [receipt]):
+                    dispatcher.dispatch([item])
+                    self._wait_for(dispatcher.settler, receipt)
 
     def _wait_for(self, settler: Settler, receipt: tuple[int, bytes]) -> None:
         # Settled and not only ended: else it would be found pending, and run again.

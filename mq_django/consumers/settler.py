@@ -282,5 +282,4 @@ class SettleService(Service):
     def try_refused(self) -> None:
         """Settle again what Redis refused before."""
         self._tried = time.monotonic()
-        for settler, store in self._settlers:
-            settler.try_refused(store)
+        self.each(self._settlers, lambda one: one[0].try_refused(one[1]), called=lambda one: one[0].queue)

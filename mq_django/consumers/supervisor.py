@@ -14,6 +14,7 @@ from mq_django.consumers.extender import Extender
 from mq_django.consumers.family import Family
 from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin
 from mq_django.consumers.listener import Listener
+from mq_django.consumers.liveness import STUCK, Liveness
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.promoter import Promoter
 from mq_django.consumers.reclaimer import Reclaimer
@@ -50,6 +51,7 @@ class Supervisor:
         self._signals = signals
         self._probe = probe
         self._stop_asked = 0
+        self._liveness = Liveness()
         #: The page of consumers has asked to stop, and the main loop has not seen it yet.
         self._dismissed = False
         #: It stops so that the same command line can be executed again.
@@ -91,6 +93,7 @@ class Supervisor:
         try:
             while not (self._stop_asked and not len(self._family)):
                 self._look()
+                self._watch(services)
                 self._wait()
             self._settle_the_last()
         finally:
@@ -113,6 +116,17 @@ class Supervisor:
         if self._family.is_drained and not self._stop_asked:
             self._stop()
         self._reload()
+
+    def _watch(self, services: Sequence[Service]) -> None:
+        """Restart when a loop of our own has ended or stands still: nobody else would replace it."""
+        turns: dict[str, object] = {}
+        for service in services:
+            turns |= service.turns()
+        stuck = self._liveness.look(turns, limit=STUCK)
+        if stuck and not self._stop_asked:
+            logger.error("Supervisor %s restarts: %s", self.id, "; ".join(stuck))
+            self._stop()
+            self.restarts = True
 
     def _wait(self) -> None:
         """Wait until a signal came or somebody rang, and do what it says."""

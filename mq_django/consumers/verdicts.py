@@ -9,6 +9,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.board import HANDLED, Receipt
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Outcome, Retry
+from mq_django.core.visible import line
 from mq_django.registry import Handler, find
 from mq_django.stores.base import Settlement
 
@@ -29,6 +30,8 @@ class Evidence:
     lost: bool = False
     #: It ran one message at a time, and so whatever it held.
     alone: bool = False
+    #: More may come to it: a process that a handler forked may hold its connections open.
+    lingers: bool = False
 
 
 def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, evidence: Evidence) -> Settlement:
@@ -40,7 +43,7 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
     """
     if isinstance(item, Undecodable):
         return unusable(item)
-    receipt = Receipt(number, item.home, item.entry)
+    receipt = Receipt.of(number, item.home, item.entry)
     ended = evidence.results.get(receipt)
     if ended == HANDLED:
         return Settlement(item, ACK, keeps_result=_keeps_result(item))
@@ -59,7 +62,7 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
 def unusable(item: Undecodable) -> Settlement:
     """Return how to settle what is no message: by its burial, or by nothing at all when somebody has deleted it."""
     if not item.fields:
-        logger.warning("Entry %s was deleted while it was pending", item.entry.decode())
+        logger.warning("Entry %s was deleted while it was pending", line(item.entry))
         return Settlement(item, ACK)
     return Settlement(item, Bury(item.reason, reason="undecodable"))
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter, Group
-from mq_django.core.jsontext import dumps
 from mq_django.core.messages import DeadLetter
+from mq_django.core.numbers import whole
 from mq_django.core.redaction import redact_bytes, redact_text
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.messages import MessageView, view_of
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stories import attempts_of
-from mq_django.stores.dead import DeadLetters, Fields, Letter, is_entry, letter_of, number_of, text_of
+from mq_django.stores.dead import DeadLetters, Fields, Letter, is_entry, letter_of, text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -147,11 +147,11 @@ def get(name: str, entry: str) -> DeadLetterView | None:
 
 def _whole(letter: DeadLetter) -> DeadLetterView:
     if letter.message is not None:
-        message = view_of(letter.message, size=len(dumps(letter.message.data)))
+        message = view_of(letter.message, size=letter.size)
         last = attempts_of(letter.story, error=letter.error, traceback=letter.traceback)
         message = replace(message, attempts=last)
     else:
-        message = MessageView(id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message")
+        message = MessageView(id=letter.id, size=letter.size, error=redact_text(letter.error) or "no message")
     return DeadLetterView(
         entry=letter.entry,
         message=message,
@@ -209,7 +209,7 @@ def _listed(name: str, fields: Fields) -> DeadLetterView:
         reason=text_of(values.get(b"deadreason")),
         error=redact_text(text_of(values.get(b"deaderror"))),
         traceback="",
-        attempts=number_of(values.get(b"deadattempts")) or 0,
+        attempts=whole(values.get(b"deadattempts")) or 0,
         buried_ms=_buried_ms(fields),
     )
 

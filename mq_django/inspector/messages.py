@@ -11,6 +11,7 @@ from mq_django.core.messages import Message, Undecodable
 from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.rsmq import decode
 from mq_django.core.story import Attempt
+from mq_django.core.visible import line
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
 from mq_django.inspector.scan import Scanned, scan
@@ -103,7 +104,16 @@ class Read(NamedTuple):
 
 
 def view_of(message: Message, *, size: int, story: str = "") -> MessageView:
-    """Return a message as people may see it."""
+    """Return a message as people may see it; one that cannot be shown, whatever the reason, is a row that says so."""
+    try:
+        return _view_of(message, size, story)
+    except Exception as error:  # noqa: BLE001 - a message is what anybody wrote
+        return MessageView(
+            id=message.id, name=message.name, size=size, error=f"cannot be shown: {type(error).__name__}"
+        )
+
+
+def _view_of(message: Message, size: int, story: str) -> MessageView:
     return MessageView(
         id=message.id,
         name=message.name,
@@ -234,9 +244,7 @@ def _decoded(name: str, member: bytes, body: bytes) -> tuple[Message, str]:
     if not isinstance(get_config().queue(name), RsmqConfig):
         found = decode_body(body)
         return message_of(found, queue=name, entry=member), str(found.get("story", ""))
-    read = decode(
-        body, queue=name, message_id=member.decode(errors="replace"), first_ms=0, attempt=1, alone="", receipt=member
-    )
+    read = decode(body, queue=name, message_id=line(member), first_ms=0, attempt=1, alone="", receipt=member)
     if isinstance(read, Undecodable):
         raise DecodeError(read.reason)
     return read.message, ""

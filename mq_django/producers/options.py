@@ -8,7 +8,7 @@ from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq
 from mq_django.core.ids import new_id
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
-from mq_django.core.wire import LAST_MS
+from mq_django.core.numbers import LAST_MS
 from mq_django.errors import InvalidMessage
 
 #: The longest delay in seconds or as a timedelta: longer than that is a mistake in the unit.

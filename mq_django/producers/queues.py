@@ -94,6 +94,7 @@ class Queue:
                 unique_for: "error" or "keep".
             expires: not handled after this time.
             robust: what fails after the commit is logged, not raised.
+            message_id: in place of a new id. Another message may have it; in RSMQ's format that is AlreadyPublished.
             enqueued_ms: it runs a task that was enqueued at this moment, and whose result is kept.
 
         Raises:
@@ -269,7 +270,7 @@ class Queue:
             ids = [store.claim(outgoing[0], for_ms=for_ms, on_conflict=on_conflict, also=also)]
         if message_published.receivers:
             for item, message_id in zip(outgoing, ids, strict=True):
-                message_published.send(Queue, queue=self.name, message_id=message_id, name=item.message.name)
+                message_published.send_robust(Queue, queue=self.name, message_id=message_id, name=item.message.name)
         return ids
 
 

@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 from mq_django.conf import QueueConfig
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.jsontext import dumps, loads
+from mq_django.core.numbers import score, whole
 from mq_django.errors import DecodeError, InvalidFilter
-from mq_django.stores.dead import BATCH, DeadLetters, Step, is_entry, number_of, text_of
+from mq_django.stores.dead import BATCH, DeadLetters, Step, is_entry, text_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -99,7 +100,7 @@ class Jobs:
         if found[0] == b"NONE":
             return IDLE
         if found[0] == b"HELD":
-            return min(IDLE, float(found[1]) / 1000 + 0.1)
+            return min(IDLE, (score(found[1]) or 0.0) / 1000 + 0.1)
         job = _job(found)
         if job is None:
             # Somebody wrote it by hand.
@@ -141,11 +142,11 @@ def _job(flat: object) -> Job | None:
         wanted = Filter.of(loads(found.get(b"wanted", b"")))
     except (DecodeError, InvalidFilter):
         return None
-    rate = number_of(found.get(b"rate"))
+    rate = whole(found.get(b"rate"))
     if rate is None:
         return None
     numbers = ("total", "looked", "done", "missing", "refused")
-    known: dict[str, Any] = {name: number_of(found.get(name.encode())) or 0 for name in numbers}
+    known: dict[str, Any] = {name: whole(found.get(name.encode())) or 0 for name in numbers}
     known |= {name: text_of(found.get(name.encode())) for name in ("who", "after", "worker")}
     return Job(
         **known,
@@ -154,6 +155,6 @@ def _job(flat: object) -> Job | None:
         until=until,
         wanted=wanted,
         rate=rate,
-        since_ms=number_of(found.get(b"since")) or 0,
-        changed_ms=number_of(found.get(b"changed")) or 0,
+        since_ms=whole(found.get(b"since")) or 0,
+        changed_ms=whole(found.get(b"changed")) or 0,
     )

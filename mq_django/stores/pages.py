@@ -6,13 +6,14 @@ from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig
 from mq_django.core.keys import GroupKeys, QueueKeys, RsmqKeys
+from mq_django.core.numbers import score_ms
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
 from mq_django.stores.members import Roll, read_roll
 from mq_django.stores.survey import Survey, survey
 from mq_django.transport import scripts
-from mq_django.transport.failures import translate
+from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -148,10 +149,10 @@ def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
     )
 
 
-def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
-    if isinstance(reply, Exception):
-        return translate(reply)
-    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, roll, *counted = reply
+@readable
+def _look(reply: Any, now: int, minutes: int) -> Look:
+    found = reply_or_raise(reply)
+    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, roll, *counted = found
     this_hour, last_hour = (
         there(fields, values) for fields, values in zip(minute_fields(now, minutes), counted, strict=True)
     )
@@ -165,7 +166,7 @@ def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
         parked=parked,
         dead=dead,
         oldest_ms=entry_ms(oldest) if oldest else None,
-        next_due_ms=int(float(next_due)) if next_due else None,
+        next_due_ms=score_ms(next_due),
         paused=state == b"PAUSED",
         roll=read_roll(_pairs(roll)),
         this_hour=this_hour,

@@ -1,6 +1,8 @@
 """Whole trees of processes: what becomes of messages when any of them dies, stops, or is asked to."""
 
+import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -83,6 +85,38 @@ def test_a_child_that_dies_as_it_starts_is_started_again(trees, publish, history
     kill(tree.children()[0])
     publish()
     history.wait_for("effect")
+    assert tree.stop() == 0
+
+
+def test_who_dies_young_again_and_again_costs_its_neighbours_no_pause(trees, publish, history):
+    tree = trees("--processes", "2")
+    publish()
+    worker = history.wait_for("effect")[0]["pid"]
+    for _ in range(4):
+        # As they start: none of them has begun a message.
+        (young,) = wait_until(lambda: [pid for pid in tree.children() if pid != worker])
+        kill(young)
+        wait_until(lambda young=young: young not in tree.children())
+    kill(worker)
+    at = time.monotonic()
+    wait_until(lambda: set(tree.children()) - {worker})
+    assert time.monotonic() - at < 0.5
+    publish()
+    history.wait_for("effect", 2)
+    assert tree.stop() == 0
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits other processes")
+def test_a_process_that_the_system_refuses_is_started_when_it_can_be(trees, publish, history):
+    tree = trees()
+    publish()
+    child = history.wait_for("effect")[0]["pid"]
+    before = resource.prlimit(tree.pid, resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    kill(child)
+    wait_until(lambda: "Cannot start a consumer process" in tree.logged())
+    resource.prlimit(tree.pid, resource.RLIMIT_NOFILE, before)
+    publish()
+    history.wait_for("effect", 2)
     assert tree.stop() == 0
 
 
@@ -379,6 +413,59 @@ def test_steps_of_the_consumers_clock_change_nothing(trees, publish, history, st
     assert len({line["pid"] for line in history.lines("effect")}) == 2
 
 
+#: Runs a command as a user of its own, who sees no processes of others; it may still read this project's files.
+HIDDEN = (
+    *("unshare", "--mount", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh"),
+    *("setpriv", "--clear-groups", "--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override"),
+)
+
+
+@pytest.fixture
+def hidden():
+    def wrap(user):
+        return (*HIDDEN, f"--reuid={user}", f"--regid={user}")
+
+    see = [*wrap(65534), "test", "!", "-e", f"/proc/{os.getpid()}"]
+    if subprocess.run(see, check=False, capture_output=True).returncode:
+        pytest.skip("to hide processes takes root, unshare, setpriv and Linux 5.8")
+    return wrap
+
+
+def beats(client, store):
+    """Return how often each supervisor has beaten."""
+    found = client.hgetall(store.keys.consumers)
+    return {name.partition(b":")[2].decode(): int(count) for name, count in found.items() if name[:5] == b"beat:"}
+
+
+def test_supervisors_that_cannot_see_one_another_leave_one_another_alone(
+    trees, publish, history, store, redis_client, hidden
+):
+    """As with hidepid=2, or with ProtectProc=invisible of systemd."""
+    both = [trees("--threads", "2", wrap=hidden(user), QUEUES=FAST) for user in (65534, 65533)]
+    ids = [publish(["sleep", 1]) for _ in range(8)]
+    wait_until(lambda: len(found := beats(redis_client, store)) == 2 and min(found.values()) > 5, timeout=20)
+    history.wait_for("effect", 8)
+    assert history.counts("start") == dict.fromkeys(ids, 1)
+    assert [tree.stop() for tree in both] == [0, 0]
+    logged = "".join(tree.logged() for tree in both)
+    assert "is gone" not in logged
+    assert "begins anew" not in logged
+
+
+def test_supervisors_with_other_timeouts_leave_one_another_alone(trees, publish, history, store, redis_client):
+    """As in a rolling deploy that makes VISIBILITY_TIMEOUT shorter than the time between two beats of the old one."""
+    patient = trees("--threads", "2", QUEUES={"default": {"VISIBILITY_TIMEOUT": 30}})
+    wait_until(lambda: len(beats(redis_client, store)) == 1)
+    hasty = trees("--threads", "2", QUEUES=FAST)
+    ids = [publish(["sleep", 1]) for _ in range(12)]
+    wait_until(lambda: len(found := beats(redis_client, store)) == 2 and min(found.values()) > 2, timeout=20)
+    history.wait_for("effect", 12)
+    assert history.counts("start") == dict.fromkeys(ids, 1)
+    assert [patient.stop(), hasty.stop()] == [0, 0]
+    assert "is gone" not in hasty.logged()
+    assert "begins anew" not in patient.logged()
+
+
 #: Runs a command in a PID namespace of its own, as a container does, which all of it dies with.
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
@@ -539,7 +626,7 @@ def test_a_process_whose_loops_stopped_turning_is_replaced(trees, publish, histo
     assert all(history.counts()[message_id] == 1 for message_id in ids)
     wait_until(lambda: stuck not in tree.children())
     # Which of them is found first, or both at once, is chance.
-    assert "stopped turning: fetcher of" in tree.logged()
+    assert "must be replaced: fetcher of" in tree.logged()
     assert tree.stop() == 0
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from mq_django import queues
+from mq_django import queues, topics
 from mq_django.core.messages import NO_HEADERS
 from mq_django.errors import (
     AlreadyPublished,
@@ -239,6 +239,28 @@ def test_whoever_listens_is_told_of_each_message(emails):
     finally:
         message_published.disconnect(listen)
     assert told == [("emails", "welcome", first), ("emails", "remind", second)]
+
+
+def test_a_listener_that_fails_does_not_fail_the_publish(mq_settings, caplog):
+    mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {}})
+    told = []
+
+    def fail(**arguments):
+        raise RuntimeError("no")
+
+    def listen(**arguments):
+        told.append(arguments["message_id"])
+
+    for receiver in (fail, listen):
+        message_published.connect(receiver)
+    try:
+        ids = [queues["emails"].publish("welcome", 1), topics["orders"].publish("paid", 1)]
+        ids += queues["emails"].publish_many([("remind", 2), ("remind", 3)])
+    finally:
+        for receiver in (fail, listen):
+            message_published.disconnect(receiver)
+    assert told == ids
+    assert [record.exc_info[0] for record in caplog.records if record.name == "django.dispatch"] == [RuntimeError] * 4
 
 
 def test_a_key_of_ours_that_holds_something_else_is_an_error_and_nothing_is_written(emails, keys, redis_client):

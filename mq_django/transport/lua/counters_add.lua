@@ -10,7 +10,7 @@
 
 for i = 1, 2 do
   for at = 3, #ARGV, 2 do
-    redis.call('hincrby', KEYS[i], ARGV[i] .. ARGV[at], ARGV[at + 1])
+    redis.pcall('hincrby', KEYS[i], ARGV[i] .. ARGV[at], ARGV[at + 1])
   end
 end
 -- A day and two hours, and 35 days: what the charts show, and a little more.

@@ -16,6 +16,7 @@
 
 -- with clock
 -- with rsmq
+-- with counted
 local zset, hash, owners, notes, control, unhandled = unpack(KEYS)
 local consumer = ARGV[1]
 if consumer ~= '' and redis.call('hget', control, 'paused') == '1' then
@@ -33,8 +34,8 @@ for _, id in ipairs(redis.call('zrangebyscore', zset, '-inf', now, 'limit', 0, A
   local body = redis.call('hget', hash, id)
   if body then
     redis.call('zadd', zset, hidden, id)
-    redis.call('hincrby', hash, 'totalrecv', 1)
-    local count = redis.call('hincrby', hash, id .. ':rc', 1)
+    counted(hash, 'totalrecv', 1)
+    local count = counted(hash, id .. ':rc', 1)
     redis.call('hsetnx', hash, id .. ':fr', string.format('%.0f', now))
     if consumer ~= '' then
       redis.call('hset', owners, id, consumer .. ' ' .. count)

@@ -28,7 +28,7 @@ local claims, ready, urgent, priority, due, waiting, control, minutes, hours = u
 local limit, key, lasts, mode, id = tonumber(ARGV[1]), ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[10]
 
 local wrong = wrong_type({ [claims] = 'hash', [ready] = 'stream', [priority] = 'zset', [due] = 'zset' })
-  or wrong_type({ [waiting] = 'hash', [control] = 'hash', [minutes] = 'hash', [hours] = 'hash' })
+  or wrong_type({ [waiting] = 'hash', [control] = 'hash' })
 if wrong then
   return wrong
 end
@@ -41,18 +41,20 @@ end
 if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting) + 1 > limit then
   return 'FULL'
 end
+if mode == '!' then
+  local failed = readier(ready, priority, waiting, control, ARGV[4])(id, ARGV[12])
+  if failed then
+    return failed
+  end
+else
+  local before = first_due(due)
+  redis.call('zadd', due, due_at(mode, ARGV[9], now), put_body(waiting, id, ARGV[12]))
+  wake_if_earlier(due, before, ARGV[5])
+end
 if holder then
   redis.call('hdel', claims, 'i:' .. holder)
 end
 ends = lasts > 0 and now + lasts or 0
 redis.call('hset', claims, 'k:' .. key, string.format('%.0f:%s', ends, id), 'i:' .. id, key)
-if mode == '!' then
-  readier(ready, priority, waiting, control, ARGV[4])(id, ARGV[12])
-else
-  local before = first_due(due)
-  redis.call('hset', waiting, id, ARGV[12])
-  redis.call('zadd', due, due_at(mode, ARGV[9], now), id)
-  wake_if_earlier(due, before, ARGV[5])
-end
 count_published(minutes, ARGV[2], hours, ARGV[3], { [ARGV[11]] = 1 })
 return { 'CLAIMED', id }
