@@ -15,6 +15,7 @@ from mq_django.admin.page import OPERATE, SEE_DATA, VIEW, Page, needs, sentence_
 from mq_django.admin.tabs import tabs
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.redaction import redact_forms
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
 from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import DeadGroup
@@ -126,7 +127,7 @@ def _lines(name: str, wanted: Filter) -> Iterator[str]:
                 "id": message.id,
                 "type": message.name,
                 "data": message.data,
-                "partitionkey": message.key,
+                "partitionkey": message.key and redact_forms(message.key),
                 "headers": dict(message.headers),
                 "reason": letter.reason,
                 "error": letter.error,

@@ -7,7 +7,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter, Group
 from mq_django.core.messages import DeadLetter
 from mq_django.core.numbers import whole
-from mq_django.core.redaction import redact_text
+from mq_django.core.redaction import redact_bytes, redact_text
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.messages import MessageView, view_of
 from mq_django.inspector.scan import Scanned, scan
@@ -37,7 +37,7 @@ class DeadLetterView:
     traceback: str
     attempts: int
     buried_ms: int
-    #: What could not be decoded, as it came.
+    #: What could not be decoded, as it came, but with its secrets replaced.
     raw: bytes = b""
 
     @property
@@ -160,7 +160,7 @@ def _whole(letter: DeadLetter) -> DeadLetterView:
         traceback=redact_text(letter.traceback),
         attempts=letter.attempts,
         buried_ms=letter.buried_ms,
-        raw=letter.raw,
+        raw=redact_bytes(letter.raw),
     )
 
 

@@ -8,7 +8,7 @@ from mq_django.conf import RsmqConfig, get_config
 from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import Message, Undecodable
-from mq_django.core.redaction import redact, redact_text
+from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.rsmq import decode
 from mq_django.core.story import Attempt
 from mq_django.core.visible import line
@@ -34,7 +34,7 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
-    """A message, with the secrets in its data and headers replaced."""
+    """A message, with the secrets in its data and headers replaced, and what is one by its form in its names."""
 
     id: str
     #: Empty when it is not known.
@@ -55,6 +55,11 @@ class MessageView:
     error: str = ""
     #: What became of its attempts, the last one first.
     attempts: Sequence[Attempt] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("id", "name", "unique"):
+            if value := getattr(self, name):
+                object.__setattr__(self, name, redact_forms(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
