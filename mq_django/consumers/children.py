@@ -50,16 +50,18 @@ class Child:
         process: "subprocess.Popen[bytes]",
         terms: Terms,
         *,
-        ward: bool,
+        line: str,
         deaths: int,
     ) -> None:
         self.consumer = consumer
+        #: What a ward takes from; "" for any other consumer.
+        self.line = line
         self.board = board
         self.process = process
-        self.ward = ward
+        self.ward = bool(line)
         #: Processes that ended in its place, one after another, without having begun a message.
         self.deaths = deaths
-        self.threads = 1 if ward else terms.threads
+        self.threads = 1 if line else terms.threads
         self.since = time.monotonic()
         self.since_ms = int(time.time() * 1000)
         self.started = started(process.pid)
@@ -120,15 +122,15 @@ class Child:
         self.board.close()
 
 
-def spawn(consumer: str, supervisor: str, terms: Terms, *, ward: bool = False, deaths: int = 0) -> Child:
-    """Start a consumer as a new interpreter, which loads the code as it is now.
+def spawn(consumer: str, supervisor: str, terms: Terms, *, line: str = "", deaths: int = 0) -> Child:
+    """Start a consumer, or with a line a ward, as a new interpreter, which loads the code as it is now.
 
     A fork would share the supervisor's threads' locks and its old code.
 
     Raises:
         OSError: there is no room for its memory, or the system allows no more processes or descriptors.
     """
-    threads = 1 if ward else terms.threads
+    threads = 1 if line else terms.threads
     with ExitStack() as undo:
         # Until a heartbeat speaks for it nobody would reclaim what it fetches.
         board = Board.create(lanes(threads), held=False)
@@ -136,24 +138,24 @@ def spawn(consumer: str, supervisor: str, terms: Terms, *, ward: bool = False, d
         their_end, our_end = os.pipe()
         undo.callback(os.close, our_end)
         try:
-            process = _execute(_orders(consumer, supervisor, terms, ward, board.fd, their_end), terms)
+            process = _execute(_orders(consumer, supervisor, terms, line, board.fd, their_end), terms)
         finally:
             os.close(their_end)
         undo.pop_all()
-    return Child(consumer, board, our_end, process, terms, ward=ward, deaths=deaths)
+    return Child(consumer, board, our_end, process, terms, line=line, deaths=deaths)
 
 
-def _orders(consumer: str, supervisor: str, terms: Terms, ward: bool, board: int, lifeline: int) -> Orders:
+def _orders(consumer: str, supervisor: str, terms: Terms, line: str, board: int, lifeline: int) -> Orders:
     return Orders(
         consumer=consumer,
         supervisor=supervisor,
         queues=list(terms.queues),
-        threads=1 if ward else terms.threads,
+        threads=1 if line else terms.threads,
         grace=terms.grace,
         drain=terms.drain,
         board=board,
         lifeline=lifeline,
-        ward=ward,
+        line=line,
         max_messages=terms.max_messages,
         max_memory=terms.max_memory,
     )

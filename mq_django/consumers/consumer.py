@@ -12,7 +12,7 @@ from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.fetcher import Fetcher
 from mq_django.consumers.grace import Grace
-from mq_django.consumers.isolation import Isolation, Receiver, line_of
+from mq_django.consumers.isolation import Isolation, Receiver
 from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.pools import ThreadPool
@@ -45,11 +45,11 @@ def lanes(threads: int) -> int:
 class Consumer:
     """Runs the handlers of some queues. Its life goes one way: running, quiet, stopped.
 
-    A ward runs what others pass on to it, one message at a time, and fetches nothing.
+    With a line it is a ward: it runs what others pass on to that, one message at a time, and fetches nothing.
     """
 
     def __init__(
-        self, consumer_id: str, queues: Sequence[QueueConfig], *, threads: int, board: Board, ward: bool = False
+        self, consumer_id: str, queues: Sequence[QueueConfig], *, threads: int, board: Board, line: str = ""
     ) -> None:
         self.id = consumer_id
         self._queues = queues
@@ -65,15 +65,18 @@ class Consumer:
         ]
         for settler, store in zip(self._settlers, self._open(), strict=True):
             self._settling.add(settler, store)
+        self._line = line
         #: What it holds is held under these.
-        self.names = [self.id, line_of(self.id)] if ward else [self.id]
+        self.names = [self.id]
         self._isolation = Isolation(self.id, board, self._open(), self._settlers)
-        self._receiver = Receiver(self.id, self._open(), list(self._dispatchers(isolate=False))) if ward else None
+        self._receiver: Receiver | None = None
+        if line:
+            self._receiver = Receiver(self.id, line, board, self._open(), list(self._dispatchers(isolate=False)))
         self._fetchers: list[Service] = [self._receiver] if self._receiver else list(self._make_fetchers())
         self._threads.wake_fetchers = self._loop.wake_fetchers = self._wake_fetchers
         self._liveness = Liveness()
         self._services: list[Service] = [Timekeeper(self._threads, self._loop), self._settling, self._isolation]
-        if not ward:
+        if not line:
             self._services.append(Releaser(self._open(), board))
 
     def _open(self) -> list[Store]:
@@ -154,6 +157,10 @@ class Consumer:
         for number, settler in enumerate(self._settlers):
             ended = settler.ended
             self._board.count(number, ended["handled"], ended["retried"] + ended["buried"])
+
+    def inherit_line(self) -> None:
+        """Take on what waits for a ward, to be given back when it stops: the supervisor that would do so is gone."""
+        self.names = [self.id, self._line] if self._line else [self.id]
 
     def quiet(self) -> None:
         """Fetch no more, and finish what is here."""

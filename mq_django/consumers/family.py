@@ -2,12 +2,12 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from mq_django.consumers.board import Board, Receipt, Running
+from mq_django.consumers.board import Receipt, Running
 from mq_django.consumers.children import Child, Terms, spawn
+from mq_django.consumers.doing import doing
 from mq_django.consumers.heartbeat import Announcement
 from mq_django.consumers.isolation import line_of
 from mq_django.consumers.reclaimer import evidence_of
@@ -20,8 +20,6 @@ logger = logging.getLogger(__name__)
 
 #: Seconds until a process is started that the system just refused to start.
 REFUSED_PAUSE = 0.5
-#: Of what a consumer runs in one queue a heartbeat tells so many, those that run longest.
-MAX_TOLD = 20
 
 
 class Family:
@@ -39,7 +37,7 @@ class Family:
     ) -> None:
         self._supervisor = supervisor
         self._terms = terms
-        self._processes = processes
+        self._processes = self._most_wards = processes
         self._describe = describe
         #: Told of a consumer that has ended, and what its board says.
         self._mourn = mourn
@@ -52,6 +50,10 @@ class Family:
         self._restarts, self._ward_restarts = Restarts(), Restarts()
         #: The latest that is known of each queue.
         self._paused: dict[int, bool] = {}
+        #: The consumer after which the line of the wards is named; "" while there is none.
+        self._leader = ""
+        #: Wards that have ended since the last look, while more than they ran was waiting.
+        self._crowded: list[Child] = []
         self._to_renew: list[Child] = []
         self._renewing: tuple[Child, Child] | None = None
         #: What people ask, by consumer or supervisor, and has not been seen to.
@@ -77,7 +79,7 @@ class Family:
         before = len(self._children)
         self._renew(now)
         self._fill_up(now)
-        self._keep_a_ward(now)
+        self._keep_wards(now)
         return back or len(self._children) > before
 
     def stop(self) -> None:
@@ -94,6 +96,7 @@ class Family:
     def begin_anew(self, supervisor: str) -> None:
         """Replace all consumers at once: others took them for dead, and may have what they hold."""
         self._supervisor = supervisor
+        self._end_line()
         for child in self._children:
             with self._changing:
                 child.condemned = True
@@ -122,14 +125,14 @@ class Family:
         """Return what each consumer does and has done, a value a queue. For any thread."""
         queues = range(len(self._terms.queues))
         with self._changing:
-            return {child.consumer: _doing(child.board, queues) for child in self._children if not child.condemned}
+            return {child.consumer: doing(child.board, queues) for child in self._children if not child.condemned}
 
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what to tell of the consumers. For any thread."""
         with self._changing:
             told = {child.consumer: self._describe(child) for child in self._children if not child.condemned}
-        lines = {line_of(name): {**words, "ward": False, "threads": 0} for name, words in told.items() if words["ward"]}
-        return told | lines
+            lines = {child.consumer: child.line for child in self._children if child.line and child.consumer in told}
+        return told | {line: {**told[name], "ward": False, "threads": 0} for name, line in lines.items()}
 
     def running(self) -> Mapping[str, Sequence[Running]]:
         """Return what each consumer runs. For any thread."""
@@ -148,9 +151,12 @@ class Family:
         """Start a process; None when the system refuses, which is tried again."""
         restarts = self._ward_restarts if ward else self._restarts
         deaths = restarts.take(now)
+        name = f"{self._supervisor}-{token()[:6]}"
+        if ward and not self._leader:
+            self._leader = name
         try:
-            name = f"{self._supervisor}-{token()[:6]}"
-            child = spawn(name, self._supervisor, self._terms, ward=ward, deaths=deaths)
+            line = line_of(self._leader) if ward else ""
+            child = spawn(name, self._supervisor, self._terms, line=line, deaths=deaths)
         except OSError as error:
             pause = restarts.ended(now, deaths + 1, at_least=REFUSED_PAUSE)
             logger.error("Cannot start a consumer process: %s. Next attempt in %g s", error, pause)  # noqa: TRY400
@@ -165,8 +171,8 @@ class Family:
         """Return who counts as one of those that there shall be; a dismissed one does until it has ended."""
         return [child for child in self._children if not child.ward and (child.dismissed or not child.leaving)]
 
-    def _ward(self) -> Child | None:
-        return next((child for child in self._children if child.ward and not child.leaving), None)
+    def _wards(self) -> list[Child]:
+        return [child for child in self._children if child.ward and not child.leaving]
 
     def _obey(self) -> bool:
         """Do what people ask, and tell whether there was something.
@@ -196,16 +202,39 @@ class Family:
         while not self._stopping and len(self._active()) + self._restarts.waiting(now) < self._processes:
             self._start(now)
 
-    def _keep_a_ward(self, now: float) -> None:
-        """Have a process for what must run alone while somebody has such, and tell all who it is."""
-        wanted = [child for child in self._children if child.board.wants_ward()]
-        ward = self._ward()
-        may_start = not self._stopping and not self._quiet and not self._ward_restarts.waiting(now)
-        if wanted and ward is None and may_start:
-            ward = self._start(now, ward=True)
-        ready = ward is not None and ward.board.ticks() and len(ward.announced) == len(self._terms.queues)
+    def _keep_wards(self, now: float) -> None:
+        """Have processes for what must run alone while there is such, and tell all where it waits for them."""
+        asked = [child for child in self._children if child.board.wants_ward()]
+        if not self._stopping and not self._quiet:
+            for _ in range(self._wards_missing(asked, now)):
+                self._start(now, ward=True)
+        self._crowded.clear()
+        wards = self._wards()
+        if not wards:
+            self._end_line()
+        ready = any(ward.board.ticks() and len(ward.announced) == len(self._terms.queues) for ward in wards)
         for child in self._children:
-            child.board.set_ward(ward.consumer if ward is not None and ready else "")
+            child.board.set_ward(self._leader if ready else "")
+
+    def _end_line(self) -> None:
+        """Give back what waits for wards that are gone."""
+        if self._leader:
+            # Whoever passes something on may have read the name of the line before, and be slow to reach Redis.
+            self._mourn(line_of(self._leader), Evidence(lingers=True))
+        self._leader = ""
+
+    def _wards_missing(self, asked: Sequence[Child], now: float) -> int:
+        """Return how many wards to start, so that there are as many at most as consumers.
+
+        One more where there is more to run than there are wards; and one for each that has died of what it ran.
+        """
+        wards = self._wards()
+        wanted = len(wards)
+        if self._crowded or any(child.ward for child in asked):
+            wanted += len(self._crowded) + 1
+        elif asked and all(ward.board.running() for ward in wards):
+            wanted += 1
+        return min(wanted, self._most_wards - self._ward_restarts.waiting(now)) - len(wards)
 
     def _renew(self, now: float) -> None:
         if self._renewing is not None:
@@ -270,9 +299,8 @@ class Family:
                     (self._ward_restarts if child.ward else self._restarts).ended(now, child.deaths + 1)
             # Whoever ends in order cuts its blocked reads short first.
             self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now, lingers=code != 0))
-            if child.ward:
-                # Whoever passes something on may have read the ward's name before, and be slow to reach Redis.
-                self._mourn(line_of(child.consumer), Evidence(lingers=True))
+            if child.board.wants_ward() and child.ward:
+                self._crowded.append(child)
             with self._changing:
                 self._children.remove(child)
                 child.close()
@@ -282,19 +310,3 @@ def _has_fallen_quiet(child: Child) -> bool:
     """Tell, once, that a consumer fetches no more."""
     before, child.quiet = child.quiet, child.board.is_quiet()
     return child.quiet and not before
-
-
-def _doing(board: Board, queues: range) -> list[Mapping[str, Any]]:
-    """Return for each queue what a consumer runs, the longest first, and how many it has handled and failed."""
-    now = time.monotonic()
-    running: dict[int, list[Any]] = {}
-    for item in sorted(board.running(), key=lambda item: item.since):
-        some = running.setdefault(item.receipt.queue, [])
-        if len(some) < MAX_TOLD:
-            home, entry = item.receipt.home, item.receipt.entry.decode(errors="replace")
-            some.append([home, entry, max(0, round((now - item.since) * 1000))])
-    told: list[Mapping[str, Any]] = []
-    for number in queues:
-        handled, failed = board.counted(number)
-        told.append({"running": running.get(number, []), "handled": handled, "failed": failed})
-    return told

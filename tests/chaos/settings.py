@@ -6,7 +6,7 @@ from typing import Any
 SECRET_KEY = "only for tests"
 USE_TZ = True
 INSTALLED_APPS = ["mq_django", "tests.chaos.apps.Chaos"]
-DATABASES: dict[str, Any] = {}
+DATABASES: dict[str, Any] = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 
 #: What the messages lie in: "stream", "topic" or "rsmq".
 STORE = os.environ.get("CHAOS_STORE", "stream")

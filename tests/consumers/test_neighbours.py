@@ -39,6 +39,30 @@ def test_a_process_whose_event_loop_is_blocked_is_replaced(trees, publish, histo
     assert tree.stop() == 0
 
 
+def test_a_process_whose_event_loop_has_ended_is_replaced_at_once(trees, publish, history, store):
+    tree = trees("--processes", "1")
+    publish(["loop", "end"], name="aact")
+    ended = history.wait_for("effect")[0]["pid"]
+    ids = [publish(name="aact") for _ in range(5)]
+    wait_until(lambda: all(history.counts()[message_id] == 1 for message_id in ids), timeout=15)
+    assert "must be replaced: mq_django loop has ended" in tree.logged()
+    wait_until(lambda: ended not in tree.children())
+    began = time.monotonic()
+    assert tree.stop() == 0
+    assert time.monotonic() - began < 10
+
+
+def test_a_supervisor_with_a_service_that_stands_still_starts_again(trees, publish, history, monkeypatch, tmp_path):
+    monkeypatch.setenv("MQ_TEST_APPS", "tests.consumers.project.stuck.Stuck")
+    monkeypatch.setenv("MQ_TEST_STUCK", str(tmp_path / "stuck"))
+    tree = trees("--processes", "1")
+    wait_until(lambda: "restarts: trimmer has stood still" in tree.logged(), timeout=20)
+    published = publish()
+    wait_until(lambda: history.counts()[published] == 1, timeout=20)
+    wait_until(lambda: tree.logged().count("handles default") == 2, timeout=20)
+    assert tree.stop() == 0
+
+
 def test_coroutines_do_not_wait_behind_slow_threads(trees, publish, history):
     trees("--processes", "1", "--threads", "2")
     for _ in range(12):

@@ -1,5 +1,6 @@
 """Whole trees of processes: what becomes of messages when any of them dies, stops, or is asked to."""
 
+import json
 import os
 import re
 import resource
@@ -268,6 +269,37 @@ def test_what_is_passed_on_to_a_ward_that_is_gone_is_found_soon(trees, publish, 
     assert store.pass_on("slow", line_of(ward), [(delivery.home, delivery.entry)]) == []
     wait_until(lambda: late in history.counts())
     assert history.counts("start")[late] == 1
+
+
+def test_as_many_wards_as_consumers_share_what_must_run_alone(trees, history, store, redis_client, tmp_path):
+    gate = tmp_path / "gate"
+    store.create_groups()
+    for _ in range(5):
+        data = json.dumps({"do": [["wait", str(gate)]]})
+        redis_client.xadd(store.keys.ready, {"type": "act", "data": data, "alone": "1"})
+    tree = trees("--processes", "3")
+    started = history.wait_for("start", 3)
+    # Each runs one message at a time.
+    assert len({line["pid"] for line in started}) == len(started) == 3
+    gate.touch()
+    history.wait_for("effect", 5)
+    wait_until(lambda: empty(store))
+    assert set(history.counts().values()) == {1}
+    assert len(tree.children()) <= 3 + 3
+    assert tree.stop() == 0
+
+
+def test_what_kills_wards_holds_up_nothing_else_that_must_run_alone(trees, publish, history, store, redis_client):
+    store.create_groups()
+    for number in range(12):
+        data = json.dumps({"do": [] if number % 4 == 3 else [["kill", 9]]})
+        redis_client.xadd(store.keys.ready, {"type": "act", "data": data, "alone": "1"})
+    trees("--processes", "3", QUEUES={"default": {"MAX_ATTEMPTS": 2}})
+    history.wait_for("effect", 3, timeout=30)
+    wait_until(lambda: store.depths().dead == 9, timeout=40)
+    wait_until(lambda: empty(store))
+    assert set(history.counts("start").values()) <= {1, 2}
+    assert set(history.counts().values()) == {1}
 
 
 @pytest.mark.parametrize("step", [["kill", signal.SIGKILL], ["segfault", 0]])

@@ -135,6 +135,22 @@ def test_no_more_is_taken_than_asked_for(store, publish):
     assert numbers(store.take(ME, count=2)) == [2, 3]
 
 
+def test_a_queue_that_nobody_consumed_before_is_emptied_when_redis_is_full(case, redis_client):
+    store = case.open()
+    case.publish(store, *(outgoing(data=n) for n in range(4)))
+    redis_client.config_set("maxmemory", "1")
+    try:
+        one, two, three, four = wait_until(lambda: store.take(ME, count=10))
+        assert store.settle(ME, [Settlement(one, ACK), Settlement(two, Retry(), 50_000)]) == []
+        assert store.settle(ME, [Settlement(three, SetAside()), Settlement(four, HandBack())]) == []
+        assert store.release_unhandled(["welcome"], limit=10) == 1
+        again = [Settlement(item, Bury("no")) for item in wait_until(lambda: store.take(ME, count=10))]
+        assert store.settle(ME, again) == []
+    finally:
+        redis_client.config_set("maxmemory", "0")
+    assert (store.depths().dead, store.depths().delayed, store.depths().depth) == (2, 1, 1)
+
+
 def test_a_message_goes_to_one_consumer(store, publish):
     publish(*(outgoing(data=n) for n in range(4)))
     mine, others = store.take(ME, count=2), store.take(OTHER, count=10)

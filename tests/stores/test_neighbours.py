@@ -39,7 +39,18 @@ DRAINS = {
     *("stream_ack", "stream_retry", "stream_bury", "stream_hand_back", "stream_set_aside", "stream_fetch"),
     *("topic_ack", "topic_retry", "topic_bury", "topic_hand_back", "topic_set_aside", "topic_fetch"),
     *("limits_fetch", "limits_admit", "limits_park", "limits_freed", "waiting_promote", "waiting_release"),
-    *("waiting_unclaim", "waiting_cancel", "members_beat", "stream_purge", "rsmq_ack", "rsmq_bury", "rsmq_cancel"),
+    *("stream_subscribe", "topic_subscribe", "rsmq_receive", "rsmq_retry", "rsmq_hand_back", "rsmq_set_aside"),
+    *(
+        "rsmq_keep",
+        "rsmq_release",
+        "waiting_unclaim",
+        "waiting_cancel",
+        "members_beat",
+        "stream_purge",
+        "rsmq_ack",
+        "rsmq_bury",
+        "rsmq_cancel",
+    ),
 }
 #: Keys that only count what happened.
 COUNTS = re.compile(r":(counters:[mh]:\d+|dead-groups)$")

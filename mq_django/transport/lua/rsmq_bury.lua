@@ -22,8 +22,7 @@ if wrong then
 end
 
 -- with rsmq_receipts
--- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
-redis.call('hdel', owners, '')
+-- with rsmq_drains
 local now, stale, at = now_ms(), {}, 2
 while at <= #ARGV do
   local id, fields = held(ARGV[at]), tonumber(ARGV[at + 1])

@@ -22,6 +22,7 @@ if wrong then
 end
 
 -- with rsmq_receipts
+-- with rsmq_drains
 local now = now_ms()
 local stale = {}
 for at = 3, #ARGV, 3 do

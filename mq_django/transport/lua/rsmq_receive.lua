@@ -27,6 +27,7 @@ if not vt then
   return 'NOQUEUE'
 end
 
+-- with rsmq_drains
 local now = now_ms()
 local hidden = string.format('%.0f', now + (ARGV[3] == '' and vt * 1000 or ARGV[3]))
 local reply = { -1 }

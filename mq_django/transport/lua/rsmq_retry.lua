@@ -22,6 +22,7 @@ if wrong then
 end
 
 -- with rsmq_receipts
+-- with rsmq_drains
 local now = now_ms()
 local first = redis.call('zrange', zset, 0, 0, 'withscores')[2]
 local stale = {}

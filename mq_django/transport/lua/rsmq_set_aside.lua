@@ -21,6 +21,7 @@ if wrong then
 end
 
 -- with rsmq_receipts
+-- with rsmq_drains
 local hidden = string.format('%.0f', now_ms() + ARGV[2])
 local stale = {}
 for at = 3, #ARGV, 2 do

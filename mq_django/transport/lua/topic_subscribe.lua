@@ -21,6 +21,8 @@ end
 
 -- with clock
 -- with generations
+-- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+redis.call('hdel', topic, '')
 local now = string.format('%.0f', now_ms())
 redis.call('hsetnx', topic, 'born', now .. '-' .. ARGV[4])
 local born, start, word = redis.call('hget', topic, 'born'), ARGV[2], 'CREATED'
