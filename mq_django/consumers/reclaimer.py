@@ -166,9 +166,8 @@ class Reclaimer(Service):
         """Settle for everybody who was reported."""
         with self._posting:
             overdue, self._late = self._late, {}
-        for (consumer, late), number in product(overdue.items(), range(len(self._queues))):
-            if any(receipt.queue == number for receipt in late):
-                self._try(number, lambda n=number, c=consumer, x=late: self._name(n, c, x))  # type: ignore[misc]
+        named = [(n, *found) for found in overdue.items() for n in {receipt.queue for receipt in found[1]}]
+        self._apart(self._name, named)
         now = time.monotonic()
         for remains in list(self._remains):
             remains.look_again(now, len(self._queues))
