@@ -14,7 +14,9 @@ from django.utils.translation import ngettext
 from mq_django.admin import filters, text
 from mq_django.admin.confirm import CONFIRMED, confirm
 from mq_django.admin.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
+from mq_django.admin.sight import HIDDEN
 from mq_django.admin.tabs import tabs
+from mq_django.core.filters import Group, is_exception
 from mq_django.core.visible import spell
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters, jobs
@@ -62,7 +64,7 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
         page.say(messages.WARNING, _("Another job runs. Wait for its end, or cancel it."))
         return HttpResponseRedirect(page.url("dead_job", name))
     verb = "redrive" if what == REDRIVE else "delete"
-    meant, most = filters.told(page), f", at most {rate} a second" if rate else ""
+    meant, most = filters.told(page, log=True), f", at most {rate} a second" if rate else ""
     which = f" where {meant}" if meant else ""
     page.log(name, f"Began to {verb} up to {text.number(begun.total)} dead letters{which}{most}")
     if begun.total <= AT_ONCE and not rate:
@@ -261,14 +263,20 @@ def _meant(found: Job, *, can_see_data: bool) -> str:
     group = wanted.group
     words = [
         (_("name has “%s”"), wanted.name),
-        (_("key is “%s”"), wanted.key if can_see_data or not wanted.key else "…"),
-        (_("error has “%s”"), wanted.error if can_see_data or not wanted.error else "…"),
+        (_("key is “%s”"), wanted.key if can_see_data or not wanted.key else HIDDEN),
+        (_("error has “%s”"), wanted.error if can_see_data or not wanted.error else HIDDEN),
         (_("published from %s"), "" if wanted.since_ms is None else text.date(wanted.since_ms)),
         (_("published until %s"), "" if wanted.until_ms is None else text.date(wanted.until_ms)),
         (_("name is “%s”"), group.name if group else ""),
-        (_("error is “%s”"), group.error if group else ""),
+        (_("error is “%s”"), _group_error(group, can_see_data=can_see_data)),
     ]
     return ", ".join(word % value for word, value in words if value)
+
+
+def _group_error(group: Group | None, *, can_see_data: bool) -> str:
+    if group is None or not group.error or can_see_data or is_exception(group.error):
+        return group.error if group else ""
+    return HIDDEN
 
 
 def _rate(value: str) -> int:

@@ -16,7 +16,8 @@ from django.utils.translation import gettext as _
 from mq_django.admin import text
 from mq_django.admin.confirm import CONFIRMED
 from mq_django.admin.page import SEE_DATA, Page
-from mq_django.core.filters import Filter, Group
+from mq_django.admin.sight import HIDDEN
+from mq_django.core.filters import Filter, Group, is_exception
 from mq_django.core.visible import spell
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.scan import Scanned
@@ -47,9 +48,16 @@ def asked(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, str]:
     if {"key", "error"} & set(found) and not page.can(SEE_DATA):
         raise InvalidFilter(_("You may not filter by key or error, because they may quote the data of messages."))
     group = {field: value for field in (OF_NAME, OF_ERROR) if (value := given(page, field)) is not None}
+    if not may_ask_for(page, group.get(OF_ERROR, "")):
+        raise InvalidFilter(_("You may not filter by this error, because it may quote the data of messages."))
     if len(group) == 1:
         raise InvalidFilter(_("A group of dead letters has a name and an error, and one of them is missing."))
     return found | group
+
+
+def may_ask_for(page: Page, error: str) -> bool:
+    """Tell whether a user may see and ask for what a group of dead letters has in common."""
+    return not error or is_exception(error) or page.can(SEE_DATA)
 
 
 def given(page: Page, field: str) -> str | None:
@@ -100,8 +108,8 @@ def wanted(page: Page, message_id: str = "") -> Filter:
     )
 
 
-def told(page: Page) -> str:
-    """Return in words what the form asks for; empty when that is everything."""
+def told(page: Page, *, log: bool = False) -> str:
+    """Return in words what the form asks for; empty when that is everything. For the log without what quotes data."""
     words = {
         "name": _("name has “%s”"),
         "key": _("key is “%s”"),
@@ -111,7 +119,13 @@ def told(page: Page) -> str:
         OF_NAME: _("name is “%s”"),
         OF_ERROR: _("error is “%s”"),
     }
-    return ", ".join(words[field] % spell(value) for field, value in asked(page).items())
+    hidden = {"key", "error"} if log else set()
+    terms = asked(page)
+    if log and not is_exception(terms.get(OF_ERROR, "")):
+        hidden.add(OF_ERROR)
+    return ", ".join(
+        words[field] % (HIDDEN if field in hidden and value else spell(value)) for field, value in terms.items()
+    )
 
 
 def _milliseconds(value: str) -> int:

@@ -7,7 +7,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin import text
-from mq_django.core.filters import error_class
+from mq_django.core.filters import error_class, is_exception
 from mq_django.core.redaction import redact_forms
 from mq_django.core.story import Attempt
 from mq_django.inspector.messages import MessageView
@@ -21,7 +21,7 @@ def shown_error(error: str, *, can_see_data: bool, limit: int = text.LONGEST) ->
     if can_see_data:
         return text.visible(error, limit=limit, lines=limit == text.LONGEST)
     name = error_class(error)
-    return text.visible(name) if name else ""
+    return text.visible(name) if is_exception(name) else ""
 
 
 def preview(view: MessageView, *, can_see_data: bool) -> SafeString | str:

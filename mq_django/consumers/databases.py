@@ -51,6 +51,8 @@ class Databases:
             for connection in connections.all(initialized_only=True)
         )
         self._checked = 0.0
+        #: How often clean_up() has rolled something back.
+        self.rollbacks = 0
 
     @classmethod
     def of_this_thread(cls) -> "Databases":
@@ -85,17 +87,16 @@ class Databases:
             for held in self._held
         )
 
-    def prepare(self, now: float) -> None:
-        """Close what is unusable or too old, once a second."""
-        if now - self._checked > CONNECTION_CHECK:
-            self.refresh()
+    def is_due(self, now: float) -> bool:
+        """Tell whether it is time for refresh(): once a second, where there are connections."""
+        return now - self._checked > CONNECTION_CHECK and bool(self._held)
 
     def refresh(self) -> None:
         """Close what is unusable or too old."""
         self._checked = time.monotonic()
         for held in self._held:
             # Within a transaction Django would take the connection for broken.
-            if not held.depth:
+            if not held.depth and held.is_as_found():
                 try:
                     held.connection.close_if_unusable_or_obsolete()
                 except Exception:
@@ -104,6 +105,7 @@ class Databases:
     def clean_up(self) -> str:
         """Restore the state between two handlers; return what was left open, or ""."""
         left = [self._restore(held) for held in self._held if not held.is_as_found()]
+        self.rollbacks += bool(left)
         self.refresh()
         return ", ".join(left)
 

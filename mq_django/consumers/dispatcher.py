@@ -16,6 +16,10 @@ from mq_django.stores.base import Settlement
 logger = get_logger(__name__)
 
 
+#: Names kept of each kind: who publishes may make one of every id.
+MAX_NAMES = 1000
+
+
 class Dispatcher:
     """Gives the deliveries of one queue to the pools; what nobody here can run it settles at once."""
 
@@ -61,8 +65,9 @@ class Dispatcher:
     def _handler(self, name: str) -> Handler | None:
         handler = find(self._queue, name)
         if handler is not None:
-            self._handlers[name] = handler
-        elif name not in self._unknown:
+            if len(self._handlers) < MAX_NAMES:
+                self._handlers[name] = handler
+        elif name not in self._unknown and len(self._unknown) < MAX_NAMES:
             self._unknown.add(name)
             logger.warning("No handler for %r in queue %s: its messages wait until there is one", name, self._queue)
         return handler

@@ -47,6 +47,9 @@ class LoopLane(Protocol):
     #: Those of the thread in which `sync_to_async` runs what a coroutine asks of a database.
     databases: Databases
 
+    def is_alone(self) -> bool:
+        """Tell whether nothing else runs on the loop."""
+
     async def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
         """Call a coroutine function; raise HandlerTimeout when it takes longer than `timeout` seconds."""
 
@@ -73,7 +76,8 @@ class Executor:
         if not started:
             return
         databases = lane.databases
-        databases.prepare(started)
+        if databases.is_due(started):
+            databases.refresh()
         try:
             outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
@@ -90,8 +94,9 @@ class Executor:
         if not started:
             return
         databases = lane.databases
+        rollbacks = databases.rollbacks
         try:
-            if databases.is_obsolete(started):
+            if databases.is_due(started):
                 await sync_to_async(databases.refresh)()
             outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
@@ -99,9 +104,13 @@ class Executor:
         seconds = time.monotonic() - started
         if databases.is_disturbed():
             try:
-                outcome = self._judge_left(delivery, handler, outcome, await sync_to_async(databases.clean_up)())
+                left = await sync_to_async(databases.clean_up)()
+                if left and lane.is_alone():
+                    rollbacks, outcome = databases.rollbacks, self._judge_left(delivery, handler, outcome, left)
             except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
                 outcome = self._judge_error(delivery, handler, error)
+        if databases.rollbacks != rollbacks:
+            outcome = self._judge_beside(delivery, handler, outcome)
         self._settle(delivery, handler, outcome, seconds)
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
@@ -167,6 +176,16 @@ class Executor:
             return outcome
         logger.error("Handler %s left %s: it was rolled back (message %s)", handler.where, left, delivery.message.id)
         return Retry(error=f"The handler left {left}; it was rolled back") if isinstance(outcome, Ack) else outcome
+
+    @staticmethod
+    def _judge_beside(delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
+        """Return the outcome of a coroutine during which something was rolled back that it or another had left open.
+
+        They share the connection, so that its own effects may be gone. Alone it will be seen whose fault it was.
+        """
+        told = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
+        logger.error(told, handler.where, delivery.message.id)
+        return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
 
     @staticmethod
     def _unjudged(message: Message, error: BaseException) -> Retry:

@@ -8,10 +8,10 @@ from mq_django.consumers.board import Receipt, Running
 from mq_django.consumers.children import Child, Terms, spawn
 from mq_django.consumers.doing import doing
 from mq_django.consumers.heartbeat import Announcement
-from mq_django.consumers.isolation import line_of
 from mq_django.consumers.reclaimer import evidence_of
 from mq_django.consumers.restarts import Restarts
 from mq_django.consumers.verdicts import Evidence
+from mq_django.consumers.wards import Wards
 from mq_django.consumers.watchdog import BENCH, Verdict
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
@@ -34,26 +34,26 @@ class Family:
         describe: Callable[[Child], Mapping[str, Any]],
         mourn: Callable[[str, Evidence], None],
         relieve: Callable[[str, Collection[Receipt]], None],
+        name: Callable[[str, Collection[Receipt]], None],
     ) -> None:
         self._supervisor = supervisor
         self._terms = terms
-        self._processes = self._most_wards = processes
+        self._processes = processes
         self._describe = describe
         #: Told of a consumer that has ended, and what its board says.
         self._mourn = mourn
         #: Told of a consumer that does not respond, and what it has begun.
         self._relieve = relieve
+        #: Told of a consumer that is replaced, and what it runs past its timeout, to log the names of that.
+        self._name = name
         self._children: list[Child] = []
         #: Held while children are added or let go, as other threads write on their boards.
         self._changing = threading.Lock()
         self._stopping = False
-        self._restarts, self._ward_restarts = Restarts(), Restarts()
+        self._restarts = Restarts()
+        self._wards = Wards(processes, mourn)
         #: The latest that is known of each queue.
         self._paused: dict[int, bool] = {}
-        #: The consumer after which the line of the wards is named; "" while there is none.
-        self._leader = ""
-        #: Wards that have ended since the last look, while more than they ran was waiting.
-        self._crowded: list[Child] = []
         self._to_renew: list[Child] = []
         self._renewing: tuple[Child, Child] | None = None
         #: What people ask, by consumer or supervisor, and has not been seen to.
@@ -96,7 +96,7 @@ class Family:
     def begin_anew(self, supervisor: str) -> None:
         """Replace all consumers at once: others took them for dead, and may have what they hold."""
         self._supervisor = supervisor
-        self._end_line()
+        self._wards.end_line()
         for child in self._children:
             with self._changing:
                 child.condemned = True
@@ -149,13 +149,11 @@ class Family:
 
     def _start(self, now: float, *, ward: bool = False) -> Child | None:
         """Start a process; None when the system refuses, which is tried again."""
-        restarts = self._ward_restarts if ward else self._restarts
+        restarts = self._wards.restarts if ward else self._restarts
         deaths = restarts.take(now)
         name = f"{self._supervisor}-{token()[:6]}"
-        if ward and not self._leader:
-            self._leader = name
+        line = self._wards.line(name) if ward else ""
         try:
-            line = line_of(self._leader) if ward else ""
             child = spawn(name, self._supervisor, self._terms, line=line, deaths=deaths)
         except OSError as error:
             pause = restarts.ended(now, deaths + 1, at_least=REFUSED_PAUSE)
@@ -171,7 +169,15 @@ class Family:
         """Return who counts as one of those that there shall be; a dismissed one does until it has ended."""
         return [child for child in self._children if not child.ward and (child.dismissed or not child.leaving)]
 
-    def _wards(self) -> list[Child]:
+    def _is_ready(self, child: Child) -> bool:
+        """Tell whether a process takes messages: it has started, and was announced in every queue."""
+        return bool(child.board.ticks()) and len(child.announced) == len(self._terms.queues)
+
+    def _is_renewed(self, child: Child) -> bool:
+        """Tell whether a successor of a process has started, or will."""
+        return child.leaving or child in self._to_renew or (self._renewing is not None and self._renewing[0] is child)
+
+    def _active_wards(self) -> list[Child]:
         return [child for child in self._children if child.ward and not child.leaving]
 
     def _obey(self) -> bool:
@@ -205,36 +211,15 @@ class Family:
     def _keep_wards(self, now: float) -> None:
         """Have processes for what must run alone while there is such, and tell all where it waits for them."""
         asked = [child for child in self._children if child.board.wants_ward()]
-        if not self._stopping and not self._quiet:
-            for _ in range(self._wards_missing(asked, now)):
+        for _ in range(self._wards.missing(self._active_wards(), asked, now)):
+            if not self._stopping and not self._quiet:
                 self._start(now, ward=True)
-        self._crowded.clear()
-        wards = self._wards()
+        wards = self._active_wards()
         if not wards:
-            self._end_line()
-        ready = any(ward.board.ticks() and len(ward.announced) == len(self._terms.queues) for ward in wards)
+            self._wards.end_line()
+        ready = any(self._is_ready(ward) for ward in wards)
         for child in self._children:
-            child.board.set_ward(self._leader if ready else "")
-
-    def _end_line(self) -> None:
-        """Give back what waits for wards that are gone."""
-        if self._leader:
-            # Whoever passes something on may have read the name of the line before, and be slow to reach Redis.
-            self._mourn(line_of(self._leader), Evidence(lingers=True))
-        self._leader = ""
-
-    def _wards_missing(self, asked: Sequence[Child], now: float) -> int:
-        """Return how many wards to start, so that there are as many at most as consumers.
-
-        One more where there is more to run than there are wards; and one for each that has died of what it ran.
-        """
-        wards = self._wards()
-        wanted = len(wards)
-        if self._crowded or any(child.ward for child in asked):
-            wanted += len(self._crowded) + 1
-        elif asked and all(ward.board.running() for ward in wards):
-            wanted += 1
-        return min(wanted, self._most_wards - self._ward_restarts.waiting(now)) - len(wards)
+            child.board.set_ward(self._wards.leader if ready else "")
 
     def _renew(self, now: float) -> None:
         if self._renewing is not None:
@@ -244,7 +229,7 @@ class Family:
                 self._to_renew, self._renewing = [], None
             elif old not in self._children:
                 self._renewing = None
-            elif new.board.ticks() and not old.leaving:
+            elif self._is_ready(new) and not old.leaving:
                 old.terminate()
         while self._renewing is None and self._to_renew:
             old = self._to_renew.pop(0)
@@ -263,11 +248,25 @@ class Family:
         verdict = child.watchdog.look(now)
         if verdict in (Verdict.KILL, Verdict.KILL_LATE):
             child.was_late = verdict is Verdict.KILL_LATE
-            logger.error("Consumer %s is replaced: %s", child.consumer, verdict.value)
+            self._tell_of(child, "killed: it does not respond", now)
             child.kill()
-        elif verdict is Verdict.ASK_TO_LEAVE and not child.leaving:
-            logger.error("Consumer %s is replaced: a handler cannot be interrupted", child.consumer)
-            child.terminate()
+        elif verdict is Verdict.ASK_TO_LEAVE and not self._is_renewed(child) and not self._restarts.waiting(now):
+            self._tell_of(child, "replaced: a handler cannot be interrupted", now)
+            # Its successor first: its other queues need not wait until that has started.
+            if self._quiet:
+                child.terminate()
+            else:
+                self._to_renew.insert(0, child)
+
+    def _tell_of(self, child: Child, what: str, now: float) -> None:
+        late = child.watchdog.late
+        runs = [
+            f"entry {item.receipt.entry.decode(errors='replace')!r} of queue {self._terms.queues[item.receipt.queue]}"
+            f" for {now - item.since:.1f} s"
+            for item in late
+        ]
+        logger.error("Consumer %s is %s. Past its timeout: %s", child.consumer, what, ", ".join(runs) or "nothing")
+        self._name(child.consumer, {item.receipt for item in late})
 
     def _bench(self, child: Child, now: float) -> bool:
         """Give to others what lies ready in a process that does not respond; tell whether one responds again."""
@@ -296,11 +295,11 @@ class Family:
             elif not child.leaving and not self._stopping:
                 logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
                 if not child.has_begun:
-                    (self._ward_restarts if child.ward else self._restarts).ended(now, child.deaths + 1)
+                    (self._wards.restarts if child.ward else self._restarts).ended(now, child.deaths + 1)
             # Whoever ends in order cuts its blocked reads short first.
             self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now, lingers=code != 0))
-            if child.board.wants_ward() and child.ward:
-                self._crowded.append(child)
+            if child.ward:
+                self._wards.ended(child)
             with self._changing:
                 self._children.remove(child)
                 child.close()

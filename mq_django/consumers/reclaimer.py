@@ -14,6 +14,7 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
@@ -120,6 +121,7 @@ class Reclaimer(Service):
         self._dead: dict[tuple[int, str], Roll] = {}
         self._strays: set[tuple[int, str]] = set()
         self._stopped: dict[str, Collection[Receipt]] = {}
+        self._late: dict[str, Collection[Receipt]] = {}
         self._posting = threading.Lock()
 
     def child(self, consumer: str, evidence: Evidence) -> None:
@@ -136,6 +138,12 @@ class Reclaimer(Service):
         """Hand back what a consumer holds that does not respond, but for what it has begun."""
         with self._posting:
             self._stopped[consumer] = spared
+        self.wake()
+
+    def late(self, consumer: str, late: Collection[Receipt]) -> None:
+        """Log the handlers and the messages of what a consumer has run past its timeout."""
+        with self._posting:
+            self._late[consumer] = late
         self.wake()
 
     def supervisor(self, number: int, supervisor: str, roll: Roll) -> None:
@@ -156,6 +164,10 @@ class Reclaimer(Service):
 
     def run_once(self) -> float:
         """Settle for everybody who was reported."""
+        with self._posting:
+            overdue, self._late = self._late, {}
+        named = [(n, *found) for found in overdue.items() for n in {receipt.queue for receipt in found[1]}]
+        self._apart(self._name, named)
         now = time.monotonic()
         for remains in list(self._remains):
             remains.look_again(now, len(self._queues))
@@ -181,6 +193,13 @@ class Reclaimer(Service):
         self._settled(number, remains.consumer)
         if moved:
             logger.warning("%d messages of consumer %s go to others", moved, remains.consumer)
+
+    def _name(self, number: int, consumer: str, late: Collection[Receipt]) -> None:
+        held = self._stores[number].held_by(consumer, limit=BATCH)
+        for item in held:
+            if isinstance(item, Delivery) and Receipt.of(number, item.home, item.entry) in late:
+                told = (item.message.name, item.message.id, self._queues[number].name, consumer)
+                logger.error("Handler %s of message %r of queue %s runs past its timeout in consumer %s", *told)
 
     def _relieve(self, number: int, consumer: str, spared: Collection[Receipt]) -> None:
         if moved := relieve(self._stores[number], number, consumer, spared):

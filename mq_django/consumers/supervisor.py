@@ -66,6 +66,7 @@ class Supervisor:
             describe=self._describe,
             mourn=self._reclaimer.child,
             relieve=self._reclaimer.stopped,
+            name=self._reclaimer.late,
         )
         mourners = (self._reclaimer.supervisor, self._reclaimer.stray)
         kin = Kin(self._announce, self._family.held, self._doom, *mourners, self._asked)

@@ -89,7 +89,8 @@ class Queue:
             priority: -100 to 100; higher runs sooner.
             unique: with a delay, the message replaces the one that waits under this key; see `on_conflict`.
             unique_for: the key is taken, also while the message is ready or being handled: "handled" until it is
-                handled, buried, cancelled, expired or purged; a timedelta or seconds: until then or for that long.
+                handled, buried, cancelled, expired or purged, but no longer than a week after it is due; a timedelta or
+                seconds: until then or for that long.
             on_conflict: "replace", "keep" the first and return its id, the "earliest" of both, or "error". With
                 unique_for: "error" or "keep".
             expires: not handled after this time.

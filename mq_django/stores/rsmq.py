@@ -199,10 +199,10 @@ class RsmqStore:
         """Tell whether a consumer holds anything."""
         return bool(self._held(consumer, 1, bodies=False))
 
-    def keep_all(self, consumer: str) -> None:
-        """Keep hidden all that a consumer holds, whether it runs or waits for its turn."""
-        rows = self._held(consumer, BATCH * 20, bodies=False)
-        self.extend(consumer, [(0, _receipt(row[0], row[2])) for row in rows])
+    def keep_all(self, consumers: Iterable[str]) -> int:
+        """Keep hidden all that consumers hold, whether it runs or waits for its turn, and return how many there are."""
+        keys = self._keys
+        return int(self._run("rsmq_hide", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
 
     def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.extend()."""

@@ -75,7 +75,7 @@ VISITS = [
     Visit("cancel", "emails/cancel/", OPERATE, "post", {"_selected_action": "later", **YES}),
     Visit("dead", "emails/dead/", VIEW),
     Visit("dead", "emails/dead/?name=a&from=2026-01-01T00:00", VIEW),
-    Visit("dead", "emails/dead/?of_name=a&of_error=b", VIEW),
+    Visit("dead", "emails/dead/?of_name=a&of_error=ValueError", VIEW),
     Visit("dead_groups", "emails/dead/groups/", VIEW),
     Visit("dead_job", "emails/dead/job/", VIEW),
     Visit("dead_job_stats", "emails/dead/job/stats.json", VIEW),

@@ -1,5 +1,6 @@
 """Whole trees of processes: what becomes of messages when any of them dies, stops, or is asked to."""
 
+import itertools
 import json
 import os
 import re
@@ -219,6 +220,37 @@ def test_a_handler_that_cannot_be_interrupted_costs_its_process_and_no_neighbour
     attempts = {line["id"]: line["attempt"] for line in history.lines("effect")}
     assert [attempts[neighbour] for neighbour in neighbours] == [1] * 5
     assert all(history.counts()[neighbour] == 1 for neighbour in neighbours)
+
+
+def test_while_a_process_is_replaced_its_other_queues_go_on(trees, publish, history, tmp_path):
+    tree = trees(QUEUES={"a": {}, "b": {}})
+    publish(queue="b")
+    history.wait_for("effect")
+    late = publish(["once", ["stubborn", 20]], name="timed", queue="a")
+    published = [time.monotonic()]
+    until = published[0] + 5
+    while published[-1] < until:
+        publish(queue="b")
+        published.append(wait_until(lambda: now if (now := time.monotonic()) > published[-1] + 0.02 else 0.0))
+    ended = sorted(line["t"] for line in history.wait_for("effect", len(published)) if line["queue"] == "b")
+    assert max(later - sooner for sooner, later in itertools.pairwise(ended)) < 0.5
+    logged = wait_until(lambda: text if "stopped" in (text := tree.logged()) else "")
+    assert len({line["pid"] for line in history.lines("effect")}) == 2
+    assert f"Handler timed of message {late!r} of queue a runs past its timeout" in logged
+    assert re.search(r"replaced: a handler cannot be interrupted. Past its timeout: entry '\S+' of queue a for", logged)
+
+
+def test_handlers_that_are_late_one_after_another_cost_no_process(trees, publish, history):
+    tree = trees()
+    for number in range(20):
+        # Late by 0.6 s, in which nothing interrupts it.
+        publish(["once", ["sleep", 1.6]], name="timed")
+        history.wait_for("start", number + 1)
+        until = time.monotonic() + 0.2
+        wait_until(lambda until=until: time.monotonic() > until)
+    wait_until(lambda: len({line["id"] for line in history.lines("effect")}) == 20)
+    assert len({line["pid"] for line in history.lines("start")}) == 1
+    assert "replaced" not in tree.logged()
 
 
 def test_a_late_handler_is_interrupted(trees, publish, history, store):

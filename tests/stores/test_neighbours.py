@@ -42,6 +42,8 @@ DRAINS = {
     *("stream_subscribe", "topic_subscribe", "rsmq_receive", "rsmq_retry", "rsmq_hand_back", "rsmq_set_aside"),
     *(
         "rsmq_keep",
+        "rsmq_hide",
+        "topic_turn",
         "rsmq_release",
         "waiting_unclaim",
         "waiting_cancel",
@@ -226,6 +228,7 @@ def be_a_log(client, mq_settings):
     log.trim()
     settle(store, ACK, store.held_by(ME, limit=10))
     log.trim()
+    assert log.takes_turn(10.0)
     log.sound("billing", 90)
     log.publish([outgoing(data=marked()) for _ in range(3)])
     store.purge(limit=10)

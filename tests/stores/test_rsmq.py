@@ -27,6 +27,7 @@ from mq_django.stores.dead import DeadLetters
 from mq_django.stores.pages import look
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
+from tests import places
 from tests.waiting import wait_until
 
 ME, OTHER = "host-1-me", "host-2-other"
@@ -416,6 +417,22 @@ def test_a_wait_can_be_ended(configure):
 def test_what_rsmq_cannot_do_is_refused_at_the_call(configure, options):
     with pytest.raises(NotSupported):
         queues["jobs"].publish("welcome", 1, **options)
+
+
+def test_a_heartbeat_reads_what_is_held_once_for_all_its_consumers(configure, store, redis_client):
+    names = [f"host-1-{n}" for n in range(5)]
+    for name in [*names, OTHER]:
+        queues["jobs"].publish("welcome", name)
+        assert len(store.take(name, count=1)) == 1
+    hidden = dict(redis_client.zrange(store.keys.zset, 0, -1, withscores=True))
+    members = open_members(store.config, Session(get_client("consume")))
+    before = redis_client.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
+    wait_until(lambda: places.now_ms(redis_client) > max(hidden.values()) - store.config.vt * 1000)
+    members.beat("s1", {}, {name: {} for name in names})
+    # Of the consumers, and of what is held.
+    assert redis_client.info("commandstats")["cmdstat_hgetall"]["calls"] - before == 2
+    later = [score > hidden[key] for key, score in redis_client.zrange(store.keys.zset, 0, -1, withscores=True)]
+    assert sorted(later) == [False] + [True] * 5
 
 
 def test_an_id_of_rsmqs_form_can_be_given(configure, rsmq):

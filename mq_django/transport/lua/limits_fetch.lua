@@ -41,6 +41,9 @@ if state[2] and left > 0 then
 elseif not state[2] then
   left = read(1, left)
 end
+if key_rate > 0 then
+  careful(forget_past, 200)
+end
 local found = #taken[1] + #taken[2]
 if words and found > 0 then
   redis.call('hset', limits, 'r', granted(words, found, rate, width, now))
