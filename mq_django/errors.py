@@ -11,7 +11,7 @@ MQError
 │   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
 │   ├── QueueFull             the queue is at its MAX_DEPTH
-│   └── AlreadyPublished      a message with this unique key is there already
+│   └── AlreadyPublished      a message with this unique key, or id, is there already
 ├── StoreError                Redis could not do what was asked
 │   ├── ConnectionLost        Redis is away or did not answer in time; whether the command ran is not known
 │   ├── ConnectionRejected    the server and CONNECTION do not fit: log-in, TLS, database; nothing was sent
@@ -21,6 +21,7 @@ MQError
 │   ├── ReadOnly              Redis takes no writes: a replica, or its disk is full
 │   └── NotSupported          this store cannot do that
 ├── InvalidOffset             not a place in a topic's log (also ValueError)
+├── InvalidFilter             a filter of messages that cannot be applied (also ValueError)
 ├── UnknownGroup              the topic has no such group (also LookupError)
 ├── RSMQError                 RSMQ's own errors, with RSMQ's own names in `name`
 │   ├── InvalidFormat         a queue's name or a message's id (also ValueError)
@@ -73,6 +74,10 @@ class InvalidOffset(MQError, ValueError):
     """Not a place in a topic's log."""
 
 
+class InvalidFilter(MQError, ValueError):
+    """A filter of messages cannot be applied."""
+
+
 class UnknownGroup(MQError, LookupError):
     """The topic has no such group."""
 
@@ -90,7 +95,7 @@ class QueueFull(PublishError):
 
 
 class AlreadyPublished(PublishError):
-    """A message with this unique key is there already."""
+    """A message with this unique key is there already; in RSMQ's format, one with this id."""
 
 
 class StoreError(MQError):

@@ -6,7 +6,8 @@ somebody listens, so that they cost nothing otherwise.
 
 from django.dispatch import Signal
 
-#: A message was accepted by Redis. Arguments: queue, message_id, name.
+#: A message was accepted by Redis. Arguments: queue, message_id, name. What a receiver raises is logged by Django
+#: and does not fail the publish, whose message is there.
 message_published = Signal()
 
 #: A handler is about to run. Arguments: queue, message.

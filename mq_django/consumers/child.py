@@ -18,9 +18,10 @@ from mq_django.consumers.grace import Grace
 from mq_django.consumers.heartbeat import OrphanBeat
 from mq_django.consumers.machine import resident_mib
 from mq_django.consumers.watchdog import OVERTIME
+from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks at whether to stop, and between two looks at what costs more.
 LOOK = 0.1
@@ -150,7 +151,7 @@ class ChildProcess:
     def _reason_to_leave(self) -> str:
         orders = self._orders
         if stuck := self._consumer.stuck():
-            logger.error("Loops of consumer %s stopped turning: %s", self._consumer.id, ", ".join(stuck))
+            logger.error("Consumer %s must be replaced: %s", self._consumer.id, "; ".join(stuck))
             return "it is stuck"
         if orders.max_messages and self._consumer.settled() >= orders.max_messages:
             return f"it has handled {self._consumer.settled()} messages"

@@ -1,6 +1,5 @@
 """The consumers of a supervisor: started, watched, replaced."""
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -15,8 +14,9 @@ from mq_django.consumers.verdicts import Evidence
 from mq_django.consumers.wards import Wards
 from mq_django.consumers.watchdog import BENCH, Verdict
 from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds until a process is started that the system just refused to start.
 REFUSED_PAUSE = 0.5

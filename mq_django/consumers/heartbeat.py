@@ -1,6 +1,5 @@
 """Say that this supervisor lives, and notice which do not."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,14 +7,15 @@ from typing import Any, NamedTuple
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Board
 from mq_django.consumers.machine import has_ended, here
-from mq_django.consumers.service import AWAY, Service
+from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
 from mq_django.stores.members import Roll
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Consumers that no supervisor speaks for are nobody's we know. They get this many visibility timeouts.
 STRAY_PATIENCE = 5
@@ -148,8 +148,11 @@ class Heartbeat(Service):
     def leave(self, supervisor: str) -> None:
         """Strike everybody of ours off, as the last thing: when the loop has ended."""
         try:
-            for number, members in enumerate(self._members):
-                members.leave(self._departed[number], supervisor=supervisor)
+            self.each(
+                range(len(self._members)),
+                lambda number: self._members[number].leave(self._departed[number], supervisor=supervisor),
+                called=self._name,
+            )
         except StoreError as error:
             logger.warning("Supervisor %s stays on the roll until it is found silent: %s", supervisor, error)
 
@@ -157,16 +160,13 @@ class Heartbeat(Service):
         """Beat once in every queue."""
         began = time.monotonic()
         announcement = self._kin.announce()
-        for number in range(len(self._queues)):
-            try:
-                self._beat(number, announcement)
-                self._strike_off(number)
-            except AWAY:
-                raise
-            except StoreError as error:
-                self.complain(self._queues[number].name, error)
+        for step in (lambda number: self._beat(number, announcement), self._strike_off):
+            self.each(range(len(self._queues)), step, called=self._name)
         verdict = min(silence.next_verdict() for silence in self._silences)
         return max(0.02, min(self._interval - (time.monotonic() - began), verdict))
+
+    def _name(self, number: int) -> str:
+        return self._queues[number].name
 
     def recover(self, error: Exception) -> None:
         """Wait a full timeout before judging anybody: while Redis was away nobody could beat."""
@@ -259,22 +259,23 @@ class OrphanBeat(Service):
         session = Session(get_client("chores"))
         self._supervisor = supervisor
         self._consumers = consumers
+        self._queues = queues
         self._members = [open_members(config, session) for config in queues]
         self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
         self._board = board
 
     def run_once(self) -> float:
         """Beat once in every queue, under the supervisor's name."""
-        for number, members in enumerate(self._members):
-            began = time.monotonic()
-            try:
-                if members.keep_alive(self._supervisor):
-                    self._board.hold_until(number, began + held_for(self._timeouts[number]))
-            except AWAY:
-                raise
-            except StoreError as error:
-                self.complain(str(number), error)
+        self.each(range(len(self._members)), self._beat, called=self._name)
         return min(interval(timeout) for timeout in self._timeouts)
+
+    def _beat(self, number: int) -> None:
+        began = time.monotonic()
+        if self._members[number].keep_alive(self._supervisor):
+            self._board.hold_until(number, began + held_for(self._timeouts[number]))
+
+    def _name(self, number: int) -> str:
+        return self._queues[number].name
 
     def end(self) -> None:
         """Stop, and strike the consumer off the roll: nobody else will for a while."""
@@ -282,7 +283,6 @@ class OrphanBeat(Service):
         if not self.join(1.0):
             return
         try:
-            for members in self._members:
-                members.leave(self._consumers)
+            self.each(range(len(self._members)), lambda n: self._members[n].leave(self._consumers), called=self._name)
         except StoreError as error:
             logger.warning("Consumer %s stays on the roll until it is found silent: %s", self._consumers[0], error)

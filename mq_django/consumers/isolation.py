@@ -5,7 +5,6 @@ dies, and what it ran is known, even when its whole machine is gone: that is all
 waits is held under another, the line, which the wards of a supervisor share. It is named after the first of them.
 """
 
-import logging
 import threading
 import time
 from collections import defaultdict
@@ -15,11 +14,12 @@ from mq_django.consumers.board import Board
 from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.service import Service
 from mq_django.consumers.settler import Settler
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from mq_django.stores.base import Settlement, Store
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks for a ward, and of a ward for what was passed on to it.
 LOOK = 0.1
@@ -67,8 +67,7 @@ class Isolation(Service):
         if not ward:
             self._board.want_ward()
             return LOOK
-        for number, store in enumerate(self._stores):
-            self._pass_on(number, store, ward)
+        self.each(enumerate(self._stores), lambda one: self._pass_on(*one, ward), called=lambda one: one[1].config.name)
         return LOOK
 
     def hand_back(self) -> None:
@@ -113,13 +112,16 @@ class Receiver(Service):
 
     def run_once(self) -> float:
         """Run what is there."""
-        for number, (store, dispatcher) in enumerate(self._queues):
-            # Until a heartbeat speaks for it nobody would reclaim what it takes.
-            if time.monotonic() < self._board.held_until(number):
-                # What a broken trip brought over is there before the line.
-                self._run(store, dispatcher, self._consumer)
-                self._run(store, dispatcher, self._line)
+        self.each(range(len(self._queues)), self._run_held, called=lambda number: self._queues[number][0].config.name)
         return LOOK
+
+    def _run_held(self, number: int) -> None:
+        store, dispatcher = self._queues[number]
+        # Until a heartbeat speaks for it nobody would reclaim what it takes.
+        if time.monotonic() < self._board.held_until(number):
+            # What a broken trip brought over is there before the line.
+            self._run(store, dispatcher, self._consumer)
+            self._run(store, dispatcher, self._line)
 
     def _run(self, store: Store, dispatcher: Dispatcher, holder: str) -> None:
         items = store.held_by(holder, limit=FEW)

@@ -4,18 +4,18 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Board, Receipt
-from mq_django.consumers.service import AWAY, Service
+from mq_django.consumers.service import Service
 from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack
-from mq_django.errors import StoreError
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.members import Members, Roll
@@ -23,7 +23,7 @@ from mq_django.stores.results import settled_commands
 from mq_django.transport.connections import BLOCK_MS, get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Deliveries settled in one trip.
 BATCH = 500
@@ -64,7 +64,10 @@ def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int
     moved = 0
     while held := store.held_by(consumer, limit=BATCH):
         batch = [settlement(store.config, number, item, evidence) for item in held]
-        store.settle(consumer, batch, also=settled_commands(store.config, consumer, batch))
+        stale = store.settle(consumer, batch, also=settled_commands(store.config, consumer, batch))
+        if len(stale) >= len(batch):
+            # What is held and cannot be settled would be found again and again: others are to have their turn.
+            break
         moved += sum(not isinstance(done.outcome, Ack) for done in batch)
     return moved
 
@@ -163,35 +166,26 @@ class Reclaimer(Service):
         """Settle for everybody who was reported."""
         with self._posting:
             overdue, self._late = self._late, {}
-        for (consumer, late), number in product(overdue.items(), range(len(self._queues))):
-            if any(receipt.queue == number for receipt in late):
-                self._try(number, lambda n=number, c=consumer, x=late: self._name(n, c, x))  # type: ignore[misc]
+        named = [(n, *found) for found in overdue.items() for n in {receipt.queue for receipt in found[1]}]
+        self._apart(self._name, named)
         now = time.monotonic()
         for remains in list(self._remains):
             remains.look_again(now, len(self._queues))
-            for number in sorted(remains.queues):
-                self._try(number, lambda n=number, r=remains: self._settle(n, r))  # type: ignore[misc]
+        self._apart(self._settle, [(n, remains) for remains in list(self._remains) for n in sorted(remains.queues)])
         with self._posting:
             self._remains = [remains for remains in self._remains if remains.queues or remains.due < math.inf]
             dead, self._dead = self._dead, {}
             strays, self._strays = self._strays, set()
             stopped, self._stopped = self._stopped, {}
-        for (consumer, spared), number in product(stopped.items(), range(len(self._queues))):
-            self._try(number, lambda n=number, c=consumer, s=spared: self._relieve(n, c, s))  # type: ignore[misc]
-        for (number, supervisor), roll in dead.items():
-            self._try(number, lambda n=number, s=supervisor, r=roll: self._condemn(n, s, r))  # type: ignore[misc]
-        for number, consumer in strays:
-            self._try(number, lambda n=number, c=consumer: self._strike(n, c))  # type: ignore[misc]
+        self._apart(self._relieve, [(n, *found) for found in stopped.items() for n in range(len(self._queues))])
+        self._apart(self._condemn, [(*found, roll) for found, roll in dead.items()])
+        self._apart(self._strike, strays)
         due = min((remains.due for remains in self._remains), default=math.inf) - time.monotonic()
         return max(0.0, min(60.0 if self.is_done() else TRY_AGAIN, due))
 
-    def _try(self, number: int, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except AWAY:
-            raise
-        except StoreError as error:
-            self.complain(self._queues[number].name, error)
+    def _apart(self, do: Callable[..., None], cases: Iterable[tuple[Any, ...]]) -> None:
+        """Call `do` with each case, whose first part is the number of its queue."""
+        self.each(cases, lambda case: do(*case), called=lambda case: self._queues[case[0]].name)
 
     def _settle(self, number: int, remains: Remains) -> None:
         moved = reclaim(self._stores[number], number, remains.consumer, remains.evidence)

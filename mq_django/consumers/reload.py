@@ -2,7 +2,6 @@
 
 import enum
 import hashlib
-import logging
 import os
 import re
 import subprocess
@@ -17,11 +16,12 @@ from django.conf import settings
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.children import command, deaf_to_interrupts, environment
 from mq_django.consumers.memory import new_file
+from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
 from mq_django.registry import start_of
 from mq_django.stores.schedules import scheduled
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds that a new interpreter may take to load the project.
 PROBE_TIMEOUT = 60.0

@@ -1,18 +1,18 @@
 """What becomes of a delivery that failed, was interrupted, or was held by somebody who is gone."""
 
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import HANDLED, Receipt
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Outcome, Retry
 from mq_django.registry import Handler, find
 from mq_django.stores.base import Settlement
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
 def unusable(item: Undecodable) -> Settlement:
     """Return how to settle what is no message: by its burial, or by nothing at all when somebody has deleted it."""
     if not item.fields:
-        logger.warning("Entry %s was deleted while it was pending", item.entry.decode())
+        logger.warning("Entry %s was deleted while it was pending", item.entry)
         return Settlement(item, ACK)
     return Settlement(item, Bury(item.reason, reason="undecodable"))
 

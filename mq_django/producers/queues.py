@@ -9,6 +9,7 @@ import redis
 from asgiref.sync import sync_to_async
 
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.bounds import check_whole, data_text
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.waiting import Answer, Found
@@ -19,7 +20,6 @@ from mq_django.producers.options import (
     check_priority,
     check_text,
     claim_ms,
-    data_text,
     due,
     expiry,
     fresh_id,
@@ -89,11 +89,13 @@ class Queue:
             priority: -100 to 100; higher runs sooner.
             unique: with a delay, the message replaces the one that waits under this key; see `on_conflict`.
             unique_for: the key is taken, also while the message is ready or being handled: "handled" until it is
-                handled, buried, cancelled, expired or purged; a timedelta or seconds: until then or for that long.
+                handled, buried, cancelled, expired or purged, but no longer than a week after it is due; a timedelta or
+                seconds: until then or for that long.
             on_conflict: "replace", "keep" the first and return its id, the "earliest" of both, or "error". With
                 unique_for: "error" or "keep".
             expires: not handled after this time.
             robust: what fails after the commit is logged, not raised.
+            message_id: in place of a new id. Another message may have it; in RSMQ's format that is AlreadyPublished.
             enqueued_ms: it runs a task that was enqueued at this moment, and whose result is kept.
 
         Raises:
@@ -120,6 +122,7 @@ class Queue:
         )
         check_supported(self.config, message)
         outgoing = Outgoing(message, data_text(data, self.config), delay_ms, due_ms)
+        check_whole(message, outgoing.data_text)
 
         def send() -> str:
             also = [ready_command(self.config, outgoing)] if enqueued_ms is not None and keeps(self.config) else ()
@@ -268,7 +271,7 @@ class Queue:
             ids = [store.claim(outgoing[0], for_ms=for_ms, on_conflict=on_conflict, also=also)]
         if message_published.receivers:
             for item, message_id in zip(outgoing, ids, strict=True):
-                message_published.send(Queue, queue=self.name, message_id=message_id, name=item.message.name)
+                message_published.send_robust(Queue, queue=self.name, message_id=message_id, name=item.message.name)
         return ids
 
 

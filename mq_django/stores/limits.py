@@ -52,10 +52,8 @@ class LimitedStore(StreamStore):
         """See Store.rest()."""
         return max(0.0, min(MAX_REST, self._rests - time.monotonic()))
 
-    def create_groups(self) -> None:
-        """Make the consumer groups where there are none."""
-        super().create_groups()
-        self._wire.trip([("XGROUP", "CREATE", self.keys.freed, self.keys.group, "0", "MKSTREAM")])
+    def _more_streams(self) -> list[str]:
+        return [self.keys.freed]
 
     def take(self, consumer: str, *, count: int) -> Taken:
         """See Store.take()."""

@@ -1,5 +1,6 @@
 """A topic's log: published to once, read by every group, kept for its retention."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -7,13 +8,13 @@ from mq_django.conf import TopicConfig
 from mq_django.core.ids import token
 from mq_django.core.keys import GROUP_SEPARATOR, LOG
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.offsets import Place, before, first, last
+from mq_django.core.offsets import Place, before, first, last, parse
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.base import Outgoing
 from mq_django.stores.counters import slot
 from mq_django.stores.entries import Entry, values_of
-from mq_django.stores.lag import GroupPlace, Leap, counted_up_to, groups_of, leap
+from mq_django.stores.lag import GroupPlace, Leap, LogInfo, counted_up_to, groups_of, leap
 from mq_django.stores.pages import MAX_LISTED
 from mq_django.stores.survey import survey
 from mq_django.transport import scripts
@@ -140,14 +141,24 @@ class Log:
             for entry, fields in zip(flat[::2], flat[1::2], strict=True)
         ]
 
-    def standings(self) -> list[Standing]:
-        """Return every group, and how much of the retention it is behind."""
-        (found,) = survey([self.keys], self._wire)
+    def takes_turn(self, seconds: float) -> bool:
+        """Tell whether to look at the groups is up to the caller, and to nobody else for some seconds."""
+        command = scripts.command("topic_turn", keys=[self.keys.control], args=[round(seconds * 1000)])
+        return bool(reply_or_raise(self._wire.trip([command])[0]))
+
+    def standings(self, *, at_most: float = math.inf) -> list[Standing]:
+        """Return every group, and how much of the retention it is behind.
+
+        Where Redis does not know how many messages that are, `at_most` are counted, and the rest is reckoned by time.
+        """
+        (found,) = survey([self.keys], self._wire, at_most=at_most)
         if isinstance(found, StoreError):
             raise found
         bytes_each, standings = found.size / max(1, found.info.length), []
-        for place, held, held_ms, _more in found.groups:
+        for place, held, held_ms, more in found.groups:
             behind, behind_ms = place.lag + held, max(place.lag_ms, held_ms)
+            if more:
+                behind = max(behind, _by_time(found.info, behind_ms))
             share = retention_share(self.config, behind, behind_ms, bytes_each)
             standings.append(Standing(place, share, behind, behind_ms))
         return standings
@@ -177,6 +188,13 @@ class Log:
 
     def _names(self) -> list[str]:
         return [name.partition(GROUP_SEPARATOR)[2] for name in groups_of([self.keys], self._wire)]
+
+
+def _by_time(info: LogInfo, behind_ms: int) -> int:
+    """Return how many messages the last milliseconds of a log have, if they came evenly."""
+    (first_ms, _), (last_ms, _) = parse(info.first), parse(info.last)
+    since_ms = info.now_ms - behind_ms
+    return round(info.length * min(1.0, (last_ms - since_ms + 1) / (last_ms - first_ms + 1)))
 
 
 def retention_share(config: TopicConfig, behind: int, behind_ms: int, bytes_each: float) -> float | None:

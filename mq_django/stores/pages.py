@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig
-from mq_django.core.keys import GroupKeys, QueueKeys, RsmqKeys
+from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX, GroupKeys, QueueKeys, RsmqKeys
+from mq_django.core.numbers import score_ms
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
 from mq_django.stores.members import Roll, read_roll
 from mq_django.stores.survey import Survey, survey
 from mq_django.transport import scripts
-from mq_django.transport.failures import translate
+from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -26,6 +27,9 @@ MAX_LISTED = 32 * 1024
 #: What `waiting_find` calls the rooms; one of those that wait behind others is ready, and not here.
 ROOMS: dict[int, Literal["delayed", "unhandled", "parked"]] = {1: "delayed", 2: "unhandled", 4: "parked"}
 RANKED = 3
+
+#: How members begin that are not ids.
+_NO_IDS = (UNIQUE_PREFIX.encode(), PARKED_PREFIX.encode())
 
 
 class Look(NamedTuple):
@@ -62,6 +66,8 @@ class Waiter(NamedTuple):
     body: bytes | int | None
     #: What became of its attempts, where that does not stand in the body.
     story: str = ""
+    #: The message's id; empty when it waits under something else, and nothing leads from that to the id.
+    id: bytes = b""
 
 
 class FoundWaiter(NamedTuple):
@@ -148,10 +154,10 @@ def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
     )
 
 
-def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
-    if isinstance(reply, Exception):
-        return translate(reply)
-    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, roll, *counted = reply
+@readable
+def _look(reply: Any, now: int, minutes: int) -> Look:
+    found = reply_or_raise(reply)
+    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, roll, *counted = found
     this_hour, last_hour = (
         there(fields, values) for fields, values in zip(minute_fields(now, minutes), counted, strict=True)
     )
@@ -165,7 +171,7 @@ def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
         parked=parked,
         dead=dead,
         oldest_ms=entry_ms(oldest) if oldest else None,
-        next_due_ms=int(float(next_due)) if next_due else None,
+        next_due_ms=score_ms(next_due),
         paused=state == b"PAUSED",
         roll=read_roll(_pairs(roll)),
         this_hour=this_hour,
@@ -245,7 +251,17 @@ class Pages:
             Waiter(member, float(score), None if body == -1 else body)
             for member, score, body in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
         ]
-        return WaitingPage(now_ms, total, waiters)
+        return WaitingPage(now_ms, total, self._identified(waiters))
+
+    def _identified(self, waiters: Sequence[Waiter]) -> list[Waiter]:
+        """Return messages with their ids, also where the body is too long or broken to tell it."""
+        keys = self._keys
+        prefixes = () if isinstance(keys, RsmqKeys) else _NO_IDS
+        others = [waiter.member for waiter in waiters if waiter.member.startswith(prefixes)]
+        # What is wrong with the index is no reason to show no page.
+        (ids,) = self._wire.trip([("HMGET", keys.unique, *others)]) if others else ([],)
+        known = dict.fromkeys(others, b"") if isinstance(ids, Exception) else dict(zip(others, ids, strict=True))
+        return [waiter._replace(id=known.get(waiter.member, waiter.member) or b"") for waiter in waiters]
 
     def waiter(self, named: bytes) -> FoundWaiter | None:
         """Return the message that waits, by its id, by `u:` and its unique key, or by its member; or None."""
@@ -261,7 +277,7 @@ class Pages:
         if place == RANKED:
             return None
         room = ROOMS[place]
-        return FoundWaiter(room, Waiter(member, float(score), body or None))
+        return FoundWaiter(room, self._identified([Waiter(member, float(score), body or None)])[0])
 
     def _rsmq_waiter(self, keys: RsmqKeys, named: bytes) -> FoundWaiter | None:
         rooms = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
@@ -282,4 +298,5 @@ class Pages:
         score, body, story = (reply_or_raise(reply) for reply in self._wire.trip(commands))
         if score is None:
             return None
-        return Waiter(message_id, float(score), body, "" if story is None else story.decode(errors="replace"))
+        told = "" if story is None else story.decode(errors="replace")
+        return Waiter(message_id, float(score), body, told, id=message_id)

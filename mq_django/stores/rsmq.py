@@ -12,9 +12,11 @@ from typing import Any, Literal
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.rsmq import decode, encode, units
+from mq_django.core.visible import line
 from mq_django.core.waiting import Answer, Found, Place
-from mq_django.errors import MessageTooLarge, NotSupported, QueueExists, QueueFull
+from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
 from mq_django.stores.counters import slot
 from mq_django.stores.refusals import check_supported
@@ -84,6 +86,8 @@ class RsmqStore:
             reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"FULL":
             raise QueueFull(f"Queue {config.name!r} is at its MAX_DEPTH of {config.max_depth}")
+        if reply == b"EXISTS":
+            raise AlreadyPublished(f"Queue {config.name!r} has a message with the id {outgoing[0].message.id!r}")
         if reply == b"TOOLONG":
             raise MessageTooLarge(f"The message is longer than the maxsize of queue {config.name!r}")
         return [message_id.decode() for message_id in reply]
@@ -165,9 +169,9 @@ class RsmqStore:
             return Found(Place.NOT_WAITING)
         word, score, body, count, free = reply
         place = Place.DELAYED if word == b"DELAYED" else Place.UNHANDLED
-        found = self._decoded(named.encode(), body, int(count), 0, int(free) - 1, b"")
+        found = self._decoded(named.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
         message = found.message if isinstance(found, Delivery) else None
-        return Found(place, message, int(float(score)) if place is Place.DELAYED else None)
+        return Found(place, message, score_ms(score) if place is Place.DELAYED else None)
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge(); what other programs have received stays."""
@@ -195,10 +199,10 @@ class RsmqStore:
         """Tell whether a consumer holds anything."""
         return bool(self._held(consumer, 1, bodies=False))
 
-    def keep_all(self, consumer: str) -> None:
-        """Keep hidden all that a consumer holds, whether it runs or waits for its turn."""
-        rows = self._held(consumer, BATCH * 20, bodies=False)
-        self.extend(consumer, [(0, row[0] + b":" + str(int(row[2])).encode()) for row in rows])
+    def keep_all(self, consumers: Iterable[str]) -> int:
+        """Keep hidden all that consumers hold, whether it runs or waits for its turn, and return how many there are."""
+        keys = self._keys
+        return int(self._run("rsmq_hide", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
 
     def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.extend()."""
@@ -245,19 +249,22 @@ class RsmqStore:
         return self._rows([flat[at : at + 7] for at in range(0, len(flat), 7)])
 
     def _rows(self, rows: Sequence[list[Any]]) -> list[Delivery | Undecodable]:
-        return [self._decoded(row[0], row[1], int(row[2]), int(row[3]), int(row[4]), *row[5:]) for row in rows]
+        return [
+            self._decoded(row[0], row[1], row[2], whole(row[3], LAST_MS) or 0, whole(row[4]) or 0, *row[5:])
+            for row in rows
+        ]
 
     def _decoded(
-        self, message_id: bytes, body: bytes, count: int, first_ms: int, free: int, alone: bytes, story: bytes = b""
+        self, message_id: bytes, body: bytes, count: object, first_ms: int, free: int, alone: bytes, story: bytes = b""
     ) -> Delivery | Undecodable:
         found = decode(
             body,
             queue=self._config.name,
-            message_id=message_id.decode(errors="replace"),
+            message_id=line(message_id),
             first_ms=first_ms,
-            attempt=count - free,
+            attempt=(whole(count) or 0) - free,
             alone=alone.decode(errors="replace"),
-            receipt=message_id + b":" + str(count).encode(),
+            receipt=_receipt(message_id, count),
         )
         if story and isinstance(found, Delivery):
             return found._replace(story=story.decode(errors="replace"))
@@ -265,3 +272,8 @@ class RsmqStore:
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
+
+
+def _receipt(message_id: bytes, count: object) -> bytes:
+    """Return the receipt of a delivery: `count` as it stands in Redis, which need not be a number that we can read."""
+    return message_id + b":" + (count if isinstance(count, bytes) else str(count).encode())

@@ -29,8 +29,8 @@ class RsmqMembers(Members):
         Other programs know no heartbeats: what is not hidden from them in time, they receive.
         """
         roll = super().beat(supervisor, description, consumers, generation=generation)
-        for consumer in consumers if roll is not None else ():
-            self._store.keep_all(consumer)
+        if roll is not None:
+            self._store.keep_all(consumers)
         return roll
 
     def keep_alive(self, supervisor: str) -> bool:
@@ -38,8 +38,8 @@ class RsmqMembers(Members):
         lives = super().keep_alive(supervisor)
         fields = reply_or_raise(self._wire.trip([("HGETALL", self._keys.consumers)])[0]) if lives else []
         roll = read_roll(dict(zip(fields[::2], fields[1::2], strict=True)))
-        for consumer in roll.consumers_of(supervisor):
-            self._store.keep_all(consumer)
+        if held := roll.consumers_of(supervisor):
+            self._store.keep_all(held)
         return lives
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:

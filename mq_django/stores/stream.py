@@ -69,12 +69,13 @@ class StreamStore:
 
     def create_groups(self) -> None:
         """Make the consumer group, from the stream's beginning, where there is none."""
-        # Only `ready` is made with it: `urgent` is mostly not there, and may have been made by a stranger.
-        commands: list[Command] = [("XGROUP", "CREATE", self.keys.ready, self.keys.group, "0", "MKSTREAM")]
-        commands.append(("XGROUP", "CREATE", self.keys.urgent, self.keys.group, "0"))
-        reply, _ = self._wire.trip(commands)
-        if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
-            reply_or_raise(reply)
+        keys = self.keys
+        rooms = [keys.control, keys.urgent, keys.ready, *self._more_streams()]
+        reply_or_raise(self._wire.trip([scripts.command("stream_subscribe", keys=rooms, args=[keys.group])])[0])
+
+    def _more_streams(self) -> list[str]:
+        """Return the streams beside `ready` that its consumer group reads."""
+        return []
 
     def take(self, consumer: str, *, count: int) -> list[Delivery | Undecodable]:
         """Take up to `count` messages for a consumer, what goes first before what is ready, without waiting."""

@@ -66,10 +66,13 @@ MUTATIONS = [
         times=2,
     ),
     Mutation(
-        name="the type checks: a script finds out in the middle that a key is not what it should be",
+        name="the order of writes: a message leaves its place, and then there turns out to be no other for it",
         files=[f"{LUA}/stream_{verb}.lua" for verb in ("retry", "bury")],
-        pattern=r"if wrong then",
-        replacement="if false then",
+        pattern=(
+            r"(?s)if wrong then(.*? == 1 then\n)(.*?)"
+            r"( +redis\.call\('xack', [^\n]*\n +redis\.call\('xdel', [^\n]*\n)"
+        ),
+        replacement=r"if false then\1\3\2",
         scenario="hostile",
     ),
 ]

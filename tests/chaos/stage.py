@@ -117,12 +117,12 @@ class Stage:
         """Return the process ids of all consumers."""
         return [pid for tree in self.trees for pid in tree.pids()]
 
-    def living(self) -> list[str]:
-        """Return the consumers on the roll whose processes live."""
+    def living(self) -> dict[str, int]:
+        """Return the consumers on the roll whose processes live, with their process ids."""
         pids = set(self.pids())
         with self.client as client:
             told = read_roll(client.hgetall(self.keys.consumers)).consumers
-        return [name for name, words in told.items() if words.get("pid") in pids]
+        return {name: words["pid"] for name, words in told.items() if words.get("pid") in pids}
 
     def strike(
         self, kind: str, hit: Callable[[], Sequence[int] | None], *, pids: Sequence[int] = (), spares: bool = False

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.chaos.settings import QUEUE
+from tests.chaos.settings import queues
 from tests.processes import processes
 from tests.waiting import wait_until
 
@@ -28,7 +28,7 @@ class Tree:
         temporary: Path | None = None,
     ) -> None:
         self._log = (folder / "consumers.log").open("ab")
-        command = [sys.executable, "-m", "django", "runconsumer", QUEUE, "--processes", str(processes)]
+        command = [sys.executable, "-m", "django", "runconsumer", *queues(), "--processes", str(processes)]
         self.process = subprocess.Popen(
             [*wrap, *command, "--threads", "8", "--grace", "10"],
             cwd=ROOT,

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from mq_django.consumers import dispatcher
 from mq_django.consumers.board import HANDLED
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import Ack, Bury, SetAside
@@ -91,6 +92,15 @@ def test_what_nobody_here_knows_is_set_aside(rig, publish, caplog):
     turn(rig)
     assert [type(outcome) for outcome in rig.settled().values()] == [SetAside]
     assert caplog.text.count("No handler for 'foreign'") == 1
+
+
+def test_of_many_names_a_few_are_kept_and_logged(rig, publish, caplog, monkeypatch):
+    monkeypatch.setattr(dispatcher, "MAX_NAMES", 2)
+    for n in range(6):
+        publish(name=f"foreign-{n}")
+    turn(rig)
+    assert caplog.text.count("No handler for") == 2
+    assert len(rig.dispatcher._unknown) == 2
 
 
 def test_what_is_no_message_is_buried_and_the_others_run(rig, publish, redis_client):

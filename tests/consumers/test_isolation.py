@@ -66,8 +66,8 @@ def test_a_broken_trip_passes_on_once(rig, redis_client, monkeypatch):
         raise OSError("after")
 
     monkeypatch.setattr(rig.store, "pass_on", broken)
-    with pytest.raises(OSError, match="after"):
-        rig.isolation.run_once()
+    rig.isolation.run_once()
+    assert len(rig.settler.in_hand) == 1
     rig.isolation.run_once()
     assert len(rig.store.held_by(line_of("ward"), limit=9)) == 1
     assert rig.settler.in_hand == set()

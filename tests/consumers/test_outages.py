@@ -237,6 +237,21 @@ def test_out_of_memory_producers_are_told_and_consumers_drain(trees, publish, hi
     assert "begins anew" not in tree.logged()
 
 
+def test_consumers_that_start_on_a_full_redis_empty_a_new_queue(trees, publish, history, site, mq_settings):
+    mq_settings(CONNECTION=site.proxy.url)
+    with site.client() as client:
+        ids = [publish() for _ in range(20)]
+        client.config_set("maxmemory", "1")
+        try:
+            tree = trees()
+            history.wait_for("effect", 20, timeout=30)
+            wait_until(lambda: nothing_left(client))
+        finally:
+            client.config_set("maxmemory", "0")
+    assert history.counts() == dict.fromkeys(ids, 1)
+    assert "Traceback" not in tree.logged()
+
+
 def test_a_flush_is_told_and_survived(trees, publish, history, site):
     tree = trees(CONNECTION=site.proxy.url, QUEUES={"default": {"VISIBILITY_TIMEOUT": 2}})
     publish()

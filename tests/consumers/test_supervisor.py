@@ -680,7 +680,7 @@ def test_a_process_whose_loops_stopped_turning_is_replaced(trees, publish, histo
     assert all(history.counts()[message_id] == 1 for message_id in ids)
     wait_until(lambda: stuck not in tree.children())
     # Which of them is found first, or both at once, is chance.
-    assert "stopped turning: fetcher of" in tree.logged()
+    assert "must be replaced: fetcher of" in tree.logged()
     assert tree.stop() == 0
 
 

@@ -3,9 +3,11 @@ import logging
 import pytest
 
 from mq_django.conf import get_config
+from mq_django.consumers import trimmer
 from mq_django.consumers.trimmer import Trimmer
 from mq_django.core.outcomes import ACK
 from mq_django.signals import retention_alarm
+from mq_django.stores import lag
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.stores.topic import TopicStore
@@ -46,6 +48,11 @@ def publish(log, count):
         log.publish([outgoing(data=n) for n in range(at, min(count, at + 500))])
 
 
+def ten_seconds_pass(log, client):
+    looked = int(client.hget(log.keys.control, "looked"))
+    client.hset(log.keys.control, "looked", looked - 10_000)
+
+
 def handle(store, count):
     while count:
         taken = store.take(ME, count=min(500, count))
@@ -54,18 +61,23 @@ def handle(store, count):
 
 
 def test_an_alarm_comes_before_a_loss_and_goes_when_the_group_has_caught_up(log, billing, alarms, redis_client, caplog):
-    trimmer = Trimmer([log])
+    looking = Trimmer([log])
     publish(log, 700)
-    trimmer.run_once()
+    looking.run_once()
     assert alarms == []
     publish(log, 150)
-    trimmer.run_once()
-    trimmer.run_once()
+    looking.run_once()
+    # Somebody has looked just now.
+    assert alarms == []
+    for _ in range(2):
+        ten_seconds_pass(log, redis_client)
+        looking.run_once()
     assert alarms == [("orders", "billing", 0.85, 850)]
     assert redis_client.hget(billing.keys.control, "alarm") == b"85"
     assert "Group billing of topic orders is 850 messages" in caplog.text
     handle(billing, 800)
-    trimmer.run_once()
+    ten_seconds_pass(log, redis_client)
+    looking.run_once()
     assert redis_client.hget(billing.keys.control, "alarm") is None
 
 
@@ -77,6 +89,31 @@ def test_retention_wins_over_a_group_that_does_not_read(log, billing, alarms, re
     assert lost == 5000 - redis_client.xlen(log.keys.log)
     assert alarms == [("orders", "billing", 5.0, 5000)]
     assert [record.levelno for record in caplog.records if "lost" in record.message][:1] == [logging.ERROR]
+
+
+@pytest.mark.parametrize("looked", ["x", "9" * 400, str(2**62)])
+def test_a_turn_is_of_one_supervisor_and_no_number_holds_it(log, redis_client, looked):
+    assert [log.takes_turn(9.0) for _ in range(3)] == [True, False, False]
+    ten_seconds_pass(log, redis_client)
+    assert [log.takes_turn(9.0) for _ in range(2)] == [True, False]
+    redis_client.hset(log.keys.control, "looked", looked)
+    assert [log.takes_turn(9.0) for _ in range(2)] == [True, False]
+
+
+def test_a_group_far_behind_is_not_counted_whole(log, billing, alarms, redis_client, monkeypatch):
+    monkeypatch.setattr(trimmer, "MAX_COUNTED", 100)
+    monkeypatch.setattr(lag, "PAGE", 100)
+    for ms in range(900):
+        redis_client.xadd(log.keys.log, {"type": "paid", "data": "1"}, id=f"{1_700_000_000_000 + 1000 * ms}-0")
+    handle(billing, 10)
+    # Redis does not know how many are left of what was deleted and lost.
+    redis_client.hset(billing.keys.control, "lost", 1)
+    calls = redis_client.info("commandstats").get("cmdstat_xrange", {"calls": 0})["calls"]
+    Trimmer([log]).run_once()
+    assert redis_client.info("commandstats")["cmdstat_xrange"]["calls"] - calls < 20
+    ((_, name, share, counted),) = alarms
+    assert (name, counted) == ("billing", 100)
+    assert 0.85 < share < 0.95
 
 
 def test_a_topic_that_nobody_has_used_is_no_trouble(log, redis_client):
@@ -91,4 +128,4 @@ def test_a_topic_that_cannot_be_read_keeps_no_other_waiting(mq_settings, redis_c
     publish(orders, 500)
     Trimmer([broken, orders]).run_once()
     assert redis_client.xlen(orders.keys.log) < 300
-    assert "Topic broken cannot be trimmed" in caplog.text
+    assert "trimmer of topic broken waits for Redis: " in caplog.text

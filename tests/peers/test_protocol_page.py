@@ -133,10 +133,13 @@ def test_what_waits_is_rescheduled_and_cancelled(type_in, emails, redis_client, 
 def test_a_unique_message_replaces_itself_and_can_be_cancelled_by_its_key(type_in, emails, redis_client, keys):
     soon = ("1795000000000", "4000000000000")
     type_in("unique", [soon])
-    type_in("unique", [soon, ("5f2d", "5f2e")])
+    assert "5f2d" in type_in("unique", [soon, ("5f2d", "5f2e"), ("5f2b", "5f2d")])
     assert redis_client.zcard(keys.due) == 1
+    assert redis_client.hgetall(keys.unique) == {b"u:cart-3": b"5f2e", b"5f2e": b"u:cart-3"}
+    assert not emails.cancel("5f2d")
     assert emails.find("5f2e").message.data == {"user_id": 9}
     type_in("unique", [("5f2d", "5f2e")])
+    assert redis_client.hlen(keys.unique) == 2
     assert handled(emails.config) == [("5f2e", "welcome", {"user_id": 9})]
 
 
@@ -157,6 +160,17 @@ def held(type_in, emails, redis_client, keys, count=1):
     told = type_in("fetch")
     assert told.count("welcome") == count
     return [row["message_id"].decode() for row in redis_client.xpending_range(keys.ready, "mq", "-", "+", 9, ME)]
+
+
+def test_a_consumer_lets_a_unique_key_go(type_in, emails, redis_client, keys):
+    first = emails.publish("welcome", {"user_id": 7}, unique="cart-3", unique_for="handled")
+    opened(emails.config)
+    assert "welcome" in "".join(type_in("fetch"))
+    (row,) = redis_client.xpending_range(keys.ready, "mq", "-", "+", 9, ME)
+    entry = row["message_id"].decode()
+    type_in("unclaim", [(ENTRY, entry), ("5f2e", first)])
+    assert not redis_client.exists(keys.claims)
+    assert type_in("ack", [(ENTRY, entry)])[-3:-1] == ["1", "1"]
 
 
 def test_a_consumer_retries_with_plain_commands(type_in, emails, redis_client, keys):

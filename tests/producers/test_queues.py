@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from mq_django import queues
+from mq_django import queues, topics
 from mq_django.core.messages import NO_HEADERS
 from mq_django.errors import (
     AlreadyPublished,
@@ -15,8 +15,11 @@ from mq_django.errors import (
     UnknownQueue,
     WrongKeyType,
 )
+from mq_django.inspector.activity import activity_of_days
 from mq_django.signals import message_published
-from mq_django.transport.connections import close_clients
+from mq_django.stores.counters import add_command
+from mq_django.transport.connections import close_clients, get_client
+from mq_django.transport.sessions import Session
 from tests import places
 from tests.producers.lossy import LossyWay
 
@@ -222,7 +225,8 @@ def test_each_publish_is_counted(emails, keys, redis_client):
     for key in redis_client.scan_iter(match=f"{keys.namespace}:*counters:h*"):
         assert 0 < redis_client.ttl(key) <= 3024000
         for field, value in redis_client.hgetall(key).items():
-            counted[field.decode().split("|", 1)[1]] = int(value)
+            if not field.startswith(b"n|"):
+                counted[field.decode().split("|", 1)[1]] = int(value)
     assert counted == {"published|welcome": 2, "published|remind": 4, "published|": 6}
 
 
@@ -239,6 +243,28 @@ def test_whoever_listens_is_told_of_each_message(emails):
     finally:
         message_published.disconnect(listen)
     assert told == [("emails", "welcome", first), ("emails", "remind", second)]
+
+
+def test_a_listener_that_fails_does_not_fail_the_publish(mq_settings, caplog):
+    mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {}})
+    told = []
+
+    def fail(**arguments):
+        raise RuntimeError("no")
+
+    def listen(**arguments):
+        told.append(arguments["message_id"])
+
+    for receiver in (fail, listen):
+        message_published.connect(receiver)
+    try:
+        ids = [queues["emails"].publish("welcome", 1), topics["orders"].publish("paid", 1)]
+        ids += queues["emails"].publish_many([("remind", 2), ("remind", 3)])
+    finally:
+        for receiver in (fail, listen):
+            message_published.disconnect(receiver)
+    assert told == ids
+    assert [record.exc_info[0] for record in caplog.records if record.name == "django.dispatch"] == [RuntimeError] * 4
 
 
 def test_a_key_of_ours_that_holds_something_else_is_an_error_and_nothing_is_written(emails, keys, redis_client):
@@ -261,7 +287,27 @@ def test_a_broken_counter_keeps_no_message_out(emails, keys, redis_client):
     assert redis_client.xlen(keys.ready) == 3
     (hours,) = redis_client.scan_iter(match=f"{keys.namespace}:*counters:h*")
     counted = redis_client.hgetall(hours)
-    assert sorted(counted.values()) == [b"1", b"2", b"3"]
+    assert sorted(value for field, value in counted.items() if b"|published|" in field) == [b"1", b"2", b"3"]
+
+
+def test_beyond_a_thousand_names_an_hour_the_rest_are_counted_together(emails, keys, redis_client):
+    for at in range(0, 1500, 500):
+        emails.publish_many([(f"name-{n}", 1) for n in range(at, at + 500)])
+    emails.publish("name-1499", 1)
+    emails.publish("name-7", 1)
+    session = Session(get_client("produce"))
+    session.trip([add_command(keys, {("handled", f"late-{n}"): 2 for n in range(100)})])
+    session.trip([add_command(keys, {("handled", "name-7"): 3})])
+    now_ms = places.now_ms(redis_client)
+    day = now_ms // 86_400_000
+    days = {each: redis_client.hgetall(keys.hours(each)) for each in (day - 1, day)}
+    counted = activity_of_days(days, now_ms=now_ms, hours=2)
+    assert (sum(counted.published), sum(counted.handled)) == (1502, 203)
+    by_name = {found.name: found for found in counted.names}
+    assert len(by_name) == 1001
+    assert (by_name["*"].published, by_name["*"].handled) == (501, 200)
+    assert (by_name["name-7"].published, by_name["name-7"].handled) == (2, 3)
+    assert redis_client.hlen(keys.hours(day)) < 2100
 
 
 def test_a_unique_key_that_waits_can_be_an_error(emails, keys, redis_client):

@@ -1,5 +1,6 @@
 """Everything that can be done to a queue of any store, once: for servers and users that allow less than usual."""
 
+import itertools
 import time
 
 from mq_django import inspector, queues, topics
@@ -20,12 +21,19 @@ from tests.stores.cases import Case, outgoing
 
 ME, OTHER = "host-1-me", "host-2-other"
 
+_numbers = itertools.count()
+
+
+def marked() -> str:
+    """Return data that no other message has, so that it can be found wherever it is."""
+    return f"mark-{next(_numbers)}."
+
 
 def use(case: Case) -> None:
     """Publish, take, settle in every way, and look at all of it."""
     store = case.open()
     assert store.take(ME, count=1) == []
-    case.publish(store, *(outgoing(data=n) for n in range(7)))
+    case.publish(store, *(outgoing(data=marked()) for _ in range(7)))
     one, two, three, four, five, six, seven = store.take(ME, count=7)
     held = [Settlement(one, ACK), Settlement(two, Retry(), 50_000), Settlement(three, HandBack())]
     held += [Settlement(four, Bury("no")), Settlement(five, Bury("no")), Settlement(six, SetAside())]
@@ -50,7 +58,7 @@ def use(case: Case) -> None:
 
 
 def _wait_and_look(case, store):
-    (waits,) = store.publish([outgoing(delay_ms=60_000)])
+    (waits,) = store.publish([outgoing(data=marked(), delay_ms=60_000)])
     assert store.find(waits)
     assert store.reschedule(waits, delay_ms=70_000)
     for read in (entries.ready, entries.pending):
@@ -93,14 +101,14 @@ def _be_members(case):
 
 def _be_a_queue(case):
     queue = queues[case.queue]
-    assert queue.publish_many([("welcome", 1), ("welcome", 2)])
-    assert queue.publish("welcome", 1, delay=60, headers={"tenant": "a"})
+    assert queue.publish_many([("welcome", marked()), ("welcome", marked())])
+    assert queue.publish("welcome", marked(), delay=60, headers={"tenant": "a"})
     if "unique" not in case.refuses:
-        assert queue.publish("welcome", 1, unique="u", delay=60) == queue.publish(
+        assert queue.publish("welcome", marked(), unique="u", delay=60) == queue.publish(
             "welcome", 1, unique="u", delay=60, on_conflict="keep"
         )
-        assert queue.publish("welcome", 1, unique="v", unique_for="handled")
-        assert queue.publish("welcome", 1, priority=5)
+        assert queue.publish("welcome", marked(), unique="v", unique_for="handled")
+        assert queue.publish("welcome", marked(), priority=5)
         store = open_store(queue.config, Session(get_client("consume")))
         assert store.settle(ME, [Settlement(item, ACK) for item in store.take(ME, count=10)]) == []
         assert find_result(Pooled(get_client("inspect")), [queue.config], "none") is None
@@ -108,7 +116,7 @@ def _be_a_queue(case):
 
 def _be_a_topic():
     orders, group = topics["orders"], topics["orders"].group("billing")
-    assert orders.publish("paid", 1, message_id="a") == orders.publish("paid", 1, message_id="a")
+    assert orders.publish("paid", marked(), message_id="a") == orders.publish("paid", marked(), message_id="a")
     assert orders.group("other").subscribe("end")
     assert group.standing().place.pending
     group.seek("beginning")
@@ -129,12 +137,12 @@ def _be_rsmq():
     assert rsmq.list_queues() == {"jobs"}
     rsmq.delete_queue("jobs")
     rsmq.create_queue("jobs", vt=5)
-    rsmq.send_many("jobs", ["x"] * 3)
+    rsmq.send_many("jobs", [marked() for _ in range(3)])
     received = rsmq.receive("jobs")
     assert rsmq.change_visibility("jobs", received.id, 0)
     assert rsmq.pop("jobs")
     assert rsmq.get_queue_attributes("jobs").msgs == 2
     assert rsmq.set_queue_attributes("jobs", vt=6).vt == 6
-    assert rsmq.delete("jobs", rsmq.send("jobs", "y", delay=5))
+    assert rsmq.delete("jobs", rsmq.send("jobs", marked(), delay=5))
     assert open_members(config, Session(get_client("consume"))).beat("s2", {}, {ME: {}})
     assert time.time() * 1000 > received.fr - 60_000

@@ -110,10 +110,45 @@ def test_a_batch_arrives_in_its_order(store, publish):
     assert numbers(store.take(ME, count=10)) == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("outcome", [Retry(), SetAside(), HandBack()], ids=lambda outcome: type(outcome).__name__)
+def test_messages_that_share_an_id_all_come_back(case, store, publish, outcome):
+    if "message_id" in case.refuses:
+        pytest.skip("each has an id of its own")
+    publish(*(outgoing(data=n, id="same") for n in range(4)))
+    for _ in range(2):
+        # Some of them wait already when the others do.
+        held = [Settlement(item, outcome, 0) for some in (2, 2) for item in store.take(ME, count=some)]
+        assert store.settle(ME, held[:3]) == store.settle(ME, held[3:]) == []
+        store.release_unhandled(["welcome"], limit=10)
+        wait_until(lambda: store.promote(limit=10).moved == 0 and store.depths().delayed == 0)
+    found = store.take(ME, count=10)
+    assert sorted(numbers(found)) == [0, 1, 2, 3]
+    assert {item.message.id for item in found} == {"same"}
+    assert {item.message.attempt for item in found} == {3 if isinstance(outcome, Retry) else 1}
+    assert store.settle(ME, [Settlement(item, ACK) for item in found]) == []
+    assert empty(store)
+
+
 def test_no_more_is_taken_than_asked_for(store, publish):
     publish(*(outgoing(data=n) for n in range(5)))
     assert numbers(store.take(ME, count=2)) == [0, 1]
     assert numbers(store.take(ME, count=2)) == [2, 3]
+
+
+def test_a_queue_that_nobody_consumed_before_is_emptied_when_redis_is_full(case, redis_client):
+    store = case.open()
+    case.publish(store, *(outgoing(data=n) for n in range(4)))
+    redis_client.config_set("maxmemory", "1")
+    try:
+        one, two, three, four = wait_until(lambda: store.take(ME, count=10))
+        assert store.settle(ME, [Settlement(one, ACK), Settlement(two, Retry(), 50_000)]) == []
+        assert store.settle(ME, [Settlement(three, SetAside()), Settlement(four, HandBack())]) == []
+        assert store.release_unhandled(["welcome"], limit=10) == 1
+        again = [Settlement(item, Bury("no")) for item in wait_until(lambda: store.take(ME, count=10))]
+        assert store.settle(ME, again) == []
+    finally:
+        redis_client.config_set("maxmemory", "0")
+    assert (store.depths().dead, store.depths().delayed, store.depths().depth) == (2, 1, 1)
 
 
 def test_a_message_goes_to_one_consumer(store, publish):

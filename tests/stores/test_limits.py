@@ -389,6 +389,23 @@ def test_logs_of_keys_that_are_past_are_cleared_away(opened, redis_client):
     assert redis_client.zrange(keys().rates, 0, -1) == [b"a"]
 
 
+def test_logs_of_many_keys_do_not_pile_up(opened, redis_client):
+    store = opened(RATE_LIMIT={"key": "5/s"})
+    for at in range(0, 3000, 500):
+        past = [f"key-{n}" for n in range(at, at + 500)]
+        redis_client.hset(keys().limits, mapping=dict.fromkeys((f"r:{key}" for key in past), "1:5"))
+        redis_client.zadd(keys().rates, dict.fromkeys(past, 1))
+    for _ in range(2):
+        # Those that come in a batch take more along than they bring, and so does every look at an idle queue.
+        publish(*(f"new-{n}" for n in range(300)))
+        ack(store, store.take("c1", count=300))
+    assert redis_client.zcard(keys().rates) <= 3000 + 600 - 2 * 600
+    for _ in range(10):
+        assert store.take("c1", count=10) == []
+    assert redis_client.zcount(keys().rates, "-inf", 1) == 0
+    assert redis_client.hlen(keys().limits) == redis_client.zcard(keys().rates)
+
+
 def test_what_was_parked_is_ready_again_when_the_limit_is_taken_away(opened, redis_client):
     store = opened(CONCURRENCY={"key": 1})
     publish("a", "a", "a")

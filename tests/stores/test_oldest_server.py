@@ -13,6 +13,7 @@ from redis.retry import Retry as RetryOfTheClient
 from mq_django.transport.servers import PrivateServer, ServerBinary, configured_url
 from tests.stores.test_expiry import *  # noqa: F403 - the same tests, with the server of this module
 from tests.stores.test_limits import *  # noqa: F403
+from tests.stores.test_neighbours import *  # noqa: F403
 from tests.stores.test_permits import *  # noqa: F403
 from tests.stores.test_priority import *  # noqa: F403
 from tests.stores.test_schedules import *  # noqa: F403

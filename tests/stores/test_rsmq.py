@@ -12,7 +12,14 @@ from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.core.rsmq import MESSAGE_ID, TEXT, new_id, sent_micros
 from mq_django.core.waiting import Answer, Place
-from mq_django.errors import ConnectionLost, InvalidValue, MessageTooLarge, NoAttributeSupplied, NotSupported
+from mq_django.errors import (
+    AlreadyPublished,
+    ConnectionLost,
+    InvalidValue,
+    MessageTooLarge,
+    NoAttributeSupplied,
+    NotSupported,
+)
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
@@ -20,6 +27,7 @@ from mq_django.stores.dead import DeadLetters
 from mq_django.stores.pages import look
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
+from tests import places
 from tests.waiting import wait_until
 
 ME, OTHER = "host-1-me", "host-2-other"
@@ -135,6 +143,37 @@ def test_bytes_that_are_no_text_can_be_read_and_are_buried_by_a_consumer(store, 
     letter = dead.get(dead.find(b"0" * 32))
     assert (letter.id, letter.reason, letter.raw) == ("0" * 32, "undecodable", body)
     assert dead.redrive([letter.entry]) == ["UNDECODABLE"]
+
+
+DEEP = "[" * 1015 + "]" * 1015
+
+
+@pytest.mark.parametrize(
+    "data", ["[1e999,10000000000000000000000]", DEEP, "9" * 5000], ids=["infinite", "deep", "long"]
+)
+def test_data_in_our_form_that_cannot_be_read_are_text(store, rsmq, data):
+    body = '{"type":"ok","data":' + data + "}"
+    rsmq.send("jobs", body)
+    rsmq.send("jobs", "innocent")
+    first, second = store.take(ME, count=2)
+    assert (first.message.name, first.message.data, second.message.data) == (TEXT, body, "innocent")
+    assert settle(store, first, second, outcome=Bury("no")) == []
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"text", b'{"type":"ok","data":1}'])
+def test_an_id_that_is_no_text_strands_nothing(store, rsmq, redis_client, ns, body):
+    odd = b"\xff\n\xe2\x80\xa8id"
+    redis_client.hset(f"{ns}:jobs:Q", odd, body)
+    redis_client.zadd(f"{ns}:jobs", {odd: 1})
+    rsmq.send("jobs", "innocent")
+    taken = store.take(ME, count=2)
+    assert sorted(item.entry for item in taken) == sorted(item.entry for item in store.held_by(ME, limit=9))
+    outcomes = [Bury("no", reason="undecodable") for _ in taken]
+    assert store.settle(ME, [Settlement(*pair) for pair in zip(taken, outcomes, strict=True)]) == []
+    assert store.held_by(ME, limit=9) == []
+    dead = DeadLetters(store.config, Pooled(get_client("inspect")))
+    assert dead.get(dead.find(odd)).reason == "undecodable"
+    assert all(item.message.id.isprintable() for item in taken if not isinstance(item, Undecodable))
 
 
 def test_our_data_stays_out_of_rsmqs_keys(store, rsmq, redis_client, ns):
@@ -380,10 +419,45 @@ def test_what_rsmq_cannot_do_is_refused_at_the_call(configure, options):
         queues["jobs"].publish("welcome", 1, **options)
 
 
+def test_a_heartbeat_reads_what_is_held_once_for_all_its_consumers(configure, store, redis_client):
+    names = [f"host-1-{n}" for n in range(5)]
+    for name in [*names, OTHER]:
+        queues["jobs"].publish("welcome", name)
+        assert len(store.take(name, count=1)) == 1
+    hidden = dict(redis_client.zrange(store.keys.zset, 0, -1, withscores=True))
+    members = open_members(store.config, Session(get_client("consume")))
+    before = redis_client.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
+    wait_until(lambda: places.now_ms(redis_client) > max(hidden.values()) - store.config.vt * 1000)
+    members.beat("s1", {}, {name: {} for name in names})
+    # Of the consumers, and of what is held.
+    assert redis_client.info("commandstats")["cmdstat_hgetall"]["calls"] - before == 2
+    later = [score > hidden[key] for key, score in redis_client.zrange(store.keys.zset, 0, -1, withscores=True)]
+    assert sorted(later) == [False] + [True] * 5
+
+
 def test_an_id_of_rsmqs_form_can_be_given(configure, rsmq):
     message_id = new_id()
     assert queues["jobs"].publish("welcome", 1, message_id=message_id) == message_id
     assert rsmq.receive("jobs").id == message_id
+
+
+def test_an_id_that_another_message_has_is_refused(configure, rsmq, store):
+    message_id = new_id()
+    queues["jobs"].publish("welcome", 1, message_id=message_id)
+    with pytest.raises(AlreadyPublished, match=message_id):
+        queues["jobs"].publish("welcome", 2, message_id=message_id)
+    (item,) = store.take(ME, count=2)
+    assert item.message.data == 1
+    assert store.settle(ME, [Settlement(item, Bury("no"))]) == []
+    # Nor does a dead letter take the place of a newer message with its id.
+    queues["jobs"].publish("welcome", 3, message_id=message_id)
+    letters = DeadLetters(store.config, Pooled(get_client("inspect")))
+    entry = letters.find(message_id.encode())
+    assert letters.redrive([entry]) == ["UNDECODABLE"]
+    (item,) = store.take(ME, count=2)
+    assert item.message.data == 3
+    assert store.settle(ME, [Settlement(item, ACK)]) == []
+    assert letters.redrive([entry]) == ["REDRIVEN"]
 
 
 def test_a_message_over_the_maxsize_is_refused(configure, rsmq):

@@ -120,6 +120,25 @@ def test_a_log_that_was_flushed_is_read_from_its_beginning(log, redis_client):
     assert numbers(store.take(ME, count=10)) == [1]
 
 
+@pytest.mark.parametrize("lose", ["log", "group"])
+def test_without_its_log_a_group_takes_what_it_keeps_itself(log, redis_client, lose):
+    store = group()
+    publish(log, 1, 2)
+    assert settle(store, *store.take(ME, count=2), outcome=HandBack()) == []
+    (first,) = store.take(ME, count=1)
+    if lose == "log":
+        redis_client.delete(log.keys.log)
+    else:
+        redis_client.xgroup_destroy(log.keys.log, "billing")
+    (second,) = store.take(ME, count=10)
+    assert numbers([first, second]) == [1, 2]
+    # Nothing more is there: now it makes itself anew.
+    assert store.take(ME, count=10) == []
+    assert settle(store, first, second) == []
+    publish(log, 3)
+    assert 3 in numbers(store.take(ME, count=10))
+
+
 def test_a_place_in_the_log_is_exact(log, redis_client):
     for entry in ["5-0", "5-1", "5-2", "7-0"]:
         redis_client.xadd(log.keys.log, {"type": "t", "data": f'"{entry}"'}, id=entry)

@@ -12,6 +12,7 @@ from mq_django.stores.base import Settlement
 from mq_django.transport import connections
 from tests import places
 from tests.stores.acts import make_due, settle, take_all
+from tests.waiting import wait_until
 
 ADDERS = 100
 
@@ -222,6 +223,53 @@ def test_a_claim_for_a_time_ends_with_it_or_with_the_message(emails, store, keys
     assert emails.publish("sync", 3, unique="shop:7", unique_for=3600, on_conflict="keep") == second
     store.settle("c1", [Settlement(second_held, ACK)])
     assert not redis_client.exists(keys.claims)
+
+
+@pytest.mark.parametrize("delay", [None, 3600])
+def test_a_claim_whose_message_was_settled_by_others_ends_a_week_after_it_was_due(
+    emails, store, keys, redis_client, delay
+):
+    first = emails.publish("sync", 1, unique="shop:7", unique_for="handled", delay=delay)
+    if delay is None:
+        (held,) = take_all(store)
+        # As a program does that knows no claims.
+        redis_client.xack(keys.ready, GROUP, held.entry)
+        redis_client.xdel(keys.ready, held.entry)
+    ends, _, holder = redis_client.hget(keys.claims, "k:shop:7").decode().partition(":")
+    week = 7 * 86_400_000
+    assert holder == first
+    assert -10_000 < int(ends) - places.now_ms(redis_client) - (delay or 0) * 1000 - week <= 1
+    with pytest.raises(AlreadyPublished):
+        emails.publish("sync", 2, unique="shop:7", unique_for="handled")
+    redis_client.hset(keys.claims, "k:shop:7", f"{int(ends) - (delay or 0) * 1000 - week - 1}:{first}")
+    assert emails.publish("sync", 3, unique="shop:7", unique_for="handled") != first
+    assert not redis_client.hexists(keys.claims, f"i:{first}")
+
+
+def test_claims_that_nobody_asks_for_again_are_removed(emails, keys, redis_client):
+    for n in range(3000):
+        redis_client.hset(keys.claims, mapping={f"k:old-{n}": f"1:id-{n}", f"i:id-{n}": f"old-{n}"})
+    redis_client.hset(keys.claims, mapping={"k:kept": "0:kept", "i:kept": "kept"})
+
+    def publish():
+        emails.publish("sync", 1, delay=60, unique="k", unique_for="handled")
+        return emails.cancel(unique="k")
+
+    wait_until(lambda: publish() and redis_client.hlen(keys.claims) == 2, timeout=30)
+    assert redis_client.hgetall(keys.claims) == {b"k:kept": b"0:kept", b"i:kept": b"kept"}
+
+
+def test_an_old_id_that_a_program_left_does_not_lead_to_the_new_message(emails, keys, redis_client):
+    first = emails.publish("remind", 1, delay=60, unique="cart:7")
+    # As the protocol page said before: the first id still leads to the key.
+    body = redis_client.hget(keys.waiting, "u:cart:7").replace(first.encode(), b"second")
+    redis_client.hset(keys.waiting, "u:cart:7", body)
+    redis_client.hset(keys.unique, mapping={"u:cart:7": "second", "second": "u:cart:7"})
+    assert not emails.find(first)
+    assert not emails.reschedule(first, delay=5)
+    assert not emails.cancel(first)
+    assert emails.find("second").message.id == "second"
+    assert emails.cancel("second")
 
 
 def test_messages_without_a_claim_send_no_command_for_it(emails, store, keys, redis_client):

@@ -3,10 +3,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mq_django.core.outcomes import Retry
+from mq_django.core.outcomes import Retry, SetAside
 from mq_django.core.waiting import Answer, Found, Place
 from mq_django.errors import WrongKeyType
 from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests import places
@@ -91,6 +92,27 @@ def test_a_due_time_without_a_body_is_dropped(emails, keys, store, redis_client)
     assert store.promote(limit=500).moved == 2
     assert places.ready(redis_client, keys) == []
     assert redis_client.zcard(keys.due) == 0
+
+
+def test_no_place_to_wait_costs_a_message_whose_id_another_has(emails, keys, store, redis_client):
+    for delay in (60, 60, None, None):
+        emails.publish("remind", f"{delay}", delay=delay, message_id="same")
+    for priority in (0, 5, 5, -5):
+        emails.publish("remind", priority, priority=priority, message_id="same")
+    first, second = store.take("c1", count=2)
+    assert store.settle("c1", [Settlement(first, Retry(), 60_000), Settlement(second, SetAside())]) == []
+    assert len(places.delayed(redis_client, keys)) == 3
+    assert emails.find("same").place is Place.DELAYED
+    assert emails.reschedule("same", delay=1)
+    make_due(redis_client, keys, *redis_client.zrange(keys.due, 0, -1))
+    assert store.promote(limit=10).moved == 3
+    assert store.release_unhandled(["remind"], limit=10) == 1
+    messages = [item.message for item in take_all(store)]
+    assert {message.id for message in messages} == {"same"}
+    assert sorted(str(message.data) for message in messages) == sorted(
+        ["60", "60", "None", "None", "0", "5", "5", "-5"]
+    )
+    assert not redis_client.exists(keys.due, keys.waiting, keys.priority, keys.unhandled)
 
 
 def test_the_smallest_delayed_message_of_another_program_arrives(keys, store, redis_client):

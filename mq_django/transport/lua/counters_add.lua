@@ -8,9 +8,15 @@
 --
 -- Returns 'ADDED'.
 
-for i = 1, 2 do
-  for at = 3, #ARGV, 2 do
-    redis.call('hincrby', KEYS[i], ARGV[i] .. ARGV[at], ARGV[at + 1])
+-- with names
+for at = 3, #ARGV, 2 do
+  local what, name = string.match(ARGV[at], '^(|[^|]*|)(.*)$')
+  for i = 1, 2 do
+    if name == '' then
+      redis.pcall('hincrby', KEYS[i], ARGV[i] .. what, ARGV[at + 1])
+    else
+      count_name(KEYS[i], ARGV[i] .. what, name, ARGV[at + 1])
+    end
   end
 end
 -- A day and two hours, and 35 days: what the charts show, and a little more.

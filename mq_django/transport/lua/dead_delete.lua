@@ -14,7 +14,7 @@
 -- with letters
 -- with jobs
 local dead, ids, groups, job = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [groups] = 'hash', [job] = 'hash' })
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash' })
 if wrong then
   return wrong
 end

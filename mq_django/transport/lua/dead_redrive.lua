@@ -16,7 +16,7 @@
 -- with letters
 -- with jobs
 local dead, ids, groups, job, ready = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [groups] = 'hash', [job] = 'hash', [ready] = 'stream' })
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [ready] = 'stream' })
 if wrong then
   return wrong
 end
@@ -42,15 +42,26 @@ local function redrive(entry)
     fields[#fields + 1] = 'story'
     fields[#fields + 1] = told
   end
-  redis.call('xadd', ready, '*', unpack(fields))
+  local added = redis.pcall('xadd', ready, '*', unpack(fields))
+  if type(added) == 'table' then
+    return added
+  end
   remove_letter(dead, ids, entry, found[2])
   return 'REDRIVEN'
 end
 
-local reply = {}
+local reply, failed = {}, nil
 for i = 5, #ARGV do
-  reply[#reply + 1] = redrive(ARGV[i])
+  local word = redrive(ARGV[i])
+  if type(word) == 'table' then
+    failed = word
+    break
+  end
+  reply[#reply + 1] = word
 end
 uncount_removed(groups)
+if failed then
+  return failed
+end
 count_step(job, reply, now_ms())
 return reply

@@ -13,7 +13,7 @@
 -- with types
 -- with letters
 local dead, ids, groups, ready = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [groups] = 'hash', [ready] = 'stream' })
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [ready] = 'stream' })
 if wrong then
   return wrong
 end

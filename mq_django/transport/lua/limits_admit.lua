@@ -44,9 +44,5 @@ end
 if most > 0 and went < candidates then
   redis.call('hset', limits, 'w', '1')
 end
--- Logs of keys that nobody has heard of for a window.
-for _, key in ipairs(redis.call('zrangebyscore', rates, '-inf', ms, 'limit', 0, 10)) do
-  redis.call('hdel', limits, 'r:' .. key)
-  redis.call('zrem', rates, key)
-end
+forget_past(10 + 2 * candidates)
 return reply

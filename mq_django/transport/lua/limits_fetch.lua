@@ -12,6 +12,7 @@
 -- with permits
 -- with parked
 -- with room
+local homes = { ready, urgent }
 -- with take
 -- with best
 local state = redis.call('hmget', control, 'paused', 'ranked')
@@ -21,22 +22,27 @@ end
 -- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
 redis.call('hdel', limits, '')
 
-local count, words, at_once = room(tonumber(ARGV[9]), tonumber(ARGV[10]))
+local count, words, at_once = room(tonumber(ARGV[9]), number_of(ARGV[10]))
 if not count then
   return words
 end
 
 local left, has_permit = read(2, count), {}
 if key_rate + key_most > 0 then
-  for _, key in ipairs(redis.call('zrangebyscore', turns, '-inf', ms, 'limit', 0, left)) do
-    has_permit[#has_permit + 1] = release(key, 1)
-  end
+  careful(function()
+    for _, key in ipairs(redis.call('zrangebyscore', turns, '-inf', ms, 'limit', 0, left)) do
+      has_permit[#has_permit + 1] = release(key, 1)
+    end
+  end)
   left = read(2, left)
 end
 if state[2] and left > 0 then
   left = take_by_rank(left)
 elseif not state[2] then
   left = read(1, left)
+end
+if key_rate > 0 then
+  careful(forget_past, 200)
 end
 local found = #taken[1] + #taken[2]
 if words and found > 0 then
@@ -46,11 +52,11 @@ if at_once and left > 0 then
   redis.call('hdel', limits, 'w')
 elseif at_once and at_once > found and redis.call('hget', limits, 'w') then
   -- There is more, and a permit for it: for the next that waits.
-  redis.call('xadd', freed, 'maxlen', '~', 16, '*', 'n', 1)
+  redis.pcall('xadd', freed, 'maxlen', '~', 16, '*', 'n', 1)
 end
 if failed and found == 0 then
   return failed
 end
-local turn = redis.call('zrange', turns, 0, 0, 'withscores')[2]
-local next_ms = turn and math.max(1, turn - ms) or -1
+local turn = careful(redis.call, 'zrange', turns, 0, 0, 'withscores')
+local next_ms = turn and turn[2] and math.min(9e15, math.max(1, turn[2] - ms)) or -1
 return { 'TAKEN', taken[1], taken[2], lead or #taken[2], has_permit, next_ms, state[2] and 1 or 0 }

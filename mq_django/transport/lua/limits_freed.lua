@@ -28,6 +28,6 @@ for key in pairs(key_most > 0 and seen or {}) do
   end
 end
 if most > 0 and redis.call('hget', limits, 'w') then
-  redis.call('xadd', freed, 'maxlen', '~', 16, '*', 'n', 1)
+  redis.pcall('xadd', freed, 'maxlen', '~', 16, '*', 'n', 1)
 end
 return made_ready

@@ -8,6 +8,7 @@
 
 -- with limits
 -- with windows
+-- with numbers
 local function used(field, most_of, width_of)
   local free = window(redis.call('hget', limits, field), most_of, width_of, now)
   return most_of - free
@@ -22,6 +23,6 @@ for at = 1, #found, 2 do
   reply[#reply + 1] = redis.call('zcount', parked, hash, hash)
   reply[#reply + 1] = key_rate > 0 and used('r:' .. key, key_rate, key_width) or 0
   reply[#reply + 1] = redis.call('zcount', permits, hash, hash)
-  reply[#reply + 1] = tonumber(found[at + 1])
+  reply[#reply + 1] = number_of(found[at + 1])
 end
 return reply

@@ -13,20 +13,26 @@ if wrong then
   return wrong
 end
 
+-- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+redis.call('hdel', limits, '')
 local stale, unused = {}, 0
 for at = 9, #ARGV, 6 do
   local entry, id, key, member = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local stream = ARGV[at] == '0' and ready or urgent
   if #redis.call('xpending', stream, group, entry, entry, 1, consumer) == 1 then
-    redis.call('xack', stream, group, entry)
-    redis.call('xdel', stream, entry)
+    local take, again
+    if not redis.call('zscore', turns, key) then
+      take, again = permit_of(key)
+      again = take and ms or again
+    end
     redis.call('hset', waiting, member, ARGV[at + 5])
     redis.call('hset', unique, member, id, id, member)
     redis.call('zadd', parked, hash_of(key), member)
-    if not redis.call('zscore', turns, key) then
-      local take, again = permit_of(key)
-      redis.call('zadd', turns, take and ms or again, key)
+    if again then
+      redis.call('zadd', turns, again, key)
     end
+    redis.call('xack', stream, group, entry)
+    redis.call('xdel', stream, entry)
     unused = unused + 1
   else
     stale[#stale + 1] = entry

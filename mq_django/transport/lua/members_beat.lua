@@ -23,6 +23,7 @@ if generation and generation == ARGV[3] and redis.call('hexists', KEYS[1], 'beat
   return 'CONDEMNED'
 end
 
+-- with counted
 -- First a write that is allowed when memory is out: it lets the others through, and a silent supervisor counts as dead.
 redis.call('hdel', KEYS[2], '')
 if not generation then
@@ -30,7 +31,7 @@ if not generation then
   redis.call('hset', KEYS[2], 'generation', generation)
 end
 local time = redis.call('time')
-redis.call('hincrby', KEYS[1], 'beat:' .. ARGV[2], 1)
+counted(KEYS[1], 'beat:' .. ARGV[2], 1)
 redis.call('hset', KEYS[1], 'seen:' .. ARGV[2], time[1] * 1000 + math.floor(time[2] / 1000), unpack(ARGV, 5))
 
 local strays = {}

@@ -19,7 +19,7 @@ local vt, delay, maxsize = attributes(hash)
 local rest = redis.call('hmget', hash, 'totalrecv', 'totalsent', 'created', 'modified')
 local reply = { vt, delay, maxsize }
 for i = 1, 4 do
-  reply[#reply + 1] = math.floor(tonumber(rest[i] or 0) or 0)
+  reply[#reply + 1] = math.floor(number_of(rest[i]))
 end
 reply[#reply + 1] = redis.call('zcard', zset)
 reply[#reply + 1] = redis.call('zcount', zset, string.format('(%.0f', now_ms()), '+inf')

@@ -17,12 +17,12 @@
 -- with groups
 local zset, hash, owners, notes, dead, ids, groups = unpack(KEYS)
 local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash', [dead] = 'stream', [ids] = 'hash' })
-  or wrong_type({ [groups] = 'hash' })
 if wrong then
   return wrong
 end
 
 -- with rsmq_receipts
+-- with rsmq_drains
 local now, stale, at = now_ms(), {}, 2
 while at <= #ARGV do
   local id, fields = held(ARGV[at]), tonumber(ARGV[at + 1])
@@ -31,12 +31,12 @@ while at <= #ARGV do
     local letter = { unpack(ARGV, at + 2, at + 1 + fields) }
     letter[#letter + 1] = 'deadbody'
     letter[#letter + 1] = redis.call('hget', hash, id) or ''
+    redis.call('hset', ids, id, redis.call('xadd', dead, '*', unpack(letter)))
+    count_dead(groups, dead, group_of(letter, 1, #letter), now)
     redis.call('zrem', zset, id)
     redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
     redis.call('hdel', owners, id)
     redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
-    count_dead(groups, dead, group_of(letter, 1, #letter), now)
-    redis.call('hset', ids, id, redis.call('xadd', dead, '*', unpack(letter)))
   else
     stale[#stale + 1] = ARGV[at]
   end

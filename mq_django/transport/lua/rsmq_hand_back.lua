@@ -14,6 +14,7 @@
 
 -- with types
 -- with clock
+-- with counted
 local zset, hash, owners, notes = unpack(KEYS)
 local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash' })
 if wrong then
@@ -21,6 +22,7 @@ if wrong then
 end
 
 -- with rsmq_receipts
+-- with rsmq_drains
 local now = now_ms()
 local stale = {}
 for at = 3, #ARGV, 3 do
@@ -29,7 +31,7 @@ for at = 3, #ARGV, 3 do
     redis.call('zadd', zset, string.format('%.0f', math.min(now, ARGV[at + 1])), id)
     redis.call('hdel', owners, id)
     -- RSMQ counts every receive; this one is not to be charged as an attempt.
-    redis.call('hincrby', notes, id .. ':free', 1)
+    counted(notes, id .. ':free', 1)
     if ARGV[at + 2] == 'lost' then
       redis.call('hset', notes, id .. (redis.call('hexists', notes, id .. ':lost') == 1 and ':alone' or ':lost'), '1')
     elseif ARGV[at + 2] == 'suspect' then

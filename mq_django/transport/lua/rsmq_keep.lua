@@ -13,6 +13,7 @@
 -- with clock
 local zset, hash, owners = unpack(KEYS)
 -- with rsmq_receipts
+-- with rsmq_drains
 local hidden = string.format('%.0f', now_ms() + ARGV[3])
 local stale = {}
 for i = 4, #ARGV do

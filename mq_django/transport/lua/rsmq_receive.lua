@@ -16,6 +16,7 @@
 
 -- with clock
 -- with rsmq
+-- with counted
 local zset, hash, owners, notes, control, unhandled = unpack(KEYS)
 local consumer = ARGV[1]
 if consumer ~= '' and redis.call('hget', control, 'paused') == '1' then
@@ -26,6 +27,7 @@ if not vt then
   return 'NOQUEUE'
 end
 
+-- with rsmq_drains
 local now = now_ms()
 local hidden = string.format('%.0f', now + (ARGV[3] == '' and vt * 1000 or ARGV[3]))
 local reply = { -1 }
@@ -33,8 +35,8 @@ for _, id in ipairs(redis.call('zrangebyscore', zset, '-inf', now, 'limit', 0, A
   local body = redis.call('hget', hash, id)
   if body then
     redis.call('zadd', zset, hidden, id)
-    redis.call('hincrby', hash, 'totalrecv', 1)
-    local count = redis.call('hincrby', hash, id .. ':rc', 1)
+    counted(hash, 'totalrecv', 1)
+    local count = counted(hash, id .. ':rc', 1)
     redis.call('hsetnx', hash, id .. ':fr', string.format('%.0f', now))
     if consumer ~= '' then
       redis.call('hset', owners, id, consumer .. ' ' .. count)

@@ -11,15 +11,15 @@
 -- ARGV[5]  channel   told that something is visible earlier than was known
 -- then entries of `dead`, at most 500
 --
--- Returns for each: 'REDRIVEN', 'MISSING' when it is no longer there, or 'UNDECODABLE' when it is no message; or
--- 'STOPPED' when the job is over, or another's.
+-- Returns for each: 'REDRIVEN', 'MISSING' when it is no longer there, or 'UNDECODABLE' when it is no message, or another
+-- has its id; or 'STOPPED' when the job is over, or another's.
 
 -- with types
 -- with clock
 -- with letters
 -- with jobs
 local dead, ids, groups, job, zset, hash, notes = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [groups] = 'hash', [job] = 'hash', [zset] = 'zset' })
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [zset] = 'zset' })
   or wrong_type({ [hash] = 'hash', [notes] = 'hash' })
 if wrong then
   return wrong
@@ -32,7 +32,7 @@ local now, reply = now_ms(), {}
 for i = 6, #ARGV do
   local found = redis.call('xrange', dead, ARGV[i], ARGV[i])[1]
   local _, values = message_fields(found and found[2] or {}, {})
-  if values.deadraw then
+  if values.deadraw or (values.id and redis.call('hexists', hash, values.id) == 1) then
     reply[#reply + 1] = 'UNDECODABLE'
   elseif values.id and values.deadbody then
     redis.call('zadd', zset, string.format('%.0f', now), values.id)

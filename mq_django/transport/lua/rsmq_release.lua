@@ -9,6 +9,8 @@
 -- Returns how many were shown.
 
 -- with clock
+local zset = KEYS[1]
+-- with rsmq_drains
 local now, shown = now_ms(), 0
 for _, id in ipairs(redis.call('zrangebyscore', KEYS[2], ARGV[1], ARGV[1], 'limit', 0, ARGV[2])) do
   redis.call('zrem', KEYS[2], id)

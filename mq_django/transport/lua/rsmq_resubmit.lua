@@ -15,8 +15,9 @@
 -- with types
 -- with clock
 -- with letters
+-- with counted
 local dead, ids, groups, zset, hash = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [groups] = 'hash', [zset] = 'zset', [hash] = 'hash' })
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [zset] = 'zset', [hash] = 'hash' })
 if wrong then
   return wrong
 end
@@ -32,7 +33,7 @@ end
 local now = string.format('%.0f', now_ms())
 redis.call('zadd', zset, now, ARGV[2])
 redis.call('hset', hash, ARGV[2], ARGV[3])
-redis.call('hincrby', hash, 'totalsent', 1)
+counted(hash, 'totalsent', 1)
 remove_letter(dead, ids, ARGV[1], found[2])
 uncount_removed(groups)
 redis.call('publish', ARGV[4], 'due ' .. now)

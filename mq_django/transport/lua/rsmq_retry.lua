@@ -14,6 +14,7 @@
 
 -- with types
 -- with clock
+-- with counted
 local zset, hash, owners, notes, retried = unpack(KEYS)
 local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash', [retried] = 'zset' })
 if wrong then
@@ -21,6 +22,7 @@ if wrong then
 end
 
 -- with rsmq_receipts
+-- with rsmq_drains
 local now = now_ms()
 local first = redis.call('zrange', zset, 0, 0, 'withscores')[2]
 local stale = {}
@@ -36,7 +38,7 @@ for at = 3, #ARGV, 4 do
     if ARGV[at + 2] == '1' then
       if suspected then
         -- It was the killer the first time, too: that receive counts now.
-        redis.call('hincrby', notes, id .. ':free', -1)
+        counted(notes, id .. ':free', -1)
       end
       redis.call('hset', notes, id .. ':alone', '1')
     end

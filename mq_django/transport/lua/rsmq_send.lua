@@ -12,14 +12,16 @@
 -- then for each message: its id, or the random part of one; its length in UTF-16 units; '+' (ms from now), '=' (ms since
 -- 1970) or '' (the queue's delay); ms; its name for the counters, or ''; the body
 --
--- Returns the ids; or 'NOQUEUE', 'FULL' or 'TOOLONG', and then nothing was written.
+-- Returns the ids; or 'NOQUEUE', 'FULL' or 'TOOLONG', or 'EXISTS' for one message whose id another has, and then nothing
+-- was written.
 
 -- with types
 -- with clock
 -- with counts
+-- with counted
 -- with rsmq
 local zset, hash, minutes, hours = unpack(KEYS)
-local wrong = wrong_type({ [zset] = 'zset', [hash] = 'hash', [minutes] = 'hash', [hours] = 'hash' })
+local wrong = wrong_type({ [zset] = 'zset', [hash] = 'hash' })
 if wrong then
   return wrong
 end
@@ -29,6 +31,10 @@ if not maxsize then
 end
 if ARGV[1] ~= '0' and redis.call('zcard', zset) + (#ARGV - 5) / 6 > tonumber(ARGV[1]) then
   return 'FULL'
+end
+-- In a batch each message has an id that was made for it.
+if #ARGV == 11 and redis.call('hexists', hash, ARGV[6]) == 1 then
+  return 'EXISTS'
 end
 for at = 6, #ARGV, 6 do
   if maxsize ~= -1 and tonumber(ARGV[at + 1]) > maxsize then
@@ -57,7 +63,7 @@ for at = 6, #ARGV, 6 do
   ms = mode == '' and delay * 1000 or ms
   redis.call('zadd', zset, due_at(mode, ms, now), id)
   redis.call('hset', hash, id, ARGV[at + 5])
-  redis.call('hincrby', hash, 'totalsent', 1)
+  counted(hash, 'totalsent', 1)
   if ARGV[4] ~= '' then
     redis.call('publish', ARGV[4], redis.call('zcard', zset))
   end

@@ -13,6 +13,7 @@
 
 -- with types
 -- with clock
+-- with counted
 local zset, hash, owners, notes, unhandled = unpack(KEYS)
 local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash', [unhandled] = 'zset' })
 if wrong then
@@ -20,6 +21,7 @@ if wrong then
 end
 
 -- with rsmq_receipts
+-- with rsmq_drains
 local hidden = string.format('%.0f', now_ms() + ARGV[2])
 local stale = {}
 for at = 3, #ARGV, 2 do
@@ -28,7 +30,7 @@ for at = 3, #ARGV, 2 do
     redis.call('zadd', zset, hidden, id)
     redis.call('zadd', unhandled, ARGV[at + 1], id)
     redis.call('hdel', owners, id)
-    redis.call('hincrby', notes, id .. ':free', 1)
+    counted(notes, id .. ':free', 1)
   else
     stale[#stale + 1] = ARGV[at]
   end

@@ -19,12 +19,13 @@
 -- with types
 -- with clock
 -- with counts
+-- with numbers
 -- with ready
 local schedules, ready, priority, waiting, control, minutes, hours = unpack(KEYS)
 local name, tick = ARGV[1], tonumber(ARGV[2])
 
 local wrong = wrong_type({ [schedules] = 'hash', [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash' })
-  or wrong_type({ [control] = 'hash', [minutes] = 'hash', [hours] = 'hash' })
+  or wrong_type({ [control] = 'hash' })
 if wrong then
   return wrong
 end
@@ -34,16 +35,24 @@ if tick then
   if tick > now then
     return { 'EARLY', now }
   end
-  if tonumber(redis.call('hget', schedules, 'last:' .. name) or 0) >= tick then
+  -- One that is no moment, or after the year 9999, was not written by a schedule.
+  local last = number_of(redis.call('hget', schedules, 'last:' .. name))
+  if last >= tick and last <= 253402300799999 then
     return { 'DONE', now }
   end
+end
+local paused = tick and redis.call('hexists', schedules, 'paused:' .. name) == 1
+local failed = not paused and readier(ready, priority, waiting, control, ARGV[5])(ARGV[6], ARGV[8])
+if failed then
+  return failed
+end
+if tick then
   -- Up to now, so that of several ticks that were missed together one is made up for.
   redis.call('hset', schedules, 'last:' .. name, string.format('%.0f', now))
-  if redis.call('hexists', schedules, 'paused:' .. name) == 1 then
-    return { 'PAUSED', now }
-  end
+end
+if paused then
+  return { 'PAUSED', now }
 end
 redis.call('hset', schedules, 'fired:' .. name, string.format('%.0f', now))
-readier(ready, priority, waiting, control, ARGV[5])(ARGV[6], ARGV[8])
 count_published(minutes, ARGV[3], hours, ARGV[4], { [ARGV[7]] = 1 })
 return { 'FIRED', now }

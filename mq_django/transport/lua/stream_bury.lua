@@ -13,20 +13,21 @@
 -- with clock
 -- with groups
 -- with types
-local wrong = wrong_type({ [KEYS[2]] = 'stream', [KEYS[3]] = 'hash', [KEYS[4]] = 'hash' })
+local wrong = wrong_type({ [KEYS[2]] = 'stream', [KEYS[3]] = 'hash' })
 if wrong then
   return wrong
 end
 
+-- with drains
 local now, stale, at = now_ms(), {}, 3
 while at <= #ARGV do
   local entry, member, fields = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   if #redis.call('xpending', KEYS[1], ARGV[1], entry, entry, 1, ARGV[2]) == 1 then
-    redis.call('xack', KEYS[1], ARGV[1], entry)
-    redis.call('xdel', KEYS[1], entry)
-    count_dead(KEYS[4], KEYS[2], group_of(ARGV, at + 3, at + 2 + fields), now)
     local buried = redis.call('xadd', KEYS[2], '*', unpack(ARGV, at + 3, at + 2 + fields))
     redis.call('hset', KEYS[3], member, buried)
+    count_dead(KEYS[4], KEYS[2], group_of(ARGV, at + 3, at + 2 + fields), now)
+    redis.call('xack', KEYS[1], ARGV[1], entry)
+    redis.call('xdel', KEYS[1], entry)
   else
     stale[#stale + 1] = entry
   end

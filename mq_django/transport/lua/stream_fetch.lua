@@ -20,6 +20,7 @@ if state[1] == '1' then
   return 'PAUSED'
 end
 
+local homes = { ready, urgent }
 -- with take
 -- with best
 count = read(2, count)
@@ -34,9 +35,9 @@ if count > 0 then
 elseif ARGV[3] == '0' and #undelivered(ready, group, 1) == 0 then
   local id = redis.call('zrange', priority, 0, 0)[1]
   if id then
-    redis.call('xadd', ready, '*', 'id', id, 'message', redis.call('hget', waiting, id) or '')
-    redis.call('zrem', priority, id)
-    redis.call('hdel', waiting, id)
+    make_all_ready(priority, { id }, waiting, nil, function(own, body)
+      return add_entry(ready, own, body)
+    end)
   end
 end
 return all_taken(1)

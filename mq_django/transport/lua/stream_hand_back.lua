@@ -23,16 +23,17 @@ end
 -- A blocked reader waits for `ready` only. It is blocked when nothing undelivered stands there, and then that is the
 -- place for what goes first; else `urgent` is, which every fetch reads before `ready`.
 local target = #undelivered(ready, ARGV[1], 1) > 0 and urgent or ready
+-- with drains
 local stale = {}
 for at = 3, #ARGV, 4 do
   local entry = ARGV[at]
   if #redis.call('xpending', home, ARGV[1], entry, entry, 1, ARGV[2]) == 1 then
     local read = redis.call('xrange', home, entry, entry)[1]
-    redis.call('xack', home, ARGV[1], entry)
-    redis.call('xdel', home, entry)
     if read then
       redis.call('xadd', target, '*', unpack(again(read[2], at)))
     end
+    redis.call('xack', home, ARGV[1], entry)
+    redis.call('xdel', home, entry)
   else
     stale[#stale + 1] = entry
   end

@@ -18,16 +18,17 @@ if wrong then
   return wrong
 end
 
+-- with bodies
+-- with drains
 local now = now_ms()
 local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
 local stale = {}
 for at = 4, #ARGV, 4 do
-  local entry, member = ARGV[at], ARGV[at + 1]
+  local entry = ARGV[at]
   if #redis.call('xpending', home, ARGV[1], entry, entry, 1, ARGV[2]) == 1 then
+    redis.call('zadd', due, due_at('+', ARGV[at + 2], now), put_body(waiting, ARGV[at + 1], ARGV[at + 3]))
     redis.call('xack', home, ARGV[1], entry)
     redis.call('xdel', home, entry)
-    redis.call('hset', waiting, member, ARGV[at + 3])
-    redis.call('zadd', due, due_at('+', ARGV[at + 2], now), member)
   else
     stale[#stale + 1] = entry
   end

@@ -15,14 +15,15 @@ if wrong then
   return wrong
 end
 
+-- with bodies
+-- with drains
 local stale = {}
 for at = 3, #ARGV, 4 do
-  local entry, member = ARGV[at], ARGV[at + 1]
+  local entry = ARGV[at]
   if #redis.call('xpending', KEYS[1], ARGV[1], entry, entry, 1, ARGV[2]) == 1 then
+    redis.call('zadd', KEYS[2], ARGV[at + 2], put_body(KEYS[3], ARGV[at + 1], ARGV[at + 3]))
     redis.call('xack', KEYS[1], ARGV[1], entry)
     redis.call('xdel', KEYS[1], entry)
-    redis.call('hset', KEYS[3], member, ARGV[at + 3])
-    redis.call('zadd', KEYS[2], ARGV[at + 2], member)
   else
     stale[#stale + 1] = entry
   end

@@ -15,21 +15,22 @@ local log, control, dead, ids, groups = unpack(KEYS)
 -- with types
 -- with clock
 -- with groups
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [groups] = 'hash' })
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash' })
 if wrong then
   return wrong
 end
 
 -- with receipts
 
+-- with drains
 local now, stale, at = now_ms(), {}, 3
 while at <= #ARGV do
   local entry, fields = held(ARGV[at]), tonumber(ARGV[at + 2])
   if entry then
-    redis.call('xack', log, ARGV[1], entry)
-    count_dead(groups, dead, group_of(ARGV, at + 3, at + 2 + fields), now)
     local buried = redis.call('xadd', dead, '*', unpack(ARGV, at + 3, at + 2 + fields))
     redis.call('hset', ids, ARGV[at + 1], buried)
+    count_dead(groups, dead, group_of(ARGV, at + 3, at + 2 + fields), now)
+    redis.call('xack', log, ARGV[1], entry)
   else
     stale[#stale + 1] = ARGV[at]
   end

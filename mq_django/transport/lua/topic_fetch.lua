@@ -10,21 +10,16 @@
 --
 -- Returns {generation, entries of ready, of urgent, of log}, each entry {id, {field, value, ...}}; or 'PAUSED'.
 
+local homes, group, consumer = { KEYS[1], KEYS[2], KEYS[3] }, ARGV[1], ARGV[2]
 local state = redis.call('hmget', KEYS[4], 'paused', 'log-generation')
 if state[1] == '1' then
   return 'PAUSED'
 end
 
-local left = tonumber(ARGV[3])
-local taken = { state[2] or '', {}, {}, {} }
-for _, home in ipairs({ 2, 1, 3 }) do
-  if left > 0 and (home ~= 2 or redis.call('exists', KEYS[2]) == 1) then
-    local reply =
-      redis.call('xreadgroup', 'group', ARGV[1], ARGV[2], 'count', left, 'streams', KEYS[home], '>')
-    if reply then
-      taken[home + 1] = reply[1][2]
-      left = left - #taken[home + 1]
-    end
-  end
+-- with take
+-- Without its log a group has what it keeps itself.
+read(3, read(1, read(2, tonumber(ARGV[3]))))
+if failed and #taken[1] + #taken[2] + #taken[3] == 0 then
+  return failed
 end
-return taken
+return { state[2] or '', unpack(taken) }

@@ -20,15 +20,16 @@ end
 
 -- with receipts
 -- with again
+-- with drains
 local stale = {}
 for at = 3, #ARGV, 4 do
   local entry = held(ARGV[at])
   if entry then
     local read = redis.call('xrange', log, entry, entry)[1]
-    redis.call('xack', log, ARGV[1], entry)
     if read then
       redis.call('xadd', ready, '*', unpack(again(read[2], at)))
     end
+    redis.call('xack', log, ARGV[1], entry)
   else
     stale[#stale + 1] = ARGV[at]
   end

@@ -14,7 +14,7 @@
 
 local log, published, minutes, hours = unpack(KEYS)
 -- with types
-local wrong = wrong_type({ [published] = 'zset', [minutes] = 'hash', [hours] = 'hash' })
+local wrong = wrong_type({ [published] = 'zset' })
 if wrong then
   return wrong
 end

@@ -21,15 +21,16 @@ end
 -- with receipts
 
 -- with clock
+-- with bodies
+-- with drains
 local now = now_ms()
 local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
 local stale = {}
 for at = 4, #ARGV, 4 do
   local entry = held(ARGV[at])
   if entry then
+    redis.call('zadd', due, due_at('+', ARGV[at + 2], now), put_body(waiting, ARGV[at + 1], ARGV[at + 3]))
     redis.call('xack', log, ARGV[1], entry)
-    redis.call('hset', waiting, ARGV[at + 1], ARGV[at + 3])
-    redis.call('zadd', due, due_at('+', ARGV[at + 2], now), ARGV[at + 1])
   else
     stale[#stale + 1] = ARGV[at]
   end

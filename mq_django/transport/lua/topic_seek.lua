@@ -29,6 +29,8 @@ for i = 1, #flat, 2 do
   info[flat[i]] = flat[i + 1]
 end
 local after = ARGV[2] == '$' and info['last-generated-id'] or ARGV[2]
+-- What is no place in a log fails here, while the group is still there.
+redis.call('xrange', log, after, after, 'count', 1)
 -- Made anew, and not moved: that acks all that was pending in one step, however much it was, and Redis then looks again
 -- at the readers that wait, which it does not do for a group whose id was set.
 redis.call('xgroup', 'destroy', log, ARGV[1])
@@ -39,7 +41,6 @@ if (ARGV[3] or '') ~= '' and info['entries-added'] and info['first-entry'] and i
 end
 redis.call('xgroup', 'create', log, ARGV[1], after, unpack(entries_read))
 -- with clock
-local now = now_ms()
-local generation = math.max(tonumber(redis.call('hget', control, 'log-generation') or 0) + 1, now)
-redis.call('hset', control, 'log-generation', string.format('%.0f', generation))
+-- with generations
+redis.call('hset', control, 'log-generation', next_generation(control, now_ms()))
 return { 'MOVED', after }

@@ -19,13 +19,14 @@ end
 
 -- with receipts
 
+-- with bodies
+-- with drains
 local stale = {}
 for at = 3, #ARGV, 4 do
   local entry = held(ARGV[at])
   if entry then
+    redis.call('zadd', unhandled, ARGV[at + 2], put_body(waiting, ARGV[at + 1], ARGV[at + 3]))
     redis.call('xack', log, ARGV[1], entry)
-    redis.call('hset', waiting, ARGV[at + 1], ARGV[at + 3])
-    redis.call('zadd', unhandled, ARGV[at + 2], ARGV[at + 1])
   else
     stale[#stale + 1] = ARGV[at]
   end

@@ -20,6 +20,9 @@ if wrong then
 end
 
 -- with clock
+-- with generations
+-- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+redis.call('hdel', topic, '')
 local now = string.format('%.0f', now_ms())
 redis.call('hsetnx', topic, 'born', now .. '-' .. ARGV[4])
 local born, start, word = redis.call('hget', topic, 'born'), ARGV[2], 'CREATED'
@@ -47,7 +50,5 @@ end
 if made.err then
   return { 'EXISTS', born }
 end
--- From the clock: a group that was removed and made again must not come to a generation that it had before.
-local generation = math.max(tonumber(redis.call('hget', control, 'log-generation') or 0) + 1, tonumber(now))
-redis.call('hset', control, 'log-generation', string.format('%.0f', generation))
+redis.call('hset', control, 'log-generation', next_generation(control, tonumber(now)))
 return { word, born }

@@ -28,6 +28,7 @@ if ARGV[3] ~= '0' and length > 0 then
   surplus = math.max(surplus, math.ceil(length * share))
 end
 -- with clock
+-- with counted
 local too_old = ARGV[1] ~= '0' and now_ms() - ARGV[1] or 0
 
 local read, pending = {}, { math.huge, 0 }
@@ -73,7 +74,7 @@ for i = 5, #ARGV do
     lost = lost + (read[ARGV[i]] and before(read[ARGV[i]], going[place]) and 1 or 0)
   end
   if lost > 0 then
-    redis.call('hincrby', KEYS[i - 3], 'lost', lost)
+    counted(KEYS[i - 3], 'lost', lost)
     reply[#reply + 1] = ARGV[i]
     reply[#reply + 1] = lost
   end

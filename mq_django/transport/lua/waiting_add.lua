@@ -20,19 +20,19 @@
 -- with types
 -- with clock
 -- with counts
+-- with bodies
 -- with unique
 -- with wake
 local due, waiting, unique, replaced, ready, urgent, minutes, hours = unpack(KEYS)
 local limit, conflict = tonumber(ARGV[1]), ARGV[5]
 
 local wrong = wrong_type({ [waiting] = 'hash', [unique] = 'hash', [replaced] = 'zset' })
-  or wrong_type({ [minutes] = 'hash', [hours] = 'hash' })
 if wrong then
   return wrong
 end
 local before, now, new = first_due(due), now_ms(), 0
 for at = 6, (limit > 0 or conflict == 'error') and #ARGV or 0, 6 do
-  local there = redis.call('zscore', due, ARGV[at + 1])
+  local there = ARGV[at + 1] ~= ARGV[at] and redis.call('zscore', due, ARGV[at + 1])
   if there and conflict == 'error' then
     return 'EXISTS'
   end

@@ -15,6 +15,7 @@
 -- with types
 -- with clock
 -- with members
+-- with forget
 -- with replaced
 -- with claims
 local due, unhandled, priority, parked, waiting, unique, claims, replaced = unpack(KEYS)
@@ -34,6 +35,6 @@ if removed == 0 then
 end
 local id = string.match(member, '^[up]:') and redis.call('hget', unique, member) or member
 redis.call('hdel', waiting, member)
-redis.call('hdel', unique, member, id)
+forget_member(unique, member, id)
 release_claim(claims, id)
 return 'CANCELLED'

@@ -1,6 +1,6 @@
 -- Put a message in whose unique key nobody else may use until it is handled, or for a time.
 --
--- KEYS[1]  claims    {queue}:claims              HASH    'k:' key -> 'until:id' (ms, or 0), and 'i:' id -> key
+-- KEYS[1]  claims    {queue}:claims              HASH    'k:' key -> 'until:id' (ms), and 'i:' id -> key
 -- KEYS[2]  ready     {queue}:ready               STREAM
 -- KEYS[3]  urgent    {queue}:urgent              STREAM
 -- KEYS[4]  priority  {queue}:priority            ZSET    score: see parts/ranks
@@ -12,7 +12,7 @@
 -- ARGV[1..4]  limit  messages the queue may hold, or 0; slots of the counters in `minutes` and `hours`; group
 -- ARGV[5]  channel   told the new first due time
 -- ARGV[6]  key
--- ARGV[7]  for       ms, or 0: until it is handled
+-- ARGV[7]  for       ms, or 0: until it is handled, but no longer than a week after it is due
 -- ARGV[8]  mode      '!' (now), '+' (ms from now) or '=' (ms since 1970)
 -- ARGV[9]  ms
 -- ARGV[10..12]       id, name, body
@@ -24,35 +24,40 @@
 -- with counts
 -- with ready
 -- with wake
+-- with tidy
 local claims, ready, urgent, priority, due, waiting, control, minutes, hours = unpack(KEYS)
 local limit, key, lasts, mode, id = tonumber(ARGV[1]), ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[10]
 
 local wrong = wrong_type({ [claims] = 'hash', [ready] = 'stream', [priority] = 'zset', [due] = 'zset' })
-  or wrong_type({ [waiting] = 'hash', [control] = 'hash', [minutes] = 'hash', [hours] = 'hash' })
+  or wrong_type({ [waiting] = 'hash', [control] = 'hash' })
 if wrong then
   return wrong
 end
 
 local now = now_ms()
+local due_ms = mode == '!' and now or due_at(mode, ARGV[9], now)
 local ends, holder = string.match(redis.call('hget', claims, 'k:' .. key) or '', '^(%d+):(.*)$')
-if holder and (ends == '0' or tonumber(ends) > now) then
+if holder and (ends == '0' or number_of(ends) > now) then
   return { 'TAKEN', holder }
 end
 if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting) + 1 > limit then
   return 'FULL'
 end
+if mode == '!' then
+  local failed = readier(ready, priority, waiting, control, ARGV[4])(id, ARGV[12])
+  if failed then
+    return failed
+  end
+else
+  local before = first_due(due)
+  redis.call('zadd', due, due_ms, put_body(waiting, id, ARGV[12]))
+  wake_if_earlier(due, before, ARGV[5])
+end
 if holder then
   redis.call('hdel', claims, 'i:' .. holder)
 end
-ends = lasts > 0 and now + lasts or 0
+ends = lasts > 0 and now + lasts or math.max(now, due_ms) + 604800000
 redis.call('hset', claims, 'k:' .. key, string.format('%.0f:%s', ends, id), 'i:' .. id, key)
-if mode == '!' then
-  readier(ready, priority, waiting, control, ARGV[4])(id, ARGV[12])
-else
-  local before = first_due(due)
-  redis.call('hset', waiting, id, ARGV[12])
-  redis.call('zadd', due, due_at(mode, ARGV[9], now), id)
-  wake_if_earlier(due, before, ARGV[5])
-end
+tidy_claims(claims, control, now)
 count_published(minutes, ARGV[2], hours, ARGV[3], { [ARGV[11]] = 1 })
 return { 'CLAIMED', id }

@@ -16,6 +16,7 @@
 
 -- with types
 -- with ready
+-- with moves
 local due, waiting, unique, ready, priority, unhandled, control, parked = unpack(KEYS)
 
 local wrong = wrong_type({ [waiting] = 'hash', [unique] = 'hash', [ready] = 'stream', [control] = 'hash' })
@@ -30,23 +31,15 @@ local from, members = due, redis.call('zrangebyscore', due, '-inf', now, 'limit'
 if #members == 0 and ARGV[3] == '1' then
   from, members = parked, redis.call('zrange', parked, 0, ARGV[1] - 1)
 end
+local moved, failed = 0, nil
 if #members > 0 then
-  local bodies = redis.call('hmget', waiting, unpack(members))
-  redis.call('zrem', from, unpack(members))
-  redis.call('hdel', waiting, unpack(members))
+  -- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+  redis.call('hdel', control, '')
   local make_ready = readier(ready, priority, waiting, control, ARGV[2])
-  for i, member in ipairs(members) do
-    -- The member is the message's id, but for a unique or parked message, whose body holds it.
-    local id = member
-    if string.match(member, '^[up]:') then
-      id = redis.call('hget', unique, member)
-      redis.call('hdel', unique, member, id or member)
-    end
-    -- A due time without a body is what is left of a message somebody took apart by hand: there is nothing to deliver.
-    if bodies[i] then
-      make_ready(id, bodies[i])
-    end
-  end
+  moved, failed = make_all_ready(from, members, waiting, unique, make_ready)
+end
+if failed and moved == 0 then
+  return failed
 end
 
 local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
@@ -54,5 +47,5 @@ if ARGV[3] == '1' and redis.call('zcard', parked) > 0 then
   head = now
 end
 local paused = redis.call('hget', control, 'paused') == '1' and 1 or 0
-local until_head = head and math.max(0, (head - time[1] * 1000) * 1000 - time[2]) or -1
-return { #members, until_head, paused, redis.call('zcard', unhandled) }
+local until_head = head and math.min(9e15, math.max(0, (head - time[1] * 1000) * 1000 - time[2])) or -1
+return { moved, until_head, paused, redis.call('zcard', unhandled) }

@@ -22,7 +22,6 @@ local ready, urgent, priority, waiting, control, minutes, hours = unpack(KEYS)
 local limit, n = tonumber(ARGV[1]), (#ARGV - 4) / 3
 
 local wrong = wrong_type({ [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash', [control] = 'hash' })
-  or wrong_type({ [minutes] = 'hash', [hours] = 'hash' })
 if wrong then
   return wrong
 end
@@ -32,7 +31,10 @@ end
 
 local make_ready, counts = readier(ready, priority, waiting, control, ARGV[4]), {}
 for at = 5, #ARGV, 3 do
-  make_ready(ARGV[at + 1], ARGV[at + 2])
+  local failed = make_ready(ARGV[at + 1], ARGV[at + 2])
+  if failed then
+    return failed
+  end
   counts[ARGV[at]] = (counts[ARGV[at]] or 0) + 1
 end
 count_published(minutes, ARGV[2], hours, ARGV[3], counts)

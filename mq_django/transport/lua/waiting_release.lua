@@ -13,6 +13,7 @@
 
 -- with types
 -- with ready
+-- with moves
 local unhandled, waiting, ready, priority, control = unpack(KEYS)
 
 local wrong = wrong_type({ [waiting] = 'hash', [ready] = 'stream', [priority] = 'zset', [control] = 'hash' })
@@ -24,13 +25,8 @@ local members = redis.call('zrangebyscore', unhandled, ARGV[1], ARGV[1], 'limit'
 if #members == 0 then
   return 0
 end
-local bodies = redis.call('hmget', waiting, unpack(members))
-redis.call('zrem', unhandled, unpack(members))
-redis.call('hdel', waiting, unpack(members))
+-- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+redis.call('hdel', control, '')
 local make_ready = readier(ready, priority, waiting, control, ARGV[3])
-for i = 1, #members do
-  if bodies[i] then
-    make_ready(members[i], bodies[i])
-  end
-end
-return #members
+local moved, failed = make_all_ready(unhandled, members, waiting, nil, make_ready)
+return failed and moved == 0 and failed or moved

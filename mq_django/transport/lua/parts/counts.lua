@@ -1,11 +1,11 @@
+-- with names
 -- Count what was published by name, and under no name in all: pages of many queues read nothing else. The first count of
--- a slot is when its hash may be new: it then gets its time to live, a day and two hours, and 35 days. A counter that is
--- broken stays so, and keeps no message out.
+-- a slot is when its hash may be new: it then gets its time to live, a day and two hours, and 35 days.
 local function count_published(minutes, minute, hours, hour, counts)
   local try, in_minute, in_hour, total = redis.pcall, minute .. '|published|', hour .. '|published|', 0
   for name, count in pairs(counts) do
-    try('hincrby', minutes, in_minute .. name, count)
-    try('hincrby', hours, in_hour .. name, count)
+    count_name(minutes, in_minute, name, count)
+    count_name(hours, in_hour, name, count)
     total = total + count
   end
   if total == 0 then

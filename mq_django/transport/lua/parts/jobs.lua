@@ -1,3 +1,4 @@
+-- with counted
 -- A step of a queue's job about dead letters counts itself in the script that moves them, so that whoever goes on after
 -- a death neither doubles nor forgets one. The first arguments of such a script are the worker, '' when it is no step;
 -- the last entry that was looked at; how many were; and for how many ms the job is the worker's from now on.
@@ -14,9 +15,9 @@ local function count_step(job, words, now)
   end
   for _, word in ipairs(words) do
     local field = word == 'MISSING' and 'missing' or word == 'UNDECODABLE' and 'refused' or 'done'
-    redis.call('hincrby', job, field, 1)
+    counted(job, field, 1)
   end
-  redis.call('hincrby', job, 'looked', ARGV[3])
+  counted(job, 'looked', ARGV[3])
   redis.call('hset', job, 'after', ARGV[2], 'lease', string.format('%.0f', now + ARGV[4]))
   redis.call('hset', job, 'changed', string.format('%.0f', now))
 end

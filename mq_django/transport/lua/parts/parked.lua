@@ -1,3 +1,4 @@
+-- with forget
 -- Make the first parked message of a key ready, if there is a permit for it, and return its entry.
 local function release(key, home)
   local hash = hash_of(key)
@@ -11,17 +12,18 @@ local function release(key, home)
   if not take then
     return nil
   end
-  local id, body = redis.call('hget', unique, member) or member, redis.call('hget', waiting, member)
+  local id, body, entry = redis.call('hget', unique, member) or member, redis.call('hget', waiting, member), nil
+  if body then
+    if home == 1 and redis.call('exists', urgent) == 0 then
+      redis.call('xgroup', 'create', urgent, group, '0', 'mkstream')
+    end
+    entry = redis.call('xadd', home == 1 and urgent or ready, '*', 'id', id, 'message', body)
+  end
   redis.call('zrem', parked, member)
   redis.call('hdel', waiting, member)
-  redis.call('hdel', unique, member, id)
-  if not body then
-    return nil
+  forget_member(unique, member, id)
+  if entry then
+    take(home, entry)
   end
-  if home == 1 and redis.call('exists', urgent) == 0 then
-    redis.call('xgroup', 'create', urgent, group, '0', 'mkstream')
-  end
-  local entry = redis.call('xadd', home == 1 and urgent or ready, '*', 'id', id, 'message', body)
-  take(home, entry)
   return entry
 end

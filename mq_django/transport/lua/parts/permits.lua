@@ -37,3 +37,14 @@ local function permit_of(key)
     end
   end
 end
+
+-- Remove logs of keys that nobody has heard of for a window: more than come with a call, so that they do not pile up.
+local function forget_past(count)
+  local past = redis.call('zrangebyscore', rates, '-inf', ms, 'limit', 0, count)
+  for _, key in ipairs(past) do
+    redis.call('hdel', limits, 'r:' .. key)
+  end
+  if #past > 0 then
+    redis.call('zrem', rates, unpack(past))
+  end
+end

@@ -1,4 +1,6 @@
 -- with undelivered
+-- with counted
+-- with bodies
 -- Messages with a priority. Their score in `priority` is -priority * 2^44 + n: n counts arrivals, so that equals stay
 -- in their order; it counts down for those put back to the front. That they were ever used, `ranked` in control says.
 local BAND = 17592186044416
@@ -9,34 +11,36 @@ local function priority_of(body)
   return math.max(-100, math.min(100, level))
 end
 
-local function rank(priority, waiting, control, id, body, counter, step)
-  local n = redis.call('hincrby', control, counter, step)
-  redis.call('zadd', priority, string.format('%.0f', -priority_of(body) * BAND + n), id)
-  redis.call('hset', waiting, id, body)
+-- Let a message wait by its priority, under a member that has its body.
+local function rank(priority, control, member, body, counter, step)
+  local n = counted(control, counter, step)
+  redis.call('zadd', priority, string.format('%.0f', -priority_of(body) * BAND + n), member)
 end
 
 -- Put what stands first in `ready` and has a priority where it belongs by now.
 local function rerank(ready, priority, waiting, control, group)
-  local back = {}
-  while #back < 1000 do
-    local first = undelivered(ready, group, 1)[1]
-    local fields = first and first[2] or {}
+  local back, first = {}, undelivered(ready, group, 1)[1]
+  while first and #back < 1000 do
+    local fields = first[2]
     if #fields ~= 4 or fields[3] ~= 'message' or priority_of(fields[4]) == 0 then
       break
     end
-    redis.call('xdel', ready, first[1])
-    table.insert(back, 1, fields)
+    table.insert(back, 1, first)
+    first = redis.call('xrange', ready, '(' .. first[1], '+', 'count', 1)[1]
   end
-  for _, fields in ipairs(back) do
-    rank(priority, waiting, control, fields[2], fields[4], 'fronts', -1)
+  for _, entry in ipairs(back) do
+    local id, body = entry[2][2], entry[2][4]
+    rank(priority, control, put_body(waiting, id, body), body, 'fronts', -1)
+    redis.call('xdel', ready, entry[1])
   end
 end
 
 -- Of each priority the one that waits longest, the one that came first coming first.
 local function longest_waiting(priority, count)
-  local heads, ids, from = {}, {}, '-inf'
+  -- No priority of ours leads beyond these.
+  local heads, ids, from, to = {}, {}, '-9e15', '9e15'
   repeat
-    local head = redis.call('zrangebyscore', priority, from, '+inf', 'withscores', 'limit', 0, 1)
+    local head = redis.call('zrangebyscore', priority, from, to, 'withscores', 'limit', 0, 1)
     if head[1] then
       local band = math.floor(head[2] / BAND + 0.5) * BAND
       table.insert(heads, { head[1], head[2] - band })

@@ -1,3 +1,4 @@
+-- with numbers
 -- What the queue's own limits leave. The script has named what stands in parts/limits, and has parts/windows.
 
 -- Return how many of `count` they let through, its log of grants if it has a rate, and how many more may be handled at
@@ -21,7 +22,7 @@ local function room(count, turn)
     return math.min(count, free), words, at_once
   end
   if turn <= now then
-    turn = turn_after(tonumber(redis.call('hget', limits, 't') or 0), words, first, rate, width, now)
+    turn = turn_after(number_of(redis.call('hget', limits, 't')), words, first, rate, width, now)
     redis.call('hset', limits, 't', string.format('%.0f', turn))
   end
   return nil, { 'LATER', math.max(1, turn - now), string.format('%.0f', turn) }

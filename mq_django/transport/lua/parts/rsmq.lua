@@ -1,3 +1,4 @@
+-- with numbers
 -- The attributes of an RSMQ queue: vt, delay, maxsize; nothing when the hash is no queue. Some write fractions, which
 -- npm cuts off.
 local function attributes(hash)
@@ -7,7 +8,7 @@ local function attributes(hash)
     if not found[i] then
       return nil
     end
-    numbers[i] = math.floor(tonumber(found[i]) or 0)
+    numbers[i] = math.floor(number_of(found[i]))
   end
   return unpack(numbers)
 end
@@ -15,5 +16,5 @@ end
 -- Milliseconds until the next message can be seen, or -1.
 local function next_visible(zset, now)
   local next = redis.call('zrangebyscore', zset, string.format('(%.0f', now), '+inf', 'withscores', 'limit', 0, 1)[2]
-  return next and math.ceil(next - now) or -1
+  return next and math.ceil(math.min(9e15, next - now)) or -1
 end

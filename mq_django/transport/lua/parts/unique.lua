@@ -2,7 +2,11 @@
 -- Put a message into the waiting room, and return its id; or that of the one that stays in its place. What replaces
 -- another takes its unique key, and the other's id answers for a day that it was replaced.
 local function put(due, waiting, unique, replaced, conflict, now, id, member, score, body)
-  local old = (member ~= id or conflict ~= 'replace') and redis.call('zscore', due, member)
+  if member == id then
+    redis.call('zadd', due, score, put_body(waiting, id, body))
+    return id
+  end
+  local old = redis.call('zscore', due, member)
   local old_id = old and redis.call('hget', unique, member) or id
   if old and (conflict == 'keep' or (conflict == 'earliest' and tonumber(old) <= tonumber(score))) then
     return old_id
@@ -13,8 +17,6 @@ local function put(due, waiting, unique, replaced, conflict, now, id, member, sc
     redis.call('hdel', unique, old_id)
     note_replaced(replaced, old_id, now)
   end
-  if member ~= id then
-    redis.call('hset', unique, member, id, id, member)
-  end
+  redis.call('hset', unique, member, id, id, member)
   return id
 end

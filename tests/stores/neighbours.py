@@ -1,0 +1,222 @@
+"""What scripts do when a key beside them is broken: their calls, recorded with what was in Redis before each."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Session
+
+#: Data of the messages of `everything`, in any form of body.
+MARK = re.compile(rb"mark-\d+\.")
+#: The last id that an entry of a stream can have.
+LAST_ID = "18446744073709551615-18446744073709551615"
+#: What is no number, or none that fits.
+NO_NUMBERS = ("x", "", "9" * 400, "9223372036854775807", "1e999", "nan")
+
+_HASH = re.compile(
+    r":(waiting|unique|claims|control|dead-(ids|groups|job)|consumers|limits|schedules|owners|notes|Q|counters:[mh]:\d+)$"
+)
+_STREAM = re.compile(r":(ready|urgent|log|dead|freed)$")
+
+Dump = Mapping[bytes, bytes]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a script."""
+
+    name: str
+    command: Command
+    #: What was in Redis before it, by key.
+    before: Dump
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """Its KEYS."""
+        return [str(key) for key in self.command[3 : 3 + int(self.command[2])]]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a call did: how often each message was somewhere, its reply or error, and how often each is after it."""
+
+    before: Counter[bytes]
+    reply: Any
+    after: Counter[bytes]
+
+    def wrongs(self, healthy: "Effect") -> list[str]:
+        """Return what it lost or doubled that it would not have when all was well."""
+        lost = self.before - self.after - (healthy.before - healthy.after)
+        twice = self.after - (self.before | healthy.after)
+        return [f"lost {len(lost)}"] * bool(lost) + [f"doubled {len(twice)}"] * bool(twice)
+
+
+class Recorder:
+    """Runs commands one by one, and keeps the calls of scripts that change something."""
+
+    #: Calls kept of a script, and calls without an effect.
+    MOST = (4, 1)
+
+    def __init__(self, client: redis.Redis, namespace: str) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.calls: dict[str, list[Call]] = {}
+        self._idle: Counter[str] = Counter()
+
+    def install(self, monkeypatch: Any) -> None:
+        """Let every session run through it."""
+        trip = Session.trip
+
+        def one_by_one(session: Session, commands: Sequence[Command]) -> list[Any]:
+            return [self._run(lambda one=one: trip(session, [one])[0], one) for one in commands]
+
+        monkeypatch.setattr(Session, "trip", one_by_one)
+
+    def _run(self, run: Any, command: Command) -> Any:
+        if command[0] != "EVALSHA":
+            return run()
+        name = scripts._by_sha[str(command[1])].name
+        before = self.dump()
+        reply = run()
+        if not isinstance(reply, Exception):
+            self._keep(Call(name, command, before), changed=self.dump() != before)
+        return reply
+
+    def _keep(self, call: Call, *, changed: bool) -> None:
+        kept = self.calls.setdefault(call.name, [])
+        if not changed:
+            self._idle[call.name] += 1
+        if len(kept) < self.MOST[0] and (changed or self._idle[call.name] <= self.MOST[1]):
+            kept.append(call)
+
+    def keys(self) -> list[bytes]:
+        """Return the keys of the namespace."""
+        return sorted(self.client.scan_iter(match=f"*{self.namespace}*", count=1000))
+
+    def dump(self) -> Dump:
+        """Return what is in Redis."""
+        keys = self.keys()
+        pipeline = self.client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.dump(key)
+        return {key: dump for key, dump in zip(keys, pipeline.execute(), strict=True) if dump is not None}
+
+    def restore(self, dump: Dump) -> None:
+        """Put back what was in Redis."""
+        pipeline = self.client.pipeline(transaction=False)
+        for key in self.keys():
+            pipeline.delete(key)
+        for key, value in dump.items():
+            pipeline.restore(key, 0, value)
+        pipeline.execute()
+
+    def run(self, call: Call) -> Any:
+        """Run a call, and return its reply or its error."""
+        try:
+            return self.client.execute_command(*scripts.in_full(call.command))
+        except redis.RedisError as error:
+            return error
+
+    def effect(self, call: Call, broken: Sequence[Command] = ()) -> "Effect":
+        """Run a call beside broken keys."""
+        self.restore(call.before)
+        for command in broken:
+            self.client.execute_command(*command)
+        before = self.messages()
+        return Effect(before, self.run(call), self.messages())
+
+    def messages(self) -> Counter[bytes]:
+        """Return how often each message is somewhere whence it comes to a consumer or a person."""
+        found: Counter[bytes] = Counter()
+        kinds = {key: self.client.type(key) for key in self.keys()}
+        for key, kind in kinds.items():
+            if kind == b"stream":
+                self._in_stream(key, found)
+            elif kind == b"zset":
+                self._in_waiting(key, kinds, found)
+        return found
+
+    def _in_stream(self, key: bytes, found: Counter[bytes]) -> None:
+        entries = dict(self.client.xrange(key))
+        for entry, fields in [] if key.endswith(b":log") else entries.items():
+            if self._comes(key, entry):
+                found.update(_marks(fields))
+        for group in self.client.xinfo_groups(key) if key.endswith(b":log") else []:
+            # Each group has its own place in a log.
+            for entry, fields in entries.items():
+                if self._awaits(key, group, entry):
+                    found.update(mark + b"@" + group["name"] for mark in _marks(fields))
+
+    def _comes(self, key: bytes, entry: bytes) -> bool:
+        groups = self.client.xinfo_groups(key)
+        return not groups or any(self._awaits(key, group, entry) for group in groups)
+
+    def _awaits(self, key: bytes, group: Mapping[str, Any], entry: bytes) -> bool:
+        later = _place(entry) > _place(group["last-delivered-id"])
+        return later or bool(self.client.xpending_range(key, group["name"], entry, entry, 1))
+
+    def _in_waiting(self, key: bytes, kinds: Mapping[bytes, bytes], found: Counter[bytes]) -> None:
+        name, _, kind = key.rpartition(b":")
+        body = name + b":waiting" if kind in (b"due", b"unhandled", b"priority", b"parked") else key + b":Q"
+        if kinds.get(body) == b"hash":
+            for member in self.client.zrange(key, 0, -1):
+                found.update(set(MARK.findall(self.client.hget(body, member) or b"")))
+
+
+def _marks(fields: Mapping[bytes, bytes] | None) -> set[bytes]:
+    return set(MARK.findall(b"\n".join((fields or {}).values())))
+
+
+def _place(entry: bytes) -> tuple[int, int]:
+    ms, _, number = entry.partition(b"-")
+    return int(ms), int(number)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A way in which a key may be broken."""
+
+    what: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.what}"
+
+
+def breaks(client: redis.Redis, call: Call) -> Iterator[tuple[Broken, Sequence[Command]]]:
+    """Yield each way to break a key of a call, with the commands that do."""
+    words = set(re.findall(r"'([\w-]*)'", scripts.in_full(call.command)[1]))
+    for key in dict.fromkeys(call.keys):
+        kind = client.type(key)
+        other: Command = ("SET", key, "x") if kind != b"string" else ("HSET", key, "x", "x")
+        yield Broken("wrong type", key), [("DEL", key), other]
+        if _HASH.search(key) and kind in (b"none", b"hash"):
+            yield from _broken_hash(client, key, words)
+        elif _STREAM.search(key) and kind in (b"none", b"stream"):
+            there: Sequence[Command] = [("XSETID", key, LAST_ID)]
+            anew: Sequence[Command] = [("XADD", key, LAST_ID, "a", "b"), ("XDEL", key, LAST_ID)]
+            yield Broken("last id", key), there if kind == b"stream" else anew
+        elif kind in (b"none", b"zset"):
+            yield Broken("inf", key), [("ZADD", key, "inf", "", "-inf", "stranger")]
+
+
+def _broken_hash(client: redis.Redis, key: str, words: set[str]) -> Iterator[tuple[Broken, Sequence[Command]]]:
+    there = client.hgetall(key)
+    fields = {*(word.encode() for word in words), *(field for field, value in there.items() if _is_number(value))}
+    # The rest are not numbers to begin with.
+    fields -= {b"paused", b"state", b"worker"}
+    for value in NO_NUMBERS:
+        command: list[Any] = ["HSET", key]
+        for field in sorted(fields):
+            command += (field, value)
+        yield Broken(f"numbers are {value[:25]!r}", key), [tuple(command)]
+
+
+def _is_number(value: bytes) -> bool:
+    return value.lstrip(b"-").isdigit()

@@ -1,0 +1,251 @@
+"""Every script against every broken neighbour: no message is lost, and none is there twice."""
+
+import itertools
+import re
+from importlib.resources import files
+
+import pytest
+
+from mq_django import queues
+from mq_django.conf import get_config
+from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
+from mq_django.core.schedules import Scheduled, every
+from mq_django.stores import open_members, open_store
+from mq_django.stores.base import Settlement
+from mq_django.stores.counters import add_command
+from mq_django.stores.entries import Entries
+from mq_django.stores.log import Log
+from mq_django.stores.permits import limit_use
+from mq_django.stores.results import settled_commands
+from mq_django.stores.schedules import Schedules
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests import places
+from tests.stores.acts import make_due, take_all
+from tests.stores.cases import RSMQ, STREAM, TOPIC, RsmqCase, outgoing
+from tests.stores.everything import ME, OTHER, marked, use
+from tests.stores.neighbours import Recorder, breaks
+
+OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
+
+
+def lua_files():
+    folder = files("mq_django.transport").joinpath("lua")
+    return {path.name.removesuffix(".lua") for path in folder.iterdir() if path.name.endswith(".lua")}
+
+
+#: Scripts that let a full Redis be emptied, so that they have to go on when memory is out.
+DRAINS = {
+    *("stream_ack", "stream_retry", "stream_bury", "stream_hand_back", "stream_set_aside", "stream_fetch"),
+    *("topic_ack", "topic_retry", "topic_bury", "topic_hand_back", "topic_set_aside", "topic_fetch"),
+    *("limits_fetch", "limits_admit", "limits_park", "limits_freed", "waiting_promote", "waiting_release"),
+    *("stream_subscribe", "topic_subscribe", "rsmq_receive", "rsmq_retry", "rsmq_hand_back", "rsmq_set_aside"),
+    *(
+        "rsmq_keep",
+        "rsmq_hide",
+        "topic_turn",
+        "rsmq_release",
+        "waiting_unclaim",
+        "waiting_cancel",
+        "members_beat",
+        "stream_purge",
+        "rsmq_ack",
+        "rsmq_bury",
+        "rsmq_cancel",
+    ),
+}
+#: Keys that only count what happened.
+COUNTS = re.compile(r":(counters:[mh]:\d+|dead-groups)$")
+#: What a page asks of the counters themselves.
+READS_COUNTS = {"counters_count", "pages_look", "rsmq_look", "topic_look"}
+
+
+@pytest.fixture
+def recorder(mq_settings, namespace, redis_client):
+    with pytest.MonkeyPatch.context() as patch:
+        found = Recorder(redis_client, namespace)
+        found.install(patch)
+        record(found, mq_settings, namespace)
+    return found
+
+
+def test_no_broken_neighbour_costs_a_message_or_doubles_one(recorder):
+    assert set(recorder.calls) == lua_files(), "each script has its act in record()"
+    problems = []
+    for call in itertools.chain(*recorder.calls.values()):
+        healthy = recorder.effect(call)
+        recorder.restore(call.before)
+        for broken, commands in list(breaks(recorder.client, call)):
+            effect = recorder.effect(call, commands)
+            problems += [f"{call.name} with {broken}: {what}" for what in effect.wrongs(healthy)]
+            counts = COUNTS.search(broken.key) and call.name not in READS_COUNTS
+            if isinstance(effect.reply, Exception) and (counts or "number" in broken.what):
+                problems.append(f"{call.name} with {broken}: {effect.reply}")
+    assert problems == []
+
+
+def test_a_full_redis_costs_no_message_and_can_be_emptied(recorder):
+    memory = {name: recorder.client.config_get(name)[name] for name in ("maxmemory", "maxmemory-policy")}
+    problems, refused = [], set()
+    for call in itertools.chain(*recorder.calls.values()):
+        healthy = recorder.effect(call)
+        try:
+            effect = recorder.effect(call, [("CONFIG", "SET", "maxmemory-policy", "noeviction"), OUT_OF_MEMORY])
+        finally:
+            for name, value in memory.items():
+                recorder.client.config_set(name, value)
+        problems += [f"{call.name}: {what}" for what in effect.wrongs(healthy)]
+        if isinstance(effect.reply, Exception):
+            refused.add(call.name)
+    assert problems == []
+    assert "stream_publish" in refused
+    assert DRAINS & refused == set()
+
+
+def record(recorder, mq_settings, namespace):
+    """Do everything once, in every store."""
+    rsmq = {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}
+    jobs = RsmqCase(name="rsmq", settings={"QUEUES": {"jobs": rsmq}}, queue="jobs", refuses=RSMQ.refuses)
+    for case in (STREAM, TOPIC, jobs):
+        mq_settings(**{"QUEUES": {}, **case.settings})
+        use(case)
+        recorder.restore({})
+    for act in (be_ranked, be_limited, be_scheduled, be_unique, be_strange, be_a_log, be_looked_at):
+        mq_settings()
+        act(recorder.client, mq_settings)
+        recorder.restore({})
+
+
+def store_of(queue="emails"):
+    store = open_store(get_config().queue(queue), Session(get_client("consume")))
+    store.create_groups()
+    return store
+
+
+def settle(store, outcome, items):
+    assert store.settle(ME, [Settlement(item, outcome) for item in items]) == []
+
+
+def be_ranked(client, mq_settings):
+    """Let messages with a priority wait in every place, and come from there."""
+    queue, store = queues["emails"], store_of()
+    for priority in (0, 5, -5, 7):
+        queue.publish("welcome", marked(), priority=priority)
+    delayed = [queue.publish("welcome", marked(), priority=priority, delay=60) for priority in (9, -9)]
+    make_due(client, store.keys, *delayed)
+    store.promote(limit=10)
+    taken = take_all(store, ME)
+    settle(store, SetAside(), taken[:3])
+    settle(store, HandBack(), taken[3:])
+    # Unread, and first in `ready`: it goes where it belongs.
+    queue.publish("welcome", marked())
+    queue.publish("welcome", marked())
+    assert store.release_unhandled(["welcome"], limit=5) == 3
+    while found := store.take(ME, count=1):
+        settle(store, Retry(), found)
+        settle(store, ACK, store.take(ME, count=1))
+    queue.publish("welcome", marked(), priority=5)
+    queue.publish("welcome", marked())
+    assert store.take(ME, count=1)
+    queue.publish("welcome", marked(), priority=6)
+    store.fetch(ME, count=1, block_ms=10)
+    take_all(store, ME)
+
+
+def be_limited(client, mq_settings):
+    """Let messages wait for permits of the queue and of their keys."""
+    limits = {"RATE_LIMIT": {"queue": "1000/s", "key": "100/s"}, "CONCURRENCY": {"queue": 3, "key": 1}}
+    mq_settings(QUEUES={"emails": limits})
+    queue, store = queues["emails"], store_of()
+    for key in ("a", "a", "b", "a", "c", "d", "e"):
+        queue.publish("welcome", marked(), key=key)
+    taken = store.take(ME, count=10)
+    store.take(ME, count=10)
+    settle(store, ACK, taken[:1])
+    settle(store, HandBack(), taken[1:])
+    taken = store.take(ME, count=10)
+    settle(store, ACK, taken)
+    store.fetch(ME, count=10, block_ms=10)
+    assert store.purge(limit=10, place="parked") >= 0
+    assert store.depths().parked >= 0
+    assert limit_use(queue.config, Session(get_client("consume")))
+    mq_settings()
+    store_of().promote(limit=10)
+
+
+def be_scheduled(client, mq_settings):
+    """Fire, pause and resume a schedule."""
+    schedules = Schedules(queues["emails"].config, Session(get_client("consume")))
+    report = Scheduled(name="nightly", queue="emails", message="report", data=marked(), when=every(minutes=1))
+    tick = places.now_ms(client) - 10
+    schedules.look(["nightly"])
+    client.hset(queues["emails"].config.keys.schedules, "last:nightly", tick - 60_000)
+    schedules.fire(report, tick)
+    schedules.fire_now(report)
+    schedules.pause("nightly")
+    schedules.resume("nightly")
+
+
+def be_unique(client, mq_settings):
+    """Replace, cancel, find and purge messages under unique keys, and claim these."""
+    queue, store = queues["emails"], store_of()
+    for _ in range(2):
+        queue.publish("welcome", marked(), delay=60, unique="u")
+    queue.publish("welcome", marked(), delay=60, unique="v", on_conflict="earliest")
+    queue.publish("welcome", marked(), unique="w", unique_for="handled")
+    queue.publish("welcome", marked(), unique="x", unique_for=60, delay=60)
+    queue.publish("welcome", marked(), unique="y", unique_for="handled", delay=60)
+    assert queue.find(unique="u")
+    assert queue.reschedule(unique="u", delay=70)
+    make_due(client, store.keys, "u:u")
+    store.promote(limit=10)
+    settle(store, ACK, take_all(store, ME))
+    assert queue.cancel(unique="y")
+    assert store.purge(limit=10)
+
+
+def be_strange(client, mq_settings):
+    """Hold deliveries under a name that nobody announced."""
+    queue, store = queues["emails"], store_of()
+    queue.publish("welcome", marked())
+    assert store.take("stranger", count=1)
+    members = open_members(queue.config, Session(get_client("consume")))
+    members.beat("s1", {}, {ME: {}})
+    assert members.adopt("stranger", ME) == 1
+    assert members.ask(ME, "stop")
+    members.condemn("s1", 1)
+    for item in store.held_by(ME, limit=5):
+        assert store.pass_on(ME, OTHER, [(item.home, item.entry)]) == []
+
+
+def be_a_log(client, mq_settings):
+    """Trim a log, and sound the alarm of a group."""
+    mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION_COUNT": 3}})
+    store = store_of("orders:billing")
+    log = Log(get_config().topic("orders"), Session(get_client("produce")))
+    log.publish([outgoing(data=marked()) for _ in range(350)])
+    store.take(ME, count=2)
+    log.trim()
+    settle(store, ACK, store.held_by(ME, limit=10))
+    log.trim()
+    assert log.takes_turn(10.0)
+    log.sound("billing", 90)
+    log.publish([outgoing(data=marked()) for _ in range(3)])
+    store.purge(limit=10)
+
+
+def be_looked_at(client, mq_settings):
+    """Look at what is handed out, count, and keep a result."""
+    rsmq = {"STORE": "rsmq", "NAMESPACE": f"{mq_settings()['NAMESPACE']}:r"}
+    mq_settings(QUEUES={"emails": {"RESULT_TTL": 60}, "jobs": rsmq})
+    for name in ("emails", "jobs"):
+        store, wire = store_of(name), Session(get_client("consume"))
+        queues[name].publish("welcome", marked(), enqueued_ms=1 if name == "emails" else None)
+        (item,) = store.take(ME, count=1)
+        entries = Entries(store.config, wire)
+        receipt = (item.home, item.entry.decode())
+        assert list(entries.some([receipt])) == [receipt]
+        if name == "emails":
+            assert entries.before("ready", item.entry) == 0
+            told = [Settlement(item, ACK, keeps_result=True)]
+            wire.trip([*settled_commands(store.config, ME, told), add_command(store.keys, {("handled", "welcome"): 1})])
