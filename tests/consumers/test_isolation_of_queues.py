@@ -3,6 +3,7 @@
 import ast
 import inspect
 import logging
+import math
 from importlib import import_module
 from pathlib import Path
 
@@ -155,7 +156,7 @@ def isolation(queues, both):
 
 @case(Receiver)
 def receiver(queues, both):
-    return Receiver("c", both, [None, None])
+    return Receiver("c", "line", Board(), both, [None, None])
 
 
 class Ward:
@@ -164,6 +165,9 @@ class Ward:
 
     def unhandled(self, number):
         return 1
+
+    def held_until(self, number):
+        return math.inf
 
 
 class Delivered:

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import re
 import resource
 import signal
@@ -17,7 +16,7 @@ from mq_django.consumers.isolation import line_of
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
-from tests.chaos.surroundings import FAKETIME
+from tests.chaos.surroundings import FAKETIME, Unavailable, hidden_processes
 from tests.consumers.trees import kill
 from tests.processes import processes
 from tests.waiting import wait_until
@@ -477,22 +476,13 @@ def test_steps_of_the_consumers_clock_change_nothing(trees, publish, history, st
     assert len({line["pid"] for line in history.lines("effect")}) == 2
 
 
-#: Runs a command as a user of its own, who sees no processes of others; it may still read this project's files.
-HIDDEN = (
-    *("unshare", "--mount", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh"),
-    *("setpriv", "--clear-groups", "--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override"),
-)
-
-
 @pytest.fixture
 def hidden():
-    def wrap(user):
-        return (*HIDDEN, f"--reuid={user}", f"--regid={user}")
-
-    see = [*wrap(65534), "test", "!", "-e", f"/proc/{os.getpid()}"]
-    if subprocess.run(see, check=False, capture_output=True).returncode:
-        pytest.skip("to hide processes takes root, unshare, setpriv and Linux 5.8")
-    return wrap
+    try:
+        with hidden_processes(None) as found:
+            return found.wraps
+    except Unavailable as why:
+        pytest.skip(str(why))
 
 
 def beats(client, store):
@@ -505,7 +495,7 @@ def test_supervisors_that_cannot_see_one_another_leave_one_another_alone(
     trees, publish, history, store, redis_client, hidden
 ):
     """As with hidepid=2, or with ProtectProc=invisible of systemd."""
-    both = [trees("--threads", "2", wrap=hidden(user), QUEUES=FAST) for user in (65534, 65533)]
+    both = [trees("--threads", "2", wrap=wrap, QUEUES=FAST) for wrap in hidden]
     ids = [publish(["sleep", 1]) for _ in range(8)]
     wait_until(lambda: len(found := beats(redis_client, store)) == 2 and min(found.values()) > 5, timeout=20)
     history.wait_for("effect", 8)
