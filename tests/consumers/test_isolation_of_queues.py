@@ -156,7 +156,7 @@ def isolation(queues, both):
 
 @case(Receiver)
 def receiver(queues, both):
-    return Receiver("c", "line", Board(), both, [None, None])
+    return Receiver("c", "line", Ward(), both, [None, None])
 
 
 class Ward:
