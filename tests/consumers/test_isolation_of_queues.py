@@ -190,7 +190,7 @@ def test_every_service_is_tried_here():
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-@pytest.mark.parametrize("error", [ValueError("broken"), OverflowError("broken"), TypeError("broken")], ids=repr)
+@pytest.mark.parametrize("error", [ValueError("broken"), OverflowError("broken"), SystemExit("broken")], ids=repr)
 def test_what_one_queue_raises_is_logged_with_its_name_and_the_other_is_served(name, error, queues, caplog):
     calls = []
     both = [Broken("default", calls, error), Broken("emails", calls)]
