@@ -66,8 +66,9 @@ def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), genera
     """Return who is in the fields of a `consumers` hash; what makes no sense is left out."""
     beats, seen, supervisors, consumers, asks = {}, {}, {}, {}, {}
     for name, value in reply.items():
-        kind, _, who = name.decode(errors=_ANY).partition(":")
-        if not who.isprintable():
+        try:
+            kind, _, who = name.decode().partition(":")
+        except UnicodeDecodeError:
             # Nobody of ours is called so, and under a name that people can read it could not be struck off.
             continue
         if kind == "beat" and (count := whole(value)) is not None:
