@@ -12,10 +12,12 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
+from mq_django.core.bounds import data_text
 from mq_django.core.configs import EMBEDDED, Config, GroupConfig, Handling, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.keys import NAME
 from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, RSMQ_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES, limits
-from mq_django.errors import ConfigurationError
+from mq_django.core.schedules import Scheduled
+from mq_django.errors import ConfigurationError, InvalidMessage
 
 __all__ = [
     "EMBEDDED",
@@ -113,6 +115,21 @@ class _Reader:
             else:
                 yield name, self.options(options, readers(options), f"{where}[{name!r}]")
 
+    def schedule(self, scheduled: Scheduled, configs: Mapping[str, QueueConfig]) -> None:
+        """Check what a schedule publishes, as a publish to its queue would."""
+        where, config = scheduled.where, configs.get(scheduled.queue)
+        if config is None:
+            hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
+            self.refuse(where, f"{where} names the queue {scheduled.queue!r}, which is none.", hint)
+        elif isinstance(config, RsmqConfig):
+            said = f"{where} names the queue {scheduled.queue!r}, whose RSMQ format has no schedules."
+            self.refuse(where, said, "Let a task of another queue publish to it.")
+        else:
+            try:
+                data_text(scheduled.data, config)
+            except InvalidMessage as error:
+                self.refuse(where, f"{where} cannot be published: {error}.", "Give it data that is JSON, and shorter.")
+
 
 def _queue_options(options: Mapping[Any, Any]) -> Mapping[str, Any]:
     return RSMQ_OPTIONS if options.get("STORE") == "rsmq" else QUEUE_OPTIONS
@@ -132,14 +149,7 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     configs = reader.queues(queues, namespace)
     logs = reader.topics(topics, namespace, configs)
     for scheduled in found.get("schedules", {}).values():
-        if scheduled.queue not in configs:
-            hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
-            reader.refuse(
-                scheduled.where, f"{scheduled.where} names the queue {scheduled.queue!r}, which is none.", hint
-            )
-        elif isinstance(configs[scheduled.queue], RsmqConfig):
-            said = f"{scheduled.where} names the queue {scheduled.queue!r}, whose RSMQ format has no schedules."
-            reader.refuse(scheduled.where, said, "Let a task of another queue publish to it.")
+        reader.schedule(scheduled, configs)
     base = getattr(settings, "BASE_DIR", None)
     if base is not None and "directory" not in found:
         found["directory"] = Path(base) / ".mq_django"

@@ -21,6 +21,7 @@ MQError
 │   ├── ReadOnly              Redis takes no writes: a replica, or its disk is full
 │   └── NotSupported          this store cannot do that
 ├── InvalidOffset             not a place in a topic's log (also ValueError)
+├── InvalidFilter             a filter of messages that cannot be applied (also ValueError)
 ├── UnknownGroup              the topic has no such group (also LookupError)
 ├── RSMQError                 RSMQ's own errors, with RSMQ's own names in `name`
 │   ├── InvalidFormat         a queue's name or a message's id (also ValueError)
@@ -71,6 +72,10 @@ class UnknownQueue(PublishError, LookupError):
 
 class InvalidOffset(MQError, ValueError):
     """Not a place in a topic's log."""
+
+
+class InvalidFilter(MQError, ValueError):
+    """A filter of messages cannot be applied."""
 
 
 class UnknownGroup(MQError, LookupError):

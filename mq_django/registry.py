@@ -45,6 +45,8 @@ class Handler:
 ANY = ""
 
 _handlers: dict[tuple[str | None, str], Handler] = {}
+#: What kinds() has found; a new handler makes it void.
+_kinds: dict[str, frozenset[bool]] = {}
 _schedules: dict[str, Scheduled] = {}
 #: Where the groups of topics begin, by `topic:group`.
 _starts: dict[str, Place] = {}
@@ -70,6 +72,7 @@ def register(entry: Handler) -> None:
             f"{entry.name!r} has two handlers in queue {entry.queue!r}: {known.where} and {entry.where}"
         )
     _handlers[entry.queue, entry.name] = entry
+    _kinds.clear()
 
 
 def schedule(entry: Scheduled) -> None:
@@ -104,6 +107,14 @@ def names(queue: str) -> Iterator[str]:
     for handled_in, name in list(_handlers):
         if handled_in is None or handled_in == queue:
             yield name
+
+
+def kinds(queue: str) -> frozenset[bool]:
+    """Return what the handlers of a queue are: {False} functions, {True} coroutine functions, or both."""
+    if queue not in _kinds:
+        handlers = [find(queue, name) for name in names(queue)]
+        _kinds[queue] = frozenset(found.is_async for found in handlers if found is not None)
+    return _kinds[queue]
 
 
 def handler(

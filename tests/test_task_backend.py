@@ -1,5 +1,6 @@
 import logging
 import pickle
+import sys
 from datetime import UTC, datetime, timedelta
 
 import django
@@ -520,6 +521,28 @@ def test_an_error_that_no_retry_mends_fails_at_once():
     result = tasks.refuse.get_result(enqueued.id)
     assert (result.status, result.attempts) == (FAILED, 1)
     assert result.errors[0].exception_class is tasks.Refused
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("tests.example_imports.Marked", ImportError),
+        ("os.system", ValueError),
+        ("nowhere.Nothing", ImportError),
+        ("Exception", ImportError),
+        ("mq_django.core", ValueError),
+    ],
+)
+def test_an_exception_that_redis_names_is_looked_up_and_never_imported(path, error, redis_client, namespace):
+    enqueued = tasks.refuse.enqueue()
+    work("default")
+    key = f"{namespace}:{{default}}:result:{enqueued.id}"
+    redis_client.set(key, redis_client.get(key).replace(b"tests.testapp.tasks.Refused", path.encode()))
+    result = tasks.refuse.get_result(enqueued.id)
+    (failed,), before = result.errors, set(sys.modules)
+    with pytest.raises(error):
+        _ = failed.exception_class
+    assert set(sys.modules) == before
 
 
 @pytest.mark.parametrize(("kind", "error"), [("set", TypeError), ("nan", InvalidMessage), ("long", MessageTooLarge)])

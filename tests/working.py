@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-import time
 
 from mq_django.conf import get_config
 from mq_django.consumers.board import Board
+from mq_django.consumers.databases import Databases
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.settler import Settler
 from mq_django.core.messages import Undecodable
@@ -28,8 +28,9 @@ def work(queue, *, count=100):
     try:
         settler = Settler(store, queue, CONSUMER, threading.Event(), threading.Event())
         executor = Executor(config, 0, board, settler)
+        lane = _Lane()
         for delivery in deliveries:
-            _run(executor, delivery)
+            executor.run(lane, delivery, find(delivery.message.queue, delivery.message.name))
         settler.settle(store)
     finally:
         board.close()
@@ -44,19 +45,18 @@ def take(queue):
     return [delivery.message for delivery in store.take(CONSUMER, count=100)]
 
 
-def _run(executor, delivery):
-    handler = find(delivery.message.queue, delivery.message.name)
-    started = time.monotonic()
-    if not executor.begin(0, delivery):
-        return
-    try:
-        returned = handler.call(delivery.message)
-        if handler.is_async:
-            returned = asyncio.run(_awaited(returned))
-    except Exception as error:  # noqa: BLE001 - as in a consumer's lane
-        executor.fail(delivery, handler, error, time.monotonic() - started)
-    else:
-        executor.end(delivery, handler, returned, time.monotonic() - started)
+class _Lane:
+    """The test's own thread, within the transaction of the test."""
+
+    number = 0
+
+    def __init__(self):
+        self.databases = Databases.of_this_thread()
+
+    @staticmethod
+    def call(handler, message, timeout):
+        returned = handler.call(message)
+        return asyncio.run(_awaited(returned)) if handler.is_async else returned
 
 
 async def _awaited(coroutine):

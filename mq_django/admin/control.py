@@ -7,7 +7,7 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin import text
+from mq_django.admin import filters, text
 from mq_django.admin.confirm import CONFIRMED, confirm, report
 from mq_django.admin.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.inspector import actions
@@ -73,6 +73,8 @@ def resume(page: Page, name: str) -> HttpResponse:
 @needs(VIEW, OPERATE, PURGE)
 def purge(page: Page, name: str, place: str) -> HttpResponse:
     """Delete all that is ready or waits in one place, as many at a time as a request has time for."""
+    # It deletes everything there, so an address with a filter means something else.
+    filters.refuse_others(page, "count")
     where = _place(place)
     back_url = page.url("ready", name) if where == "ready" else page.url("waiting", name, where)
     count = _count(glance(name), where)

@@ -9,12 +9,13 @@ from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
-from mq_django.admin import filters, text
+from mq_django.admin import filters, sight, text
 from mq_django.admin.confirm import CONFIRMED, confirm
 from mq_django.admin.page import OPERATE, SEE_DATA, VIEW, Page, needs, sentence_of
 from mq_django.admin.tabs import tabs
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.redaction import redact_forms
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
 from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import DeadGroup
@@ -96,10 +97,13 @@ def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
     row = {"count": text.number(found.count), "newest": text.moment(found.buried_ms), "is_rest": found.group is None}
     if found.group is None:
         return row
+    named, error = found.group
+    row["name"] = text.visible(named, limit=80) if named else ""
+    if not filters.may_ask_for(page, error):
+        return row | {"error": sight.HIDDEN}
     query = urlencode(filters.group_terms(found.group))
     return row | {
-        "name": text.visible(found.group.name, limit=80) if found.group.name else "",
-        "error": text.visible(found.group.error, limit=80) if found.group.error else "",
+        "error": text.visible(error, limit=80) if error else "",
         "url": f"{page.url('dead', name)}?{query}",
         "redrive_url": f"{page.url('dead_all', name, 'redrive')}?{query}",
         "delete_url": f"{page.url('dead_all', name, 'delete')}?{query}",
@@ -109,7 +113,8 @@ def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
 @needs(VIEW, SEE_DATA)
 def export(page: Page, name: str) -> Any:
     """Send the dead letters that the filter fits as JSON lines, secrets replaced, oldest first."""
-    meant = filters.told(page)
+    filters.refuse_others(page, *filters.FIELDS, filters.OF_NAME, filters.OF_ERROR)
+    meant = filters.told(page, log=True)
     page.log(name, f"Exported the dead letters: {meant}" if meant else "Exported the dead letters")
     response = StreamingHttpResponse(_lines(name, filters.wanted(page)), content_type="application/x-ndjson")
     file = name.replace(GROUP_SEPARATOR, "-")
@@ -125,7 +130,7 @@ def _lines(name: str, wanted: Filter) -> Iterator[str]:
                 "id": message.id,
                 "type": message.name,
                 "data": message.data,
-                "partitionkey": message.key,
+                "partitionkey": message.key and redact_forms(message.key),
                 "headers": dict(message.headers),
                 "reason": letter.reason,
                 "error": letter.error,

@@ -14,8 +14,11 @@ from django.utils.translation import ngettext
 from mq_django.admin import filters, text
 from mq_django.admin.confirm import CONFIRMED, confirm
 from mq_django.admin.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
+from mq_django.admin.sight import HIDDEN
 from mq_django.admin.tabs import tabs
+from mq_django.core.filters import Group, is_exception
 from mq_django.core.visible import spell
+from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters, jobs
 from mq_django.inspector.jobs import Job, What
 from mq_django.inspector.queues import glance
@@ -34,6 +37,7 @@ PARTS = ("tabs", "job")
 @needs(VIEW, OPERATE)
 def act_on_all(page: Page, name: str, what: str) -> HttpResponse:
     """Redrive or delete all dead letters that the filter fits, in the background."""
+    filters.refuse_others(page, *filters.FIELDS, filters.OF_NAME, filters.OF_ERROR, "until", "rate")
     if what == REDRIVE:
         return _act_on_all(page, name, "redrive")
     if what == DELETE:
@@ -50,9 +54,9 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
     request = page.request
     if request.method != "POST" or CONFIRMED not in request.POST:
         return _ask(page, name, what)
-    wanted, rate = filters.wanted(page), _rate(request.POST.get("rate", ""))
+    wanted, rate = filters.wanted(page), _rate(filters.given(page, "rate") or "")
     who = spell(request.user.get_username())
-    begun = jobs.begin(name, what, who=who, wanted=wanted, until=request.POST.get("until", ""), rate=rate)
+    begun = jobs.begin(name, what, who=who, wanted=wanted, until=filters.given(page, "until") or "", rate=rate)
     if begun.word == "nothing":
         page.say(messages.INFO, _("There are no dead letters."))
         return HttpResponseRedirect(page.url("dead", name))
@@ -60,7 +64,7 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
         page.say(messages.WARNING, _("Another job runs. Wait for its end, or cancel it."))
         return HttpResponseRedirect(page.url("dead_job", name))
     verb = "redrive" if what == REDRIVE else "delete"
-    meant, most = filters.told(page), f", at most {rate} a second" if rate else ""
+    meant, most = filters.told(page, log=True), f", at most {rate} a second" if rate else ""
     which = f" where {meant}" if meant else ""
     page.log(name, f"Began to {verb} up to {text.number(begun.total)} dead letters{which}{most}")
     if begun.total <= AT_ONCE and not rate:
@@ -77,7 +81,7 @@ def _work_at_once(name: str) -> None:
 
 def _ask(page: Page, name: str, what: What) -> HttpResponse:
     wanted, terms = filters.wanted(page), filters.asked(page)
-    found = dead_letters.count(name)
+    found = dead_letters.count(name, until=filters.given(page, "until") or "")
     if not found.count:
         page.say(messages.INFO, _("There are no dead letters."))
         return HttpResponseRedirect(page.url("dead", name))
@@ -259,15 +263,26 @@ def _meant(found: Job, *, can_see_data: bool) -> str:
     group = wanted.group
     words = [
         (_("name has “%s”"), wanted.name),
-        (_("key is “%s”"), wanted.key if can_see_data or not wanted.key else "…"),
-        (_("error has “%s”"), wanted.error if can_see_data or not wanted.error else "…"),
+        (_("key is “%s”"), wanted.key if can_see_data or not wanted.key else HIDDEN),
+        (_("error has “%s”"), wanted.error if can_see_data or not wanted.error else HIDDEN),
         (_("published from %s"), "" if wanted.since_ms is None else text.date(wanted.since_ms)),
         (_("published until %s"), "" if wanted.until_ms is None else text.date(wanted.until_ms)),
         (_("name is “%s”"), group.name if group else ""),
-        (_("error is “%s”"), group.error if group else ""),
+        (_("error is “%s”"), _group_error(group, can_see_data=can_see_data)),
     ]
     return ", ".join(word % value for word, value in words if value)
 
 
+def _group_error(group: Group | None, *, can_see_data: bool) -> str:
+    if group is None or not group.error or can_see_data or is_exception(group.error):
+        return group.error if group else ""
+    return HIDDEN
+
+
 def _rate(value: str) -> int:
-    return min(MAX_RATE, int(value)) if value.isdecimal() and len(value) < 10 else 0
+    """Return how many a second, 0 for no limit; what is none must not be taken for no limit."""
+    if not value:
+        return 0
+    if not (value.isdecimal() and len(value) < 10 and 0 < int(value) <= MAX_RATE):
+        raise InvalidFilter(_("A rate is a number from 1 to %(most)s.") % {"most": text.number(MAX_RATE)})
+    return int(value)

@@ -1,5 +1,11 @@
-"""The search form of a list: what it asks for, and how far the look for it has come."""
+"""The filter that a request asks for, the search form that shows it, and how far the look for it has come.
 
+Every page and every action reads filters here. What cannot be applied is an error and never left out: a filter that is
+left out selects everything.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -8,9 +14,12 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
 from mq_django.admin import text
+from mq_django.admin.confirm import CONFIRMED
 from mq_django.admin.page import SEE_DATA, Page
-from mq_django.core.filters import Filter, Group
+from mq_django.admin.sight import HIDDEN
+from mq_django.core.filters import Filter, Group, is_exception
 from mq_django.core.visible import spell
+from mq_django.errors import InvalidFilter
 from mq_django.inspector.scan import Scanned
 
 #: Fields of the form.
@@ -19,16 +28,61 @@ FIELDS = ("name", "key", "error", "from", "to")
 #: What a link to a group of dead letters asks for: each of the two may be empty, and then the group has none.
 OF_NAME, OF_ERROR = "of_name", "of_error"
 
+#: Characters of a field: as many as a group's name has.
+MAX_TEXT = 1020
 
-def asked(page: Page) -> dict[str, str]:
-    """Return what the form was filled with; keys and errors may quote data, and are for those who may see that."""
-    sent = page.request.POST if page.request.method == "POST" else page.request.GET
-    given = {field: sent.get(field, "").strip()[:200] for field in FIELDS}
-    hidden = () if page.can(SEE_DATA) else ("key", "error")
-    found = {field: value for field, value in given.items() if value and field not in hidden}
-    if OF_NAME in sent:
-        found |= {field: sent.get(field, "")[:1020] for field in (OF_NAME, OF_ERROR)}
-    return found
+
+def asked(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, str]:
+    """Return what the form was filled with, wherever the request carries it.
+
+    Raises:
+        InvalidFilter: a field cannot be applied, or not for this user. The text says why.
+    """
+    found = {field: value.strip() for field in fields if (value := given(page, field))}
+    for field, value in found.items():
+        if not value:
+            raise InvalidFilter(_("The filter “%(field)s” has nothing but spaces.") % {"field": field})
+        if field in ("from", "to"):
+            _milliseconds(value)
+    # Keys and errors may quote data.
+    if {"key", "error"} & set(found) and not page.can(SEE_DATA):
+        raise InvalidFilter(_("You may not filter by key or error, because they may quote the data of messages."))
+    group = {field: value for field in (OF_NAME, OF_ERROR) if (value := given(page, field)) is not None}
+    if not may_ask_for(page, group.get(OF_ERROR, "")):
+        raise InvalidFilter(_("You may not filter by this error, because it may quote the data of messages."))
+    if len(group) == 1:
+        raise InvalidFilter(_("A group of dead letters has a name and an error, and one of them is missing."))
+    return found | group
+
+
+def may_ask_for(page: Page, error: str) -> bool:
+    """Tell whether a user may see and ask for what a group of dead letters has in common."""
+    return not error or is_exception(error) or page.can(SEE_DATA)
+
+
+def given(page: Page, field: str) -> str | None:
+    """Return the one value that a request has for a field, in its address or its form; None: it has none.
+
+    Raises:
+        InvalidFilter: it has several, or one that is too long.
+    """
+    values = {*page.request.GET.getlist(field), *page.request.POST.getlist(field)}
+    if len(values) > 1:
+        raise InvalidFilter(_("The filter “%(field)s” is given twice.") % {"field": field})
+    value = next(iter(values), None)
+    if value is not None and len(value) > MAX_TEXT:
+        raise InvalidFilter(_("The filter “%(field)s” is too long.") % {"field": field})
+    return value
+
+
+def refuse_others(page: Page, *known: str) -> None:
+    """Refuse what a request carries that its page does not know: it may be meant to select.
+
+    Raises:
+        InvalidFilter: there is such a thing.
+    """
+    for field in {*page.request.GET, *page.request.POST} - {*known, CONFIRMED, "csrfmiddlewaretoken"}:
+        raise InvalidFilter(_("There is no filter “%(field)s” here.") % {"field": spell(field)[:200]})
 
 
 def group_terms(group: Group) -> dict[str, str]:
@@ -37,21 +91,25 @@ def group_terms(group: Group) -> dict[str, str]:
 
 
 def wanted(page: Page, message_id: str = "") -> Filter:
-    """Return the filter that the form asks for."""
+    """Return the filter that the form asks for.
+
+    Raises:
+        InvalidFilter: it cannot be applied.
+    """
     fields = asked(page)
     return Filter(
         id=message_id,
         name=fields.get("name", ""),
         key=fields.get("key", ""),
         error=fields.get("error", ""),
-        since_ms=_milliseconds(fields.get("from", "")),
-        until_ms=_milliseconds(fields.get("to", "")),
+        since_ms=_milliseconds(fields["from"]) if "from" in fields else None,
+        until_ms=_milliseconds(fields["to"]) if "to" in fields else None,
         group=Group(fields[OF_NAME], fields[OF_ERROR]) if OF_NAME in fields else None,
     )
 
 
-def told(page: Page) -> str:
-    """Return in words what the form asks for; empty when that is everything."""
+def told(page: Page, *, log: bool = False) -> str:
+    """Return in words what the form asks for; empty when that is everything. For the log without what quotes data."""
     words = {
         "name": _("name has “%s”"),
         "key": _("key is “%s”"),
@@ -61,17 +119,32 @@ def told(page: Page) -> str:
         OF_NAME: _("name is “%s”"),
         OF_ERROR: _("error is “%s”"),
     }
-    return ", ".join(words[field] % spell(value) for field, value in asked(page).items())
+    hidden = {"key", "error"} if log else set()
+    terms = asked(page)
+    if log and not is_exception(terms.get(OF_ERROR, "")):
+        hidden.add(OF_ERROR)
+    return ", ".join(
+        words[field] % (HIDDEN if field in hidden and value else spell(value)) for field, value in terms.items()
+    )
 
 
-def _milliseconds(value: str) -> int | None:
+def _milliseconds(value: str) -> int:
+    return round(moment(value).timestamp() * 1000)
+
+
+def moment(value: str) -> datetime:
+    """Return the moment in a form's field, in the user's time zone.
+
+    Raises:
+        InvalidFilter: it is none.
+    """
     try:
         found = parse_datetime(value)
     except ValueError:
-        return None
+        found = None
     if found is None:
-        return None
-    return round((found if timezone.is_aware(found) else timezone.make_aware(found)).timestamp() * 1000)
+        raise InvalidFilter(_("“%(value)s” is not a date and a time.") % {"value": spell(value)[:200]})
+    return found if timezone.is_aware(found) else timezone.make_aware(found)
 
 
 def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str, Any]:

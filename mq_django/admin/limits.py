@@ -9,6 +9,7 @@ from mq_django.admin import charts, text
 from mq_django.admin.page import SEE_DATA, Page
 from mq_django.conf import get_config
 from mq_django.core.limits import Limits, Rate
+from mq_django.core.redaction import redact_forms
 from mq_django.inspector import plans
 from mq_django.inspector.plans import KeyUse, LimitUse
 
@@ -57,7 +58,7 @@ def _meter(used: int, most: int, label: str) -> SafeString:
 def _key(page: Page, limits: Limits, found: KeyUse, now_ms: int) -> dict[str, Any]:
     rate, most = limits.key_rate, limits.key_concurrency
     return {
-        "key": text.visible(found.key, limit=80) if page.can(SEE_DATA) else _("hidden"),
+        "key": text.visible(redact_forms(found.key), limit=80) if page.can(SEE_DATA) else _("hidden"),
         "parked": text.number(found.parked),
         "granted": "" if rate is None else _of(found.granted, rate.count),
         "at_once": "" if most is None else _of(found.at_once, most),

@@ -7,7 +7,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin import text
-from mq_django.core.filters import error_class
+from mq_django.core.filters import error_class, is_exception
+from mq_django.core.redaction import redact_forms
 from mq_django.core.story import Attempt
 from mq_django.inspector.messages import MessageView
 
@@ -20,7 +21,7 @@ def shown_error(error: str, *, can_see_data: bool, limit: int = text.LONGEST) ->
     if can_see_data:
         return text.visible(error, limit=limit, lines=limit == text.LONGEST)
     name = error_class(error)
-    return text.visible(name) if name else ""
+    return text.visible(name) if is_exception(name) else ""
 
 
 def preview(view: MessageView, *, can_see_data: bool) -> SafeString | str:
@@ -38,7 +39,7 @@ def listed(view: MessageView, *, can_see_data: bool) -> dict[str, Any]:
         "id": text.visible(view.id, limit=60),
         "name": text.visible(view.name, limit=60),
         "attempt": view.attempt,
-        "key": text.visible(view.key, limit=60) if view.key is not None and can_see_data else "",
+        "key": text.visible(redact_forms(view.key), limit=60) if view.key is not None and can_see_data else "",
         "data": preview(view, can_see_data=can_see_data),
     }
 
@@ -58,7 +59,7 @@ def facts(
     ]
     if can_see_data:
         found += [
-            (_("Key"), text.visible(view.key) if view.key is not None else ""),
+            (_("Key"), text.visible(redact_forms(view.key)) if view.key is not None else ""),
             (_("Unique key"), text.visible(view.unique) if view.unique is not None else ""),
             *((text.visible(name), text.visible(value)) for name, value in sorted(view.headers.items())),
         ]

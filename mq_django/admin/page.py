@@ -1,6 +1,5 @@
 """What every page of ours does: check the permission, render, answer when Redis does not."""
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -19,12 +18,21 @@ from django.utils.translation import gettext as _
 
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.logs import get_logger
 from mq_django.core.visible import spell
-from mq_django.errors import ConfigurationError, ConnectionLost, MQError, NotSupported, StoreError, UnknownQueue
+from mq_django.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    InvalidFilter,
+    MQError,
+    NotSupported,
+    StoreError,
+    UnknownQueue,
+)
 from mq_django.models import Queue
 from mq_django.transport.sessions import within
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Permissions, by what our views call them.
 VIEW, SEE_DATA, OPERATE, PURGE = "view_queue", "view_message_data", "operate_queue", "purge_queue"
@@ -149,6 +157,8 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
             return JsonResponse({"error": sentence}, status=404)
         page.say(messages.WARNING, sentence)
         return HttpResponseRedirect(page.url("changelist"))
+    except InvalidFilter as error:
+        return page.render("refused", _("Queues"), status=400, sentence=str(error))
     except (StoreError, ConfigurationError) as error:
         if not page.can(VIEW):
             raise PermissionDenied from None

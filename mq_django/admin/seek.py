@@ -1,15 +1,15 @@
 """Move a group of a topic to another place of the log, and remove one: each once it is confirmed."""
 
+from contextlib import suppress
 from datetime import datetime
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin import groups, text
+from mq_django.admin import filters, groups, text
 from mq_django.admin.confirm import CONFIRMED, confirm
 from mq_django.admin.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.admin.tabs import tabs
@@ -17,7 +17,7 @@ from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.visible import spell
-from mq_django.errors import InvalidOffset, UnknownGroup
+from mq_django.errors import InvalidFilter, InvalidOffset, UnknownGroup
 from mq_django.inspector import entries, topics
 from mq_django.inspector.queues import QueueView, glance
 from mq_django.inspector.topics import Leap
@@ -60,16 +60,9 @@ def _place(asked: dict[str, str]) -> Place | None:
         return to
     if to == OFFSET:
         return asked[OFFSET] or None
-    return parse_moment(asked[MOMENT]) if to == MOMENT else None
-
-
-def parse_moment(value: str) -> datetime | None:
-    """Return the moment in a form's field, in the user's time zone, or None."""
-    try:
-        found = parse_datetime(value)
-    except ValueError:
-        return None
-    return found if found is None or timezone.is_aware(found) else timezone.make_aware(found)
+    with suppress(InvalidFilter):
+        return filters.moment(asked[MOMENT]) if to == MOMENT else None
+    return None
 
 
 def said(place: Place) -> str:

@@ -110,36 +110,41 @@ def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
     """Return a moment as HTML, relative to now, with its date as the title."""
     if ms is None:
         return ""
-    try:
-        when = datetime.fromtimestamp(ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
+    when = _local(ms)
+    if when is None:
         return str(ms)
     ahead = ms - (now_ms() if now is None else now)
     said = _("in %(time)s") if ahead > 0 else _("%(time)s ago")
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
-        when.isoformat(timespec="milliseconds"),
-        timezone.localtime(when).isoformat(sep=" ", timespec="seconds"),
+        when.astimezone(UTC).isoformat(timespec="milliseconds"),
+        when.isoformat(sep=" ", timespec="seconds"),
         said % {"time": duration(abs(ahead))},
     )
 
 
 def date(ms: int) -> str:
     """Return a moment as a date and a time of the current time zone."""
+    when = _local(ms)
+    return str(ms) if when is None else when.isoformat(sep=" ", timespec="minutes")
+
+
+def _local(ms: int) -> datetime | None:
+    """Return a moment in the current time zone, or None when it has no date there: anybody may have written it."""
     try:
-        return timezone.localtime(datetime.fromtimestamp(ms / 1000, UTC)).isoformat(sep=" ", timespec="minutes")
+        return timezone.localtime(datetime.fromtimestamp(ms / 1000, UTC))
     except (ValueError, OverflowError, OSError):
-        return str(ms)
+        return None
 
 
 def to_url(member: bytes) -> str:
-    """Return any bytes as text that is safe as a part of a URL and in a form."""
-    return "".join(chr(byte) if byte in _PLAIN_BYTES else f"_{byte:02X}" for byte in member)
+    """Return any bytes as text that is safe as a part of a URL and in a form; no bytes are `_-`."""
+    return "".join(chr(byte) if byte in _PLAIN_BYTES else f"_{byte:02X}" for byte in member) or "_-"
 
 
 def from_url(text: str) -> bytes:
     """Return the bytes that `to_url` made into `text`."""
-    parts = re.split(r"_([0-9A-F]{2})", text)
+    parts = re.split(r"_([0-9A-F]{2})", "" if text == "_-" else text)
     plain, quoted = parts[::2], parts[1::2]
     made = [*(part.encode() for part in plain)]
     for place, code in enumerate(quoted):

@@ -7,10 +7,9 @@ from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from mq_django.admin import text
+from mq_django.admin import filters, text
 from mq_django.admin.message import facts, listed
 from mq_django.admin.page import OPERATE, SEE_DATA, VIEW, Page, needs
-from mq_django.admin.seek import parse_moment
 from mq_django.admin.tabs import topic_tabs
 from mq_django.core.offsets import BEGINNING, END, Place, parse
 from mq_django.errors import InvalidOffset
@@ -30,7 +29,7 @@ OLDEST_FIRST = "oldest"
 @needs(VIEW)
 def log(page: Page, topic: str) -> HttpResponse:
     """Show a page of a topic's log, the newest first unless asked otherwise."""
-    asked = _asked(page)
+    asked = filters.asked(page, FIELDS)
     view = topics.topic(topic)
     wanted = Filter(name=asked.get("name", ""), key=asked.get("key", ""))
     try:
@@ -62,16 +61,8 @@ def log(page: Page, topic: str) -> HttpResponse:
     )
 
 
-def _asked(page: Page) -> dict[str, str]:
-    given = {field: page.request.GET.get(field, "").strip()[:200] for field in FIELDS}
-    if not page.can(SEE_DATA):
-        # A key may quote data: who may not see it may not ask for it.
-        del given["key"]
-    return {field: value for field, value in given.items() if value}
-
-
 def _place(offset: str, moment: str, otherwise: Place) -> Place:
-    return offset or parse_moment(moment) or otherwise
+    return offset or (filters.moment(moment) if moment else otherwise)
 
 
 def _orders(asked: dict[str, str]) -> list[dict[str, Any]]:

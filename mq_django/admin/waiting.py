@@ -8,7 +8,7 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from mq_django.admin import filters, text
+from mq_django.admin import filters, sight, text
 from mq_django.admin.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
 from mq_django.admin.finding import found_at_once
 from mq_django.admin.message import facts, listed
@@ -93,7 +93,7 @@ def _frame(page: Page, name: str, where: Room, wanted: str) -> dict[str, Any]:
 @needs(VIEW)
 def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
     """Show a message that waits."""
-    view = find_waiting(name, text.from_url(member))
+    view = find_waiting(name, sight.named(page, member))
     if view is None:
         page.say(messages.WARNING, _("The message does not wait any more: it is ready by now, handled, or gone."))
         return HttpResponseRedirect(page.url("waiting", name, _room(room)))
@@ -103,7 +103,7 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
         queue=name,
         room=view.room,
         tabs=tabs(page, name, view.room),
-        member=text.to_url(view.member),
+        member=sight.handle(page, view),
         why=why(explain.why_waiting(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
         act_url=page.url("cancel", name),
         chosen_field=CHOSEN,
@@ -120,13 +120,13 @@ def cancel(page: Page, name: str) -> HttpResponse:
     """Cancel the chosen messages, once that is confirmed."""
     where = _room(page.request.POST.get("room", "delayed"))
     back_url = page.url("waiting", name, where)
-    members = chosen(page)
+    members, found = chosen(page), [sight.named(page, member) for member in chosen(page)]
     if not members:
         page.say(messages.WARNING, _("Choose messages first."))
         return HttpResponseRedirect(back_url)
     if CONFIRMED not in page.request.POST:
         return _confirm_cancel(page, name, where, members)
-    outcome = actions.cancel(name, [text.from_url(member) for member in members])
+    outcome = actions.cancel(name, found)
     count = text.number(outcome.done)
     report(
         page,
@@ -162,7 +162,7 @@ def _confirm_cancel(page: Page, name: str, where: Room, members: list[str]) -> H
 
 
 def _ids(members: list[str]) -> list[str]:
-    return [text.from_url(member).decode(errors="backslashreplace") for member in members[:MAX_LISTED]]
+    return [sight.label(member) for member in members[:MAX_LISTED]]
 
 
 def _room(word: str) -> Room:
@@ -181,11 +181,13 @@ def _page_number(page: Page) -> int:
 
 
 def _row(page: Page, name: str, now_ms: int, view: WaitingView) -> dict[str, Any]:
-    member = text.to_url(view.member)
+    member = sight.handle(page, view)
     return {
         "member": member,
-        "url": page.url("message", name, view.room, member),
+        "url": page.url("message", name, view.room, member) if member else "",
         "due": text.moment(view.due_ms, now=now_ms),
         "published": text.moment(view.message.published_ms, now=now_ms),
         **listed(view.message, can_see_data=page.can(SEE_DATA)),
+        # Of a body that tells no id, the id is what it waits under.
+        **({} if member else {"id": text.visible(sight.without_unique(view.message.id), limit=60)}),
     }

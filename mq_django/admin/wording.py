@@ -4,6 +4,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.admin.text import duration, number
+from mq_django.core.redaction import redact_forms
 from mq_django.core.visible import spell
 from mq_django.inspector.explain import Cause
 from mq_django.inspector.queues import GROWING, Problem, QueueView
@@ -82,7 +83,7 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
     }
     said = sentences[cause.kind] % {
         "time": duration(cause.ms),
-        "key": spell(cause.key) if can_see_data else "…",
+        "key": spell(redact_forms(cause.key)) if can_see_data else "…",
         "most": number(cause.most),
         "window": duration(round(cause.window.total_seconds() * 1000)),
         "count": number(cause.count),

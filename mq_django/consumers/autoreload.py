@@ -1,6 +1,5 @@
 """Django's reloader, for a project that gets new modules and is broken in between."""
 
-import logging
 import os
 import signal
 import subprocess
@@ -16,9 +15,10 @@ from django.apps import apps
 from django.utils import autoreload
 from django.utils.autoreload import BaseReloader, StatReloader
 
+from mq_django.core.logs import get_logger
 from mq_django.registry import MODULES
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Exit codes of the process that the reloader runs: code has changed; the command failed.
 CHANGED, FAILED = 3, 1

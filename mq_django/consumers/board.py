@@ -9,15 +9,19 @@ import math
 import mmap
 import os
 import struct
-import tempfile
 from collections.abc import Collection
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import NamedTuple, Self
 
-#: Bytes of the longest receipt: the largest stream id there can be.
+from mq_django.consumers.memory import allocate
+
+#: Bytes of the longest receipt: the largest stream id, or an id of RSMQ's own with its count. Of a longer one the board
+#: has a digest.
 MAX_ENTRY = 44
+_DIGEST = b"blake2b:"
 #: Settled or not, this many latest results stay: more than a consumer ever has unsettled.
 RING = 4096
-#: Queues of one supervisor.
+#: Queues of one supervisor. Each takes a thread, a connection and some 130 KiB in every consumer.
 MAX_QUEUES = 256
 #: Bytes of a consumer's id.
 MAX_NAME = 128
@@ -40,12 +44,27 @@ _WARD = _COUNTED + MAX_QUEUES * _COUNTS.size
 _LANES = _WARD + MAX_NAME
 
 
+def on_board(entry: bytes) -> bytes:
+    """Return what stands for an entry on the board: itself, or the digest of one that is too long."""
+    return entry if len(entry) <= MAX_ENTRY else _DIGEST + blake2b(entry, digest_size=16).hexdigest().encode()
+
+
 class Receipt(NamedTuple):
-    """Which delivery: the number of its queue, the stream it came from, and the entry."""
+    """Which delivery: the number of its queue, the stream it came from, and the entry as it is on the board."""
 
     queue: int
     home: int
     entry: bytes
+
+    @classmethod
+    def of(cls, queue: int, home: int, entry: bytes) -> Self:
+        """Return the receipt by which the board knows a delivery."""
+        return cls(queue, home, on_board(entry))
+
+    @property
+    def is_digest(self) -> bool:
+        """Tell whether Redis knows no such entry, because it is the digest of one."""
+        return self.entry.startswith(_DIGEST)
 
 
 class Running(NamedTuple):
@@ -75,11 +94,11 @@ class Board:
         """Make an empty board whose `fd` a child process can inherit.
 
         With `held` its consumer holds what it has for ever; else until the moment that hold_until() tells.
+
+        Raises:
+            OSError: there is no room for it.
         """
-        fd, path = tempfile.mkstemp(prefix="mq-board-")
-        os.unlink(path)  # noqa: PTH108 - the memory lives as long as somebody has it open
-        os.truncate(fd, _LANES + lanes * _LANE.size + RING * _RESULT.size)
-        board = cls(fd, lanes)
+        board = cls(allocate(_LANES + lanes * _LANE.size + RING * _RESULT.size), lanes)
         for queue in range(MAX_QUEUES if held else 0):
             board.hold_until(queue, math.inf)
         return board
@@ -94,7 +113,7 @@ class Board:
         """Note that a lane runs a delivery since a moment of the monotonic clock."""
         at = _LANES + lane * _LANE.size
         # Packing goes field by field, and a process may be stopped in between: that it runs comes last.
-        _LANE.pack_into(self._memory, at, IDLE, home, queue, since, deadline, entry)
+        _LANE.pack_into(self._memory, at, IDLE, home, queue, since, deadline, on_board(entry))
         self._memory[at] = RUNNING
 
     def idle(self, lane: int) -> None:
@@ -104,7 +123,7 @@ class Board:
     def ended(self, state: int, queue: int, home: int, entry: bytes) -> None:
         """Note that a delivery was HANDLED or FAILED; it may still be unsettled."""
         at = self._ring_at + next(self._turn) % RING * _RESULT.size
-        _RESULT.pack_into(self._memory, at, state, home, queue, entry)
+        _RESULT.pack_into(self._memory, at, state, home, queue, on_board(entry))
 
     def tick(self) -> None:
         """Show that the consumer's main thread runs."""
@@ -176,7 +195,7 @@ class Board:
         return found
 
     def handled(self, queue: int) -> set[tuple[int, bytes]]:
-        """Return the deliveries of a queue that were handled lately, settled or not."""
+        """Return the deliveries of a queue that were handled lately, settled or not, as the board knows them."""
         results = self.results().items()
         return {(receipt.home, receipt.entry) for receipt, state in results if state == HANDLED and receipt[0] == queue}
 

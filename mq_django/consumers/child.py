@@ -18,9 +18,10 @@ from mq_django.consumers.grace import Grace
 from mq_django.consumers.heartbeat import OrphanBeat
 from mq_django.consumers.machine import resident_mib
 from mq_django.consumers.watchdog import OVERTIME
+from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks at whether to stop, and between two looks at what costs more.
 LOOK = 0.1
@@ -43,8 +44,8 @@ class Orders:
     board: int
     #: Its other end is the supervisor's: it reads as ended when that dies.
     lifeline: int
-    #: It runs what must run alone.
-    ward: bool = False
+    #: It runs what must run alone, and is held under this name until then.
+    line: str = ""
     #: After so many messages, or with so many MiB of memory, another takes its place; 0: never.
     max_messages: int = 0
     max_memory: float = 0.0
@@ -69,7 +70,7 @@ class ChildProcess:
         self._board = Board(orders.board, lanes_of(orders.threads))
         self._queues = [config.queue(name) for name in orders.queues]
         self._consumer = Consumer(
-            orders.consumer, self._queues, threads=orders.threads, board=self._board, ward=orders.ward
+            orders.consumer, self._queues, threads=orders.threads, board=self._board, line=orders.line
         )
         self._seldom = 0.0
         self._orphaned = self._drained = False
@@ -82,12 +83,14 @@ class ChildProcess:
         gc.freeze()
         self._board.tick()
         self._consumer.start()
-        told = "runs alone what may have killed a process, of" if self._orders.ward else "handles"
+        told = "runs alone what may have killed a process, of" if self._orders.line else "handles"
         queues = ", ".join(self._orders.queues)
         logger.info("Consumer %s %s %s with %d threads", self._consumer.id, told, queues, self._orders.threads)
         self._wait()
         if not self._drained:
             self._board.leave()
+        if self._orphaned:
+            self._consumer.inherit_line()
         keeper = OrphanBeat(self._orders.supervisor, self._consumer.names, self._queues, self._board)
         if self._orphaned:
             keeper.start()
@@ -141,14 +144,14 @@ class ChildProcess:
                 if reason := self._reason_to_leave():
                     logger.info("Consumer %s makes place for another: %s", self._consumer.id, reason)
                     return
-            if self._orders.drain and not self._orders.ward and self._is_drained():
+            if self._orders.drain and not self._orders.line and self._is_drained():
                 self._drained = True
                 return
 
     def _reason_to_leave(self) -> str:
         orders = self._orders
         if stuck := self._consumer.stuck():
-            logger.error("Loops of consumer %s stopped turning: %s", self._consumer.id, ", ".join(stuck))
+            logger.error("Consumer %s must be replaced: %s", self._consumer.id, "; ".join(stuck))
             return "it is stuck"
         if orders.max_messages and self._consumer.settled() >= orders.max_messages:
             return f"it has handled {self._consumer.settled()} messages"

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -18,6 +18,8 @@ from mq_django.consumers.consumer import lanes
 from mq_django.consumers.machine import started
 from mq_django.consumers.watchdog import Watchdog
 
+#: A consumer that has ticked so often, about a second, died of something else than its start.
+STARTED = 10
 #: Seconds that a consumer may take beyond the grace to settle and end.
 LAST_STEPS = 15.0
 
@@ -48,13 +50,18 @@ class Child:
         process: "subprocess.Popen[bytes]",
         terms: Terms,
         *,
-        ward: bool,
+        line: str,
+        deaths: int,
     ) -> None:
         self.consumer = consumer
+        #: What a ward takes from; "" for any other consumer.
+        self.line = line
         self.board = board
         self.process = process
-        self.ward = ward
-        self.threads = 1 if ward else terms.threads
+        self.ward = bool(line)
+        #: Processes that ended in its place, one after another, without having begun a message.
+        self.deaths = deaths
+        self.threads = 1 if line else terms.threads
         self.since = time.monotonic()
         self.since_ms = int(time.time() * 1000)
         self.started = started(process.pid)
@@ -74,6 +81,13 @@ class Child:
         self._grace = terms.grace
         self._kill_at: float | None = None
         self._lifeline = lifeline
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether the process has got as far as to run messages, and so did not end of its start."""
+        # A ward may well be killed by what it runs first: that is what it is for.
+        ticked = self.board.ticks() >= (1 if self.ward else STARTED)
+        return ticked or bool(self.board.running() or self.board.results())
 
     @property
     def leaving(self) -> bool:
@@ -108,37 +122,53 @@ class Child:
         self.board.close()
 
 
-def spawn(consumer: str, supervisor: str, terms: Terms, *, ward: bool = False) -> Child:
-    """Start a consumer as a new interpreter, which loads the code as it is now.
+def spawn(consumer: str, supervisor: str, terms: Terms, *, line: str = "", deaths: int = 0) -> Child:
+    """Start a consumer, or with a line a ward, as a new interpreter, which loads the code as it is now.
 
     A fork would share the supervisor's threads' locks and its old code.
+
+    Raises:
+        OSError: there is no room for its memory, or the system allows no more processes or descriptors.
     """
-    threads = 1 if ward else terms.threads
-    # Until a heartbeat speaks for it nobody would reclaim what it fetches.
-    board = Board.create(lanes(threads), held=False)
-    their_end, our_end = os.pipe()
-    orders = Orders(
+    threads = 1 if line else terms.threads
+    with ExitStack() as undo:
+        # Until a heartbeat speaks for it nobody would reclaim what it fetches.
+        board = Board.create(lanes(threads), held=False)
+        undo.callback(board.close)
+        their_end, our_end = os.pipe()
+        undo.callback(os.close, our_end)
+        try:
+            process = _execute(_orders(consumer, supervisor, terms, line, board.fd, their_end), terms)
+        finally:
+            os.close(their_end)
+        undo.pop_all()
+    return Child(consumer, board, our_end, process, terms, line=line, deaths=deaths)
+
+
+def _orders(consumer: str, supervisor: str, terms: Terms, line: str, board: int, lifeline: int) -> Orders:
+    return Orders(
         consumer=consumer,
         supervisor=supervisor,
         queues=list(terms.queues),
-        threads=threads,
+        threads=1 if line else terms.threads,
         grace=terms.grace,
         drain=terms.drain,
-        board=board.fd,
-        lifeline=their_end,
-        ward=ward,
+        board=board,
+        lifeline=lifeline,
+        line=line,
         max_messages=terms.max_messages,
         max_memory=terms.max_memory,
     )
+
+
+def _execute(orders: Orders, terms: Terms) -> "subprocess.Popen[bytes]":
     with deaf_to_interrupts():
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and command
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and command
             command("--orders", orders.as_text(), *terms.arguments),
-            pass_fds=(board.fd, their_end),
+            pass_fds=(orders.board, orders.lifeline),
             env=environment(),
             stdin=subprocess.DEVNULL,
         )
-    os.close(their_end)
-    return Child(consumer, board, our_end, process, terms, ward=ward)
 
 
 def command(*arguments: str) -> list[str]:

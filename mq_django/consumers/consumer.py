@@ -1,30 +1,33 @@
 """One consumer: a process that fetches, runs and settles."""
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from mq_django.conf import QueueConfig
+from mq_django.consumers import liveness
 from mq_django.consumers.board import Board
 from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.fetcher import Fetcher
 from mq_django.consumers.grace import Grace
-from mq_django.consumers.isolation import Isolation, Receiver, line_of
+from mq_django.consumers.isolation import Isolation, Receiver
+from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.pools import ThreadPool
+from mq_django.consumers.room import Room
 from mq_django.consumers.service import Service
 from mq_django.consumers.settler import Settler, SettleService
 from mq_django.consumers.timekeeper import Releaser, Timekeeper
 from mq_django.consumers.verdicts import Evidence, settlement
+from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.base import HomeEntry, Store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Held deliveries given back by one trip.
 BATCH = 500
@@ -32,9 +35,6 @@ BATCH = 500
 STOP_FETCHING = 1.0
 #: Seconds to settle the last outcomes while Redis is away; what then is unsettled, the supervisor settles.
 LAST_SETTLE = 5.0
-#: Seconds without a turn after which a loop counts as stuck: the longest round, with a Redis that does not answer,
-#: takes some 20.
-STUCK = 60.0
 
 
 def lanes(threads: int) -> int:
@@ -45,11 +45,11 @@ def lanes(threads: int) -> int:
 class Consumer:
     """Runs the handlers of some queues. Its life goes one way: running, quiet, stopped.
 
-    A ward runs what others pass on to it, one message at a time, and fetches nothing.
+    With a line it is a ward: it runs what others pass on to that, one message at a time, and fetches nothing.
     """
 
     def __init__(
-        self, consumer_id: str, queues: Sequence[QueueConfig], *, threads: int, board: Board, ward: bool = False
+        self, consumer_id: str, queues: Sequence[QueueConfig], *, threads: int, board: Board, line: str = ""
     ) -> None:
         self.id = consumer_id
         self._queues = queues
@@ -65,14 +65,18 @@ class Consumer:
         ]
         for settler, store in zip(self._settlers, self._open(), strict=True):
             self._settling.add(settler, store)
+        self._line = line
         #: What it holds is held under these.
-        self.names = [self.id, line_of(self.id)] if ward else [self.id]
+        self.names = [self.id]
         self._isolation = Isolation(self.id, board, self._open(), self._settlers)
-        self._receiver = Receiver(self.id, self._open(), list(self._dispatchers(isolate=False))) if ward else None
+        self._receiver: Receiver | None = None
+        if line:
+            self._receiver = Receiver(self.id, line, board, self._open(), list(self._dispatchers(isolate=False)))
         self._fetchers: list[Service] = [self._receiver] if self._receiver else list(self._make_fetchers())
-        self._threads.wake_fetchers = self._wake_fetchers
-        self._services: list[Service] = [Timekeeper(self._threads), self._settling, self._isolation]
-        if not ward:
+        self._threads.wake_fetchers = self._loop.wake_fetchers = self._wake_fetchers
+        self._liveness = Liveness()
+        self._services: list[Service] = [Timekeeper(self._threads, self._loop), self._settling, self._isolation]
+        if not line:
             self._services.append(Releaser(self._open(), board))
 
     def _open(self) -> list[Store]:
@@ -99,8 +103,7 @@ class Consumer:
                 session,
                 self.id,
                 dispatcher=dispatcher,
-                threads=self._threads,
-                loop=self._loop,
+                room=Room(self._queues[number].name, self._threads, self._loop),
                 may_fetch=self._fetch_check(number),
                 handled=partial(self._board.handled, number),
                 share=len(self._queues),
@@ -143,14 +146,21 @@ class Consumer:
         return sum(settler.settled for settler in self._settlers)
 
     def stuck(self) -> list[str]:
-        """Return the names of the loops that stopped turning."""
-        return [service.name for service in (*self._services, *self._fetchers) if service.is_stuck(STUCK)]
+        """Return which loops and threads have ended or stand still."""
+        turns = {**self._threads.turns(), **self._loop.turns()}
+        for service in (*self._services, *self._fetchers):
+            turns |= service.turns()
+        return self._liveness.look(turns, limit=liveness.STUCK)
 
     def note_counts(self) -> None:
         """Show on the board what was handled so far, and what failed."""
         for number, settler in enumerate(self._settlers):
             ended = settler.ended
             self._board.count(number, ended["handled"], ended["retried"] + ended["buried"])
+
+    def inherit_line(self) -> None:
+        """Take on what waits for a ward, to be given back when it stops: the supervisor that would do so is gone."""
+        self.names = [self.id, self._line] if self._line else [self.id]
 
     def quiet(self) -> None:
         """Fetch no more, and finish what is here."""
@@ -164,7 +174,6 @@ class Consumer:
         """
         self._stop_fetching()
         self._loop.stop()
-        self._threads.hand_back_waiting()
         self._threads.stop()
         self._isolation.hand_back()
         ended = all([self._threads.join(grace), self._loop.join(grace)])
@@ -185,8 +194,7 @@ class Consumer:
         self._isolation.join(1.0)
         # A read that was cut short may have brought something all the same; others should not wait until we end.
         try:
-            for number in range(len(self._queues)):
-                self._settle_held(number, known=set(self._settlers[number].in_hand))
+            self._for_each_queue(lambda number: self._settle_held(number, known=set(self._settlers[number].in_hand)))
         except StoreError as error:
             logger.warning("What was handed out unseen waits for Redis: %s", error)
 
@@ -199,8 +207,7 @@ class Consumer:
             try:
                 self._settling.settle_all()
                 self._settling.try_refused()
-                for number in range(len(self._queues)):
-                    self._settle_held(number)
+                self._for_each_queue(self._settle_held)
             except StoreError as error:
                 if time.monotonic() > give_up:
                     logger.warning("What was unsettled stays pending until it is reclaimed: %s", error)
@@ -208,6 +215,9 @@ class Consumer:
                 time.sleep(0.1)
             else:
                 return
+
+    def _for_each_queue(self, do: Callable[[int], None]) -> None:
+        self._settling.each(range(len(self._queues)), do, called=lambda number: self._queues[number].name)
 
     def _settle_held(self, number: int, *, known: Collection[HomeEntry] = ()) -> None:
         """Give back what this consumer holds and does not know; at the end that is what still runs."""

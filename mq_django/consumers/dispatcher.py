@@ -1,6 +1,5 @@
 """Give each delivery to what runs or settles it."""
 
-import logging
 from collections.abc import Callable, Sequence
 
 from mq_django.consumers.executor import Executor
@@ -8,12 +7,13 @@ from mq_django.consumers.loops import LoopPool
 from mq_django.consumers.pools import Job, ThreadPool
 from mq_django.consumers.settler import Settler
 from mq_django.consumers.verdicts import unusable
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, SetAside
 from mq_django.registry import Handler, find
 from mq_django.stores.base import Settlement
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 #: Names kept of each kind: who publishes may make one of every id.
@@ -75,5 +75,5 @@ class Dispatcher:
     def _settle_unusable(self, item: Undecodable) -> None:
         settlement = unusable(item)
         if isinstance(settlement.outcome, Bury):
-            logger.error("Entry %s of queue %s is buried: %s", item.entry.decode(), self._queue, item.reason)
+            logger.error("Entry %s of queue %s is buried: %s", item.entry, self._queue, item.reason)
         self._executor.settle(settlement)

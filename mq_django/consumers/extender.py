@@ -1,6 +1,5 @@
 """Keep what handlers run for long their consumers', also for who goes by a delivery's idle time."""
 
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,14 +7,14 @@ from typing import Protocol
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Running
-from mq_django.consumers.service import AWAY, Service
-from mq_django.errors import StoreError
+from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
 from mq_django.stores import open_store
 from mq_django.stores.base import HomeEntry, Store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Deliveries are extended this often in a visibility timeout, once they have run for as long.
 TIMES = 3
@@ -51,26 +50,24 @@ class Extender(Service):
         found: dict[tuple[int, str], list[HomeEntry]] = defaultdict(list)
         there: set[tuple[int, HomeEntry]] = set()
         for consumer, running in self._runs.running().items():
-            for (number, home, entry), since, _ in running:
+            for receipt, since, _ in running:
+                number, home, entry = receipt
                 there.add((number, (home, entry)))
-                if now - since >= self._steps[number]:
+                # The heartbeats of RSMQ queues, whose ids alone can be so long, extend whatever is held there.
+                if now - since >= self._steps[number] and not receipt.is_digest:
                     found[number, consumer].append((home, entry))
         self._lost &= there
-        for (number, consumer), receipts in found.items():
-            self._extend(number, consumer, [one for one in receipts if (number, one) not in self._lost])
+        self.each(found.items(), lambda one: self._extend(*one[0], one[1]), called=lambda one: self._name(one[0][0]))
         return min(self._steps)
 
+    def _name(self, number: int) -> str:
+        return self._stores[number].config.name
+
     def _extend(self, number: int, consumer: str, receipts: Sequence[HomeEntry]) -> None:
-        try:
-            lost = self._stores[number].extend(consumer, receipts)
-        except AWAY:
-            raise
-        except StoreError as error:
-            self.complain(self._stores[number].config.name, error)
-            return
-        for home, entry in lost:
+        known = [receipt for receipt in receipts if (number, receipt) not in self._lost]
+        for home, entry in self._stores[number].extend(consumer, known):
             self._lost.add((number, (home, entry)))
-            name = self._stores[number].config.name
             logger.warning(
-                "Consumer %s still runs entry %s of queue %s, no longer its own", consumer, entry.decode(), name
+                "Consumer %s still runs entry %s of queue %s, no longer its own",
+                *(consumer, entry, self._name(number)),
             )

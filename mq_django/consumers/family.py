@@ -1,31 +1,25 @@
 """The consumers of a supervisor: started, watched, replaced."""
 
-import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from mq_django.consumers.board import Board, Receipt, Running
+from mq_django.consumers.board import Receipt, Running
 from mq_django.consumers.children import Child, Terms, spawn
+from mq_django.consumers.doing import doing
 from mq_django.consumers.heartbeat import Announcement
-from mq_django.consumers.isolation import line_of
 from mq_django.consumers.reclaimer import evidence_of
+from mq_django.consumers.restarts import Restarts
 from mq_django.consumers.verdicts import Evidence
+from mq_django.consumers.wards import Wards
 from mq_django.consumers.watchdog import BENCH, Verdict
 from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-#: Seconds to wait before a consumer that died young is started again, doubled each time.
-FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
-#: A consumer that has ticked so often, about a second, died of something else than its start.
-STARTED = 10
-#: Seconds after a ward's end at which its line is looked at: who passes something on may have read the ward's name
-#: before, and be slow to reach Redis.
-LINE_LOOKS = (0.0, 1.0, 5.0)
-#: Of what a consumer runs in one queue a heartbeat tells so many, those that run longest.
-MAX_TOLD = 20
+#: Seconds until a process is started that the system just refused to start.
+REFUSED_PAUSE = 0.5
 
 
 class Family:
@@ -40,6 +34,7 @@ class Family:
         describe: Callable[[Child], Mapping[str, Any]],
         mourn: Callable[[str, Evidence], None],
         relieve: Callable[[str, Collection[Receipt]], None],
+        name: Callable[[str, Collection[Receipt]], None],
     ) -> None:
         self._supervisor = supervisor
         self._terms = terms
@@ -49,16 +44,16 @@ class Family:
         self._mourn = mourn
         #: Told of a consumer that does not respond, and what it has begun.
         self._relieve = relieve
+        #: Told of a consumer that is replaced, and what it runs past its timeout, to log the names of that.
+        self._name = name
         self._children: list[Child] = []
         #: Held while children are added or let go, as other threads write on their boards.
         self._changing = threading.Lock()
         self._stopping = False
-        self._pause = FIRST_PAUSE
-        self._not_before = 0.0
+        self._restarts = Restarts()
+        self._wards = Wards(processes, mourn)
         #: The latest that is known of each queue.
         self._paused: dict[int, bool] = {}
-        #: Lines of wards that have ended, and when to look at each.
-        self._lines: list[tuple[float, str]] = []
         self._to_renew: list[Child] = []
         self._renewing: tuple[Child, Child] | None = None
         #: What people ask, by consumer or supervisor, and has not been seen to.
@@ -77,15 +72,14 @@ class Family:
     def look(self, now: float) -> bool:
         """See to everybody once; tell whether there is something to announce soon."""
         self._let_go_of_the_dead(now)
-        self._look_at_lines(now)
         back = self._obey()
         for child in self._children:
             self._watch(child, now)
             back |= self._bench(child, now) | _has_fallen_quiet(child)
         before = len(self._children)
-        self._renew()
+        self._renew(now)
         self._fill_up(now)
-        self._keep_a_ward(now)
+        self._keep_wards(now)
         return back or len(self._children) > before
 
     def stop(self) -> None:
@@ -102,6 +96,7 @@ class Family:
     def begin_anew(self, supervisor: str) -> None:
         """Replace all consumers at once: others took them for dead, and may have what they hold."""
         self._supervisor = supervisor
+        self._wards.end_line()
         for child in self._children:
             with self._changing:
                 child.condemned = True
@@ -130,14 +125,14 @@ class Family:
         """Return what each consumer does and has done, a value a queue. For any thread."""
         queues = range(len(self._terms.queues))
         with self._changing:
-            return {child.consumer: _doing(child.board, queues) for child in self._children if not child.condemned}
+            return {child.consumer: doing(child.board, queues) for child in self._children if not child.condemned}
 
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what to tell of the consumers. For any thread."""
         with self._changing:
             told = {child.consumer: self._describe(child) for child in self._children if not child.condemned}
-        lines = {line_of(name): {**words, "ward": False, "threads": 0} for name, words in told.items() if words["ward"]}
-        return told | lines
+            lines = {child.consumer: child.line for child in self._children if child.line and child.consumer in told}
+        return told | {line: {**told[name], "ward": False, "threads": 0} for name, line in lines.items()}
 
     def running(self) -> Mapping[str, Sequence[Running]]:
         """Return what each consumer runs. For any thread."""
@@ -152,8 +147,18 @@ class Family:
                     child.board.hold_until(number, moment)
                     child.announced.add(number)
 
-    def _start(self, *, ward: bool = False) -> Child:
-        child = spawn(f"{self._supervisor}-{token()[:6]}", self._supervisor, self._terms, ward=ward)
+    def _start(self, now: float, *, ward: bool = False) -> Child | None:
+        """Start a process; None when the system refuses, which is tried again."""
+        restarts = self._wards.restarts if ward else self._restarts
+        deaths = restarts.take(now)
+        name = f"{self._supervisor}-{token()[:6]}"
+        line = self._wards.line(name) if ward else ""
+        try:
+            child = spawn(name, self._supervisor, self._terms, line=line, deaths=deaths)
+        except OSError as error:
+            pause = restarts.ended(now, deaths + 1, at_least=REFUSED_PAUSE)
+            logger.error("Cannot start a consumer process: %s. Next attempt in %g s", error, pause)  # noqa: TRY400
+            return None
         with self._changing:
             for number, paused in self._paused.items():
                 child.board.set_paused(number, paused)
@@ -164,8 +169,16 @@ class Family:
         """Return who counts as one of those that there shall be; a dismissed one does until it has ended."""
         return [child for child in self._children if not child.ward and (child.dismissed or not child.leaving)]
 
-    def _ward(self) -> Child | None:
-        return next((child for child in self._children if child.ward and not child.leaving), None)
+    def _is_ready(self, child: Child) -> bool:
+        """Tell whether a process takes messages: it has started, and was announced in every queue."""
+        return bool(child.board.ticks()) and len(child.announced) == len(self._terms.queues)
+
+    def _is_renewed(self, child: Child) -> bool:
+        """Tell whether a successor of a process has started, or will."""
+        return child.leaving or child in self._to_renew or (self._renewing is not None and self._renewing[0] is child)
+
+    def _active_wards(self) -> list[Child]:
+        return [child for child in self._children if child.ward and not child.leaving]
 
     def _obey(self) -> bool:
         """Do what people ask, and tell whether there was something.
@@ -192,20 +205,23 @@ class Family:
     def _fill_up(self, now: float) -> None:
         if self._quiet:
             return
-        while not self._stopping and now >= self._not_before and len(self._active()) < self._processes:
-            self._start()
+        while not self._stopping and len(self._active()) + self._restarts.waiting(now) < self._processes:
+            self._start(now)
 
-    def _keep_a_ward(self, now: float) -> None:
-        """Have a process for what must run alone while somebody has such, and tell all who it is."""
-        wanted = [child for child in self._children if child.board.wants_ward()]
-        ward = self._ward()
-        if wanted and ward is None and not self._stopping and not self._quiet and now >= self._not_before:
-            ward = self._start(ward=True)
-        ready = ward is not None and ward.board.ticks() and len(ward.announced) == len(self._terms.queues)
+    def _keep_wards(self, now: float) -> None:
+        """Have processes for what must run alone while there is such, and tell all where it waits for them."""
+        asked = [child for child in self._children if child.board.wants_ward()]
+        for _ in range(self._wards.missing(self._active_wards(), asked, now)):
+            if not self._stopping and not self._quiet:
+                self._start(now, ward=True)
+        wards = self._active_wards()
+        if not wards:
+            self._wards.end_line()
+        ready = any(self._is_ready(ward) for ward in wards)
         for child in self._children:
-            child.board.set_ward(ward.consumer if ward is not None and ready else "")
+            child.board.set_ward(self._wards.leader if ready else "")
 
-    def _renew(self) -> None:
+    def _renew(self, now: float) -> None:
         if self._renewing is not None:
             old, new = self._renewing
             if new not in self._children:
@@ -213,7 +229,7 @@ class Family:
                 self._to_renew, self._renewing = [], None
             elif old not in self._children:
                 self._renewing = None
-            elif new.board.ticks() and not old.leaving:
+            elif self._is_ready(new) and not old.leaving:
                 old.terminate()
         while self._renewing is None and self._to_renew:
             old = self._to_renew.pop(0)
@@ -222,7 +238,8 @@ class Family:
             if old.ward:
                 old.terminate()
             else:
-                self._renewing = (old, self._start())
+                started = self._start(now)
+                self._renewing = (old, started) if started is not None else None
 
     def _watch(self, child: Child, now: float) -> None:
         if child.kill_if_overdue(now):
@@ -231,11 +248,25 @@ class Family:
         verdict = child.watchdog.look(now)
         if verdict in (Verdict.KILL, Verdict.KILL_LATE):
             child.was_late = verdict is Verdict.KILL_LATE
-            logger.error("Consumer %s is replaced: %s", child.consumer, verdict.value)
+            self._tell_of(child, "killed: it does not respond", now)
             child.kill()
-        elif verdict is Verdict.ASK_TO_LEAVE and not child.leaving:
-            logger.error("Consumer %s is replaced: a handler cannot be interrupted", child.consumer)
-            child.terminate()
+        elif verdict is Verdict.ASK_TO_LEAVE and not self._is_renewed(child) and not self._restarts.waiting(now):
+            self._tell_of(child, "replaced: a handler cannot be interrupted", now)
+            # Its successor first: its other queues need not wait until that has started.
+            if self._quiet:
+                child.terminate()
+            else:
+                self._to_renew.insert(0, child)
+
+    def _tell_of(self, child: Child, what: str, now: float) -> None:
+        late = child.watchdog.late
+        runs = [
+            f"entry {item.receipt.entry.decode(errors='replace')!r} of queue {self._terms.queues[item.receipt.queue]}"
+            f" for {now - item.since:.1f} s"
+            for item in late
+        ]
+        logger.error("Consumer %s is %s. Past its timeout: %s", child.consumer, what, ", ".join(runs) or "nothing")
+        self._name(child.consumer, {item.receipt for item in late})
 
     def _bench(self, child: Child, now: float) -> bool:
         """Give to others what lies ready in a process that does not respond; tell whether one responds again."""
@@ -253,13 +284,6 @@ class Family:
             self._relieve(child.consumer, begun)
         return False
 
-    def _look_at_lines(self, now: float) -> None:
-        """Settle for the lines of wards that have ended; when nobody is left to pass on, without waiting."""
-        due = [item for item in self._lines if item[0] <= now or not self._children]
-        self._lines = [item for item in self._lines if item not in due]
-        for _, line in due:
-            self._mourn(line, Evidence())
-
     def _let_go_of_the_dead(self, now: float) -> None:
         for child in list(self._children):
             code = child.process.poll()
@@ -269,42 +293,19 @@ class Family:
             if is_done or child.dismissed:
                 self._processes -= 1
             elif not child.leaving and not self._stopping:
-                self._put_off(child, code)
-            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now))
+                logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
+                if not child.has_begun:
+                    (self._wards.restarts if child.ward else self._restarts).ended(now, child.deaths + 1)
+            # Whoever ends in order cuts its blocked reads short first.
+            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now, lingers=code != 0))
             if child.ward:
-                self._lines += [(now + seconds, line_of(child.consumer)) for seconds in LINE_LOOKS]
+                self._wards.ended(child)
             with self._changing:
                 self._children.remove(child)
                 child.close()
-
-    def _put_off(self, child: Child, code: int) -> None:
-        """Wait before the next start when consumers die as soon as they live."""
-        logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
-        # A ward may well be killed by what it runs first: that is what it is for.
-        if child.board.ticks() >= (1 if child.ward else STARTED):
-            self._pause = FIRST_PAUSE
-        else:
-            self._not_before = time.monotonic() + self._pause
-            self._pause = min(MAX_PAUSE, self._pause * 2)
 
 
 def _has_fallen_quiet(child: Child) -> bool:
     """Tell, once, that a consumer fetches no more."""
     before, child.quiet = child.quiet, child.board.is_quiet()
     return child.quiet and not before
-
-
-def _doing(board: Board, queues: range) -> list[Mapping[str, Any]]:
-    """Return for each queue what a consumer runs, the longest first, and how many it has handled and failed."""
-    now = time.monotonic()
-    running: dict[int, list[Any]] = {}
-    for item in sorted(board.running(), key=lambda item: item.since):
-        some = running.setdefault(item.receipt.queue, [])
-        if len(some) < MAX_TOLD:
-            home, entry = item.receipt.home, item.receipt.entry.decode(errors="replace")
-            some.append([home, entry, max(0, round((now - item.since) * 1000))])
-    told: list[Mapping[str, Any]] = []
-    for number in queues:
-        handled, failed = board.counted(number)
-        told.append({"running": running.get(number, []), "handled": handled, "failed": failed})
-    return told

@@ -1,19 +1,19 @@
 """Take messages of one queue, no more than can be run soon."""
 
-import logging
 import time
 from collections.abc import Callable, Collection
 
+from mq_django.consumers.board import on_board
 from mq_django.consumers.dispatcher import Dispatcher
-from mq_django.consumers.loops import LoopPool
-from mq_django.consumers.pools import ThreadPool
+from mq_django.consumers.room import Room
 from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import ACK
 from mq_django.stores.base import HomeEntry, Settlement, Store
 from mq_django.transport.connections import BLOCK_MS
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds until the next look when there is no room, if nobody wakes the fetcher before.
 NO_ROOM = 1.0
@@ -36,8 +36,7 @@ class Fetcher(Service):
         consumer: str,
         *,
         dispatcher: Dispatcher,
-        threads: ThreadPool,
-        loop: LoopPool,
+        room: Room,
         may_fetch: Callable[[], bool],
         handled: Callable[[], Collection[HomeEntry]],
         share: int,
@@ -49,8 +48,7 @@ class Fetcher(Service):
         self._consumer = consumer
         self._dispatcher = dispatcher
         self._settler = dispatcher.settler
-        self._threads = threads
-        self._loop_pool = loop
+        self._room = room
         self._may_fetch = may_fetch
         #: The deliveries handled lately, settled or not.
         self._handled = handled
@@ -64,7 +62,7 @@ class Fetcher(Service):
         """Take what the pools have room for."""
         if not self._may_fetch():
             return PAUSED
-        room = min(self._threads.room(self._settler.seconds), self._loop_pool.room())
+        room = self._room.messages(self._settler.seconds)
         if room < 1:
             return NO_ROOM
         if self._looks and self._looks[0] <= time.monotonic():
@@ -114,8 +112,8 @@ class Fetcher(Service):
         # A Redis that lost its last second has forgotten acks as well.
         done = self._handled()
         for item in stranded:
-            if (item.home, item.entry) in done:
+            if (item.home, on_board(item.entry)) in done:
                 self._settler.in_hand.add((item.home, item.entry))
                 self._settler.add(Settlement(item, ACK))
-        stranded = [item for item in stranded if (item.home, item.entry) not in done]
+        stranded = [item for item in stranded if (item.home, on_board(item.entry)) not in done]
         self._dispatcher.dispatch(self._store.admit(self._consumer, stranded))

@@ -1,24 +1,27 @@
 """Say that this supervisor lives, and notice which do not."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Board
-from mq_django.consumers.machine import here, started
-from mq_django.consumers.service import AWAY, Service
+from mq_django.consumers.machine import has_ended, here
+from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
 from mq_django.stores.members import Roll
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Consumers that no supervisor speaks for are nobody's we know. They get this many visibility timeouts.
 STRAY_PATIENCE = 5
+#: The field of a supervisor that has its visibility timeout in milliseconds. Peers believe no more than the most.
+VISIBILITY = "visibility_ms"
+MAX_VISIBILITY_MS = 24 * 3600 * 1000
 
 
 def interval(visibility_seconds: float) -> float:
@@ -50,27 +53,34 @@ class Silence:
         self._limit = limit
         #: The longest time between two observations that counts as watching.
         self._glance = glance
-        self._last: dict[str, tuple[object, float]] = {}
+        #: Name -> its sign, the seconds for which that has stood still, and how many mean death.
+        self._last: dict[str, tuple[object, float, float]] = {}
         self._observed: float | None = None
 
     def forget(self) -> None:
         """Judge nobody before a full time has passed: we, or Redis, were away."""
         self._last.clear()
 
-    def observe(self, signs: Mapping[str, object], now: float, *, blind: float = 0.0) -> list[str]:
-        """Return who has been silent for too long; for `blind` seconds since the last time nothing could be seen."""
+    def observe(
+        self, signs: Mapping[str, object], now: float, *, blind: float = 0.0, limits: Mapping[str, float] | None = None
+    ) -> list[str]:
+        """Return who has been silent for too long; for `blind` seconds since the last time nothing could be seen.
+
+        `limits` are the seconds of those with a limit of their own.
+        """
         gap = 0.0 if self._observed is None else now - self._observed
         watched = max(0.0, min(gap - blind, self._glance))
         self._observed = now
         known, self._last = self._last, {}
         for name, sign in signs.items():
-            last, silent = known.get(name, (None, 0.0))
-            self._last[name] = (sign, silent + watched if name in known and last == sign else 0.0)
-        return [name for name, (_, silent) in self._last.items() if silent >= self._limit]
+            last, silent, _ = known.get(name, (None, 0.0, 0.0))
+            limit = (limits or {}).get(name, self._limit)
+            self._last[name] = (sign, silent + watched if name in known and last == sign else 0.0, limit)
+        return [name for name, (_, silent, limit) in self._last.items() if silent >= limit]
 
     def next_verdict(self) -> float:
         """Return the seconds until somebody will be silent for too long who is not yet."""
-        left = (self._limit - silent for _, silent in self._last.values())
+        left = (limit - silent for _, silent, limit in self._last.values())
         return min((seconds for seconds in left if seconds > 0), default=self._limit)
 
 
@@ -138,8 +148,11 @@ class Heartbeat(Service):
     def leave(self, supervisor: str) -> None:
         """Strike everybody of ours off, as the last thing: when the loop has ended."""
         try:
-            for number, members in enumerate(self._members):
-                members.leave(self._departed[number], supervisor=supervisor)
+            self.each(
+                range(len(self._members)),
+                lambda number: self._members[number].leave(self._departed[number], supervisor=supervisor),
+                called=self._name,
+            )
         except StoreError as error:
             logger.warning("Supervisor %s stays on the roll until it is found silent: %s", supervisor, error)
 
@@ -147,16 +160,13 @@ class Heartbeat(Service):
         """Beat once in every queue."""
         began = time.monotonic()
         announcement = self._kin.announce()
-        for number in range(len(self._queues)):
-            try:
-                self._beat(number, announcement)
-                self._strike_off(number)
-            except AWAY:
-                raise
-            except StoreError as error:
-                self.complain(self._queues[number].name, error)
+        for step in (lambda number: self._beat(number, announcement), self._strike_off):
+            self.each(range(len(self._queues)), step, called=self._name)
         verdict = min(silence.next_verdict() for silence in self._silences)
         return max(0.02, min(self._interval - (time.monotonic() - began), verdict))
+
+    def _name(self, number: int) -> str:
+        return self._queues[number].name
 
     def recover(self, error: Exception) -> None:
         """Wait a full timeout before judging anybody: while Redis was away nobody could beat."""
@@ -169,7 +179,7 @@ class Heartbeat(Service):
         began = time.monotonic()
         roll = self._members[number].beat(
             announcement.supervisor,
-            announcement.description,
+            {**announcement.description, VISIBILITY: round(self._timeouts[number] * 1000)},
             announcement.of_queue(number),
             generation="" if first else generation,
         )
@@ -199,7 +209,8 @@ class Heartbeat(Service):
     def _look_around(self, number: int, supervisor: str, roll: Roll, now: float, *, blind: float) -> None:
         signs = roll.vital_signs()
         signs.pop(supervisor, None)
-        silent = self._silences[number].observe(signs, now, blind=blind)
+        limits = {name: limit for name, told in roll.supervisors.items() if (limit := _own_limit(told))}
+        silent = self._silences[number].observe(signs, now, blind=blind, limits=limits)
         for name in {*silent, *(name for name in signs if _is_gone(roll, name))}:
             self._kin.dead(number, name, roll)
         for name in self._strays[number].observe(roll.strays, now, blind=blind):
@@ -211,6 +222,15 @@ class Heartbeat(Service):
             self._departed[number].difference_update(ended)
             for name in stay:
                 self._kin.stray(number, name)
+
+
+def _own_limit(told: Mapping[str, Any]) -> float | None:
+    """Return the seconds of silence that mean death by what a supervisor says of itself; None if it says nothing.
+
+    Its timeout may differ from ours, as in a rolling deploy that changes it; it beats and stops by its own.
+    """
+    ms = told.get(VISIBILITY)
+    return silence_limit(ms / 1000) if isinstance(ms, int) and 0 < ms <= MAX_VISIBILITY_MS else None
 
 
 def _is_gone(roll: Roll, supervisor: str) -> bool:
@@ -226,7 +246,7 @@ def _is_gone(roll: Roll, supervisor: str) -> bool:
 def _runs(told: Mapping[str, Any]) -> bool:
     pid, moment = told.get("pid"), told.get("started")
     # Without these nothing is known; the heartbeat then decides.
-    return not isinstance(pid, int) or not moment or started(pid) == moment
+    return not isinstance(pid, int) or pid < 1 or not moment or not has_ended(pid, moment)
 
 
 class OrphanBeat(Service):
@@ -239,22 +259,23 @@ class OrphanBeat(Service):
         session = Session(get_client("chores"))
         self._supervisor = supervisor
         self._consumers = consumers
+        self._queues = queues
         self._members = [open_members(config, session) for config in queues]
         self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
         self._board = board
 
     def run_once(self) -> float:
         """Beat once in every queue, under the supervisor's name."""
-        for number, members in enumerate(self._members):
-            began = time.monotonic()
-            try:
-                if members.keep_alive(self._supervisor):
-                    self._board.hold_until(number, began + held_for(self._timeouts[number]))
-            except AWAY:
-                raise
-            except StoreError as error:
-                self.complain(str(number), error)
+        self.each(range(len(self._members)), self._beat, called=self._name)
         return min(interval(timeout) for timeout in self._timeouts)
+
+    def _beat(self, number: int) -> None:
+        began = time.monotonic()
+        if self._members[number].keep_alive(self._supervisor):
+            self._board.hold_until(number, began + held_for(self._timeouts[number]))
+
+    def _name(self, number: int) -> str:
+        return self._queues[number].name
 
     def end(self) -> None:
         """Stop, and strike the consumer off the roll: nobody else will for a while."""
@@ -262,7 +283,6 @@ class OrphanBeat(Service):
         if not self.join(1.0):
             return
         try:
-            for members in self._members:
-                members.leave(self._consumers)
+            self.each(range(len(self._members)), lambda n: self._members[n].leave(self._consumers), called=self._name)
         except StoreError as error:
             logger.warning("Consumer %s stays on the roll until it is found silent: %s", self._consumers[0], error)

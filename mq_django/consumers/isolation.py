@@ -1,11 +1,10 @@
 """Run messages alone that were running when a process died: one of them may have killed it.
 
-Consumers pass them on to a ward, a process of its own that runs one message at a time. It harms nobody when it dies,
-and what it ran is known, even when its whole machine is gone: that is all that it holds under its own name. What waits
-for it is held under another, its line.
+Consumers pass them on to wards, processes of their own that run one message at a time. A ward harms nobody when it
+dies, and what it ran is known, even when its whole machine is gone: that is all that it holds under its own name. What
+waits is held under another, the line, which the wards of a supervisor share. It is named after the first of them.
 """
 
-import logging
 import threading
 import time
 from collections import defaultdict
@@ -15,11 +14,12 @@ from mq_django.consumers.board import Board
 from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.service import Service
 from mq_django.consumers.settler import Settler
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from mq_django.stores.base import Settlement, Store
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks for a ward, and of a ward for what was passed on to it.
 LOOK = 0.1
@@ -30,7 +30,7 @@ SETTLED_LOOK = 0.005
 
 
 def line_of(ward: str) -> str:
-    """Return the name under which is held what waits for a ward."""
+    """Return the name under which is held what waits for a ward, and for those that have joined it."""
     return f"{ward}-line"
 
 
@@ -67,8 +67,7 @@ class Isolation(Service):
         if not ward:
             self._board.want_ward()
             return LOOK
-        for number, store in enumerate(self._stores):
-            self._pass_on(number, store, ward)
+        self.each(enumerate(self._stores), lambda one: self._pass_on(*one, ward), called=lambda one: one[1].config.name)
         return LOOK
 
     def hand_back(self) -> None:
@@ -96,34 +95,50 @@ class Isolation(Service):
 
 
 class Receiver(Service):
-    """The fetcher of a ward: runs what was passed on to it, one after another."""
+    """The fetcher of a ward: runs what was passed on to its line, one after another."""
 
     name = "ward"
 
-    def __init__(self, consumer: str, stores: Sequence[Store], dispatchers: Sequence[Dispatcher]) -> None:
+    def __init__(
+        self, consumer: str, line: str, board: Board, stores: Sequence[Store], dispatchers: Sequence[Dispatcher]
+    ) -> None:
         super().__init__()
         self._consumer = consumer
+        self._line = line
+        self._board = board
         self._queues = list(zip(stores, dispatchers, strict=True))
         #: When there was something to run last, in seconds on the monotonic clock.
         self.busy_at = time.monotonic()
 
     def run_once(self) -> float:
         """Run what is there."""
-        line = line_of(self._consumer)
-        for store, dispatcher in self._queues:
-            # What a broken trip brought over is there before the line.
-            for holder in (self._consumer, line):
-                for item in store.held_by(holder, limit=FEW):
-                    if self.stopping:
-                        return 0.0
-                    self.busy_at = time.monotonic()
-                    receipt = (item.home, item.entry)
-                    if holder != line or not store.pass_on(line, self._consumer, [receipt]):
-                        dispatcher.dispatch([item])
-                        self._wait_for(dispatcher.settler, receipt)
+        self.each(range(len(self._queues)), self._run_held, called=lambda number: self._queues[number][0].config.name)
         return LOOK
 
+    def _run_held(self, number: int) -> None:
+        store, dispatcher = self._queues[number]
+        # Until a heartbeat speaks for it nobody would reclaim what it takes.
+        if time.monotonic() < self._board.held_until(number):
+            # What a broken trip brought over is there before the line.
+            self._run(store, dispatcher, self._consumer)
+            self._run(store, dispatcher, self._line)
+
+    def _run(self, store: Store, dispatcher: Dispatcher, holder: str) -> None:
+        items = store.held_by(holder, limit=FEW)
+        for left, item in zip(range(len(items) - 1, -1, -1), items, strict=True):
+            if self.stopping:
+                return
+            if left:
+                # More than one waits: another ward would help.
+                self._board.want_ward()
+            receipt = (item.home, item.entry)
+            # Another ward may have taken it since.
+            if holder == self._consumer or not store.pass_on(holder, self._consumer, [receipt]):
+                dispatcher.dispatch([item])
+                self._wait_for(dispatcher.settler, receipt)
+
     def _wait_for(self, settler: Settler, receipt: tuple[int, bytes]) -> None:
+        self.busy_at = time.monotonic()
         # Settled and not only ended: else it would be found pending, and run again.
         while receipt in settler.in_hand and not self.stopping:
             self.turned = self.busy_at = time.monotonic()

@@ -1,16 +1,16 @@
 """Hear what cannot wait for the next poll: an earlier due time, a pause."""
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import redis
 
 from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
 from mq_django.transport.failures import translated
 from mq_django.transport.sessions import interrupt
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds that a read of the subscription waits. A connection that is silent longer is asked whether it lives.
 LISTEN = 5.0

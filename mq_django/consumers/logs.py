@@ -4,9 +4,24 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from textwrap import indent
+from types import TracebackType
+
+from mq_django.core.visible import spell
 
 _LEVELS = {0: logging.WARNING, 1: logging.INFO}
 _LINE = "%(asctime)s %(levelname)-7s %(message)s"
+
+
+_Caught = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class TextFormatter(logging.Formatter):
+    """One line a record; those of a traceback, which may quote a message, are indented."""
+
+    def formatException(self, ei: _Caught) -> str:  # noqa: N802 - the name is logging's
+        """Return the lines of a traceback."""
+        return indent(spell(super().formatException(ei), lines=True), "  ", lambda _: True)
 
 
 class JsonFormatter(logging.Formatter):
@@ -33,7 +48,7 @@ def configure_logs(form: str, *, verbosity: int) -> None:
     if logger.handlers and form == "text":
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_LINE))
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_LINE))
     logger.handlers = [handler]
     logger.setLevel(_LEVELS.get(verbosity, logging.DEBUG))
     logger.propagate = False

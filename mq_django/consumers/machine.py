@@ -1,4 +1,4 @@
-"""Which machine this is, and whether a process of it still runs."""
+"""Which machine this is, and whether a process of it has ended."""
 
 import os
 from functools import cache
@@ -26,14 +26,32 @@ def here() -> Machine | None:
 
 
 def started(pid: int) -> str:
-    """Return when a process started, in a form that two processes of one number do not share; "" if it has gone.
+    """Return when a process started, in a form that two processes of one number do not share.
 
-    On systems without /proc it is always "", and nobody is taken for gone there.
+    "" if it has ended, or cannot be seen: /proc may be missing, or hide the processes of other users.
     """
+    return _started(pid) or ""
+
+
+def has_ended(pid: int, moment: str) -> bool:
+    """Return whether the process of this number that started at this moment has ended for certain."""
+    now = _started(pid)
+    if now is not None:
+        return now != moment
+    try:
+        # Sends nothing, and tells of hidden processes, too.
+        os.kill(pid, 0)
+    except (OSError, OverflowError) as error:
+        return isinstance(error, ProcessLookupError)
+    return False
+
+
+def _started(pid: int) -> str | None:
+    """Return when a process started, "" if it has ended and is still listed, None if it cannot be seen."""
     try:
         state, *fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return ""
+        return None
     # Field 22 of proc(5), in clock ticks since the boot; the state is field 3.
     return "" if state in "ZX" else fields[18]
 

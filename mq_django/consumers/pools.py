@@ -1,26 +1,29 @@
-"""Where handlers run: threads. For coroutine functions see `mq_django.consumers.loops`."""
+"""Where handlers run, and how much they have room for: threads. For coroutines see `mq_django.consumers.loops`."""
 
+import abc
 import ctypes
-import logging
-import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from django.db import close_old_connections, connections
+from django.core.cache import caches
+from django.db import connections
 
 from mq_django.consumers.board import Board
+from mq_django.consumers.databases import Databases
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.grace import Grace
-from mq_django.core.messages import Delivery
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import HandlerTimeout
 from mq_django.registry import Handler
 from mq_django.stores.base import Settlement
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds of work that may lie ready in front of the threads: enough to hide a round trip, little enough that slow
 #: work spreads evenly over consumers.
@@ -31,12 +34,23 @@ MAX_PREFETCH = 500
 #: trip a message; and with this much at once, the outcomes of fast messages travel with a fetch before they are so many
 #: that they make a trip of their own.
 REFILL = 30
-#: Seconds after which what waits behind handlers goes back, so that idle consumers get it.
-PATIENCE = 0.5
-#: Seconds between two looks at a thread's database connections. A failed handler is followed by one at once.
-CONNECTION_CHECK = 1.0
+#: Seconds without an end after which a pool whose places are all taken counts as blocked.
+BLOCKED = 0.1
+#: Seconds after which what waits in a blocked pool goes back, so that idle consumers get it: the first time, and at
+#: most. While nobody is idle it comes back, and would travel to and fro.
+PATIENCE, MAX_PATIENCE = 0.5, 4.0
 #: Seconds between two looks at whether the last handlers have ended.
 JOIN_LOOK = 0.01
+
+
+def _make_caches() -> None:
+    """Make the thread's cache clients, so that the contexts of all its messages share them."""
+    for alias in caches:
+        try:
+            caches[alias]
+        except Exception:
+            # Whoever needs it gets the error.
+            logger.debug("Cache %s cannot be made", alias, exc_info=True)
 
 
 class Job(NamedTuple):
@@ -50,20 +64,25 @@ class Job(NamedTuple):
 class Lane:
     """One thread that runs handlers, one after another."""
 
+    databases: Databases
+
     def __init__(self, number: int, jobs: "SimpleQueue[Job | None]", board: Board, on_low: Callable[[], None]) -> None:
-        self._number = number
+        self.number = number
         self._jobs = jobs
         self._board = board
         self._on_low = on_low
-        self._checked = 0.0
         #: The latest moment of the running handler on the monotonic clock, or None.
         self._deadline: float | None = None
         self._deadline_lock = threading.Lock()
         self.busy = False
+        #: How many deliveries have ended here.
+        self.ended = 0
         self.thread = threading.Thread(target=self._loop, name=f"mq_django lane {number}", daemon=True)
 
     def _loop(self) -> None:
         get = self._jobs.get_nowait
+        self.databases = Databases.of_this_thread()
+        _make_caches()
         self.busy = True
         try:
             while True:
@@ -73,50 +92,31 @@ class Lane:
                     job = self._wait()
                 if job is None:
                     return
-                try:
-                    self.run(job)
-                except BaseException as error:  # noqa: BLE001 - a lane that ended would be missed for good
-                    job.executor.give_up(job.delivery, job.handler, error)
+                # A context of its own: locale, time zone and context variables end with the message.
+                copy_context().run(job.executor.run, self, job.delivery, job.handler)
+                self.ended += 1
                 self._on_low()
         finally:
-            self._board.idle(self._number)
+            self._board.idle(self.number)
             connections.close_all()
 
     def _wait(self) -> Job | None:
         self.busy = False
-        self._board.idle(self._number)
-        self._check_connections()
+        self._board.idle(self.number)
+        self.databases.refresh()
         self._on_low()
         job = self._jobs.get()
         self.busy = True
         return job
 
-    def _check_connections(self) -> None:
-        close_old_connections()
-        self._checked = time.monotonic()
-
-    def run(self, job: Job) -> None:
-        """Run a job and hand its outcome over."""
-        delivery, handler, executor = job
-        timeout = executor.timeout(handler)
-        started = executor.begin(self._number, delivery, timeout)
-        if not started:
-            return
-        if started - self._checked > CONNECTION_CHECK:
-            self._check_connections()
-        try:
-            returned = handler.call(delivery.message) if timeout is None else self._within(timeout, handler, delivery)
-        except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
-            executor.fail(delivery, handler, error, time.monotonic() - started)
-            self._check_connections()
-        else:
-            executor.end(delivery, handler, returned, time.monotonic() - started)
-
-    def _within(self, timeout: float, handler: Handler, delivery: Delivery) -> object:
+    def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
+        """Call a handler; raise HandlerTimeout when it takes longer than `timeout` seconds."""
+        if timeout is None:
+            return handler.call(message)
         try:
             self._deadline = time.monotonic() + timeout
             try:
-                return handler.call(delivery.message)
+                return handler.call(message)
             finally:
                 # An interrupt that was sent before the lock was free arrives before this function returns.
                 with self._deadline_lock:
@@ -135,20 +135,82 @@ class Lane:
                 )
 
 
-class ThreadPool:
-    """The lanes of a consumer, in front of one queue of jobs."""
+class Pool(abc.ABC):
+    """Places where handlers run, in front of one queue of jobs."""
+
+    def __init__(self) -> None:
+        self.wake_fetchers: Callable[[], None] = lambda: None
+        self._wanted = False
+        self._low = 0
+        #: All places are taken, and nothing has ended for a moment: what is fetched for them only waits.
+        self.blocked = False
+        #: The same for so long that nothing should wait here.
+        self._slow = False
+        self._ended = -1
+        self._since = self._hand_back_at = 0.0
+        self._patience = PATIENCE
+
+    @abc.abstractmethod
+    def places(self) -> tuple[int, int]:
+        """Return how many places there are, and how many of them are free."""
+
+    @abc.abstractmethod
+    def waiting(self) -> int:
+        """Return how many jobs wait for a place."""
+
+    @abc.abstractmethod
+    def ended(self) -> int:
+        """Return how many deliveries have ended here."""
+
+    @abc.abstractmethod
+    def hand_back_waiting(self) -> None:
+        """Give back what has not begun."""
+
+    def room(self, seconds: float) -> int:
+        """Return how many more messages to fetch, if one takes `seconds`; 0 means: you will be woken."""
+        # Wished for before it is looked at: a place that becomes free in between either sees the wish or is seen.
+        self._wanted = True
+        places, free = self.places()
+        prefetch = 0 if self._slow else min(MAX_PREFETCH, int(places * HORIZON / max(seconds, 1e-6)))
+        self._low = prefetch - prefetch * REFILL // 100
+        room = free + prefetch - self.waiting()
+        if room * 100 <= prefetch * REFILL:
+            return 0
+        self._wanted = False
+        return room
+
+    def _ran(self) -> None:
+        if self._wanted and self.waiting() <= self._low:
+            self._wanted = False
+            self.wake_fetchers()
+
+    def look(self) -> None:
+        """Notice that the places are blocked, and give back at times what waits: others may be idle."""
+        now, blocked, ended = time.monotonic(), self.blocked, self.ended()
+        if ended != self._ended or self.places()[1]:
+            self._ended, self._since, self._patience = ended, now, PATIENCE
+            self._hand_back_at = now + PATIENCE
+        self.blocked = now - self._since > BLOCKED
+        self._slow = now - self._since > PATIENCE
+        if now > self._hand_back_at:
+            # Fetched again only after the next look: whoever is idle comes first.
+            self.blocked = False
+            self._patience = min(MAX_PATIENCE, self._patience * 2)
+            self._hand_back_at = now + self._patience
+            self.hand_back_waiting()
+        if self.blocked and not blocked:
+            self.wake_fetchers()
+
+
+class ThreadPool(Pool):
+    """The lanes of a consumer that are threads."""
 
     def __init__(self, threads: int, board: Board) -> None:
+        super().__init__()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         #: Runs a job as soon as a thread is free.
         self.put: Callable[[Job], None] = self._jobs.put
-        self._board = board
         self._ending = False
-        self._wanted = False
-        self._low = 0
-        #: Every thread has been busy with one handler for a while: nothing should wait behind them.
-        self._slow = False
-        self.wake_fetchers: Callable[[], None] = lambda: None
         self.lanes = [Lane(number, self._jobs, board, self._ran) for number in range(threads)]
 
     def start(self) -> None:
@@ -156,23 +218,17 @@ class ThreadPool:
         for lane in self.lanes:
             lane.thread.start()
 
-    def room(self, seconds: float) -> int:
-        """Return how many more messages to fetch, if one takes `seconds`; 0 means: you will be woken."""
-        prefetch = 0 if self._slow else min(MAX_PREFETCH, int(len(self.lanes) * HORIZON / max(seconds, 1e-6)))
-        # Wished for before it is looked at: a lane that runs dry in between either sees the wish or is seen.
-        self._low = prefetch - prefetch * REFILL // 100
-        self._wanted = True
-        idle = sum(not lane.busy for lane in self.lanes)
-        room = idle + prefetch - self._jobs.qsize()
-        if room * 100 <= prefetch * REFILL:
-            return 0
-        self._wanted = False
-        return room
+    def places(self) -> tuple[int, int]:
+        """Return how many threads there are, and how many of them are free."""
+        return len(self.lanes), sum(not lane.busy for lane in self.lanes)
 
-    def _ran(self) -> None:
-        if self._wanted and self._jobs.qsize() <= self._low:
-            self._wanted = False
-            self.wake_fetchers()
+    def waiting(self) -> int:
+        """Return how many jobs wait for a thread."""
+        return self._jobs.qsize()
+
+    def ended(self) -> int:
+        """Return how many deliveries have ended here."""
+        return sum(lane.ended for lane in self.lanes)
 
     def interrupt_late(self) -> None:
         """Interrupt handlers that have run longer than their timeout."""
@@ -180,19 +236,9 @@ class ThreadPool:
         for lane in self.lanes:
             lane.interrupt_if_late(now)
 
-    def hand_back_stranded(self) -> None:
-        """Give back what waits behind handlers that take long: others may be idle."""
-        if self._ending or not all(lane.busy for lane in self.lanes):
-            self._slow = False
-            return
-        latest = max((item.since for item in self._board.running()), default=math.inf)
-        self._slow = time.monotonic() - latest > PATIENCE
-        if self._slow and self._jobs.qsize():
-            self.hand_back_waiting()
-
     def hand_back_waiting(self) -> None:
         """Give back what no thread has begun."""
-        while True:
+        while not self._ending:
             try:
                 job = self._jobs.get_nowait()
             except Empty:
@@ -201,10 +247,16 @@ class ThreadPool:
                 job.executor.settle(Settlement(job.delivery, HandBack()))
 
     def stop(self) -> None:
-        """End each thread after the handler it runs."""
+        """Give back what has not begun, and end each thread after the handler it runs."""
+        self.hand_back_waiting()
         self._ending = True
         for _ in self.lanes:
             self._jobs.put(None)
+
+    def turns(self) -> Mapping[str, object]:
+        """Return None for each thread that has ended although nobody asked; see Liveness."""
+        dead = [] if self._ending else [lane for lane in self.lanes if not lane.thread.is_alive()]
+        return {lane.thread.name: None for lane in dead}
 
     def join(self, grace: Grace) -> bool:
         """Wait for the threads while the grace lasts, and tell whether all have ended."""

@@ -1,17 +1,17 @@
 """What `runconsumer` looks at before it starts anything: whether Redis can be reached, and will do."""
 
-import logging
 from collections.abc import Sequence
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.signal_pipe import STOPS, SignalPipe
+from mq_django.core.logs import get_logger
 from mq_django.errors import ConfigurationError, ConnectionLost, ConnectionRejected, NotPermitted, StoreError
 from mq_django.stores import open_store
 from mq_django.transport.capabilities import examine
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two attempts to reach Redis.
 RETRY_AFTER = 1.0

@@ -3,8 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from mq_django.consumers.service import AWAY, Service
-from mq_django.errors import StoreError
+from mq_django.consumers.service import Service
 from mq_django.stores.base import Promoted, Store
 
 #: Messages promoted by one script call. Redis serves nobody else meanwhile: about 0.7 ms at this size.
@@ -38,9 +37,8 @@ class Promoter(Service):
 
     def run_once(self) -> float:
         """Promote what is due in every queue whose time has come."""
-        for number in range(len(self._stores)):
-            if self._next[number] <= time.monotonic():
-                self._promote(number)
+        due = (number for number in range(len(self._stores)) if self._next[number] <= time.monotonic())
+        self.each(due, self._promote, called=lambda number: self._stores[number].config.name)
         return max(0.0, min(self._next) - time.monotonic())
 
     def recover(self, error: Exception) -> None:
@@ -52,14 +50,7 @@ class Promoter(Service):
         # Before the trip, so that what is heard during it is not overwritten.
         asked = time.monotonic()
         self._next[number] = asked + fallback
-        try:
-            promoted = self._stores[number].promote(limit=BATCH)
-        except AWAY:
-            raise
-        except StoreError as error:
-            # What is wrong with one queue must not hold up the others.
-            self.complain(self._stores[number].config.name, error)
-            return
+        promoted = self._stores[number].promote(limit=BATCH)
         self._seen(number, promoted)
         if promoted.next_us is not None and self._next[number]:
             # Redis looked at its clock about half-way through the trip.

@@ -1,31 +1,37 @@
 """Take over the deliveries of consumers that are gone."""
 
 import logging
+import math
 import threading
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import Board, Receipt
-from mq_django.consumers.service import AWAY, Service
+from mq_django.consumers.service import Service
 from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack
-from mq_django.errors import StoreError
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.members import Members, Roll
 from mq_django.stores.results import settled_commands
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import BLOCK_MS, get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Deliveries settled in one trip.
 BATCH = 500
 #: Seconds until what one queue refused is tried again.
 TRY_AGAIN = 1.0
+#: Seconds between two looks at a dead consumer to which more may come, and until the last: a blocked read of it ends by
+#: then, as does the trip of a consumer that passes something on to it.
+LOOK_AGAIN, LAST_LOOK = 0.5, BLOCK_MS / 1000 + 1.5
 
 
 @dataclass(slots=True)
@@ -35,13 +41,22 @@ class Remains:
     consumer: str
     evidence: Evidence
     queues: set[int] = field(default_factory=set)
+    #: When to look into all queues again, and for the last time, in seconds on the monotonic clock.
+    due: float = math.inf
+    last: float = 0.0
+
+    def look_again(self, now: float, queues: int) -> None:
+        """Set it up for another look when that is due."""
+        if now >= self.due:
+            self.queues = set(range(queues))
+            self.due = now + LOOK_AGAIN if now < self.last else math.inf
 
 
-def evidence_of(board: Board, *, late: bool, now: float) -> Evidence:
+def evidence_of(board: Board, *, late: bool, now: float, lingers: bool = False) -> Evidence:
     """Return what a dead child's board tells; with `late` it had to go because of a handler past its timeout."""
     results = board.results()
     running = {item.receipt for item in board.running()} - results.keys()
-    return Evidence(results=results, running=running, late=board.late(now) if late else ())
+    return Evidence(results=results, running=running, late=board.late(now) if late else (), lingers=lingers)
 
 
 def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:
@@ -49,7 +64,10 @@ def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int
     moved = 0
     while held := store.held_by(consumer, limit=BATCH):
         batch = [settlement(store.config, number, item, evidence) for item in held]
-        store.settle(consumer, batch, also=settled_commands(store.config, consumer, batch))
+        stale = store.settle(consumer, batch, also=settled_commands(store.config, consumer, batch))
+        if len(stale) >= len(batch):
+            # What is held and cannot be settled would be found again and again: others are to have their turn.
+            break
         moved += sum(not isinstance(done.outcome, Ack) for done in batch)
     return moved
 
@@ -60,7 +78,7 @@ def relieve(store: Store, number: int, consumer: str, spared: Collection[Receipt
     batch = [
         settlement(store.config, number, item, Evidence())
         for item in held
-        if Receipt(number, item.home, item.entry) not in spared
+        if Receipt.of(number, item.home, item.entry) not in spared
     ]
     return len(batch) - len(store.settle(consumer, batch)) if batch else 0
 
@@ -103,18 +121,29 @@ class Reclaimer(Service):
         self._dead: dict[tuple[int, str], Roll] = {}
         self._strays: set[tuple[int, str]] = set()
         self._stopped: dict[str, Collection[Receipt]] = {}
+        self._late: dict[str, Collection[Receipt]] = {}
         self._posting = threading.Lock()
 
     def child(self, consumer: str, evidence: Evidence) -> None:
         """Settle for a child that is gone; until that is done, however often Redis refuses."""
+        remains = Remains(consumer, evidence, set(range(len(self._queues))))
+        if evidence.lingers:
+            now = time.monotonic()
+            remains.due, remains.last = now + LOOK_AGAIN, now + LAST_LOOK
         with self._posting:
-            self._remains.append(Remains(consumer, evidence, set(range(len(self._queues)))))
+            self._remains.append(remains)
         self.wake()
 
     def stopped(self, consumer: str, spared: Collection[Receipt]) -> None:
         """Hand back what a consumer holds that does not respond, but for what it has begun."""
         with self._posting:
             self._stopped[consumer] = spared
+        self.wake()
+
+    def late(self, consumer: str, late: Collection[Receipt]) -> None:
+        """Log the handlers and the messages of what a consumer has run past its timeout."""
+        with self._posting:
+            self._late[consumer] = late
         self.wake()
 
     def supervisor(self, number: int, supervisor: str, roll: Roll) -> None:
@@ -130,34 +159,33 @@ class Reclaimer(Service):
         self.wake()
 
     def is_done(self) -> bool:
-        """Tell whether nothing of our own children is left to settle."""
-        return not self._remains
+        """Tell whether nothing of our own children is left to settle, as far as is known."""
+        return not any(remains.queues for remains in self._remains)
 
     def run_once(self) -> float:
         """Settle for everybody who was reported."""
-        for remains in list(self._remains):
-            for number in sorted(remains.queues):
-                self._try(number, lambda n=number, r=remains: self._settle(n, r))  # type: ignore[misc]
         with self._posting:
-            self._remains = [remains for remains in self._remains if remains.queues]
+            overdue, self._late = self._late, {}
+        named = [(n, *found) for found in overdue.items() for n in {receipt.queue for receipt in found[1]}]
+        self._apart(self._name, named)
+        now = time.monotonic()
+        for remains in list(self._remains):
+            remains.look_again(now, len(self._queues))
+        self._apart(self._settle, [(n, remains) for remains in list(self._remains) for n in sorted(remains.queues)])
+        with self._posting:
+            self._remains = [remains for remains in self._remains if remains.queues or remains.due < math.inf]
             dead, self._dead = self._dead, {}
             strays, self._strays = self._strays, set()
             stopped, self._stopped = self._stopped, {}
-        for (consumer, spared), number in product(stopped.items(), range(len(self._queues))):
-            self._try(number, lambda n=number, c=consumer, s=spared: self._relieve(n, c, s))  # type: ignore[misc]
-        for (number, supervisor), roll in dead.items():
-            self._try(number, lambda n=number, s=supervisor, r=roll: self._condemn(n, s, r))  # type: ignore[misc]
-        for number, consumer in strays:
-            self._try(number, lambda n=number, c=consumer: self._strike(n, c))  # type: ignore[misc]
-        return TRY_AGAIN if self._remains else 60.0
+        self._apart(self._relieve, [(n, *found) for found in stopped.items() for n in range(len(self._queues))])
+        self._apart(self._condemn, [(*found, roll) for found, roll in dead.items()])
+        self._apart(self._strike, strays)
+        due = min((remains.due for remains in self._remains), default=math.inf) - time.monotonic()
+        return max(0.0, min(60.0 if self.is_done() else TRY_AGAIN, due))
 
-    def _try(self, number: int, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except AWAY:
-            raise
-        except StoreError as error:
-            self.complain(self._queues[number].name, error)
+    def _apart(self, do: Callable[..., None], cases: Iterable[tuple[Any, ...]]) -> None:
+        """Call `do` with each case, whose first part is the number of its queue."""
+        self.each(cases, lambda case: do(*case), called=lambda case: self._queues[case[0]].name)
 
     def _settle(self, number: int, remains: Remains) -> None:
         moved = reclaim(self._stores[number], number, remains.consumer, remains.evidence)
@@ -165,6 +193,13 @@ class Reclaimer(Service):
         self._settled(number, remains.consumer)
         if moved:
             logger.warning("%d messages of consumer %s go to others", moved, remains.consumer)
+
+    def _name(self, number: int, consumer: str, late: Collection[Receipt]) -> None:
+        held = self._stores[number].held_by(consumer, limit=BATCH)
+        for item in held:
+            if isinstance(item, Delivery) and Receipt.of(number, item.home, item.entry) in late:
+                told = (item.message.name, item.message.id, self._queues[number].name, consumer)
+                logger.error("Handler %s of message %r of queue %s runs past its timeout in consumer %s", *told)
 
     def _relieve(self, number: int, consumer: str, spared: Collection[Receipt]) -> None:
         if moved := relieve(self._stores[number], number, consumer, spared):

@@ -4,8 +4,7 @@ import time
 from collections.abc import Sequence
 
 from mq_django.conf import QueueConfig
-from mq_django.consumers.service import AWAY, Service
-from mq_django.errors import StoreError
+from mq_django.consumers.service import Service
 from mq_django.stores.jobs import IDLE, Jobs
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -35,22 +34,17 @@ class Redriver(Service):
 
     def run_once(self) -> float:
         """Make one step of the job of every queue whose time has come."""
-        for number, jobs in enumerate(self._jobs):
-            if self._next[number] > time.monotonic():
-                continue
-            # Before the step, so that what is heard during it is not overwritten.
-            self._next[number] = time.monotonic() + IDLE
-            try:
-                pause = jobs.work(self._worker)
-            except AWAY:
-                raise
-            except StoreError as error:
-                # What is wrong with one queue must not hold up the others.
-                self.complain(self._queues[number].name, error)
-                continue
-            if self._next[number]:
-                self._next[number] = time.monotonic() + max(BREATH, pause)
+        self.each(range(len(self._jobs)), self._work, called=lambda number: self._queues[number].name)
         return max(0.0, min(self._next) - time.monotonic())
+
+    def _work(self, number: int) -> None:
+        if self._next[number] > time.monotonic():
+            return
+        # Before the step, so that what is heard during it is not overwritten.
+        self._next[number] = time.monotonic() + IDLE
+        pause = self._jobs[number].work(self._worker)
+        if self._next[number]:
+            self._next[number] = time.monotonic() + max(BREATH, pause)
 
     def recover(self, error: Exception) -> None:
         """Look at everything again: Redis may have answered a step that we do not know of."""

@@ -2,12 +2,10 @@
 
 import enum
 import hashlib
-import logging
 import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pprint import pformat
@@ -17,11 +15,13 @@ from django.conf import settings
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.children import command, deaf_to_interrupts, environment
+from mq_django.consumers.memory import new_file
+from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
 from mq_django.registry import start_of
 from mq_django.stores.schedules import scheduled
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds that a new interpreter may take to load the project.
 PROBE_TIMEOUT = 60.0
@@ -77,8 +77,15 @@ class Probe:
     def start(self) -> None:
         """Start to compare; start anew when a comparison runs, whose code may be out of date."""
         self.cancel()
+        try:
+            self._start()
+        except OSError as error:
+            self.cancel()
+            logger.error("Cannot examine the changed project; keeping the old consumers: %s", error)  # noqa: TRY400
+
+    def _start(self) -> None:
         # Files and not pipes: nobody reads while the process runs.
-        self._files = output, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+        self._files = output, errors = os.fdopen(new_file(), "w+b"), os.fdopen(new_file(), "w+b")
         with deaf_to_interrupts():
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and command
                 command("--fingerprint", *self._arguments),

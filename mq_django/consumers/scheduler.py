@@ -1,6 +1,5 @@
 """Publish what is scheduled, at its ticks."""
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,15 +9,20 @@ from django.utils import timezone
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
 from mq_django.core.schedules import Scheduled
 from mq_django.stores.schedules import Firing, Schedules, scheduled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks at Redis's clock, which may be set.
 LOOK = 60.0
+#: Later than every tick, in ms since 1970.
+NEVER = 2**63
+#: Seconds until the next look at a queue whose schedules could not be read, or not fired.
+TRY_AGAIN = 2.0
 #: Seconds from which on a message that comes late is worth a line.
 LATE = 5.0
 
@@ -35,8 +39,10 @@ class Scheduler(Service):
         super().__init__()
         self._schedules = schedules
         self._stores = stores
+        #: Schedule -> its next tick; of a queue that could not be read, none.
         self._next: dict[str, int] = {}
-        self._looked = float("-inf")
+        #: Queue -> the moment of the monotonic clock of the next look at it.
+        self._looks = dict.fromkeys(stores, 0.0)
         #: Redis's clock in ms, when the monotonic one was 0.
         self._zero_ms = 0.0
 
@@ -51,36 +57,40 @@ class Scheduler(Service):
         """Fire what is due."""
         if not self._schedules:
             return LOOK
-        if time.monotonic() - self._looked >= LOOK:
-            self._look()
-        for entry in self._schedules:
-            if self._next[entry.name] <= self._now_ms():
-                self._fire(entry)
-        wait = (min(self._next.values()) - self._now_ms()) / 1000
-        return max(0.001, min(wait, LOOK))
+        now = time.monotonic()
+        self.each([queue for queue in self._stores if self._looks[queue] <= now], self._look, called=str)
+        due = (entry for entry in self._schedules if self._next.get(entry.name, NEVER) <= self._now_ms())
+        self.each(due, self._fire, called=lambda entry: f"schedule {entry.name}")
+        tick = min(self._next.values(), default=NEVER)
+        wait = min((tick - self._now_ms()) / 1000, min(self._looks.values()) - time.monotonic(), LOOK)
+        return max(0.001, wait)
 
     def recover(self, error: Exception) -> None:
         """Look at everything again: ticks passed while Redis was away."""
-        self._looked = float("-inf")
+        self._looks = dict.fromkeys(self._stores, 0.0)
 
-    def _look(self) -> None:
-        for queue, store in self._stores.items():
-            entries = [entry for entry in self._schedules if entry.queue == queue]
-            now_ms, lasts = store.look([entry.name for entry in entries])
-            self._set_clock(now_ms)
-            for entry, last_ms in zip(entries, lasts, strict=True):
-                self._next[entry.name] = entry.next_ms(last_ms, timezone.get_default_timezone())
-        self._looked = time.monotonic()
+    def _look(self, queue: str) -> None:
+        self._looks[queue] = time.monotonic() + TRY_AGAIN
+        entries = [entry for entry in self._schedules if entry.queue == queue]
+        now_ms, lasts = self._stores[queue].look([entry.name for entry in entries])
+        self._set_clock(now_ms)
+        self.each(zip(entries, lasts, strict=True), self._expect, called=lambda found: f"schedule {found[0].name}")
+        self._looks[queue] = time.monotonic() + LOOK
+
+    def _expect(self, found: tuple[Scheduled, int]) -> None:
+        entry, last_ms = found
+        self._next[entry.name] = entry.next_ms(last_ms, timezone.get_default_timezone())
 
     def _fire(self, entry: Scheduled) -> None:
-        tick_ms, zone = self._next[entry.name], timezone.get_default_timezone()
+        # Taken out first: a tick that cannot be fired is not tried again before the next look at its queue finds it.
+        tick_ms, zone = self._next.pop(entry.name), timezone.get_default_timezone()
+        looks, self._looks[entry.queue] = self._looks[entry.queue], time.monotonic() + TRY_AGAIN
         # Of several that were missed the last one: its message is the one that may still be in time.
         latest_ms = entry.latest_ms(tick_ms, max(tick_ms, int(self._now_ms())), zone)
         firing, now_ms = self._stores[entry.queue].fire(entry, latest_ms)
         self._set_clock(now_ms)
-        if firing is Firing.EARLY:
-            return
-        self._next[entry.name] = entry.next_ms(now_ms, zone)
+        self._next[entry.name] = tick_ms if firing is Firing.EARLY else entry.next_ms(now_ms, zone)
+        self._looks[entry.queue] = looks
         if firing is Firing.FIRED and now_ms - tick_ms > LATE * 1000:
             logger.warning("Schedule %s makes up for what it missed since %s", entry.name, _moment(tick_ms))
         elif firing is Firing.FIRED:

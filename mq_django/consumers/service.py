@@ -1,12 +1,16 @@
 """The loop of everything that runs beside the handlers, written once."""
 
-import logging
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
+from mq_django.core.logs import get_logger
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
+
+T = TypeVar("T")
 
 #: Seconds before a service tries again that Redis refused: first, and at most.
 FIRST_BACKOFF = 0.1
@@ -28,11 +32,13 @@ class Service:
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
+        #: It waits for its next round, however long that is.
+        self._resting = False
         self._backoff = 0.0
         #: Good rounds since the last trouble.
         self._good = 0
-        self._complained: dict[str, float] = {}
-        #: Seconds on the monotonic clock of the latest turn of the loop, for the watchdog.
+        self._complained: dict[tuple[str, str], float] = {}
+        #: Seconds on the monotonic clock of the latest turn of the loop, or step of it.
         self.turned = time.monotonic()
 
     def run_once(self) -> float:
@@ -72,18 +78,41 @@ class Service:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
 
-    def is_stuck(self, limit: float) -> bool:
-        """Tell whether the loop should turn, and has not for `limit` seconds."""
+    def turns(self) -> Mapping[str, object]:
+        """Return a number that changes while the loop turns, or None when it has ended; see Liveness."""
         if self._thread is None or self.stopping:
-            return False
-        return not self._thread.is_alive() or time.monotonic() - self.turned > limit
+            return {}
+        if not self._thread.is_alive():
+            return {self.name: None}
+        return {self.name: time.monotonic() if self._resting else self.turned}
 
-    def complain(self, what: str, error: Exception) -> None:
+    def each(self, items: Iterable[T], do: Callable[[T], object], *, called: Callable[[T], str]) -> None:
+        """Call `do` with each item. What it raises for one is logged with the item's name; the others go on.
+
+        Every service goes over its queues, topics and schedules by this, so that none of them can stop another.
+
+        Raises:
+            AWAY: the server is away, which concerns all items.
+        """
+        for item in items:
+            self.turned = time.monotonic()
+            try:
+                do(item)
+            except AWAY:
+                raise
+            except Exception as error:  # noqa: BLE001 - this is the place where one item is kept from the others
+                self._complain(called(item), error)
+
+    def _complain(self, what: str, error: Exception) -> None:
         """Log trouble that comes back every round, now and then."""
-        now = time.monotonic()
-        if now - self._complained.get(what, -COMPLAIN_AGAIN) >= COMPLAIN_AGAIN:
-            self._complained[what] = now
+        now, which = time.monotonic(), (what, type(error).__name__)
+        if now - self._complained.get(which, -COMPLAIN_AGAIN) < COMPLAIN_AGAIN:
+            return
+        self._complained[which] = now
+        if isinstance(error, StoreError):
             logger.warning("%s of %s waits for Redis: %s", self.name, what, error)
+        else:
+            logger.error("%s of %s failed; the others go on", self.name, what, exc_info=error)
 
     def _loop(self) -> None:
         try:
@@ -91,7 +120,9 @@ class Service:
                 self.turned = time.monotonic()
                 pause = self._round()
                 if pause > 0:
+                    self._resting = True
                     self._woken.wait(pause)
+                    self._resting = False
                 self._woken.clear()
         finally:
             self.close()
@@ -101,9 +132,10 @@ class Service:
             pause = self.run_once()
         except StoreError as error:
             return self._refused(error)
-        except Exception as error:
+        except BaseException as error:
+            # SystemExit as well: receivers of signals are called here, and a thread that ended would be missed.
             logger.exception("%s failed; it goes on", self.name)
-            self._mend(error)
+            self._mend(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return MAX_BACKOFF
         self._good += 1
         # One good round may be only the look for what trouble left, and the next be trouble again.
@@ -117,8 +149,8 @@ class Service:
             return 0.0
         now = time.monotonic()
         self._good = 0
-        if not self._backoff or now - self._complained.get("", now) >= COMPLAIN_AGAIN:
-            self._complained[""] = now
+        if not self._backoff or now - self._complained.get(("", ""), now) >= COMPLAIN_AGAIN:
+            self._complained["", ""] = now
             logger.warning("%s waits for Redis: %s", self.name, error)
         self._backoff = min(MAX_BACKOFF, self._backoff * 2 or FIRST_BACKOFF)
         self._mend(error)
@@ -127,5 +159,5 @@ class Service:
     def _mend(self, error: Exception) -> None:
         try:
             self.recover(error)
-        except Exception:
+        except BaseException:
             logger.exception("%s could not recover; it goes on", self.name)

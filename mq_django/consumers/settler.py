@@ -1,6 +1,5 @@
 """Settle outcomes in batches: with the next read, or at the latest a few milliseconds later."""
 
-import logging
 import threading
 import time
 from collections import Counter, defaultdict, deque
@@ -8,6 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from mq_django.consumers.service import AWAY, COMPLAIN_AGAIN, Service
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, Retry
 from mq_django.errors import StoreError
@@ -18,7 +18,7 @@ from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: The longest an outcome waits for company, in seconds: with the trip it leaves within 10 ms.
 LINGER = 0.006
@@ -282,5 +282,4 @@ class SettleService(Service):
     def try_refused(self) -> None:
         """Settle again what Redis refused before."""
         self._tried = time.monotonic()
-        for settler, store in self._settlers:
-            settler.try_refused(store)
+        self.each(self._settlers, lambda one: one[0].try_refused(one[1]), called=lambda one: one[0].queue)

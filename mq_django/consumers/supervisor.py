@@ -1,6 +1,5 @@
 """What `runconsumer` starts: it owns the consumers, speaks for them in Redis, and runs no handler itself."""
 
-import logging
 import os
 import signal
 import socket
@@ -14,6 +13,7 @@ from mq_django.consumers.extender import Extender
 from mq_django.consumers.family import Family
 from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin
 from mq_django.consumers.listener import Listener
+from mq_django.consumers.liveness import STUCK, Liveness
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.promoter import Promoter
 from mq_django.consumers.reclaimer import Reclaimer
@@ -24,6 +24,7 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.signal_pipe import STOPS, SignalPipe
 from mq_django.consumers.trimmer import Trimmer
 from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
 from mq_django.stores import open_store
 from mq_django.stores.base import Promoted
@@ -31,7 +32,7 @@ from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks at the children, where no signal tells of their end.
 LOOK = 0.2
@@ -50,6 +51,7 @@ class Supervisor:
         self._signals = signals
         self._probe = probe
         self._stop_asked = 0
+        self._liveness = Liveness()
         #: The page of consumers has asked to stop, and the main loop has not seen it yet.
         self._dismissed = False
         #: It stops so that the same command line can be executed again.
@@ -64,6 +66,7 @@ class Supervisor:
             describe=self._describe,
             mourn=self._reclaimer.child,
             relieve=self._reclaimer.stopped,
+            name=self._reclaimer.late,
         )
         mourners = (self._reclaimer.supervisor, self._reclaimer.stray)
         kin = Kin(self._announce, self._family.held, self._doom, *mourners, self._asked)
@@ -91,6 +94,7 @@ class Supervisor:
         try:
             while not (self._stop_asked and not len(self._family)):
                 self._look()
+                self._watch(services)
                 self._wait()
             self._settle_the_last()
         finally:
@@ -113,6 +117,17 @@ class Supervisor:
         if self._family.is_drained and not self._stop_asked:
             self._stop()
         self._reload()
+
+    def _watch(self, services: Sequence[Service]) -> None:
+        """Restart when a loop of our own has ended or stands still: nobody else would replace it."""
+        turns: dict[str, object] = {}
+        for service in services:
+            turns |= service.turns()
+        stuck = self._liveness.look(turns, limit=STUCK)
+        if stuck and not self._stop_asked:
+            logger.error("Supervisor %s restarts: %s", self.id, "; ".join(stuck))
+            self._stop()
+            self.restarts = True
 
     def _wait(self) -> None:
         """Wait until a signal came or somebody rang, and do what it says."""

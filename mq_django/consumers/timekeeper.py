@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from mq_django.consumers.board import Board
-from mq_django.consumers.pools import ThreadPool
-from mq_django.consumers.service import AWAY, Service
-from mq_django.errors import StoreError
+from mq_django.consumers.pools import Pool, ThreadPool
+from mq_django.consumers.service import Service
 from mq_django.registry import names
 from mq_django.stores.base import Store
 
@@ -20,14 +19,16 @@ class Timekeeper(Service):
 
     name = "timekeeper"
 
-    def __init__(self, threads: ThreadPool) -> None:
+    def __init__(self, threads: ThreadPool, loop: Pool) -> None:
         super().__init__()
         self._threads = threads
+        self._pools = (threads, loop)
 
     def run_once(self) -> float:
         """Interrupt what is late, and give back what waits behind slow handlers."""
         self._threads.interrupt_late()
-        self._threads.hand_back_stranded()
+        for pool in self._pools:
+            pool.look()
         return TICK
 
 
@@ -45,18 +46,12 @@ class Releaser(Service):
 
     def run_once(self) -> float:
         """Release what this consumer can handle."""
-        for number, store in enumerate(self._stores):
-            if not self._announced or self._board.unhandled(number):
-                self._release(store)
+        asked = [store for n, store in enumerate(self._stores) if not self._announced or self._board.unhandled(n)]
+        self.each(asked, self._release, called=lambda store: store.config.name)
         self._announced = True
         return 5.0
 
     def _release(self, store: Store) -> None:
         known = list(names(store.config.name))
-        try:
-            while store.release_unhandled(known, limit=BATCH):
-                pass
-        except AWAY:
-            raise
-        except StoreError as error:
-            self.complain(store.config.name, error)
+        while store.release_unhandled(known, limit=BATCH):
+            pass

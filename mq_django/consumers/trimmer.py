@@ -1,14 +1,13 @@
 """Keep topics within their retention, and say when a group falls behind it."""
 
-import logging
 from collections.abc import Sequence
 
 from mq_django.consumers.service import Service
-from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError
+from mq_django.core.logs import get_logger
 from mq_django.signals import retention_alarm
 from mq_django.stores.log import Log, Standing
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two looks at a topic.
 EVERY = 10.0
@@ -28,19 +27,16 @@ class Trimmer(Service):
         self._logs = logs
 
     def run_once(self) -> float:
-        """Judge the groups, then trim, so that an alarm comes before the loss that it warns of."""
-        for log in self._logs:
-            try:
-                if log.takes_turn(0.9 * EVERY):
-                    for standing in log.standings(at_most=MAX_COUNTED):
-                        self._judge(log, standing)
-                self._trim(log)
-            except (ConnectionLost, ConnectionRejected):
-                raise
-            except StoreError as error:
-                # One that cannot be read, or is none of ours by an ACL, keeps no other waiting.
-                logger.warning("Topic %s cannot be trimmed: %s", log.config.name, error)
+        """Look after every topic."""
+        self.each(self._logs, self._look_after, called=lambda log: f"topic {log.config.name}")
         return EVERY
+
+    def _look_after(self, log: Log) -> None:
+        """Judge the groups, then trim, so that an alarm comes before the loss that it warns of."""
+        if log.takes_turn(0.9 * EVERY):
+            for standing in log.standings(at_most=MAX_COUNTED):
+                self._judge(log, standing)
+        self._trim(log)
 
     def _trim(self, log: Log) -> None:
         for _ in range(IN_A_ROW):

@@ -1,18 +1,18 @@
 """What becomes of a delivery that failed, was interrupted, or was held by somebody who is gone."""
 
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.board import HANDLED, Receipt
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Outcome, Retry
 from mq_django.registry import Handler, find
 from mq_django.stores.base import Settlement
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,8 @@ class Evidence:
     lost: bool = False
     #: It ran one message at a time, and so whatever it held.
     alone: bool = False
+    #: More may come to it: a process that a handler forked may hold its connections open.
+    lingers: bool = False
 
 
 def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, evidence: Evidence) -> Settlement:
@@ -40,7 +42,7 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
     """
     if isinstance(item, Undecodable):
         return unusable(item)
-    receipt = Receipt(number, item.home, item.entry)
+    receipt = Receipt.of(number, item.home, item.entry)
     ended = evidence.results.get(receipt)
     if ended == HANDLED:
         return Settlement(item, ACK, keeps_result=_keeps_result(item))
@@ -59,7 +61,7 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
 def unusable(item: Undecodable) -> Settlement:
     """Return how to settle what is no message: by its burial, or by nothing at all when somebody has deleted it."""
     if not item.fields:
-        logger.warning("Entry %s was deleted while it was pending", item.entry.decode())
+        logger.warning("Entry %s was deleted while it was pending", item.entry)
         return Settlement(item, ACK)
     return Settlement(item, Bury(item.reason, reason="undecodable"))
 

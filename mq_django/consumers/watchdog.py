@@ -2,8 +2,9 @@
 
 import enum
 import time
+from collections.abc import Collection
 
-from mq_django.consumers.board import Board
+from mq_django.consumers.board import Board, Running
 
 #: Seconds a handler may be past its timeout before it counts as one that cannot be interrupted.
 OVERTIME = 1.0
@@ -38,12 +39,19 @@ class Watchdog:
         self._looked = time.monotonic()
         self._ticks = 0
         self._still = 0.0
-        self._late = 0.0
+        #: What is past its deadline, and for how long we have seen it so. Each for itself: that some handler is late
+        #: at every look is well as long as each is interrupted in time.
+        self._late: dict[Running, float] = {}
 
     @property
     def responds(self) -> bool:
         """Tell whether the consumer has shown a sign of life lately; one that still starts does."""
         return not self._ticks or self._still < BENCH
+
+    @property
+    def late(self) -> Collection[Running]:
+        """Return what was late at the latest look."""
+        return self._late.keys()
 
     def look(self, now: float) -> Verdict:
         """Return what to do about the consumer now."""
@@ -52,10 +60,14 @@ class Watchdog:
         ticks = self._board.ticks()
         self._still = self._still + passed if ticks == self._ticks else 0.0
         self._ticks = ticks
-        late = self._board.late(now)
-        self._late = self._late + passed if late else 0.0
-        if self._late > OVERTIME:
+        late = [item for item in self._board.running() if now > item.deadline]
+        self._late = {item: self._late.get(item, 0.0) + passed for item in late}
+        longest = max(self._late.values(), default=0.0)
+        if longest > OVERTIME:
             return Verdict.KILL_LATE if self._still > UNRESPONSIVE else Verdict.ASK_TO_LEAVE
+        # It cannot even try to interrupt: so that its successor is there when it is killed.
+        if late and self._still > UNRESPONSIVE:
+            return Verdict.ASK_TO_LEAVE
         if late or self._still <= (STILL if ticks else START):
             return Verdict.WELL
         # A handler within its timeout may hold the GIL for as long.

@@ -1,12 +1,18 @@
 """What messages somebody means: by id, name, key, error or time."""
 
+import builtins
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
 from mq_django.core.redaction import redact_text
+from mq_django.errors import InvalidFilter
 
+#: A class of a module, as consumers write it; or a name that nothing else has.
+_EXCEPTION = re.compile(
+    r"[a-z_]\w*(?:\.\w+)*\.(?:[A-Z]\w*|\w*error)|[A-Z]\w*(?:Error|Exception|Warning|DoesNotExist)", re.ASCII
+)
+_BUILTINS = {name: found for name, found in vars(builtins).items() if isinstance(found, type)}
 _ERROR_CLASS = re.compile(r"([A-Za-z_][\w.]{0,199})(?=:|\Z)", re.ASCII)
 
 
@@ -33,7 +39,11 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What a message must be like to be meant; what is empty or None does not matter."""
+    """What a message must be like to be meant; what is empty or None does not matter.
+
+    Raises:
+        InvalidFilter: a value has the wrong type. To leave it out would select more messages.
+    """
 
     id: str = ""
     #: In its name, whatever the case.
@@ -46,6 +56,12 @@ class Filter:
     until_ms: int | None = None
     #: Of dead letters.
     group: Group | None = None
+
+    def __post_init__(self) -> None:
+        texts = (self.id, self.name, self.key, self.error, *(self.group or ()))
+        moments = (self.since_ms, self.until_ms)
+        if not all(isinstance(text, str) for text in texts) or not all(at is None or type(at) is int for at in moments):
+            raise InvalidFilter(f"A filter has text, and times as whole milliseconds, not {self!r:.200}")
 
     def __bool__(self) -> bool:
         return self != NOTHING
@@ -69,16 +85,36 @@ class Filter:
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> "Filter":
-        """Return the filter that `as_dict` told."""
+    def of(cls, found: Any) -> "Filter":
+        """Return the filter that `as_dict` told.
+
+        Raises:
+            InvalidFilter: `as_dict` of this version tells nothing of the kind.
+        """
+        if not isinstance(found, dict) or any(value in ("", None) for value in found.values()):
+            raise InvalidFilter(f"Not a filter: {found!r:.200}")
         group = found.get("group")
-        return cls(**{**found, "group": None if group is None else Group(*group)})
+        if "group" in found and not (isinstance(group, list) and len(group) == len(Group._fields)):
+            raise InvalidFilter(f"Not a group: {group!r:.200}")
+        try:
+            return cls(**found | ({"group": Group(*group)} if group else {}))
+        except TypeError as error:
+            raise InvalidFilter(f"Not a filter: {found!r:.200}") from error
 
 
 NOTHING = Filter()
 
 
 def error_class(error: str) -> str:
-    """Return the class of an error without its text, which may quote data; empty when there is none."""
+    """Return what dead letters are grouped by: the class of an error, or its text when that is one word."""
     found = _ERROR_CLASS.match(error)
     return found[1] if found else ""
+
+
+def is_exception(word: str) -> bool:
+    """Tell whether what an error begins with can only be the class of an exception, and so quotes no data.
+
+    A handler may bury a message with any text, such as a name or a word of its data.
+    """
+    known = issubclass(_BUILTINS.get(word, object), BaseException)
+    return known or (len(word) <= 200 and _EXCEPTION.fullmatch(word) is not None)

@@ -2,6 +2,7 @@
 
 import json
 import marshal
+import math
 import re
 from importlib import import_module
 from importlib.util import find_spec
@@ -55,7 +56,15 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+def _finite(text: str) -> float:
+    # 1e999 parses as infinity, which nobody can write again.
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError("a number is larger than a double")
+    return found
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 
 
 def _standard_loads(text: bytes) -> Any:

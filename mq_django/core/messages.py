@@ -85,3 +85,5 @@ class DeadLetter(NamedTuple):
     raw: bytes = b""
     #: What became of its attempts: see `mq_django.core.story`.
     story: str = ""
+    #: Bytes of its data, or of what could not be decoded.
+    size: int = 0

@@ -35,6 +35,14 @@ def _positive_duration(value: Any) -> timedelta:
     return duration
 
 
+def _lifetime(value: Any) -> timedelta:
+    duration = _positive_duration(value)
+    # Its end has to be a date.
+    if duration > timedelta(days=36600):
+        raise TypeError("'expires' must be at most 36600 days")
+    return duration
+
+
 def _optional_timeout(value: Any) -> timedelta | None:
     return None if value is None else _positive_duration(value)
 
@@ -312,7 +320,7 @@ def _scheduled(name: str, entry: Any) -> Scheduled:
         when=when,
         priority=max(-100, min(100, entry.get("priority", 0))),
         key=entry.get("key"),
-        expires=_positive_duration(entry["expires"]) if "expires" in entry else None,
+        expires=_lifetime(entry["expires"]) if "expires" in entry else None,
         where=f'MQ_DJANGO["SCHEDULES"][{name!r}]',
     )
 

@@ -1,56 +1,47 @@
-"""What of a message's data people do not get to see: values whose key says that they are secret."""
+"""What of a message's data people do not get to see: secrets, by the key they stand under or by their own form."""
 
 import re
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from mq_django.core.secret_forms import is_secret, names_error, replace_forms, takes_line
+
+__all__ = ["REDACTED", "is_redacted", "is_secret", "redact", "redact_bytes", "redact_forms", "redact_text", "restore"]
 
 #: Stands where a secret was.
 REDACTED = "[redacted]"
 
-#: A key is secret when it has one of these in it, whatever stands around: `dbPassword`, `X-Auth-Token`.
-PARTS = (
-    *("password", "passwd", "passphrase", "secret", "token", "authorization", "credential"),
-    *("apikey", "privatekey", "accesskey", "signingkey"),
-    *("cardnumber", "creditcard", "cvv", "cvc2", "sessionid", "sessionkey"),
-)
-
-#: A key is secret when one of its words is one of these: `card_no`, but not `discard`.
-WORDS = frozenset(
-    (
-        *("auth", "card", "cards", "cookie", "cookies", "csrf", "cvc", "iban"),
-        *("jwt", "otp", "pan", "pass", "pin", "pwd", "ssn"),
-    )
-)
-
 #: Values nested deeper are not looked at, and so not shown.
 MAX_DEPTH = 60
 
-_WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+|(?<=\D)(?=\d)")
-#: What comes before a value in error texts, tracebacks and cut JSON: `password=`, `"token": `.
-_KEY = re.compile(r"""(?<![\w.-])(?P<key>[A-Za-z_][\w.-]{0,80}+)\\?["']?\s{0,8}(?:=>|[:=])\s{0,8}""")
-#: A value: a scheme and its word, text in quotes (which may be cut), or a word.
-_VALUE = re.compile(
-    r"""(?:Bearer|Basic|Token)\s+[^\s,;"'}\])]+
-      | \\"(?:[^\\]|\\[^"])*(?:\\"|\Z)
-      | "(?:[^"\\]|\\.)*(?:"|\Z)
-      | '(?:[^'\\]|\\.)*(?:'|\Z)
-      | [^\s,;"'}\])]+""",
-    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+#: What comes before a value in error texts, tracebacks and JSON, however often that is quoted: `password=`,
+#: `"token": `, `\\"pin\\":`, `config["secret"] = `, `token%3D`.
+_KEY = re.compile(
+    r"""(?<!\w)(?P<key>[A-Za-z_][\w.-]{0,80}+)\\{0,64}["']?\]?\s{0,8}(?:=>|[:=]{1,3}|%3[AaDd])(?P<space>[^\S\r\n]{0,8})"""
 )
+#: `("Authorization", `, `"--password", `, and `"Authorization", "value": `.
+_PAIR = re.compile(
+    r"""(?:[\[(]\s{0,8}[bB]?\\{0,64}["']|["'](?=-))(?P<key>[\w.-]{1,80})\\{0,64}["']\s{0,8},\s{0,8}(?=[bB]?\\{0,64}["'])"""
+)
+_NAMED = re.compile(
+    r"""["'](?P<key>[\w.-]{1,80})\\{0,64}["']\s{0,8},\s{0,8}\\{0,64}["']value\\{0,64}["']\s{0,8}:\s{0,8}"""
+)
+#: `--password hunter2`, and `PASSWORD 'hunter2'` as SQL has it.
+_OPTION = re.compile(r"(?<!\S)(?P<key>--?[A-Za-z][\w.-]{1,80}+)[ \t]+(?=[^\s-])")
+_SAID = re.compile(r"(?P<key>password|passwd|passphrase|secret)\s{1,8}(?=\\{0,64}')", re.IGNORECASE)
+_ELEMENT = re.compile(r"<(?P<key>[A-Za-z_][\w.:-]{0,80}+)(?:\s[^<>]{0,200})?>(?P<value>[^<]{1,10000})")
+#: In this order, each with what a text must have for it: to look for that costs a tenth.
+_KEYS = ((_PAIR, ","), (_NAMED, "value"), (_KEY, ""), (_OPTION, "-"), (_SAID, "'"))
+#: Text in quotes: to the same quotes with the same backslashes before them, or to the end when it is cut.
+_QUOTED = re.compile(r"""[bBrRuU]{0,2}(?P<quotes>\\{0,64}["'])[\s\S]*?(?:(?<!\\)(?P=quotes)|\Z)""")
+_CALL = re.compile(r"""[A-Za-z_][\w.]{0,80}(?=\(\\{0,64}["'])""")
+_TOO_MANY = "\\" * 65
 _BRACKET = re.compile(r"[\[\](){}]")
-#: `InvalidTokenError: ...` names an error, and what follows is what one wants to read.
-_ERROR = re.compile(r"(?:Error|Exception|Warning|Expired|Invalid)\Z")
-#: `redis://user:secret@host`: the part between is a secret whatever it is called.
-_URL_LOGIN = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,80}:)[^\s/@]{1,200}(?=@)", re.IGNORECASE)
-
-
-@lru_cache(maxsize=4096)
-def is_secret(key: str) -> bool:
-    """Tell whether the values under a key are secret."""
-    words = [word.lower() for word in _WORD_BREAK.split(key[:200]) if word]
-    squeezed = "".join(words)
-    return any(part in squeezed for part in PARTS) or not WORDS.isdisjoint(words)
+#: A word, with what ends one only where another key or nothing follows; and the words of a line.
+_WORD = r"""(?:[^\s,;&"'\\}\])]|\\(?!\\{0,64}["'])|[,&](?![\w.-]{1,80}=)(?=[^\s,;&"'\\}\])])|[}\])](?=[\w@!$%*+]))"""
+_WORDS = re.compile(rf"(?:(?:Bearer|Basic|Token)[ ]+)?{_WORD}+(?:[ ]+{_WORD}+(?=[^\n=;]{{0,200}};))*", re.IGNORECASE)
+_PHRASE = re.compile(rf"{_WORD}+(?:[ \t]+{_WORD}+)*")
+_LINE = re.compile(r"""(?:=\\{0,64}["'][^"'\r\n]*["']|(?!\\{1,64}[rn"'])[^\r\n"'])+""")
 
 
 def redact(value: Any, *, depth: int = 0) -> Any:
@@ -61,34 +52,97 @@ def redact(value: Any, *, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         return REDACTED
     if isinstance(value, Mapping):
+        # As headers and settings are told: {"name": "Authorization", "value": ...}.
+        named = any(is_secret(name) for key in ("name", "key") if isinstance(name := value.get(key), str))
         return {
-            key: REDACTED if is_secret(key) and not _says_nothing(item) else redact(item, depth=depth + 1)
+            key: REDACTED
+            if (is_secret(key) or (named and key == "value")) and not _says_nothing(item)
+            else redact(item, depth=depth + 1)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [redact(item, depth=depth + 1) for item in value]
+        return _redact_list(value, depth)
     return redact_text(value) if isinstance(value, str) else value
 
 
+def _redact_list(items: Sequence[Any], depth: int) -> list[Any]:
+    """Return a list with the value of a pair replaced, and what follows an option as in a command line."""
+    found, before = [], ""
+    for item in items:
+        hides = is_secret(before) and (before.startswith("-") or len(items) == 2)
+        found.append(REDACTED if hides and not _says_nothing(item) else redact(item, depth=depth + 1))
+        before = item if isinstance(item, str) and len(item) <= 80 and "=" not in item else ""
+    return found
+
+
 def redact_text(text: str) -> str:
-    """Return text with what is assigned to a secret key replaced, and log-ins in URLs."""
-    text = _URL_LOGIN.sub(rf"\g<scheme>{REDACTED}", text)
+    """Return text with what is assigned to a secret key replaced, and what is secret by its form."""
+    text = redact_forms(text)
+    if "<" in text:
+        text = _ELEMENT.sub(_without_value, text)
+    for keys, hint in _KEYS:
+        if hint in text:
+            text = _redact_keys(keys, text)
+    return text
+
+
+def redact_forms(text: str) -> str:
+    """Return text that names something with what is secret by its form replaced: `card:7` is a key like any other."""
+    return replace_forms(text, REDACTED)
+
+
+def redact_bytes(raw: bytes) -> bytes:
+    """Return the fields of an entry that could not be decoded, one a line, with their secrets replaced."""
+    lines = raw.decode(errors="backslashreplace").split("\n")
+    for at in range(len(lines) - 1):
+        # A name, and its value.
+        if len(lines[at]) <= 80 and is_secret(lines[at].strip()) and re.fullmatch(r"\s*[\w.-]+\s*", lines[at]):
+            lines[at + 1] = REDACTED
+    return redact_text("\n".join(lines)).encode(errors="backslashreplace")
+
+
+def _without_value(found: re.Match[str]) -> str:
+    if not is_secret(found["key"]) or not found["value"].strip():
+        return found[0]
+    return found[0][: found.start("value") - found.start()] + REDACTED
+
+
+def _redact_keys(keys: re.Pattern[str], text: str) -> str:
     parts, at = [], 0
-    while found := _KEY.search(text, at):
+    while found := keys.search(text, at):
         parts.append(text[at : found.end()])
         at = found.end()
-        if is_secret(found["key"]) and not _ERROR.search(found["key"]):
-            end = _end_of_value(text, at)
+        if is_secret(found["key"]) and not names_error(found["key"]):
+            end = _end_of_value(text, found)
             parts.append(REDACTED if end > at else "")
             at = end
     parts.append(text[at:])
     return "".join(parts)
 
 
-def _end_of_value(text: str, at: int) -> int:
-    if text[at : at + 1] not in ("{", "[", "("):
-        found = _VALUE.match(text, at)
-        return found.end() if found else at
+def _end_of_value(text: str, found: re.Match[str]) -> int:
+    at = found.end()
+    if text.startswith(REDACTED, at):
+        at += len(REDACTED)
+    call = _CALL.match(text, at)
+    if text[at : at + 1] in ("{", "[", "(") or call:
+        return _end_of_bracket(text, call.end() if call else at)
+    # What begins with more backslashes than anybody quotes by has no end that is known.
+    if text.startswith(_TOO_MANY, at):
+        return len(text)
+    value = (_QUOTED.match(text, at) or _unquoted(found).match(text, at)) if text[at : at + 1].strip() else None
+    return value.end() if value else at
+
+
+def _unquoted(found: re.Match[str]) -> re.Pattern[str]:
+    told = found.groupdict()
+    if takes_line(found["key"]):
+        return _LINE
+    # `password=abc user=bob` has one word, `password: correct horse` all of them.
+    return _PHRASE if told.get("space") else _WORDS
+
+
+def _end_of_bracket(text: str, at: int) -> int:
     depth = 0
     for bracket in _BRACKET.finditer(text, at):
         depth += 1 if bracket[0] in "{[(" else -1

@@ -9,7 +9,7 @@ from mq_django.core.jsontext import dumps
 from mq_django.core.keys import NAME
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.wire import MAX_ENTRY_BYTES, decode_body, encode_body, isolation, message_of
-from mq_django.errors import DecodeError, InvalidFormat, InvalidValue
+from mq_django.errors import DecodeError, InvalidFormat, InvalidMessage, InvalidValue
 
 DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE = 30, 0, 65536
 MAX_SECONDS = 9_999_999
@@ -124,7 +124,8 @@ def decode(
         found = decode_body(body)
         message = message_of({**found, "id": message_id}, queue=queue, entry=receipt)
         data_text = dumps(found["data"])
-    except DecodeError:
+    except (DecodeError, InvalidMessage):
+        # InvalidMessage: data that parses may be nested too deep to be written again.
         message, data_text = Message(message_id, TEXT, text, queue), dumps(text)
     own = message._replace(
         attempt=max(1, attempt), published_ms=message.published_ms or moment, priority=0, unique=None, claims=False

@@ -30,6 +30,12 @@ def spell(text: str, *, lines: bool = False) -> str:
     return "".join(f"<{part}>" if odd else part for part, odd in runs(text, lines=lines))
 
 
+def line(value: bytes | str) -> str:
+    """Return text or bytes from elsewhere as one printable line, each character or byte that is none spelled out."""
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+    return text if text.isprintable() else spell(text)
+
+
 def cut(text: str, limit: int) -> str:
     """Return `text`, shortened to `limit` characters with a mark that says so."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -12,6 +12,7 @@ from typing import Any
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
+from mq_django.core.numbers import LAST_MS
 from mq_django.errors import DecodeError, InvalidMessage
 
 #: What one entry may hold. Parsing JSON can take 25 times its size in memory.
@@ -21,8 +22,6 @@ HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 MAX_NAME_LENGTH = 255
 #: Fields and values of one entry: a script takes no more than some thousands as arguments.
 MAX_PARTS = 1000
-#: The last moment that has an RFC 3339 timestamp, in milliseconds since 1970.
-LAST_MS = 253402300799999
 #: Values of the attribute `alone`: what made it necessary was charged as an attempt, or it was not.
 CHARGED, SUSPECT = "1", "suspect"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -156,9 +155,10 @@ def decode_entry(fields: list[bytes], *, queue: str, home: int, entry: bytes) ->
                     said = (message_id.decode(), name, loads(text), queue, 1, None, entry_ms(entry), *_PLAIN)
                     return _new(Delivery, (_new(Message, said), home, entry, text, *_HANDED_OUT))
         return _decode_any(fields, queue, home, entry)
-    except (DecodeError, InvalidMessage, UnicodeDecodeError) as error:
-        # InvalidMessage: what parses need not have a form of its own, such as 1e999.
-        return Undecodable(home, entry, fields, str(error)[:300])
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever an entry does to a decoder concerns this entry alone
+        return Undecodable(home, entry, fields, str(error)[:300] or type(error).__name__)
 
 
 #: The names of the fields of our own producers' entries, and what neither such a message nor its delivery says.
@@ -269,6 +269,16 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
     Raises:
         DecodeError: an attribute has no sense.
     """
+    try:
+        return _message_of(found, queue, entry)
+    except (DecodeError, MemoryError):
+        raise
+    except Exception as error:
+        # Such as an attribute that is nested too deep to be made text.
+        raise DecodeError(f"not a message: {type(error).__name__}") from error
+
+
+def _message_of(found: Mapping[str, Any], queue: str, entry: bytes) -> Message:
     version = str(found.get("specversion", "1.0"))
     if not version.startswith("1."):
         raise DecodeError(f"unknown version: {version[:80]!r}")

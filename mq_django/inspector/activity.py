@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from mq_django.core.numbers import whole
 from mq_django.stores.counters import TOOK, WAITED
 from mq_django.stores.pages import Look
 
@@ -104,8 +105,8 @@ def _activity(
                 names[name][what] += count
             if name == of:
                 each[place][what] += count
-    whole = sum(each, Counter())
-    took, waited = _took(whole), _waited(whole)
+    in_all = sum(each, Counter())
+    took, waited = _took(in_all), _waited(in_all)
     nothing = (Spread(),) * steps
     return Activity(
         published=tuple(step["published"] for step in each),
@@ -130,8 +131,9 @@ def counts(fields: Mapping[bytes, bytes]) -> Iterator[tuple[int, str, str, int]]
     for field, value in fields.items():
         slot, _, rest = field.partition(b"|")
         what, _, name = rest.partition(b"|")
-        if slot.isdigit() and value.isdigit():
-            yield int(slot), what.decode(errors="replace"), name.decode(errors="backslashreplace"), int(value)
+        place, count = whole(slot), whole(value)
+        if place is not None and count is not None:
+            yield place, what.decode(errors="replace"), name.decode(errors="backslashreplace"), count
 
 
 def percentile(buckets: Sequence[int], share: float, *, first: float = HANDLING) -> float | None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mq_django.stores.members import Roll
+from mq_django.core.numbers import LAST_MS, whole
+from mq_django.stores.members import Roll, supervisor_of
 
 #: A supervisor that was not heard of for this long is shown as gone: three of its heartbeats.
 ALIVE_MS = 7500
@@ -65,24 +66,24 @@ def consumers_of(roll: Roll, *, now_ms: int) -> tuple[ConsumerView, ...]:
 
 
 def _view(roll: Roll, name: str, told: Mapping[str, Any], now_ms: int) -> ConsumerView:
-    supervisor = str(told.get("supervisor", ""))
+    supervisor = supervisor_of(told)
     seen = roll.seen_ms.get(supervisor)
     says = {**roll.supervisors.get(supervisor, {}), **told}
     ago = None if seen is None else max(0, now_ms - seen)
     return ConsumerView(
         id=name,
         supervisor=supervisor,
-        host=str(says.get("host", "")),
+        host=_text(says, "host"),
         pid=_number(says, "pid"),
-        version=str(says.get("version", "")),
+        version=_text(says, "version"),
         threads=_number(says, "threads"),
         since_ms=_number(says, "since_ms"),
         seen_ms_ago=ago,
         state=_state(told.get("state")),
         asked=roll.asks.get(name) or roll.asks.get(supervisor, ""),
         running=tuple(_running(told.get("running"), ago or 0)),
-        handled=max(0, _number(told, "handled") or 0),
-        failed=max(0, _number(told, "failed") or 0),
+        handled=_number(told, "handled") or 0,
+        failed=_number(told, "failed") or 0,
     )
 
 
@@ -95,9 +96,14 @@ def _running(told: object, ago: int) -> Iterable[RunningView]:
     for item in told if isinstance(told, list) else ():
         match item:
             case [int(home), str(entry), int(ms)]:
-                yield RunningView(home=home, entry=entry, ms=max(0, ms) + ago)
+                yield RunningView(home=home, entry=entry, ms=(whole(ms, LAST_MS) or 0) + ago)
 
 
 def _number(says: Mapping[str, Any], name: str) -> int | None:
     value = says.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return whole(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(says: Mapping[str, Any], name: str) -> str:
+    value = says.get(name)
+    return value if isinstance(value, str) else ""

@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter, Group
-from mq_django.core.jsontext import dumps
 from mq_django.core.messages import DeadLetter
-from mq_django.core.redaction import redact_text
+from mq_django.core.numbers import whole
+from mq_django.core.redaction import redact_bytes, redact_text
+from mq_django.core.wire import entry_ms
+from mq_django.errors import InvalidFilter
 from mq_django.inspector.messages import MessageView, view_of
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stories import attempts_of
-from mq_django.stores.dead import DeadLetters, Fields, Letter, is_entry, letter_of, number_of, text_of
+from mq_django.stores.dead import DeadLetters, Fields, Letter, is_entry, letter_of, text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -36,7 +38,7 @@ class DeadLetterView:
     traceback: str
     attempts: int
     buried_ms: int
-    #: What could not be decoded, as it came.
+    #: What could not be decoded, as it came, but with its secrets replaced.
     raw: bytes = b""
 
     @property
@@ -146,11 +148,11 @@ def get(name: str, entry: str) -> DeadLetterView | None:
 
 def _whole(letter: DeadLetter) -> DeadLetterView:
     if letter.message is not None:
-        message = view_of(letter.message, size=len(dumps(letter.message.data)))
+        message = view_of(letter.message, size=letter.size)
         last = attempts_of(letter.story, error=letter.error, traceback=letter.traceback)
         message = replace(message, attempts=last)
     else:
-        message = MessageView(id=letter.id, size=len(letter.raw), error=redact_text(letter.error) or "no message")
+        message = MessageView(id=letter.id, size=letter.size, error=redact_text(letter.error) or "no message")
     return DeadLetterView(
         entry=letter.entry,
         message=message,
@@ -159,7 +161,7 @@ def _whole(letter: DeadLetter) -> DeadLetterView:
         traceback=redact_text(letter.traceback),
         attempts=letter.attempts,
         buried_ms=letter.buried_ms,
-        raw=letter.raw,
+        raw=redact_bytes(letter.raw),
     )
 
 
@@ -175,9 +177,15 @@ def labels(name: str, entries: Sequence[str]) -> list[str]:
 
 
 def count(name: str, *, until: str = "") -> DeadCount:
-    """Count the dead letters up to the entry `until`, or up to the newest of now."""
+    """Count the dead letters up to the entry `until`, or up to the newest of now.
+
+    Raises:
+        InvalidFilter: `until` is no entry.
+    """
     letters = _dead(name)
-    if is_entry(until):
+    if until and not is_entry(until):
+        raise InvalidFilter(f"Not the entry of a dead letter: {until!r:.80}")
+    if until:
         newer = letters.oldest(limit=MAX_COUNTED, after=until, max_bytes=0, which="TRAITS")
         return DeadCount(
             until=until,
@@ -202,13 +210,9 @@ def _listed(name: str, fields: Fields) -> DeadLetterView:
         reason=text_of(values.get(b"deadreason")),
         error=redact_text(text_of(values.get(b"deaderror"))),
         traceback="",
-        attempts=number_of(values.get(b"deadattempts")) or 0,
-        buried_ms=_buried_ms(fields),
+        attempts=whole(values.get(b"deadattempts")) or 0,
+        buried_ms=entry_ms(fields.entry.encode()),
     )
-
-
-def _buried_ms(fields: Fields) -> int:
-    return int(fields.entry.partition("-")[0])
 
 
 def _listed_message(name: str, fields: Fields, size: int) -> MessageView:

@@ -30,6 +30,7 @@ def begin(name: str, what: What, *, who: str, wanted: Filter = NOTHING, until: s
 
     Raises:
         UnknownQueue: it is not configured.
+        InvalidFilter: `until` is no entry, or the rate is below zero.
         StoreError: Redis is away.
     """
     found = dead_letters.count(name, until=until)

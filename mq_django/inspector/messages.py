@@ -8,9 +8,10 @@ from mq_django.conf import RsmqConfig, get_config
 from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import Message, Undecodable
-from mq_django.core.redaction import redact, redact_text
+from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.rsmq import decode
 from mq_django.core.story import Attempt
+from mq_django.core.visible import line
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
 from mq_django.inspector.scan import Scanned, scan
@@ -33,7 +34,7 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
-    """A message, with the secrets in its data and headers replaced."""
+    """A message, with the secrets in its data and headers replaced, and what is one by its form in its names."""
 
     id: str
     #: Empty when it is not known.
@@ -55,6 +56,11 @@ class MessageView:
     #: What became of its attempts, the last one first.
     attempts: Sequence[Attempt] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("id", "name", "unique"):
+            if value := getattr(self, name):
+                object.__setattr__(self, name, redact_forms(value))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingView:
@@ -62,6 +68,8 @@ class WaitingView:
 
     #: What it waits under: its id, `u:` and its unique key, or its place in line.
     member: bytes
+    #: What finds it and says nothing: its id, or its place in line; empty when only a unique key finds it.
+    handle: bytes
     room: Room
     message: MessageView
     #: When a delayed message is due, in ms since 1970.
@@ -98,7 +106,16 @@ class Read(NamedTuple):
 
 
 def view_of(message: Message, *, size: int, story: str = "") -> MessageView:
-    """Return a message as people may see it."""
+    """Return a message as people may see it; one that cannot be shown, whatever the reason, is a row that says so."""
+    try:
+        return _view_of(message, size, story)
+    except Exception as error:  # noqa: BLE001 - a message is what anybody wrote
+        return MessageView(
+            id=message.id, name=message.name, size=size, error=f"cannot be shown: {type(error).__name__}"
+        )
+
+
+def _view_of(message: Message, size: int, story: str) -> MessageView:
     return MessageView(
         id=message.id,
         name=message.name,
@@ -166,8 +183,10 @@ def find_waiting(name: str, named: bytes) -> WaitingView | None:
     return None if found is None else _waiting(name, found.room, found.waiter)
 
 
-def search_waiting(name: str, text: str) -> WaitingView | None:
-    """Return the message that waits with an id or a unique key, or None."""
+def search_waiting(name: str, text: str, *, by_unique: bool = True) -> WaitingView | None:
+    """Return the message that waits with an id, or with a unique key if `by_unique`; or None."""
+    if not by_unique:
+        return None if text.startswith(UNIQUE_PREFIX) else find_waiting(name, text.encode())
     return find_waiting(name, text.encode()) or find_waiting(name, (UNIQUE_PREFIX + text).encode())
 
 
@@ -208,12 +227,12 @@ def _pages(name: str) -> Pages:
 def _waiting(name: str, room: Room, waiter: Waiter, found: Read | Broken | None = None) -> WaitingView:
     due_ms = int(waiter.score) if room == "delayed" and abs(waiter.score) < 2**53 else None
     message = shown(found or read_waiter(name, waiter))
-    return WaitingView(member=waiter.member, room=room, message=message, due_ms=due_ms)
+    return WaitingView(member=waiter.member, handle=waiter.handle, room=room, message=message, due_ms=due_ms)
 
 
 def read_waiter(name: str, waiter: Waiter) -> Read | Broken:
     """Return the message in a body of the waiting room."""
-    member, body = waiter.member.decode(errors="backslashreplace"), waiter.body
+    member, body = (waiter.handle or waiter.member).decode(errors="backslashreplace"), waiter.body
     if body is None:
         return Broken(member, 0, "There is no body under this id: it will be dropped when it is due.")
     if isinstance(body, int):
@@ -229,9 +248,7 @@ def _decoded(name: str, member: bytes, body: bytes) -> tuple[Message, str]:
     if not isinstance(get_config().queue(name), RsmqConfig):
         found = decode_body(body)
         return message_of(found, queue=name, entry=member), str(found.get("story", ""))
-    read = decode(
-        body, queue=name, message_id=member.decode(errors="replace"), first_ms=0, attempt=1, alone="", receipt=member
-    )
+    read = decode(body, queue=name, message_id=line(member), first_ms=0, attempt=1, alone="", receipt=member)
     if isinstance(read, Undecodable):
         raise DecodeError(read.reason)
     return read.message, ""

@@ -15,6 +15,7 @@ from mq_django.stores.counters import WHAT
 from mq_django.stores.pages import Look, counted, hours_of, look, look_closely
 from mq_django.stores.survey import group_names
 from mq_django.transport.connections import get_client
+from mq_django.transport.failures import readable
 from mq_django.transport.sessions import Pooled, Wire
 
 #: From this age of its oldest ready message a queue is shown as late.
@@ -255,11 +256,11 @@ def _or_raise(found: Look | StoreError) -> Look:
 
 
 def _view_or_error(config: QueueConfig, found: Look | StoreError, *, of: str = "") -> QueueView:
-    if isinstance(found, StoreError):
-        return QueueView(name=config.name, error=str(found))
-    return _view(config, found, of)
+    view = found if isinstance(found, StoreError) else _view(config, found, of)
+    return QueueView(name=config.name, error=str(view)) if isinstance(view, StoreError) else view
 
 
+@readable
 def _view(config: QueueConfig, found: Look, of: str) -> QueueView:
     now = found.now_ms
     return QueueView(

@@ -2,8 +2,9 @@
 
 from mq_django.conf import QueueConfig, RsmqConfig, get_config
 from mq_django.core import rsmq
+from mq_django.core.bounds import check_whole, data_text
 from mq_django.core.ids import new_id
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import loads
 from mq_django.core.messages import Message
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
 from mq_django.errors import InvalidMessage, MessageTooLarge
@@ -38,9 +39,8 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
 
 def _written(config: QueueConfig, message: Message, data: object) -> tuple[str, bytes]:
     """Return a new id, and the data's text or, of a queue in RSMQ's format, the whole body."""
-    text = dumps(data)
-    if len(text) > config.max_size:
-        raise MessageTooLarge(f"{len(text)} bytes are more than the {config.max_size} that the queue takes")
+    text = data_text(data, config)
+    check_whole(message, text)
     if not isinstance(config, RsmqConfig):
         return new_id(), text
     message_id = rsmq.new_id()

@@ -3,14 +3,13 @@
 import math
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from mq_django.conf import Handling, QueueConfig, RsmqConfig
+from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq
 from mq_django.core.ids import new_id
-from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
-from mq_django.errors import InvalidMessage, MessageTooLarge
+from mq_django.core.numbers import LAST_MS
+from mq_django.errors import InvalidMessage
 
 #: The longest delay in seconds or as a timedelta: longer than that is a mistake in the unit.
 MAX_DELAY = timedelta(days=3660)
@@ -27,16 +26,6 @@ def check_text(what: str, value: object) -> str:
     if what == "message_id" and value.startswith((UNIQUE_PREFIX, PARKED_PREFIX)):
         raise InvalidMessage(f"A message's id cannot start with {value[:2]!r}")
     return value
-
-
-def data_text(data: Any, config: Handling) -> bytes:
-    """Return data as JSON text, or raise InvalidMessage when a queue or topic does not take it."""
-    text = dumps(data)
-    if len(text) > config.max_size:
-        raise MessageTooLarge(
-            f"{len(text)} bytes of data are more than the {config.max_size} that {config.name!r} takes"
-        )
-    return text
 
 
 def fresh_id(config: QueueConfig) -> str:
@@ -83,10 +72,16 @@ def due(delay: timedelta | float | None, deliver_at: datetime | None) -> tuple[i
 
 
 def expiry(expires: timedelta | datetime | None) -> int | None:
-    """Return the moment from which a message is too old, in milliseconds since 1970."""
+    """Return the moment from which a message is too old, in milliseconds since 1970, or raise InvalidMessage."""
+    if expires is None:
+        return None
     if isinstance(expires, timedelta):
-        return round((time.time() + expires.total_seconds()) * 1000)
-    return None if expires is None else _moment_ms(expires)
+        found = round((time.time() + expires.total_seconds()) * 1000)
+    else:
+        found = _moment_ms(expires)
+    if not 0 <= found <= LAST_MS:
+        raise InvalidMessage(f"A message expires between 1970 and 9999, not at {expires!r:.100}")
+    return found
 
 
 def _milliseconds(delay: object) -> int:

@@ -9,6 +9,7 @@ import redis
 from asgiref.sync import sync_to_async
 
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.bounds import check_whole, data_text
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.waiting import Answer, Found
@@ -19,7 +20,6 @@ from mq_django.producers.options import (
     check_priority,
     check_text,
     claim_ms,
-    data_text,
     due,
     expiry,
     fresh_id,
@@ -122,6 +122,7 @@ class Queue:
         )
         check_supported(self.config, message)
         outgoing = Outgoing(message, data_text(data, self.config), delay_ms, due_ms)
+        check_whole(message, outgoing.data_text)
 
         def send() -> str:
             also = [ready_command(self.config, outgoing)] if enqueued_ms is not None and keeps(self.config) else ()

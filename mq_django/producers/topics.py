@@ -1,6 +1,5 @@
 """Put messages into topics, and move their groups."""
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +9,15 @@ from typing import Any
 from asgiref.sync import async_to_sync, sync_to_async
 
 from mq_django.conf import GroupConfig, TopicConfig, get_config
+from mq_django.core.bounds import check_whole, data_text
 from mq_django.core.ids import new_id
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.wire import check_headers, check_name
 from mq_django.errors import UnknownGroup, UnknownHandler
-from mq_django.producers.options import check_text, data_text, expiry
+from mq_django.producers.options import check_text, expiry
 from mq_django.producers.queues import batches
 from mq_django.producers.transactions import after_commit
 from mq_django.registry import find, start_of
@@ -26,7 +27,7 @@ from mq_django.stores.log import Log, Standing
 from mq_django.transport.connections import Role, get_client
 from mq_django.transport.sessions import Pooled
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ class Topic:
             ),
             data_text(data, self.config),
         )
+        check_whole(outgoing.message, outgoing.data_text)
 
         def send() -> None:
             self._send([outgoing], once=message_id is not None)

@@ -8,6 +8,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core.filters import Group
 from mq_django.core.keys import READY, RsmqKeys
 from mq_django.core.messages import DeadLetter, Delivery
+from mq_django.core.numbers import whole
 from mq_django.core.wire import decode_entry, entry_ms, moment_ms
 from mq_django.errors import DecodeError
 from mq_django.stores.settling import DEAD_FIELDS
@@ -222,7 +223,7 @@ def _published(value: bytes | int | None, entry: str) -> int | None:
 
 def _counted(field: bytes, value: bytes) -> Counted | None:
     error, separator, name = field.decode(errors="backslashreplace").partition("|")
-    numbers = [number_of(part) for part in value.split(b" ")]
+    numbers = [whole(part) for part in value.split(b" ")]
     if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
         return None
     return Counted(Group(name, error) if separator else None, numbers[0], numbers[1])
@@ -244,6 +245,7 @@ def letter_of(queue: str, entry: str, values: Mapping[bytes, bytes]) -> DeadLett
     raw = values.get(b"deadraw")
     found = None if raw is not None else decode_entry(own, queue=queue, home=READY, entry=entry.encode())
     message = found.message if isinstance(found, Delivery) else None
+    bytes_of = raw if raw is not None else b"" if message else b"\n".join(own)
     return DeadLetter(
         entry=entry,
         id=message.id if message else text_of(values.get(b"id")) or entry,
@@ -251,19 +253,15 @@ def letter_of(queue: str, entry: str, values: Mapping[bytes, bytes]) -> DeadLett
         reason=text_of(values.get(b"deadreason")),
         error=text_of(values.get(b"deaderror")),
         traceback=text_of(values.get(b"deadtraceback")),
-        attempts=number_of(values.get(b"deadattempts")) or 0,
-        first_ms=number_of(values.get(b"deadfirst")),
+        attempts=whole(values.get(b"deadattempts")) or 0,
+        first_ms=whole(values.get(b"deadfirst")),
         buried_ms=entry_ms(entry.encode()),
-        raw=raw if raw is not None else b"" if message else b"\n".join(own),
+        raw=bytes_of,
         story=text_of(values.get(b"deadstory")),
+        size=len(found.data_text) if isinstance(found, Delivery) else len(bytes_of),
     )
 
 
 def text_of(value: bytes | int | None) -> str:
     """Return a field as text: what is not UTF-8 is spelled out, what was left out is empty."""
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else ""
-
-
-def number_of(value: bytes | int | None) -> int | None:
-    """Return a field as a number, or None when it is none."""
-    return int(value) if isinstance(value, bytes) and value.isdigit() and len(value) < 20 else None

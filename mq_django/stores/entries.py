@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import LOG, READY, URGENT, GroupKeys, RsmqKeys
+from mq_django.core.numbers import score_ms
 from mq_django.stores.dead import is_entry
 from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
 from mq_django.transport import scripts
@@ -117,9 +118,10 @@ class Entries:
 
     def _held_ms(self, score: bytes | None, time: Sequence[bytes]) -> int:
         """Return for how long a message of RSMQ is hidden since it was received or its consumer extended that."""
-        if score is None or not isinstance(self._config, RsmqConfig):
+        visible_ms = score_ms(score)
+        if visible_ms is None or not isinstance(self._config, RsmqConfig):
             return 0
-        return max(0, _now_ms(time) + self._config.vt * 1000 - round(float(score)))
+        return max(0, _now_ms(time) + self._config.vt * 1000 - visible_ms)
 
     def _of_rsmq(self, keys: RsmqKeys, entry: bytes) -> Entry | None:
         waiter = self._pages.rsmq_one(entry)

@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 from mq_django.conf import QueueConfig
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.jsontext import dumps, loads
-from mq_django.errors import DecodeError
-from mq_django.stores.dead import BATCH, DeadLetters, Step, is_entry, number_of, text_of
+from mq_django.core.numbers import score, whole
+from mq_django.errors import DecodeError, InvalidFilter
+from mq_django.stores.dead import BATCH, DeadLetters, Step, is_entry, text_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -66,14 +67,20 @@ class Jobs:
         self._wire = wire
 
     def begin(self, what: What, *, who: str, wanted: Filter = NOTHING, until: str, total: int, rate: int = 0) -> bool:
-        """Begin a job for the dead letters up to the entry `until` that are wanted; False: another one runs."""
+        """Begin a job for the dead letters up to the entry `until` that are wanted; False: another one runs.
+
+        Raises:
+            InvalidFilter: the rate is below zero.
+        """
+        if rate < 0:
+            raise InvalidFilter(f"A rate is a number of messages per second, or 0 for no limit, not {rate}")
         fields: dict[str, Argument] = {
             "what": what,
             "who": who,
             "wanted": dumps(wanted.as_dict()),
             "until": until,
             "total": total,
-            "rate": max(0, rate),
+            "rate": rate,
         }
         args: list[Argument] = [self._keys.wake, *(part for field in fields.items() for part in field)]
         return self._run("jobs_begin", args) == b"BEGUN"
@@ -93,7 +100,7 @@ class Jobs:
         if found[0] == b"NONE":
             return IDLE
         if found[0] == b"HELD":
-            return min(IDLE, float(found[1]) / 1000 + 0.1)
+            return min(IDLE, (score(found[1]) or 0.0) / 1000 + 0.1)
         job = _job(found)
         if job is None:
             # Somebody wrote it by hand.
@@ -132,11 +139,14 @@ def _job(flat: object) -> Job | None:
     if what not in get_args(What) or state not in get_args(State) or not is_entry(until):
         return None
     try:
-        wanted = Filter.of(loads(found.get(b"wanted", b"{}")))
-    except (DecodeError, TypeError):
+        wanted = Filter.of(loads(found.get(b"wanted", b"")))
+    except (DecodeError, InvalidFilter):
         return None
-    numbers = ("rate", "total", "looked", "done", "missing", "refused")
-    known: dict[str, Any] = {name: number_of(found.get(name.encode())) or 0 for name in numbers}
+    rate = whole(found.get(b"rate"))
+    if rate is None:
+        return None
+    numbers = ("total", "looked", "done", "missing", "refused")
+    known: dict[str, Any] = {name: whole(found.get(name.encode())) or 0 for name in numbers}
     known |= {name: text_of(found.get(name.encode())) for name in ("who", "after", "worker")}
     return Job(
         **known,
@@ -144,6 +154,7 @@ def _job(flat: object) -> Job | None:
         state=state,  # type: ignore[arg-type]
         until=until,
         wanted=wanted,
-        since_ms=number_of(found.get(b"since")) or 0,
-        changed_ms=number_of(found.get(b"changed")) or 0,
+        rate=rate,
+        since_ms=whole(found.get(b"since")) or 0,
+        changed_ms=whole(found.get(b"changed")) or 0,
     )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from mq_django.conf import QueueConfig
 from mq_django.core.ids import token
 from mq_django.core.jsontext import dumps, loads
+from mq_django.core.numbers import LAST_MS, whole
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
@@ -39,12 +40,18 @@ class Roll:
 
     def consumers_of(self, supervisor: str) -> list[str]:
         """Return the consumers of a supervisor."""
-        return [name for name, told in self.consumers.items() if told.get("supervisor") == supervisor]
+        return [name for name, told in self.consumers.items() if supervisor_of(told) == supervisor]
 
     def vital_signs(self) -> dict[str, int]:
         """Return the counter of every supervisor, also of those that have none: -1."""
-        named = {str(told.get("supervisor")) for told in self.consumers.values()} | set(self.supervisors)
+        named = {supervisor_of(told) for told in self.consumers.values()} | set(self.supervisors)
         return {name: self.beats.get(name, -1) for name in named | set(self.beats)}
+
+
+def supervisor_of(told: Mapping[str, Any]) -> str:
+    """Return the supervisor that a consumer names as its own, "" for none."""
+    named = told.get("supervisor")
+    return named if isinstance(named, str) else ""
 
 
 def _description(value: bytes) -> Mapping[str, Any]:
@@ -59,11 +66,14 @@ def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), genera
     """Return who is in the fields of a `consumers` hash; what makes no sense is left out."""
     beats, seen, supervisors, consumers, asks = {}, {}, {}, {}, {}
     for name, value in reply.items():
-        kind, _, who = name.decode(errors="replace").partition(":")
-        if kind == "beat" and value.isdigit():
-            beats[who] = int(value)
-        elif kind == "seen" and value.isdigit():
-            seen[who] = int(value)
+        kind, _, who = name.decode(errors=_ANY).partition(":")
+        if not who.isprintable():
+            # Nobody of ours is called so, and under a name that people can read it could not be struck off.
+            continue
+        if kind == "beat" and (count := whole(value)) is not None:
+            beats[who] = count
+        elif kind == "seen" and (ms := whole(value, LAST_MS)) is not None:
+            seen[who] = ms
         elif kind == "supervisor":
             supervisors[who] = _description(value)
         elif kind == "consumer":

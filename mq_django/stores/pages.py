@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig
-from mq_django.core.keys import GroupKeys, QueueKeys, RsmqKeys
+from mq_django.core.keys import UNIQUE_PREFIX, GroupKeys, QueueKeys, RsmqKeys
+from mq_django.core.numbers import score_ms
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
 from mq_django.stores.members import Roll, read_roll
 from mq_django.stores.survey import Survey, survey
 from mq_django.transport import scripts
-from mq_django.transport.failures import translate
+from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -62,6 +63,8 @@ class Waiter(NamedTuple):
     body: bytes | int | None
     #: What became of its attempts, where that does not stand in the body.
     story: str = ""
+    #: What finds it and says nothing: its id, or its place in line; empty when only a unique key finds it.
+    handle: bytes = b""
 
 
 class FoundWaiter(NamedTuple):
@@ -148,10 +151,10 @@ def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
     )
 
 
-def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
-    if isinstance(reply, Exception):
-        return translate(reply)
-    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, roll, *counted = reply
+@readable
+def _look(reply: Any, now: int, minutes: int) -> Look:
+    found = reply_or_raise(reply)
+    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, roll, *counted = found
     this_hour, last_hour = (
         there(fields, values) for fields, values in zip(minute_fields(now, minutes), counted, strict=True)
     )
@@ -165,7 +168,7 @@ def _look(reply: Any, now: int, minutes: int) -> Look | StoreError:
         parked=parked,
         dead=dead,
         oldest_ms=entry_ms(oldest) if oldest else None,
-        next_due_ms=int(float(next_due)) if next_due else None,
+        next_due_ms=score_ms(next_due),
         paused=state == b"PAUSED",
         roll=read_roll(_pairs(roll)),
         this_hour=this_hour,
@@ -245,7 +248,23 @@ class Pages:
             Waiter(member, float(score), None if body == -1 else body)
             for member, score, body in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
         ]
-        return WaitingPage(now_ms, total, waiters)
+        return WaitingPage(now_ms, total, self._identified(waiters))
+
+    def _identified(self, waiters: Sequence[Waiter]) -> list[Waiter]:
+        """Return messages with what finds them again and says nothing: their ids, also those of unique keys."""
+        is_rsmq = isinstance(self._keys, RsmqKeys)
+        unique = [] if is_rsmq else [w.member for w in waiters if w.member.startswith(UNIQUE_PREFIX.encode())]
+        ids = self._indexed(unique)
+        back = self._indexed(list(ids.values()))
+        # Another message may have the same id, and then it does not find this one.
+        known = {member: ids[member] if back.get(ids.get(member, b"")) == member else b"" for member in unique}
+        return [waiter._replace(handle=known.get(waiter.member, waiter.member)) for waiter in waiters]
+
+    def _indexed(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return what the index of unique keys has under some names; a broken one is no reason to show no page."""
+        (found,) = self._wire.trip([("HMGET", self._keys.unique, *names)]) if names else ([],)
+        pairs = [] if isinstance(found, Exception) else zip(names, found, strict=True)
+        return {name: value for name, value in pairs if value is not None}
 
     def waiter(self, named: bytes) -> FoundWaiter | None:
         """Return the message that waits, by its id, by `u:` and its unique key, or by its member; or None."""
@@ -261,7 +280,7 @@ class Pages:
         if place == RANKED:
             return None
         room = ROOMS[place]
-        return FoundWaiter(room, Waiter(member, float(score), body or None))
+        return FoundWaiter(room, self._identified([Waiter(member, float(score), body or None)])[0])
 
     def _rsmq_waiter(self, keys: RsmqKeys, named: bytes) -> FoundWaiter | None:
         rooms = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
@@ -282,4 +301,5 @@ class Pages:
         score, body, story = (reply_or_raise(reply) for reply in self._wire.trip(commands))
         if score is None:
             return None
-        return Waiter(message_id, float(score), body, "" if story is None else story.decode(errors="replace"))
+        told = "" if story is None else story.decode(errors="replace")
+        return Waiter(message_id, float(score), body, told, handle=message_id)

@@ -12,7 +12,9 @@ from typing import Any, Literal
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.rsmq import decode, encode, units
+from mq_django.core.visible import line
 from mq_django.core.waiting import Answer, Found, Place
 from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
@@ -167,9 +169,9 @@ class RsmqStore:
             return Found(Place.NOT_WAITING)
         word, score, body, count, free = reply
         place = Place.DELAYED if word == b"DELAYED" else Place.UNHANDLED
-        found = self._decoded(named.encode(), body, int(count), 0, int(free) - 1, b"")
+        found = self._decoded(named.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
         message = found.message if isinstance(found, Delivery) else None
-        return Found(place, message, int(float(score)) if place is Place.DELAYED else None)
+        return Found(place, message, score_ms(score) if place is Place.DELAYED else None)
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge(); what other programs have received stays."""
@@ -247,19 +249,22 @@ class RsmqStore:
         return self._rows([flat[at : at + 7] for at in range(0, len(flat), 7)])
 
     def _rows(self, rows: Sequence[list[Any]]) -> list[Delivery | Undecodable]:
-        return [self._decoded(row[0], row[1], int(row[2]), int(row[3]), int(row[4]), *row[5:]) for row in rows]
+        return [
+            self._decoded(row[0], row[1], row[2], whole(row[3], LAST_MS) or 0, whole(row[4]) or 0, *row[5:])
+            for row in rows
+        ]
 
     def _decoded(
-        self, message_id: bytes, body: bytes, count: int, first_ms: int, free: int, alone: bytes, story: bytes = b""
+        self, message_id: bytes, body: bytes, count: object, first_ms: int, free: int, alone: bytes, story: bytes = b""
     ) -> Delivery | Undecodable:
         found = decode(
             body,
             queue=self._config.name,
-            message_id=message_id.decode(errors="replace"),
+            message_id=line(message_id),
             first_ms=first_ms,
-            attempt=count - free,
+            attempt=(whole(count) or 0) - free,
             alone=alone.decode(errors="replace"),
-            receipt=message_id + b":" + str(count).encode(),
+            receipt=_receipt(message_id, count),
         )
         if story and isinstance(found, Delivery):
             return found._replace(story=story.decode(errors="replace"))
@@ -267,3 +272,8 @@ class RsmqStore:
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
+
+
+def _receipt(message_id: bytes, count: object) -> bytes:
+    """Return the receipt of a delivery: `count` as it stands in Redis, which need not be a number that we can read."""
+    return message_id + b":" + (count if isinstance(count, bytes) else str(count).encode())

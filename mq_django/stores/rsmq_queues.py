@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.core.keys import RsmqKeys
+from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.rsmq import (
     DEFAULT_DELAY,
     DEFAULT_MAXSIZE,
@@ -190,4 +191,4 @@ class RsmqQueues:
 def _received(message_id: bytes, body: bytes, count: int, first_ms: bytes) -> Received:
     text = message_id.decode(errors="replace")
     sent = sent_micros(text)
-    return Received(text, body, int(count), int(first_ms), None if sent is None else sent / 1000)
+    return Received(text, body, count, whole(first_ms, LAST_MS) or 0, None if sent is None else sent / 1000)

@@ -12,6 +12,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import NO_HEADERS, Message
+from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedules import Scheduled
 from mq_django.core.wire import encode_body, moment
 from mq_django.stores.counters import slot
@@ -73,11 +74,17 @@ def planned(config: QueueConfig, wire: Wire) -> tuple[int, list[Planned]]:
     found = []
     for name in sorted({*entries, *states}):
         entry, state = entries.get(name), states.get(name, ScheduleState())
-        next_ms = None
-        if entry and not state.paused:
-            next_ms = entry.next_ms(state.last_ms or now_ms, timezone.get_default_timezone())
+        next_ms = None if entry is None or state.paused else _next_ms(entry, state.last_ms or now_ms)
         found.append(Planned(name=name, queue=config.name, entry=entry, state=state, next_ms=next_ms))
     return now_ms, found
+
+
+def _next_ms(entry: Scheduled, after_ms: int) -> int | None:
+    try:
+        return entry.next_ms(after_ms, timezone.get_default_timezone())
+    except (ValueError, OverflowError):
+        # After the last day that has a date, which somebody wrote there, comes no tick.
+        return None
 
 
 class Schedules:
@@ -91,7 +98,9 @@ class Schedules:
         """Return now and up to when the ticks of each are done with; a schedule that is new begins now."""
         command = scripts.command("schedules_look", keys=[self._keys.schedules], args=list(names))
         now_ms, *lasts = reply_or_raise(self._wire.trip([command])[0])
-        return now_ms, [int(last) for last in lasts]
+        known = (whole(last, LAST_MS) for last in lasts)
+        # One that makes no sense is as good as none: it begins now.
+        return now_ms, [now_ms if last is None else last for last in known]
 
     def fire(self, entry: Scheduled, tick_ms: int) -> tuple[Firing, int]:
         """Publish the message of a tick unless somebody has, and return what became of it, and now."""
@@ -151,11 +160,9 @@ def _states(flat: Sequence[bytes]) -> dict[str, ScheduleState]:
         told.setdefault(name, {})[kind] = value.decode(errors="replace")
     return {
         name: ScheduleState(
-            last_ms=_number(kinds.get("last")), fired_ms=_number(kinds.get("fired")), paused="paused" in kinds
+            last_ms=whole(kinds.get("last"), LAST_MS),
+            fired_ms=whole(kinds.get("fired"), LAST_MS),
+            paused="paused" in kinds,
         )
         for name, kinds in told.items()
     }
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None

@@ -8,6 +8,7 @@ from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.story import MAX_DATA, MAX_TRACEBACK, attempt_of, with_attempt
+from mq_django.core.visible import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
 from mq_django.stores.waiting import name_score
@@ -221,7 +222,7 @@ def calls_of(
 
 def message_id(delivery: Delivery | Undecodable) -> str:
     """Return the id of what was delivered: the entry's when it is not a message."""
-    return delivery.message.id if isinstance(delivery, Delivery) else delivery.entry.decode()
+    return delivery.message.id if isinstance(delivery, Delivery) else line(delivery.entry)
 
 
 def stale_ids(calls: Sequence[SettleCall], replies: Sequence[object]) -> list[str]:

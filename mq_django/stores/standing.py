@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.core.limits import Rate
+from mq_django.core.numbers import score_ms, whole
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 
@@ -50,7 +51,8 @@ class Standings:
         )
         rank, others, at_once, turn, (seconds, micros) = (reply_or_raise(reply) for reply in replies)
         now_ms = int(seconds) * 1000 + int(micros) // 1000
-        next_ms = None if turn is None else max(0, round(float(turn)) - now_ms)
+        turn_ms = score_ms(turn)
+        next_ms = None if turn_ms is None else max(0, turn_ms - now_ms)
         return KeyStanding(max(0, (rank or 0) - others), at_once, next_ms)
 
     def of_queue(self, pending: int) -> QueueStanding:
@@ -64,7 +66,7 @@ class Standings:
         seconds, micros = reply_or_raise(time)
         now = int(seconds) * 1_000_000 + int(micros)
         grants = [word.partition(b":") for word in (reply_or_raise(log) or b"").split()]
-        counted = [(int(at), int(count)) for at, _, count in grants if at.isdigit() and count.isdigit()]
+        counted = [(whole(at) or 0, whole(count) or 0) for at, _, count in grants]
         used = [(at, count) for at, count in counted if at >= now - rate.micros]
         if sum(count for _, count in used) < rate.count:
             return 0

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.core.keys import NAME, TopicKeys
+from mq_django.core.numbers import whole
 from mq_django.core.offsets import before, parse
 from mq_django.errors import StoreError
 from mq_django.stores.counters import minute_fields, there
 from mq_django.stores.lag import MAX_COUNTED, GroupPlace, LogInfo, count_between
 from mq_django.transport import scripts
-from mq_django.transport.failures import translate
+from mq_django.transport.failures import readable, translate
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire
+from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Of a topic, only this is counted; the rest by its groups.
 PUBLISHED = ("published",)
@@ -102,24 +103,20 @@ def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> C
     )
 
 
-def _survey(keys: TopicKeys, wire: Wire, reply: Any, now: int, minutes: int, at_most: float) -> Survey | StoreError:
-    if isinstance(reply, Exception):
-        return translate(reply)
-    now_ms, length, first, last, generated, deleted, size, *rest = reply
+@readable
+def _survey(keys: TopicKeys, wire: Wire, reply: Any, now: int, minutes: int, at_most: float) -> Survey:
+    now_ms, length, first, last, generated, deleted, size, *rest = reply_or_raise(reply)
     ids = [entry.decode() for entry in (first, last, generated, deleted or b"0-0")]
     info = LogInfo(now_ms, length, *ids)
     this_hour, last_hour = (
         there(fields, values) for fields, values in zip(minute_fields(now, minutes, what=PUBLISHED), rest, strict=False)
     )
-    try:
-        groups = [_group(keys, wire, info, _Seen(*seen), at_most) for seen in rest[2:]]
-    except StoreError as error:
-        return error
+    groups = [_group(keys, wire, info, _Seen(*seen), at_most) for seen in rest[2:]]
     return Survey(info, size, groups, this_hour, last_hour, now // 60)
 
 
 def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen, at_most: float) -> Surveyed:
-    offset, lost = seen.offset.decode(), _number(seen.lost)
+    offset, lost = seen.offset.decode(), whole(seen.lost) or 0
     lag, more = seen.lag if seen.first else 0, False
     if seen.first and parse(offset) < parse(info.first):
         lag = info.length
@@ -136,12 +133,8 @@ def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen, at_most: flo
         pending=seen.pending,
         lag=lag,
         lag_ms=max(0, info.now_ms - parse(seen.first.decode())[0]) if seen.first else 0,
-        generation=_number(seen.generation),
-        alarm=None if seen.alarm is None else _number(seen.alarm),
+        generation=whole(seen.generation) or 0,
+        alarm=None if seen.alarm is None else whole(seen.alarm) or 0,
         lost=lost,
     )
     return Surveyed(place, held, held_ms, more)
-
-
-def _number(value: bytes | None) -> int:
-    return int(value) if value and value.isdigit() else 0

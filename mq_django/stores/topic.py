@@ -4,13 +4,13 @@ The group is a consumer group of the log. What it retries, hands back or sets as
 copy under the group's own keys, which are those of a queue; so it holds up and reaches no other group.
 """
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from mq_django.conf import GroupConfig
 from mq_django.core.ids import token
 from mq_django.core.keys import LOG, READY, URGENT
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
 from mq_django.errors import StoreError
@@ -24,7 +24,7 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class TopicStore(StreamStore):

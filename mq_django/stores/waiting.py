@@ -7,6 +7,7 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import Message
+from mq_django.core.numbers import score_ms
 from mq_django.core.waiting import Answer, Found, Place
 from mq_django.core.wire import decode_body, encode_body, message_of
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
@@ -137,7 +138,7 @@ class WaitingRoom:
             message = message_of(decode_body(body), queue=self._config.name, entry=member)
         except (DecodeError, UnicodeDecodeError):
             message = None
-        return Found(place, message, int(float(score)) if place is Place.DELAYED else None)
+        return Found(place, message, score_ms(score) if place is Place.DELAYED else None)
 
     def release(self, names: Iterable[str], *, limit: int) -> int:
         """Make up to `limit` unhandled messages of each name ready, and return how many."""

@@ -8,10 +8,10 @@ from mq_django.task_backend.compat import (
     AnyResult,
     AnyTask,
     InvalidTask,
-    TaskError,
     TaskResult,
     TaskResultStatus,
 )
+from mq_django.task_backend.failures import KeptError
 from mq_django.task_backend.running import moment
 
 
@@ -31,7 +31,7 @@ def task_result(found: Result, task: AnyTask, result_id: str) -> AnyResult:
         args=found.data["args"],
         kwargs=found.data["kwargs"],
         backend=task.backend,
-        errors=[TaskError(exception_class_path=a.error, traceback=a.traceback) for a in attempts if a.error],
+        errors=[KeptError(exception_class_path=a.error, traceback=a.traceback) for a in attempts if a.error],
         worker_ids=_workers(found),
     )
     if last is not None and found.status == TaskResultStatus.SUCCESSFUL:

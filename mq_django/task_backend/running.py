@@ -30,6 +30,7 @@ from mq_django.task_backend.compat import (
     TaskResultStatus,
     normalize_json,
 )
+from mq_django.task_backend.failures import KeptError
 
 #: What worker_ids say while a task runs. The kept result names the consumer instead.
 WORKER = f"{socket.gethostname()[:40]}-{os.getpid()}"
@@ -190,7 +191,7 @@ class Attempt:
         if isinstance(outcome, Retry) and not self._is_last(None):
             return None
         told = outcome.traceback or outcome.error
-        return self._failed(TaskError(exception_class_path=error_path(outcome.error), traceback=told))
+        return self._failed(KeptError(exception_class_path=error_path(outcome.error), traceback=told))
 
     def _is_last(self, error: BaseException | None) -> bool:
         policy: RetryPolicy = getattr(self._task, "retry", None) or self._config.retry

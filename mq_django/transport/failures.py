@@ -2,8 +2,10 @@
 
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import redis
 from redis import exceptions
@@ -17,6 +19,9 @@ from mq_django.errors import (
     StoreError,
     WrongKeyType,
 )
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SETTING = 'MQ_DJANGO["CONNECTION"]'
 
@@ -51,6 +56,24 @@ def translate(error: Exception) -> StoreError:
         if code in str(error):
             return kind(str(error))
     return StoreError(str(error))
+
+
+def readable(read: Callable[P, T]) -> Callable[P, T | StoreError]:
+    """Decorate what understands one reply of several: whatever it raises is returned in place of what was to be read.
+
+    So that one queue whose keys hold nonsense is one that says so, and hides no other.
+    """
+
+    @wraps(read)
+    def read_or_error(*args: P.args, **kwargs: P.kwargs) -> T | StoreError:
+        try:
+            return read(*args, **kwargs)
+        except StoreError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - a reply is what anybody wrote
+            return StoreError(f"What Redis holds cannot be read: {type(error).__name__}: {str(error)[:200]}")
+
+    return read_or_error
 
 
 @contextmanager

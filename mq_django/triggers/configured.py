@@ -1,6 +1,5 @@
 """`MQ_DJANGO["SIGNALS"]`: triggers without code."""
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from mq_django.conf import Config, get_config, read
+from mq_django.core.logs import get_logger
 from mq_django.core.templates import Arguments
 from mq_django.core.wire import check_name
 from mq_django.errors import ConfigurationError, MQError
@@ -27,7 +27,7 @@ from mq_django.triggers.targets import (
     task_arguments,
 )
 
-logger = logging.getLogger("mq_django.triggers")
+logger = get_logger("mq_django.triggers")
 
 KEYS = frozenset(
     [

@@ -1,6 +1,5 @@
 """Receivers, connected to the signals of their senders."""
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,10 +11,11 @@ from django.db.models.signals import m2m_changed
 from django.dispatch import Signal
 from django.utils.module_loading import import_string
 
+from mq_django.core.logs import get_logger
 from mq_django.core.templates import Arguments
 from mq_django.errors import ConfigurationError
 
-logger = logging.getLogger("mq_django.triggers")
+logger = get_logger("mq_django.triggers")
 
 
 @dataclass(frozen=True, slots=True)

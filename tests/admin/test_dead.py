@@ -97,6 +97,16 @@ def test_what_is_no_message_cannot_be_redriven_and_shows_its_bytes(operator, red
     assert not LogEntry.objects.exists()
 
 
+def test_the_bytes_of_what_is_no_message_show_no_secret(operator, redis_client):
+    bury_garbage(redis_client, "emails", {"password": b"hunter2", "data": b'{"token": "hunter2", "n": 5\xff}'})
+
+    page = operator.get(f"{DEAD}{dead_entry('emails')}/").content.decode()
+
+    assert "hunter2" not in page
+    assert "[redacted]" in page
+    assert "\\xff" in page
+
+
 def test_a_message_is_found_by_its_id(operator):
     message_id = bury("emails")
 

@@ -42,7 +42,11 @@ def test_edited_data_goes_back_as_a_new_message_with_the_secrets_it_had(operator
 
 @pytest.mark.parametrize(
     ("written", "said"),
-    [("{", "Not JSON"), ('{"other": "[redacted]"}', "stands for a secret"), (json.dumps("x" * 600_000), "bytes are")],
+    [
+        ("{", "Not JSON"),
+        ('{"other": "[redacted]"}', "stands for a secret"),
+        (json.dumps("x" * 600_000), "bytes of data are"),
+    ],
 )
 def test_what_cannot_be_sent_is_said_and_changes_nothing(operator, written, said):
     bury("emails", "welcome", {"password": "hunter2"})

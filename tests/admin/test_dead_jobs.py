@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.http import QueryDict
 
 from mq_django import inspector
 from mq_django.admin import dead_jobs
@@ -100,12 +101,13 @@ def test_a_rate_is_kept_with_the_job(operator):
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "nonsense", "9" * 20])
-def test_a_rate_that_is_none_is_no_limit(operator, rate):
+def test_a_rate_that_is_none_is_refused(operator, rate):
     bury("emails")
     fields = dict(operator.get(f"{DEAD}all/redrive/").context["fields"])
 
-    operator.post(f"{DEAD}all/redrive/", {**fields, "rate": rate})
-
+    assert operator.post(f"{DEAD}all/redrive/", {**fields, "rate": rate}).status_code == 400
+    assert jobs.look("emails") is None
+    operator.post(f"{DEAD}all/redrive/", {**fields, "rate": ""})
     assert jobs.look("emails").rate == 0
 
 
@@ -159,7 +161,7 @@ def test_all_that_fit_a_filter_are_redriven_and_no_others(operator):
     assert "name has “remind”, error has “SMTP”" in done.content.decode()
     assert sorted(dict(inspector.ids("emails"))["ready"]) == sorted(meant)
     assert numbers() == (2, 3)
-    expected = "Began to redrive up to 5 dead letters where name has “remind”, error has “SMTP”"
+    expected = "Began to redrive up to 5 dead letters where name has “remind”, error has “…”"
     assert LogEntry.objects.get().change_message == expected
 
 
@@ -176,14 +178,64 @@ def test_a_group_is_redriven_from_its_row_and_the_question_knows_how_many(operat
     assert numbers() == (3, 1)
 
 
-def test_a_filter_that_nobody_may_use_is_no_filter(log_in):
+#: Filters that cannot be applied, in an address or a form.
+BROKEN = [
+    "from=yesterday",
+    "to=2026-99-99T00:00",
+    "name=remind&from=tomorrow",
+    "name=%20",
+    f"name={'x' * 1021}",
+    "name=a&name=b",
+    "of_name=remind",
+    "of_error=SMTPError",
+    "of_name=a&of_name=b&of_error=c",
+    "id=m1",
+    "nmae=remind",
+    "until=nonsense",
+]
+
+
+@pytest.mark.parametrize("query", BROKEN)
+@pytest.mark.parametrize("what", ["redrive", "delete"])
+def test_a_filter_that_cannot_be_applied_is_refused_and_never_selects_everything(operator, what, query):
+    bury_many("emails", 3)
+    address = f"{DEAD}all/{what}/"
+
+    for answer in (
+        operator.get(f"{address}?{query}"),
+        operator.post(f"{address}?{query}", {"confirmed": "yes"}),
+        operator.post(address, {**dict(QueryDict(query).lists()), "confirmed": "yes"}),
+    ):
+        assert answer.status_code == 400
+        assert "Nothing was done." in answer.content.decode()
+    assert numbers() == (0, 3)
+    assert jobs.look("emails") is None
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize("query", ["error=refused&name=remind", "key=user:7"])
+def test_a_filter_that_a_user_may_not_use_is_refused(log_in, query):
     bury("emails", "remind", error="SMTPError: refused")
-    client = log_in("view_queue", "operate_queue")
+    client = log_in("view_queue", "operate_queue", "purge_queue")
 
-    asked = client.get(f"{DEAD}all/redrive/", {"error": "refused", "name": "remind"})
+    for answer in (
+        client.get(f"{DEAD}?{query}"),
+        client.get(f"{DEAD}all/redrive/?{query}"),
+        client.post(f"{DEAD}all/redrive/?{query}", {"confirmed": "yes"}),
+        client.post(f"{DEAD}all/delete/", {**QueryDict(query).dict(), "confirmed": "yes"}),
+    ):
+        assert answer.status_code == 400
+        assert "You may not filter by key or error" in answer.content.decode()
+    assert numbers() == (0, 1)
 
-    assert dict(asked.context["fields"])["name"] == "remind"
-    assert "error" not in dict(asked.context["fields"])
+
+def test_a_filter_in_the_address_of_a_confirmed_form_counts(operator):
+    bury_many("emails", 3)
+    bury("emails", "remind")
+
+    operator.post(f"{DEAD}all/redrive/?name=remind", {"confirmed": "yes"})
+
+    assert numbers() == (1, 3)
 
 
 def test_without_a_job_the_page_says_so(operator):

@@ -8,6 +8,7 @@ from mq_django.conf import get_config
 from mq_django.inspector import actions
 from mq_django.inspector import scan as scanning
 from tests.admin.conftest import BASE
+from tests.admin.pages import main_of
 from tests.seeding import CONSUMER, beat, bury, dead_entry, publish, publish_many, take
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
@@ -95,15 +96,49 @@ def test_those_who_may_not_see_data_cannot_ask_for_it(operator, viewer, path):
     publish("emails", "welcome", 1, key="secret")
 
     for query in ({"key": "other"}, {"error": "other"}):
-        assert len(viewer.get(f"{BASE}emails/{path}", query).context["rows"]) == 1
+        refused = viewer.get(f"{BASE}emails/{path}", query)
+        assert refused.status_code == 400
+        assert "You may not filter by key or error" in refused.content.decode()
     assert operator.get(f"{BASE}emails/{path}", {"key": "other"}).context["rows"] == []
 
 
 @pytest.mark.parametrize("value", ["yesterday", "2026-99-99T00:00", "\0"])
-def test_a_time_that_is_none_is_no_filter(operator, value):
+def test_a_time_that_is_none_is_refused(operator, value):
     publish("emails", "welcome", 1)
 
-    assert len(operator.get(f"{BASE}emails/ready/", {"from": value}).context["rows"]) == 1
+    refused = operator.get(f"{BASE}emails/ready/", {"from": value})
+
+    assert refused.status_code == 400
+    assert "is not a date and a time" in refused.content.decode()
+
+
+@pytest.mark.parametrize("value", ["0001-01-01T00:00", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59"])
+def test_the_first_and_the_last_moment_are_times(operator, settings, value):
+    settings.TIME_ZONE = "Pacific/Kiritimati"
+    assert operator.get(f"{BASE}emails/ready/", {"from": value, "to": value}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["ready/", "waiting/delayed/"])
+def test_what_purges_everything_is_not_offered_above_a_filtered_list(operator, path):
+    publish("emails", "welcome", 1)
+    publish("emails", "welcome", 1, delay=60)
+    publish("emails", "remind", 1, delay=60)
+    address = f"{BASE}emails/{path}"
+
+    assert "/purge/" in main_of(operator.get(address))
+    filtered = main_of(operator.get(address, {"name": "welcome"}))
+    assert "/purge/" not in filtered
+    assert "To purge, show everything" in filtered
+
+
+def test_a_purge_with_a_filter_is_refused(operator):
+    publish("emails", "welcome", 1, delay=60)
+
+    for address, fields in (("?name=remind", {}), ("", {"name": "remind"})):
+        refused = operator.post(f"{BASE}emails/purge/delayed/{address}", {"count": "1", "confirmed": "yes", **fields})
+        assert refused.status_code == 400
+
+    assert inspector.queue("emails").delayed == 1
 
 
 def test_a_queue_is_paused_and_resumed_once_that_is_confirmed(operator):

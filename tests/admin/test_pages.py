@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from html import unescape
 from itertools import takewhile
 
 import pytest
@@ -64,7 +65,7 @@ def every_page(client: Client) -> dict[str, str]:
         pages[address] = response.content.decode()
     for address in list(pages):
         for link in re.findall(rf'<th scope="row"[^>]*><a href="({BASE}emails/[^"]+)"', pages[address]):
-            response = client.get(link)
+            response = client.get(unescape(link))
             assert response.status_code == 200, link
             pages[link] = response.content.decode()
     return pages

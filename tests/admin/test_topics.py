@@ -259,7 +259,11 @@ def test_data_in_the_log_is_for_those_who_may_see_it(viewer, operator, events):
         assert "hunter2" not in main_of(operator.get(address))
         assert "rumpelstiltskin" not in main_of(viewer.get(address))
     # Nor may who cannot see a key guess it.
-    assert len(viewer.get(LOG, {"key": "no such key"}).context["rows"]) == 1
+    assert viewer.get(LOG, {"key": "no such key"}).status_code == 400
+
+
+def test_a_range_that_cannot_be_read_is_refused(operator, events):
+    assert operator.get(LOG, {"from": "yesterday"}).status_code == 400
 
 
 def test_a_viewer_is_offered_nothing_to_press(viewer, billing, events, redis_client):

@@ -1,10 +1,13 @@
 """What the messages of a run do: jobs that have an effect, and poison of every kind."""
 
+import asyncio
 import os
 import sys
 import threading
 import time
 from itertools import count
+
+from django.db import transaction
 
 from mq_django import handler
 from mq_django.core.messages import Message
@@ -69,6 +72,43 @@ def hold(message: Message) -> None:
     lock = threading.Lock()
     lock.acquire()
     lock.acquire(timeout=60)
+
+
+@handler(QUEUE, "book")
+def book(message: Message) -> None:
+    """Have the effect at the commit: it is missing when another handler's transaction is around this one."""
+    with transaction.atomic():
+        transaction.on_commit(lambda: note("effect", id=message.data["id"], attempt=message.attempt))
+
+
+@handler(QUEUE, "open")
+def open_(message: Message) -> None:
+    """Leave a transaction open."""
+    transaction.atomic().__enter__()
+
+
+@handler(QUEUE, "autocommit")
+def autocommit(message: Message) -> None:
+    """Leave autocommit off."""
+    transaction.set_autocommit(False)
+
+
+@handler(QUEUE, "wait")
+async def wait(message: Message) -> None:
+    await asyncio.sleep(message.data.get("ms", 0) / 1000)
+    note("effect", id=message.data["id"], attempt=message.attempt)
+
+
+@handler(QUEUE, "stop-loop")
+async def stop_loop(message: Message) -> None:
+    note("effect", id=message.data["id"], attempt=message.attempt)
+    asyncio.get_running_loop().stop()
+
+
+@handler(QUEUE, "exit-loop")
+async def exit_loop(message: Message) -> None:
+    note("effect", id=message.data["id"], attempt=message.attempt)
+    asyncio.get_running_loop().call_soon(sys.exit)
 
 
 def _will_hit_this_process(kind: str, message: Message) -> None:

@@ -11,12 +11,19 @@ from threading import Thread
 from redis.exceptions import ResponseError
 
 from mq_django.transport.servers import ServerBinary
-from tests.chaos import hostile
+from tests.chaos import hostile, neighbours
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
 from tests.chaos.settings import STORE, STORES, VISIBILITY_SECONDS
-from tests.chaos.shortages import clock_steps, disk_fills_up, memory_runs_out
+from tests.chaos.shortages import clock_steps, disk_fills_up, memory_runs_out, temporary_folder_fills_up
 from tests.chaos.stage import Stage
-from tests.chaos.surroundings import Surroundings, plain, small_disk, stepping_clock
+from tests.chaos.surroundings import (
+    Surroundings,
+    hidden_processes,
+    plain,
+    small_disk,
+    small_temporary_folder,
+    stepping_clock,
+)
 from tests.chaos.trees import Tree, kill, send
 from tests.waiting import wait_until
 
@@ -184,6 +191,14 @@ def bad_roads(stage: Stage, rounds: int) -> None:
         stage.heal(name)
 
 
+def hidden(stage: Stage, rounds: int) -> None:
+    """Supervisors that cannot see each other's processes work side by side for many heartbeats, while consumers die."""
+    for _ in range(rounds):
+        stage.pause(VISIBILITY_SECONDS * 0.5, VISIBILITY_SECONDS * 0.7)
+        pid = _child(stage)
+        stage.heal(stage.strike("kill", lambda: kill(pid), pids=[pid]))  # noqa: B023 - called at once
+
+
 def slow_scripts(stage: Stage, rounds: int) -> None:
     """12: a script that keeps Redis busy, so that it answers BUSY to everybody else, until it is killed."""
     for _ in range(rounds):
@@ -209,6 +224,17 @@ def poison(stage: Stage, rounds: int) -> None:
         stage.pause(0.5, 1.0)
 
 
+def unruly(stage: Stage, rounds: int) -> None:
+    """15: handlers that leave transactions open, or end the event loop, beside others that rely on both."""
+    for _ in range(rounds):
+        for kind in ("open", "stop-loop", "autocommit", "exit-loop"):
+            stage.producer.publish(kind, 2)
+            stage.producer.publish("book", 40)
+            stage.producer.publish("wait", 40, ms=30)
+            stage.pause(0.1, 0.3)
+    stage.pause(0.5, 1.0)
+
+
 def mixed(stage: Stage, rounds: int) -> None:
     """1 to 3 and 13, some of each: what the CI tier has time for on the stores beside the default one."""
     for _ in range(rounds):
@@ -228,8 +254,12 @@ SCENARIOS = [
     Scenario(name="clock", play=clock_steps, rounds=4, around=stepping_clock),
     Scenario(name="memory", play=memory_runs_out, rounds=1),
     Scenario(name="disk", play=disk_fills_up, rounds=1, around=small_disk),
+    Scenario(name="temporary", play=temporary_folder_fills_up, rounds=1, around=small_temporary_folder),
+    Scenario(name="hidden", play=hidden, rounds=3, rate=160.0, around=hidden_processes),
     Scenario(name="busy", play=slow_scripts, rounds=2, settings={"lua-time-limit": "300"}),
     Scenario(name="poison", play=poison, rounds=1, rate=200.0, stores=STORES),
+    Scenario(name="unruly", play=unruly, rounds=3, rate=100.0, stores=STORES),
     Scenario(name="mixed", play=mixed, rounds=1, rate=160.0, ms=30.0, stores=STORES[1:]),
     Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
+    Scenario(name="neighbours", play=neighbours.play, rounds=2, around=neighbours.around),
 ]

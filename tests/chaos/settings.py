@@ -6,7 +6,7 @@ from typing import Any
 SECRET_KEY = "only for tests"
 USE_TZ = True
 INSTALLED_APPS = ["mq_django", "tests.chaos.apps.Chaos"]
-DATABASES: dict[str, Any] = {}
+DATABASES: dict[str, Any] = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 
 #: What the messages lie in: "stream", "topic" or "rsmq".
 STORE = os.environ.get("CHAOS_STORE", "stream")
@@ -14,6 +14,9 @@ STORES = ("stream", "topic", "rsmq")
 TOPIC = "work"
 #: What the runtime calls the queue: of a topic, one of its groups.
 QUEUE = "work:all" if STORE == "topic" else "work"
+#: Set in the environment, it gives the consumers two queues more.
+NEIGHBOURS = "CHAOS_NEIGHBOURS"
+STREAM_NEIGHBOUR, RSMQ_NEIGHBOUR = "beside", "beside-rsmq"
 #: Short, so that a run sees many deaths: the promise is about multiples of it.
 VISIBILITY_SECONDS = 3
 MAX_ATTEMPTS = 5
@@ -27,7 +30,20 @@ def mq_django(connection: str) -> dict[str, Any]:
     options["VISIBILITY_TIMEOUT"] = VISIBILITY_SECONDS
     if STORE == "topic":
         return {"CONNECTION": connection, "QUEUES": {}, "TOPICS": {TOPIC: options}}
-    return {"CONNECTION": connection, "QUEUES": {QUEUE: options}}
+    beside: dict[str, Any] = {}
+    if os.environ.get(NEIGHBOURS):
+        beside = {STREAM_NEIGHBOUR: options, RSMQ_NEIGHBOUR: {"STORE": "rsmq", "NAMESPACE": STREAM_NEIGHBOUR, "VT": 3}}
+    return {"CONNECTION": connection, "QUEUES": {**beside, QUEUE: options}}
+
+
+def queues() -> list[str]:
+    """Return the queues that consumers serve."""
+    return [STREAM_NEIGHBOUR, RSMQ_NEIGHBOUR, QUEUE] if os.environ.get(NEIGHBOURS) else [QUEUE]
+
+
+def is_beside(key: str) -> bool:
+    """Tell whether a key is a neighbour's, of which nothing is promised."""
+    return key.startswith((f"{STREAM_NEIGHBOUR}:", f"mq:{{{STREAM_NEIGHBOUR}}}:"))
 
 
 MQ_DJANGO = mq_django(os.environ.get("CHAOS_CONNECTION", "unix:///nowhere/redis.sock"))

@@ -1,4 +1,4 @@
-"""9, 10, 11: Redis's clock jumps, its memory is used up, its disk is full."""
+"""9, 10, 11: Redis's clock jumps, its memory is used up, its disk is full; the consumers' temporary folder, too."""
 
 import os
 import time
@@ -7,6 +7,7 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from tests.chaos.stage import Stage
+from tests.chaos.trees import kill
 from tests.waiting import wait_until
 
 #: Seconds, one after another; each is the distance from the machine's clock.
@@ -77,6 +78,23 @@ def _fill(disk: Path) -> None:
             except OSError:
                 block = block[: len(block) // 2]
         os.fsync(filler.fileno())
+
+
+def temporary_folder_fills_up(stage: Stage, rounds: int) -> None:
+    """The consumers' temporary folder is full; they go on, and those that die are replaced."""
+    folder = stage.surroundings.temporary
+    assert folder is not None
+    for _ in range(rounds):
+        stage.pause(0.5, 1.0)
+        name = stage.strike("temporary", lambda: _fill(folder), pids=stage.pids(), spares=True)
+        for tree in stage.trees:
+            (pid, *_) = wait_until(tree.children, timeout=30)
+            death = stage.strike("kill", lambda: kill(pid), pids=[pid])  # noqa: B023 - called at once
+            stage.heal(death)
+            wait_until(lambda: len(set(tree.children()) - {pid}) > 1, timeout=30)  # noqa: B023 - called at once
+            stage.pause(0.5, 1.0)
+        (folder / "filler").unlink()
+        stage.heal(name)
 
 
 def _refuses(stage: Stage) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 from unittest import mock
 
@@ -70,6 +70,7 @@ class Stage:
         self.trees: list[Tree] = []
         self.producer: Producer
         self._faults = count(1)
+        self._wraps = cycle(surroundings.wraps)
 
     def open(self, *, rate: float, ms: float) -> None:
         """Start Redis."""
@@ -101,23 +102,27 @@ class Stage:
     def start_trees(self, number: int) -> None:
         """Start trees of two processes each, and wait until all consume."""
         for _ in range(number):
-            self.trees.append(Tree(self.connection, self.folder))
+            self.trees.append(self._tree())
         wait_until(lambda: len(self.living()) >= number * 2, timeout=30, message="consumers start")
 
     def renew(self, tree: Tree) -> None:
         """Start a tree in the place of one that was killed."""
-        self.trees[self.trees.index(tree)] = Tree(self.connection, self.folder)
+        self.trees[self.trees.index(tree)] = self._tree()
+
+    def _tree(self) -> Tree:
+        temporary = self.surroundings.temporary
+        return Tree(self.connection, self.folder, wrap=next(self._wraps), temporary=temporary)
 
     def pids(self) -> list[int]:
         """Return the process ids of all consumers."""
         return [pid for tree in self.trees for pid in tree.pids()]
 
-    def living(self) -> list[str]:
-        """Return the consumers on the roll whose processes live."""
+    def living(self) -> dict[str, int]:
+        """Return the consumers on the roll whose processes live, with their process ids."""
         pids = set(self.pids())
         with self.client as client:
             told = read_roll(client.hgetall(self.keys.consumers)).consumers
-        return [name for name, words in told.items() if words.get("pid") in pids]
+        return {name: words["pid"] for name, words in told.items() if words.get("pid") in pids}
 
     def strike(
         self, kind: str, hit: Callable[[], Sequence[int] | None], *, pids: Sequence[int] = (), spares: bool = False

@@ -1,11 +1,11 @@
-"""What a server stands on: a clock that can be stepped, a small disk, little memory."""
+"""What a server stands on, and what consumers run in: clocks, disks, memory, users."""
 
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -18,6 +18,11 @@ from mq_django.transport.servers import ServerBinary, find_server
 FAKETIME = ("/usr/lib/x86_64-linux-gnu/faketime", "/usr/lib/aarch64-linux-gnu/faketime", "/usr/lib64/faketime")
 #: Bytes of the small disk.
 DISK = 64 * 2**20
+#: Runs a command with a /proc that hides the processes of other users.
+HIDDEN = (
+    *("unshare", "--mount", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh"),
+    *("setpriv", "--clear-groups", "--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override"),
+)
 
 
 class Unavailable(Exception):
@@ -36,6 +41,10 @@ class Surroundings:
     clock: Path | None = None
     #: Whether the whole disk is the run's.
     disk: Path | None = None
+    #: The temporary folder of consumers, a small disk.
+    temporary: Path | None = None
+    #: What the commands of trees are wrapped in, one tree after another.
+    wraps: Sequence[Sequence[str]] = ((),)
 
 
 @contextmanager
@@ -75,6 +84,31 @@ def stepping_clock(binary: ServerBinary) -> Iterator[Surroundings]:
 @contextmanager
 def small_disk(_: ServerBinary) -> Iterator[Surroundings]:
     """A disk of 64 MB for the server alone."""
+    with _mounted() as folder:
+        # With "always" Redis ends when it cannot write; with this it refuses everything until it can.
+        yield Surroundings(directory=folder, disk=folder, settings={"appendfsync": "everysec"})
+
+
+@contextmanager
+def small_temporary_folder(_: ServerBinary) -> Iterator[Surroundings]:
+    """A temporary folder of 64 MB for the consumers alone."""
+    with _mounted() as folder:
+        yield Surroundings(temporary=folder)
+
+
+@contextmanager
+def hidden_processes(_: ServerBinary) -> Iterator[Surroundings]:
+    """Trees of two users whose /proc shows none but their own processes, as with ProtectProc=invisible of systemd."""
+    # They may still read the project, and write its history.
+    wraps = [(*HIDDEN, f"--reuid={user}", f"--regid={user}") for user in (65534, 65533)]
+    see = [*wraps[0], "test", "!", "-e", f"/proc/{os.getpid()}"]
+    if os.geteuid() != 0 or not shutil.which("setpriv") or subprocess.run(see, check=False).returncode:
+        raise Unavailable("to hide processes takes root, unshare, setpriv and Linux 5.8")
+    yield Surroundings(wraps=wraps)
+
+
+@contextmanager
+def _mounted() -> Iterator[Path]:
     if os.geteuid() != 0 or not shutil.which("mount"):
         raise Unavailable("a small disk takes root, to mount it")
     folder = Path(tempfile.mkdtemp(prefix="mq-disk-"))
@@ -87,8 +121,7 @@ def small_disk(_: ServerBinary) -> Iterator[Surroundings]:
     try:
         if mounted.returncode:
             raise Unavailable(f"no small disk: {mounted.stderr.strip()}")
-        # With "always" Redis ends when it cannot write; with this it refuses everything until it can.
-        yield Surroundings(directory=folder, disk=folder, settings={"appendfsync": "everysec"})
+        yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=False, capture_output=True)
         folder.rmdir()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.chaos.settings import QUEUE
+from tests.chaos.settings import queues
 from tests.processes import processes
 from tests.waiting import wait_until
 
@@ -18,14 +18,23 @@ ROOT = Path(__file__).parent.parent.parent
 class Tree:
     """A supervisor and its consumers, each process with 8 threads."""
 
-    def __init__(self, connection: str, folder: Path, *, processes: int = 2) -> None:
+    def __init__(
+        self,
+        connection: str,
+        folder: Path,
+        *,
+        processes: int = 2,
+        wrap: Sequence[str] = (),
+        temporary: Path | None = None,
+    ) -> None:
         self._log = (folder / "consumers.log").open("ab")
-        command = [sys.executable, "-m", "django", "runconsumer", QUEUE, "--processes", str(processes)]
+        command = [sys.executable, "-m", "django", "runconsumer", *queues(), "--processes", str(processes)]
         self.process = subprocess.Popen(
-            [*command, "--threads", "8", "--grace", "10"],
+            [*wrap, *command, "--threads", "8", "--grace", "10"],
             cwd=ROOT,
             env={
                 **os.environ,
+                **({"TMPDIR": str(temporary)} if temporary else {}),
                 "DJANGO_SETTINGS_MODULE": "tests.chaos.settings",
                 "PYTHONPATH": str(ROOT),
                 "CHAOS_CONNECTION": connection,

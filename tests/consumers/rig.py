@@ -11,6 +11,7 @@ from mq_django.consumers.fetcher import Fetcher
 from mq_django.consumers.grace import Grace
 from mq_django.consumers.loops import LoopPool
 from mq_django.consumers.pools import ThreadPool
+from mq_django.consumers.room import Room
 from mq_django.consumers.settler import Settler, SettleService
 from mq_django.core.messages import Delivery
 from mq_django.registry import Handler
@@ -48,13 +49,12 @@ class Rig:
             self.session,
             "me",
             dispatcher=self.dispatcher,
-            threads=self.threads,
-            loop=self.loop,
+            room=Room("default", self.threads, self.loop),
             may_fetch=lambda: self.may_fetch,
             handled=lambda: self.board.handled(0),
             share=1,
         )
-        self.threads.wake_fetchers = self.fetcher.wake
+        self.threads.wake_fetchers = self.loop.wake_fetchers = self.fetcher.wake
 
     def handle(self, name: str, call: Any, **options: Any) -> None:
         self.dispatcher._handlers[name] = Handler(name=name, queue="default", call=call, **options)

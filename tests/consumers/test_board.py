@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from mq_django.consumers.board import FAILED, HANDLED, RING, Board, Receipt
+from mq_django.consumers.board import FAILED, HANDLED, RING, Board, Receipt, on_board
 
 
 @pytest.fixture
@@ -72,6 +72,22 @@ def test_what_was_handled_is_told_by_queue(board, other_side):
     board.ended(FAILED, 3, 0, b"1-2")
     board.ended(HANDLED, 4, 0, b"1-3")
     assert other_side.handled(3) == {(1, b"1-1")}
+
+
+@pytest.mark.parametrize("ending", [b":1", b":2"])
+def test_what_is_too_long_for_the_board_is_known_by_its_digest(board, other_side, ending):
+    """Programs of others may give an RSMQ message an id of any length."""
+    entry = b"a" * 100 + ending
+    known = Receipt.of(2, 0, entry)
+    board.run(0, 2, 0, entry, 10.0)
+    assert [item.receipt for item in other_side.running()] == [known]
+    board.ended(HANDLED, 2, 0, entry)
+    assert other_side.results() == {known: HANDLED}
+    assert other_side.handled(2) == {(0, on_board(entry))}
+    assert known.is_digest
+    assert known not in {Receipt.of(2, 0, b"a" * 100 + b":3"), Receipt.of(2, 0, b"a" * 44)}
+    assert Receipt.of(0, 0, b"1-1") == Receipt(0, 0, b"1-1")
+    assert not Receipt.of(0, 0, b"9" * 44).is_digest
 
 
 def test_orders_reach_the_consumer(board, other_side):

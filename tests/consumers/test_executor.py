@@ -8,6 +8,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
+from mq_django.consumers.databases import Databases
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.settler import Settler
 from mq_django.core.messages import Delivery, Message
@@ -23,6 +24,22 @@ from mq_django.transport.sessions import Pooled
 ENTRY = b"1-1"
 
 
+class Lane:
+    """A lane in the test's own thread, which does as told instead of calling a handler."""
+
+    number = 0
+
+    def __init__(self, rig):
+        self.databases = Databases.of_this_thread()
+        self._rig = rig
+        self.does = lambda message: None
+        self.timeout = None
+
+    def call(self, handler, message, timeout):
+        self.timeout = timeout
+        return self.does(message)
+
+
 class Rig:
     def __init__(self):
         self.config = get_config().queue("default")
@@ -30,6 +47,13 @@ class Rig:
         store = open_store(self.config, Pooled(get_client("chores")))
         self.settler = Settler(store, "default", "me", threading.Event(), threading.Event())
         self.executor = Executor(self.config, 0, self.board, self.settler)
+        self.lane = Lane(self)
+
+    def run(self, does, what=None, by=None):
+        """Run a delivery whose handler is `does`, and return its settlement."""
+        self.lane.does = does
+        self.executor.run(self.lane, what or delivery(), by or handler())
+        return self.settled()
 
     def settled(self):
         (settlement,) = self.settler._take()
@@ -52,29 +76,36 @@ def handler(**options):
     return Handler(name="n", queue="default", call=print, **options)
 
 
-def test_what_begins_is_on_the_board(rig):
-    began = rig.executor.begin(0, delivery(), 5.0)
-    (running,) = rig.board.running()
-    assert running == (Receipt(0, 0, ENTRY), began, began + 5.0)
+def raises(error):
+    def does(message):
+        raise error
+
+    return does
 
 
-def test_a_paused_queue_begins_nothing(rig):
-    rig.board.set_paused(0, True)
-    assert not rig.executor.begin(0, delivery())
-    assert isinstance(rig.settled().outcome, HandBack)
-    assert rig.board.running() == []
+def test_what_runs_is_on_the_board(rig):
+    seen = []
+    rig.run(lambda message: seen.extend(rig.board.running()), by=handler(timeout=timedelta(seconds=5)))
+    (running,) = seen
+    assert running.receipt == Receipt(0, 0, ENTRY)
+    assert running.deadline == running.since + 5.0
 
 
-def test_nothing_begins_that_others_may_have_taken_over(rig):
-    rig.board.hold_until(0, time.monotonic() - 0.001)
-    assert not rig.executor.begin(0, delivery())
-    assert isinstance(rig.settled().outcome, HandBack)
-    assert rig.board.running() == []
+@pytest.mark.parametrize("stop", ["paused", "taken over"])
+def test_what_must_not_run_any_more_is_handed_back(rig, stop):
+    if stop == "paused":
+        rig.board.set_paused(0, True)
+    else:
+        rig.board.hold_until(0, time.monotonic() - 0.001)
+    ran = []
+    assert rig.run(ran.append).outcome == HandBack()
+    assert (ran, rig.board.running()) == ([], [])
 
 
-def test_what_is_too_old_does_not_begin(rig):
-    assert not rig.executor.begin(0, delivery(expires_ms=1))
-    assert isinstance(rig.settled().outcome, Expire)
+def test_what_is_too_old_does_not_run(rig):
+    ran = []
+    assert isinstance(rig.run(ran.append, delivery(expires_ms=1)).outcome, Expire)
+    assert ran == []
 
 
 @pytest.mark.parametrize(
@@ -88,73 +119,84 @@ def test_what_is_too_old_does_not_begin(rig):
     ],
 )
 def test_what_a_handler_returns_decides(rig, returned, kind, on_board):
-    rig.executor.end(delivery(), handler(), returned, 0.5)
-    settlement = rig.settled()
+    settlement = rig.run(lambda message: returned)
     assert isinstance(settlement.outcome, kind)
-    assert settlement.micros == 500_000
     assert rig.board.results() == {Receipt(0, 0, ENTRY): on_board}
+
+
+def test_the_time_of_the_handler_is_settled_with_it(rig):
+    assert rig.run(lambda message: time.sleep(0.05)).micros >= 50_000
 
 
 @pytest.mark.parametrize(
     ("delay", "delay_ms"), [(timedelta(seconds=3), 3000), (3, 3000), (0.5, 500), (-5, 0), (timedelta(-1), 0)]
 )
 def test_a_retry_may_say_when(rig, delay, delay_ms):
-    rig.executor.end(delivery(), handler(), Retry(delay=delay), 0.0)
-    assert rig.settled().delay_ms == delay_ms
+    assert rig.run(lambda message: Retry(delay=delay)).delay_ms == delay_ms
 
 
 def test_an_exception_is_a_retry_by_the_policy(rig):
     policy = RetryPolicy(delay=timedelta(seconds=7), jitter=0)
-    rig.executor.fail(delivery(), handler(retry=policy), KeyError("x"), 0.0)
-    settlement = rig.settled()
+    settlement = rig.run(raises(KeyError("x")), by=handler(retry=policy))
     assert (settlement.delay_ms, settlement.outcome.error) == (7000, "KeyError: 'x'")
 
 
 def test_the_last_attempt_is_buried(rig):
-    rig.executor.fail(delivery(attempt=3), handler(), HandlerTimeout("late"), 0.0)
-    outcome = rig.settled().outcome
+    outcome = rig.run(raises(HandlerTimeout("late")), delivery(attempt=3)).outcome
     assert isinstance(outcome, Bury)
     assert (outcome.reason, outcome.error) == ("attempts", "mq_django.errors.HandlerTimeout: late")
 
 
 def test_some_exceptions_bury_at_once(rig):
-    rig.executor.fail(delivery(), handler(retry=RetryPolicy(bury_on=(KeyError,))), KeyError("x"), 0.0)
-    outcome = rig.settled().outcome
+    outcome = rig.run(raises(KeyError("x")), by=handler(retry=RetryPolicy(bury_on=(KeyError,)))).outcome
     assert isinstance(outcome, Bury)
     assert outcome.reason == "error"
 
 
-def test_what_cannot_be_settled_as_wanted_is_retried(rig):
-    rig.executor.give_up(delivery(), handler(), TypeError("x"))
-    outcome = rig.settled().outcome
-    assert isinstance(outcome, Retry)
-    assert outcome.error.startswith("TypeError")
+class Unprintable(Exception):
+    def __str__(self):
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        raises(Unprintable()),
+        raises(SystemExit(1)),
+        lambda message: Retry(delay="soon"),
+        lambda message: Bury(error=Unprintable()) and Retry(error=Unprintable()),
+    ],
+)
+def test_nothing_that_a_handler_does_leaves_a_delivery_without_an_outcome(rig, does):
+    assert isinstance(rig.run(does).outcome, Retry)
     assert rig.board.results() == {Receipt(0, 0, ENTRY): FAILED}
 
 
 def test_logs_take_no_line_breaks_from_errors(rig, caplog):
-    rig.executor.fail(delivery(), handler(), ValueError("a\nERROR forged"), 0.0)
+    rig.run(raises(ValueError("a\nERROR forged")))
     assert all("\n" not in message for message in caplog.messages)
 
 
-def test_receivers_that_raise_harm_nobody(rig):
+@pytest.mark.parametrize("error", [RuntimeError("not our problem"), SystemExit(3)])
+def test_receivers_that_raise_harm_nobody(rig, error):
     def receiver(**_):
-        raise RuntimeError("not our problem")
+        raise error
 
     for signal in (handler_started, handler_finished):
         signal.connect(receiver, weak=False, dispatch_uid="test")
     try:
-        assert rig.executor.begin(0, delivery())
-        rig.executor.end(delivery(), handler(), None, 0.0)
+        settlement = rig.run(lambda message: None)
     finally:
         for signal in (handler_started, handler_finished):
             signal.disconnect(dispatch_uid="test")
-    assert isinstance(rig.settled().outcome, Ack)
+    assert isinstance(settlement.outcome, Ack)
 
 
 def test_a_handlers_timeout_wins_over_the_queues(mq_settings):
     mq_settings(QUEUES={"default": {"TIMEOUT": 10}})
     rig = Rig()
-    assert rig.executor.timeout(handler()) == 10.0
-    assert rig.executor.timeout(handler(timeout=timedelta(seconds=2))) == 2.0
+    rig.run(lambda message: None)
+    assert rig.lane.timeout == 10.0
+    rig.run(lambda message: None, by=handler(timeout=timedelta(seconds=2)))
+    assert rig.lane.timeout == 2.0
     rig.board.close()

@@ -92,6 +92,17 @@ def test_the_next_verdict_is_known_beforehand():
     assert watch.silence.next_verdict() == 8.0
 
 
+def test_each_is_judged_by_its_own_limit():
+    watch = Watch()
+    watch.silence.observe({"patient": 1, "hasty": 1, "other": 1}, 0.0)
+    limits = {"patient": 20.0, "hasty": 3.0}
+    found = [watch.silence.observe({"patient": 1, "hasty": 1, "other": 1}, at, limits=limits) for at in (2.0, 4.0)]
+    assert found == [[], ["hasty"]]
+    assert watch.silence.next_verdict() == 6.0
+    later = [watch.silence.observe({"patient": 1, "other": 1}, at, limits=limits) for at in range(6, 22, 2)]
+    assert [at for at, names in zip(range(6, 22, 2), later, strict=True) if "patient" in names] == [20]
+
+
 class Family:
     """Records what a heartbeat tells."""
 
@@ -199,6 +210,20 @@ def test_who_ran_here_and_has_gone_is_dead_at_once(heartbeat, family, members):
     members.beat("says-nothing", {}, {})
     heartbeat.run_once()
     assert {told[2] for told in family.told if told[0] == "dead"} == {"dead-here", "reused-pid"}
+
+
+@pytest.mark.parametrize("says", [{"visibility_ms": 100}, {"visibility_ms": 3_600_000}, {"visibility_ms": -1}, {}])
+def test_a_peer_is_judged_by_the_timeout_that_it_announces(config, members, says):
+    heartbeat = Heartbeat([config], Family().kin())
+    members.beat("peer", says, {})
+    heartbeat.run_once()
+    announced = {100: 0.1, 3_600_000: 3600.0}.get(says.get("visibility_ms"), 7.0)
+    assert heartbeat._silences[0].next_verdict() == pytest.approx(silence_limit(announced), abs=0.05)
+
+
+def test_a_beat_announces_the_timeout_that_its_supervisor_goes_by(heartbeat, members):
+    heartbeat.run_once()
+    assert members.beat("other", {}, {}).supervisors["me"]["visibility_ms"] == 7000
 
 
 def test_a_silent_one_is_told_again_until_it_is_gone(config, members):

@@ -22,6 +22,25 @@ def test_a_process_is_known_by_its_start():
     assert machine.started(child.pid) == ""
 
 
+def test_ended_is_who_has_ended_for_certain(monkeypatch, tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    moment = machine.started(child.pid)
+    assert not machine.has_ended(child.pid, moment)
+    # Another process has its number.
+    assert machine.has_ended(child.pid, "1")
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert machine.has_ended(child.pid, moment)
+    child.communicate()
+    assert machine.has_ended(child.pid, moment)
+    # Where /proc shows nobody, whoever can be sent a signal is there, or may be.
+    monkeypatch.setattr(machine, "_PROC", tmp_path)
+    assert machine.has_ended(child.pid, moment)
+    assert not machine.has_ended(os.getpid(), "1")
+    assert not machine.has_ended(1, "1")
+    assert not machine.has_ended(2**80, "1")
+
+
 def test_here_is_where_numbers_mean_the_same():
     here = machine.here()
     assert here.boot

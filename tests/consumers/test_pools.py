@@ -28,12 +28,12 @@ def rig(mq_settings):
     found.close()
 
 
-def job(rig, call, data=None, *, timeout=None, is_async=False):
+def job(rig, call, data=None, *, timeout=None, is_async=False, where=""):
     entry = b"1-%d" % next(_entries)
     delivery = Delivery(Message(entry.decode(), "n", data, "default"), 0, entry, b"null")
-    handler = Handler(name="n", queue="default", call=call, is_async=is_async)
+    handler = Handler(name="n", queue="default", call=call, is_async=is_async, where=where)
     if timeout is not None:
-        rig.executor.timeout = lambda handler: timeout
+        rig.executor._timeout = lambda handler: timeout
     return Job(delivery, handler, rig.executor)
 
 
@@ -99,7 +99,7 @@ def test_an_interrupt_never_hits_the_next_delivery(rig):
         while time.monotonic() < until:
             pass
 
-    rig.executor.timeout = lambda handler: 0.001 if handler.name == "n" else None
+    rig.executor._timeout = lambda handler: 0.001 if handler.name == "n" else None
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
     innocent = Handler(name="innocent", queue="default", call=lambda message: sum(range(200)))
@@ -163,13 +163,13 @@ def test_what_waits_behind_slow_handlers_goes_back(rig):
     for _ in range(5):
         rig.threads.put(job(rig, lambda message: gate.wait(10)))
     wait_until(lambda: len(rig.board.running()) == 2)
-    rig.threads.hand_back_stranded()
+    rig.threads.look()
     assert len(rig.settler) == 0
-    wait_until(lambda: rig.threads.hand_back_stranded() or len(rig.settler), timeout=PATIENCE + 2)
+    wait_until(lambda: rig.threads.look() or len(rig.settler), timeout=PATIENCE + 2)
     assert settled(rig, 3) == [HandBack()] * 3
     assert rig.threads.room(0.0001) == 0
     gate.set()
-    wait_until(lambda: rig.threads.hand_back_stranded() or rig.threads.room(0.0001) > 2)
+    wait_until(lambda: rig.threads.look() or rig.threads.room(0.0001) > 2)
 
 
 def test_stopping_ends_the_lanes_after_what_they_run(rig):
@@ -177,7 +177,7 @@ def test_stopping_ends_the_lanes_after_what_they_run(rig):
     rig.threads.put(job(rig, lambda message: gate.wait(5)))
     wait_until(rig.board.running)
     rig.threads.stop()
-    rig.threads.hand_back_stranded()
+    rig.threads.look()
     assert not rig.threads.join(Grace(0.05))
     gate.set()
     assert rig.threads.join(Grace(5))
@@ -195,7 +195,7 @@ def test_coroutines_run_side_by_side(rig):
     for _ in range(50):
         rig.loop.put(job(rig, handler, is_async=True))
     assert all(isinstance(outcome, Ack) for outcome in settled(rig, 50))
-    wait_until(lambda: not rig.loop.waiting)
+    wait_until(lambda: not rig.loop.held)
     assert rig.board.running() == []
 
 
@@ -207,7 +207,7 @@ def test_no_exception_ends_the_loop(rig, error):
     for _ in range(3):
         rig.loop.put(job(rig, handler, is_async=True))
     assert all(isinstance(outcome, Retry) for outcome in settled(rig, 3))
-    wait_until(lambda: not rig.loop.waiting)
+    wait_until(lambda: not rig.loop.held)
     assert rig.loop.thread.is_alive()
 
 
@@ -231,7 +231,8 @@ def test_more_coroutines_than_places_wait(rig):
     for _ in range(MAX_COROUTINES + 20):
         rig.loop.put(job(rig, handler, is_async=True))
     wait_until(lambda: len(running) == MAX_COROUTINES)
-    assert rig.loop.room() == MAX_COROUTINES - 20
+    assert rig.loop.waiting() == 20
+    assert rig.loop.room(1.0) == 0
     rig.loop.stop()
     assert settled(rig, 20) == [HandBack()] * 20
     rig.loop._loop.call_soon_threadsafe(gate.set)
@@ -253,4 +254,4 @@ def test_waiting_is_counted_right_from_several_threads(rig):
     for thread in threads:
         thread.join()
     wait_until(lambda: len(rig.settler) == 2000)
-    wait_until(lambda: rig.loop.waiting == 0)
+    wait_until(lambda: rig.loop.held == 0)

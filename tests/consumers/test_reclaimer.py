@@ -6,7 +6,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
-from mq_django.consumers.reclaimer import Reclaimer, evidence_of, reclaim, reclaim_supervisor, relieve
+from mq_django.consumers.reclaimer import LAST_LOOK, Reclaimer, evidence_of, reclaim, reclaim_supervisor, relieve
 from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, HandBack, Retry
@@ -201,6 +201,24 @@ def test_it_settles_for_a_child_until_that_is_done(reclaimer, store, take, monke
     wait_until(reclaimer.is_done)
     assert reclaimer.done == ["dead"]
     assert store.depths().ready == 2
+
+
+def test_what_comes_to_the_dead_later_goes_back_soon(reclaimer, store, take):
+    take("dead", 1)
+    reclaimer.start()
+    reclaimer.child("dead", Evidence(lingers=True))
+    wait_until(reclaimer.is_done)
+    assert len(store.take("dead", count=9)) == 1
+    wait_until(lambda: store.depths().ready == 1, timeout=2)
+    # Its last reads have ended by then.
+    wait_until(lambda: not reclaimer._remains, timeout=LAST_LOOK + 2)
+
+
+def test_who_ended_in_order_is_looked_at_once(reclaimer, take):
+    take("ended", 1)
+    reclaimer.child("ended", Evidence())
+    assert reclaimer.run_once() == 60.0
+    assert reclaimer._remains == []
 
 
 def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_settings, redis_client, caplog):

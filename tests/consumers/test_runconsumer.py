@@ -29,6 +29,24 @@ def test_a_server_that_keeps_nothing_is_warned_of(trees, publish, history):
     assert "all messages are lost when it restarts" in tree.logged()
 
 
+@pytest.mark.parametrize("count", [257, 1000])
+def test_more_queues_than_it_handles_are_refused_with_advice(trees, count):
+    tree = trees(QUEUES={f"q{number}": {} for number in range(count)})
+    assert tree.process.wait(20) == 1
+    assert f"up to 256 queues and groups, not {count}" in tree.logged()
+    assert "manage.py runconsumer QUEUE QUEUE" in tree.logged()
+    assert "Traceback" not in tree.logged()
+
+
+def test_as_many_queues_as_it_handles_are_handled(trees, publish, history):
+    names = [f"q{number}" for number in range(1000)]
+    tree = trees(*names[:255], "default", QUEUES={"default": {}, **{name: {} for name in names}})
+    publish()
+    history.wait_for("effect", timeout=30)
+    assert tree.stop() == 0
+    assert "Traceback" not in tree.logged()
+
+
 def test_what_holds_unless_it_is_set():
     options = Command().create_parser("manage.py", "runconsumer").parse_args([])
     assert (options.grace, options.max_messages, options.max_memory) == (30.0, 0, 0)

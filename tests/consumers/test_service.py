@@ -4,6 +4,8 @@ import logging
 import threading
 import time
 
+import pytest
+
 from mq_django.consumers.service import Service
 from mq_django.errors import ConnectionLost, WrongKeyType
 from tests.waiting import wait_until
@@ -108,27 +110,47 @@ def test_stopped_in_a_pause_it_ends_at_once():
 
 def test_complaints_about_the_same_trouble_are_rare(caplog):
     service = Scripted()
+
+    def refuse(queue):
+        raise WrongKeyType(queue)
+
     for _ in range(5):
-        service.complain("queue a", WrongKeyType("x"))
-    service.complain("queue b", WrongKeyType("x"))
-    assert len(caplog.records) == 2
+        service.each(["queue a", "queue b"], refuse, called=str)
+    assert caplog.messages == [f"scripted of queue {name} waits for Redis: queue {name}" for name in "ab"]
 
 
-def test_a_loop_that_does_not_turn_is_stuck():
+def test_a_loop_tells_its_turns():
     gate = threading.Event()
 
-    class Stuck(Scripted):
+    class Held(Scripted):
         def run_once(self):
             self.done += 1
             gate.wait(10)
-            return 60.0
+            return 0.0
 
-    service = Stuck()
-    assert not service.is_stuck(0.0)
+    service = Held()
+    assert service.turns() == {}
     service.start()
     wait_until(lambda: service.done)
-    wait_until(lambda: service.is_stuck(0.05))
-    assert not service.is_stuck(60.0)
+    first = service.turns()
+    assert service.turns() == first
     gate.set()
+    wait_until(lambda: service.turns() != first)
     assert ended(service)
-    assert not service.is_stuck(0.0)
+    assert service.turns() == {}
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_nothing_that_a_round_raises_ends_the_loop(error):
+    class Exiting(Scripted):
+        def run_once(self):
+            self.done += 1
+            if self.done == 1:
+                self.wake()
+                raise error
+            return 0.0
+
+    service = Exiting()
+    service.start()
+    wait_until(lambda: service.done > 1)
+    assert ended(service)

@@ -1,6 +1,9 @@
 """Whole trees of processes: what becomes of messages when any of them dies, stops, or is asked to."""
 
+import itertools
+import json
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -13,7 +16,7 @@ from mq_django.consumers.isolation import line_of
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
-from tests.chaos.surroundings import FAKETIME
+from tests.chaos.surroundings import FAKETIME, Unavailable, hidden_processes
 from tests.consumers.trees import kill
 from tests.processes import processes
 from tests.waiting import wait_until
@@ -83,6 +86,38 @@ def test_a_child_that_dies_as_it_starts_is_started_again(trees, publish, history
     kill(tree.children()[0])
     publish()
     history.wait_for("effect")
+    assert tree.stop() == 0
+
+
+def test_who_dies_young_again_and_again_costs_its_neighbours_no_pause(trees, publish, history):
+    tree = trees("--processes", "2")
+    publish()
+    worker = history.wait_for("effect")[0]["pid"]
+    for _ in range(4):
+        # As they start: none of them has begun a message.
+        (young,) = wait_until(lambda: [pid for pid in tree.children() if pid != worker])
+        kill(young)
+        wait_until(lambda young=young: young not in tree.children())
+    kill(worker)
+    at = time.monotonic()
+    wait_until(lambda: set(tree.children()) - {worker})
+    assert time.monotonic() - at < 0.5
+    publish()
+    history.wait_for("effect", 2)
+    assert tree.stop() == 0
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits other processes")
+def test_a_process_that_the_system_refuses_is_started_when_it_can_be(trees, publish, history):
+    tree = trees()
+    publish()
+    child = history.wait_for("effect")[0]["pid"]
+    before = resource.prlimit(tree.pid, resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    kill(child)
+    wait_until(lambda: "Cannot start a consumer process" in tree.logged())
+    resource.prlimit(tree.pid, resource.RLIMIT_NOFILE, before)
+    publish()
+    history.wait_for("effect", 2)
     assert tree.stop() == 0
 
 
@@ -186,6 +221,37 @@ def test_a_handler_that_cannot_be_interrupted_costs_its_process_and_no_neighbour
     assert all(history.counts()[neighbour] == 1 for neighbour in neighbours)
 
 
+def test_while_a_process_is_replaced_its_other_queues_go_on(trees, publish, history, tmp_path):
+    tree = trees(QUEUES={"a": {}, "b": {}})
+    publish(queue="b")
+    history.wait_for("effect")
+    late = publish(["once", ["stubborn", 20]], name="timed", queue="a")
+    published = [time.monotonic()]
+    until = published[0] + 5
+    while published[-1] < until:
+        publish(queue="b")
+        published.append(wait_until(lambda: now if (now := time.monotonic()) > published[-1] + 0.02 else 0.0))
+    ended = sorted(line["t"] for line in history.wait_for("effect", len(published)) if line["queue"] == "b")
+    assert max(later - sooner for sooner, later in itertools.pairwise(ended)) < 0.5
+    logged = wait_until(lambda: text if "stopped" in (text := tree.logged()) else "")
+    assert len({line["pid"] for line in history.lines("effect")}) == 2
+    assert f"Handler timed of message {late!r} of queue a runs past its timeout" in logged
+    assert re.search(r"replaced: a handler cannot be interrupted. Past its timeout: entry '\S+' of queue a for", logged)
+
+
+def test_handlers_that_are_late_one_after_another_cost_no_process(trees, publish, history):
+    tree = trees()
+    for number in range(20):
+        # Late by 0.6 s, in which nothing interrupts it.
+        publish(["once", ["sleep", 1.6]], name="timed")
+        history.wait_for("start", number + 1)
+        until = time.monotonic() + 0.2
+        wait_until(lambda until=until: time.monotonic() > until)
+    wait_until(lambda: len({line["id"] for line in history.lines("effect")}) == 20)
+    assert len({line["pid"] for line in history.lines("start")}) == 1
+    assert "replaced" not in tree.logged()
+
+
 def test_a_late_handler_is_interrupted(trees, publish, history, store):
     late = publish(["once", ["spin", 30.0]], name="timed")
     trees()
@@ -234,6 +300,37 @@ def test_what_is_passed_on_to_a_ward_that_is_gone_is_found_soon(trees, publish, 
     assert store.pass_on("slow", line_of(ward), [(delivery.home, delivery.entry)]) == []
     wait_until(lambda: late in history.counts())
     assert history.counts("start")[late] == 1
+
+
+def test_as_many_wards_as_consumers_share_what_must_run_alone(trees, history, store, redis_client, tmp_path):
+    gate = tmp_path / "gate"
+    store.create_groups()
+    for _ in range(5):
+        data = json.dumps({"do": [["wait", str(gate)]]})
+        redis_client.xadd(store.keys.ready, {"type": "act", "data": data, "alone": "1"})
+    tree = trees("--processes", "3")
+    started = history.wait_for("start", 3)
+    # Each runs one message at a time.
+    assert len({line["pid"] for line in started}) == len(started) == 3
+    gate.touch()
+    history.wait_for("effect", 5)
+    wait_until(lambda: empty(store))
+    assert set(history.counts().values()) == {1}
+    assert len(tree.children()) <= 3 + 3
+    assert tree.stop() == 0
+
+
+def test_what_kills_wards_holds_up_nothing_else_that_must_run_alone(trees, publish, history, store, redis_client):
+    store.create_groups()
+    for number in range(12):
+        data = json.dumps({"do": [] if number % 4 == 3 else [["kill", 9]]})
+        redis_client.xadd(store.keys.ready, {"type": "act", "data": data, "alone": "1"})
+    trees("--processes", "3", QUEUES={"default": {"MAX_ATTEMPTS": 2}})
+    history.wait_for("effect", 3, timeout=30)
+    wait_until(lambda: store.depths().dead == 9, timeout=40)
+    wait_until(lambda: empty(store))
+    assert set(history.counts("start").values()) <= {1, 2}
+    assert set(history.counts().values()) == {1}
 
 
 @pytest.mark.parametrize("step", [["kill", signal.SIGKILL], ["segfault", 0]])
@@ -377,6 +474,50 @@ def test_steps_of_the_consumers_clock_change_nothing(trees, publish, history, st
     assert "begins anew" not in first.logged() + second.logged()
     assert first.stop() == 0
     assert len({line["pid"] for line in history.lines("effect")}) == 2
+
+
+@pytest.fixture
+def hidden():
+    try:
+        with hidden_processes(None) as found:
+            return found.wraps
+    except Unavailable as why:
+        pytest.skip(str(why))
+
+
+def beats(client, store):
+    """Return how often each supervisor has beaten."""
+    found = client.hgetall(store.keys.consumers)
+    return {name.partition(b":")[2].decode(): int(count) for name, count in found.items() if name[:5] == b"beat:"}
+
+
+def test_supervisors_that_cannot_see_one_another_leave_one_another_alone(
+    trees, publish, history, store, redis_client, hidden
+):
+    """As with hidepid=2, or with ProtectProc=invisible of systemd."""
+    both = [trees("--threads", "2", wrap=wrap, QUEUES=FAST) for wrap in hidden]
+    ids = [publish(["sleep", 1]) for _ in range(8)]
+    wait_until(lambda: len(found := beats(redis_client, store)) == 2 and min(found.values()) > 5, timeout=20)
+    history.wait_for("effect", 8)
+    assert history.counts("start") == dict.fromkeys(ids, 1)
+    assert [tree.stop() for tree in both] == [0, 0]
+    logged = "".join(tree.logged() for tree in both)
+    assert "is gone" not in logged
+    assert "begins anew" not in logged
+
+
+def test_supervisors_with_other_timeouts_leave_one_another_alone(trees, publish, history, store, redis_client):
+    """As in a rolling deploy that makes VISIBILITY_TIMEOUT shorter than the time between two beats of the old one."""
+    patient = trees("--threads", "2", QUEUES={"default": {"VISIBILITY_TIMEOUT": 30}})
+    wait_until(lambda: len(beats(redis_client, store)) == 1)
+    hasty = trees("--threads", "2", QUEUES=FAST)
+    ids = [publish(["sleep", 1]) for _ in range(12)]
+    wait_until(lambda: len(found := beats(redis_client, store)) == 2 and min(found.values()) > 2, timeout=20)
+    history.wait_for("effect", 12)
+    assert history.counts("start") == dict.fromkeys(ids, 1)
+    assert [patient.stop(), hasty.stop()] == [0, 0]
+    assert "is gone" not in hasty.logged()
+    assert "begins anew" not in patient.logged()
 
 
 #: Runs a command in a PID namespace of its own, as a container does, which all of it dies with.
@@ -539,7 +680,7 @@ def test_a_process_whose_loops_stopped_turning_is_replaced(trees, publish, histo
     assert all(history.counts()[message_id] == 1 for message_id in ids)
     wait_until(lambda: stuck not in tree.children())
     # Which of them is found first, or both at once, is chance.
-    assert "stopped turning: fetcher of" in tree.logged()
+    assert "must be replaced: fetcher of" in tree.logged()
     assert tree.stop() == 0
 
 

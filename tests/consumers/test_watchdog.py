@@ -57,6 +57,20 @@ def test_a_late_handler_in_a_process_that_does_not_is_killed_with_it(watched):
     assert watched.look(6.6) is Verdict.KILL_LATE
 
 
+def test_a_late_handler_in_a_process_that_does_not_has_a_successor_started_before_it_is_killed(watched):
+    watched.board.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
+    assert watched.look(4.8) is Verdict.WELL
+    assert watched.look(0.4) is Verdict.ASK_TO_LEAVE
+
+
+def test_handlers_that_are_late_one_after_another_are_well(watched):
+    """Each is interrupted in time; that there is one at every look says nothing."""
+    for number in range(20):
+        watched.board.run(0, 0, 0, b"1-%d" % number, watched.now, watched.now + 0.1)
+        assert watched.look(0.8, ticks=True) is Verdict.WELL
+        assert [item.receipt.entry for item in watched.dog.late] == [b"1-%d" % number]
+
+
 def test_interrupted_in_time_nobody_is_replaced(watched):
     watched.board.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
     watched.look(5.6, ticks=True)

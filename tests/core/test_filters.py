@@ -1,7 +1,9 @@
 import pytest
 
 from mq_django.core.filters import NOTHING, Filter, Group, error_class
+from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Message
+from mq_django.errors import InvalidFilter
 
 MESSAGE = Message("m1", "order.paid", 1, "q", key="order:7", published_ms=1000)
 
@@ -36,7 +38,25 @@ def test_a_message_of_unknown_time_is_of_no_time():
 
 @pytest.mark.parametrize("wanted", [NOTHING, Filter(name="x", until_ms=3), Filter(group=Group("", ""))])
 def test_a_filter_comes_back_as_it_was_told(wanted):
-    assert Filter.of(wanted.as_dict()) == wanted
+    assert Filter.of(loads(dumps(wanted.as_dict()))) == wanted
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        *(None, [], "", 5, {"name": 5}, {"name": ""}, {"name": None}, {"name": ["a"]}, {"nmae": "a"}),
+        *({"key": True}, {"since_ms": "1"}, {"until_ms": 1.5}, {"since_ms": True}),
+        *({"group": "ab"}, {"group": ["a"]}, {"group": ["a", 1]}, {"group": {"name": "a", "error": "b"}}),
+    ],
+)
+def test_what_is_no_filter_is_refused(found):
+    with pytest.raises(InvalidFilter):
+        Filter.of(found)
+
+
+def test_a_filter_of_a_wrong_type_cannot_be_made():
+    with pytest.raises(InvalidFilter):
+        Filter(name=5)
 
 
 @pytest.mark.parametrize(

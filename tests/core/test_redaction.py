@@ -74,7 +74,7 @@ def test_what_is_nested_too_deep_is_not_shown():
             f"{{'card': {REDACTED}, 'n': 3}}",
         ),
         ('{\\"api_key\\": \\"abc\\", \\"n\\": 1}', f'{{\\"api_key\\": {REDACTED}, \\"n\\": 1}}'),
-        ("Authorization: Bearer ab.cd.ef next", f"Authorization: {REDACTED} next"),
+        ("Authorization: Bearer ab.cd.ef next", f"Authorization: {REDACTED}"),
         ("https://x/?api_key=12", f"https://x/?api_key={REDACTED}"),
         ("redis://:s3cret@host:1/0", f"redis://:{REDACTED}@host:1/0"),
         # What names an error, and what only asks for a secret, stays readable.
@@ -90,13 +90,20 @@ def test_text(text, shown):
 
 @pytest.mark.parametrize(
     "piece",
-    ["a=", 'password="', "a", "://", "x:", "aa://bb:", "token=(", "token:{}", '"_', "token='\\", "token: \t"],
+    [
+        *("a=", 'password="', "a", "://", "x:", "aa://bb:", "token=(", "token:{}", '"_', "token='\\", "token: \t"),
+        *("a://:x", "--a ", "-password a ", "<a>", "<a ", "<token>", "eyJ", "eyJaaaaaaaaaaa.", "Bearer ", "Basic a"),
+        *("password=a ", "password=a,", "password= a ", "password=a b;", 'cookie: a="', "cookie:a", "\\", '"'),
+        *("-----BEGIN PRIVATE KEY-----", "a.", "a-", "-", "('", "('a', '", "'a', 'value': ", "password '"),
+        *("0123456789abcdef", "SG.a", "xoxb-", "x@", "x://a", "gh", "do", "1:AA"),
+    ],
 )
 def test_hostile_text_takes_no_time(piece):
     text = piece * (200_000 // len(piece))
     started = time.perf_counter()
 
-    redact_text(text)
+    for before in ("", "password=", "cookie: "):
+        redact_text(before + text[: len(text) // 3])
 
     assert time.perf_counter() - started < 2
 

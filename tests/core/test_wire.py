@@ -4,9 +4,9 @@ import pytest
 
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.numbers import LAST_MS
 from mq_django.core.wire import (
     CHARGED,
-    LAST_MS,
     MAX_ENTRY_BYTES,
     SUSPECT,
     alone_of,
@@ -127,6 +127,24 @@ def test_what_is_no_message_is_told_with_its_reason_and_bytes(fields, reason):
 def test_no_depth_of_data_breaks_the_decoder(depth):
     deep = "[" * depth + "]" * depth
     assert isinstance(decode("message", '{"type":"n","data":' + deep + "}"), Delivery | Undecodable)
+    for name in ("id", "type", "attempt", "time", "partitionkey", "specversion", "story", "header"):
+        body = f'{{"data":1,"type":"n","{name}":{deep}}}'
+        assert isinstance(decode("message", body), Delivery | Undecodable)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + "0" * 400 + ".0", "9" * 5000], ids=len)
+@pytest.mark.parametrize("beside", ["", ",10000000000000000000000"])
+def test_a_number_that_nobody_can_write_again_is_no_data(number, beside):
+    assert isinstance(decode("type", "n", "data", f"[{number}{beside}]"), Undecodable)
+    assert isinstance(decode("message", f'{{"type":"n","data":[{number}{beside}]}}'), Undecodable)
+
+
+def test_whatever_decoding_raises_concerns_its_entry_alone(monkeypatch):
+    def broken(*args):
+        raise ArithmeticError
+
+    monkeypatch.setattr("mq_django.core.wire._message_of", broken)
+    assert decode("type", "n", "data", "1").reason == "not a message: ArithmeticError"
 
 
 def test_an_entry_with_an_absurd_id_still_has_a_moment():

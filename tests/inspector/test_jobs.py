@@ -3,8 +3,9 @@
 import pytest
 
 from mq_django import inspector
+from mq_django.conf import get_config
 from mq_django.core.filters import Filter, Group
-from mq_django.errors import ConnectionLost
+from mq_django.errors import ConnectionLost, InvalidFilter
 from mq_django.inspector import dead_letters, jobs
 from mq_django.stores.dead import DeadLetters
 from tests.seeding import bury, bury_garbage, bury_many
@@ -24,6 +25,37 @@ def work_off(worker: str = "w1", queue: str = "emails") -> jobs.Job:
 def counts() -> tuple[int, int]:
     view = inspector.queue("emails")
     return view.ready, view.dead
+
+
+def test_what_selects_nothing_that_is_known_is_refused():
+    bury("emails")
+
+    for options in ({"until": "nonsense"}, {"rate": -1}):
+        with pytest.raises(InvalidFilter):
+            jobs.begin("emails", "redrive", who="ann", **options)
+
+    assert jobs.look("emails") is None
+    assert counts() == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"wanted": b'{"name":5}'}, {"wanted": b'{"group":"ab"}'}, {"wanted": b"[]"}, {"wanted": None}, {"rate": b"x"}],
+)
+def test_a_job_whose_filter_is_broken_is_cancelled_and_moves_nothing(redis_client, broken):
+    bury_many("emails", 3)
+    jobs.begin("emails", "delete", who="ann", wanted=Filter(name="welc"))
+    key = get_config().queue("emails").keys.dead_job
+    for field, value in broken.items():
+        redis_client.hdel(key, field)
+        if value is not None:
+            redis_client.hset(key, field, value)
+
+    assert jobs.look("emails") is None
+    assert jobs.work("emails", "w1") == jobs.IDLE
+
+    assert redis_client.hget(key, "state") == b"cancelled"
+    assert counts() == (0, 3)
 
 
 def test_all_up_to_the_beginning_are_redriven_and_what_is_no_message_stays(redis_client):

@@ -226,6 +226,24 @@ def test_redrive_takes_those_that_fit():
     assert mq("redrive", "emails", "--all", "--name", "nope") == "0 redriven\n"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["--all", "--name", ""], ["--all", "--error="], ["--all", "--key", "", "--name", "remind"]),
+        *(["--all", "--rate", "0"], ["--all", "--rate", "-5"]),
+        *(["m1", "--name", "remind"], ["m1", "--rate", "5"], ["m1", "--background"]),
+    ],
+)
+def test_a_filter_that_cannot_be_applied_is_refused(options):
+    """An empty one comes from an unset variable of a shell."""
+    bury("emails", message_id="m1")
+
+    with pytest.raises(CommandError):
+        mq("redrive", "emails", *options)
+
+    assert (inspector.queue("emails").dead, jobs.look("emails")) == (1, None)
+
+
 def test_redrive_leaves_it_to_consumers_when_that_is_wished():
     bury_many("emails", 3)
 

@@ -114,6 +114,13 @@ def test_data_over_several_lines_stay_one_line(config, wire):
     assert result.status == "SUCCESSFUL"
 
 
+@pytest.mark.parametrize(
+    "text", [b"[1e999,\n10000000000000000000000]", b"[" * 1015 + b"\n" + b"]" * 1015], ids=["infinite", "deep"]
+)
+def test_a_line_is_written_whatever_the_data_are(config, wire, text):
+    note(config, wire, settlement(Ack(), text=text))
+
+
 def test_what_runs_no_task_and_what_settles_nothing_leaves_no_line(config, wire):
     undecodable = Settlement(Undecodable(0, b"1-0", [], "x"), Bury("x", reason="undecodable"))
     others = [settlement(HandBack()), settlement(SetAside()), settlement(Ack(), keeps_result=False)]

@@ -145,6 +145,37 @@ def test_bytes_that_are_no_text_can_be_read_and_are_buried_by_a_consumer(store, 
     assert dead.redrive([letter.entry]) == ["UNDECODABLE"]
 
 
+DEEP = "[" * 1015 + "]" * 1015
+
+
+@pytest.mark.parametrize(
+    "data", ["[1e999,10000000000000000000000]", DEEP, "9" * 5000], ids=["infinite", "deep", "long"]
+)
+def test_data_in_our_form_that_cannot_be_read_are_text(store, rsmq, data):
+    body = '{"type":"ok","data":' + data + "}"
+    rsmq.send("jobs", body)
+    rsmq.send("jobs", "innocent")
+    first, second = store.take(ME, count=2)
+    assert (first.message.name, first.message.data, second.message.data) == (TEXT, body, "innocent")
+    assert settle(store, first, second, outcome=Bury("no")) == []
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"text", b'{"type":"ok","data":1}'])
+def test_an_id_that_is_no_text_strands_nothing(store, rsmq, redis_client, ns, body):
+    odd = b"\xff\n\xe2\x80\xa8id"
+    redis_client.hset(f"{ns}:jobs:Q", odd, body)
+    redis_client.zadd(f"{ns}:jobs", {odd: 1})
+    rsmq.send("jobs", "innocent")
+    taken = store.take(ME, count=2)
+    assert sorted(item.entry for item in taken) == sorted(item.entry for item in store.held_by(ME, limit=9))
+    outcomes = [Bury("no", reason="undecodable") for _ in taken]
+    assert store.settle(ME, [Settlement(*pair) for pair in zip(taken, outcomes, strict=True)]) == []
+    assert store.held_by(ME, limit=9) == []
+    dead = DeadLetters(store.config, Pooled(get_client("inspect")))
+    assert dead.get(dead.find(odd)).reason == "undecodable"
+    assert all(item.message.id.isprintable() for item in taken if not isinstance(item, Undecodable))
+
+
 def test_our_data_stays_out_of_rsmqs_keys(store, rsmq, redis_client, ns):
     publish = queues["jobs"].publish
     ids = [publish("welcome", n) for n in range(6)]

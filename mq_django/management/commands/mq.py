@@ -81,10 +81,10 @@ class Command(BaseCommand):
         redrive = self._verb(verbs, "redrive", "Put dead letters back into their queue.", queue=True)
         redrive.add_argument("ids", nargs="*", metavar="id")
         redrive.add_argument("--all", action="store_true", help="Those that are dead now.")
-        redrive.add_argument("--name", default="", help="With --all: those that have this in their name.")
-        redrive.add_argument("--error", default="", help="With --all: those that have this in their error.")
-        redrive.add_argument("--key", default="", help="With --all: those of this key.")
-        redrive.add_argument("--rate", type=int, default=0, help="With --all: at most so many a second.")
+        redrive.add_argument("--name", help="With --all: those that have this in their name.")
+        redrive.add_argument("--error", help="With --all: those that have this in their error.")
+        redrive.add_argument("--key", help="With --all: those of this key.")
+        redrive.add_argument("--rate", type=int, help="With --all: at most so many a second.")
         redrive.add_argument("--background", action="store_true", help="With --all: let consumers do it.")
 
         self._verb(verbs, "pause", "Let no handler of a queue start.", queue=True)
@@ -157,9 +157,16 @@ class Command(BaseCommand):
         queue, wanted = options["queue"], options["ids"]
         if bool(wanted) == options["all"]:
             raise CommandError("Name the messages to redrive, or say --all.", returncode=2)
+        given = {option: options[option] for option in ("name", "error", "key", "rate") if options[option] is not None}
+        if (given or options["background"]) and not options["all"]:
+            raise CommandError("--name, --error, --key, --rate and --background need --all.", returncode=2)
+        # An empty one may come from an unset variable of a shell, and would select everything.
+        for option, value in given.items():
+            if not value:
+                raise CommandError(f"--{option} is {value!r}: leave it out, or give it a value.", returncode=2)
         if options["all"]:
-            meant = Filter(name=options["name"], error=options["error"], key=options["key"])
-            self._job(options, "redrive", meant, rate=options["rate"], background=options["background"])
+            rate = given.pop("rate", 0)
+            self._job(options, "redrive", Filter(**given), rate=rate, background=options["background"])
             return
         entries = [dead_letters.find(queue, name) for name in wanted]
         outcome = actions.redrive(queue, [entry for entry in entries if entry is not None])
@@ -177,7 +184,7 @@ class Command(BaseCommand):
     ) -> None:
         """Do something to many dead letters, as a job: the admin shows it, and it goes on if this is killed."""
         queue, done = options["queue"], "redriven" if what == "redrive" else "deleted"
-        begun = jobs.begin(queue, what, who=f"{getpass.getuser()}, mq", wanted=wanted, rate=max(0, rate))
+        begun = jobs.begin(queue, what, who=f"{getpass.getuser()}, mq", wanted=wanted, rate=rate)
         if begun.word == "busy":
             raise CommandError("Another job runs on the dead letters of this queue.")
         if begun.word == "nothing":

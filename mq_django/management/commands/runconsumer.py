@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers import child
 from mq_django.consumers.autoreload import run_with_reloader
+from mq_django.consumers.board import MAX_QUEUES
 from mq_django.consumers.child import Orders
 from mq_django.consumers.children import Terms
 from mq_django.consumers.logs import configure_logs
@@ -23,6 +24,11 @@ from mq_django.registry import groups
 NEEDS_POSIX = (
     "runconsumer does not run on Windows. Run it in WSL, in a container or on a server; publishing, the admin and the "
     "other commands work here."
+)
+
+TOO_MANY = (
+    "One runconsumer handles up to {most} queues and groups, not {count}: each takes a thread and a connection in "
+    "every process. Start several, and name the queues of each: manage.py runconsumer QUEUE QUEUE ..."
 )
 
 
@@ -98,6 +104,9 @@ class Command(BaseCommand):
         found = list(dict.fromkeys(chain.from_iterable(named))) if names else every
         if not found:
             raise CommandError("There is nothing to handle: no queue, and no topic that has a subscriber.")
+        # Refused here, so that a reload is, too, while the old consumers go on.
+        if len(found) > MAX_QUEUES:
+            raise CommandError(TOO_MANY.format(count=len(found), most=MAX_QUEUES))
         return [config.queue(name) for name in found]
 
     def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:

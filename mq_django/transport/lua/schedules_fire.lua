@@ -35,7 +35,9 @@ if tick then
   if tick > now then
     return { 'EARLY', now }
   end
-  if number_of(redis.call('hget', schedules, 'last:' .. name)) >= tick then
+  -- One that is no moment, or after the year 9999, was not written by a schedule.
+  local last = number_of(redis.call('hget', schedules, 'last:' .. name))
+  if last >= tick and last <= 253402300799999 then
     return { 'DONE', now }
   end
 end

@@ -4,13 +4,16 @@ import asyncio
 import ctypes
 import os
 import signal
+import stat
 import sys
 import time
+from contextlib import suppress
 
 from django.conf import settings
 
 from mq_django import Message, Retry, handler, subscriber
-from mq_django.consumers import consumer
+from mq_django.consumers import liveness
+from mq_django.consumers.loops import LoopPool
 from mq_django.stores.stream import StreamStore
 from tests.consumers.project.history import note
 
@@ -52,7 +55,7 @@ def _raise(text: str, _: Message) -> None:
 def _stick(_: object, __: Message) -> None:
     """Let this process's fetchers hang in their next read, and be taken for stuck soon."""
     # Longer than every loop's longest round.
-    consumer.STUCK = 7.0
+    liveness.STUCK = 7.0
     for name in ("take", "fetch", "settle_and_take"):
         setattr(StreamStore, name, lambda *_, **__: time.sleep(3600))
 
@@ -62,7 +65,69 @@ def _wait_for(path: str, _: Message) -> None:
         time.sleep(0.01)
 
 
+def _fork_back(code: int, _: Message) -> None:
+    """Fork a child that returns from the handler, or raises when the code is not 0; wait for its end."""
+    if pid := os.fork():
+        note("child", code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    elif code:
+        raise ValueError("in the child")
+
+
+def _leave_loop(how: str, _: Message) -> None:
+    loop = asyncio.get_running_loop()
+    if how == "stop":
+        loop.stop()
+    elif how == "callback":
+        loop.call_soon(sys.exit, 3)
+    elif how == "end":
+        # As a defect of ours would: no handler can do this.
+        LoopPool._run_until_stopped = lambda self: sys.exit(3)  # type: ignore[method-assign]
+        loop.stop()
+    elif how == "block":
+        time.sleep(3600)
+
+
+def _truncate_descriptors(_: object, __: Message) -> None:
+    """Truncate every file that has no name, as whoever cleans up what it inherited may do."""
+    for number in _descriptors():
+        told = os.fstat(number)
+        if stat.S_ISREG(told.st_mode) and not told.st_nlink:
+            with suppress(OSError):
+                os.ftruncate(number, 0)
+
+
+def _close_descriptors(_: object, __: Message) -> None:
+    """Close everything but the standard streams, as a daemon does at its start."""
+    os.closerange(3, max(_descriptors()) + 1)
+
+
+def _descriptors() -> list[int]:
+    found = [number for number in range(3, 512) if _is_open(number)]
+    note("descriptors", count=len(found))
+    return found
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _fork(seconds: float, _: Message) -> None:
+    """Leave a process behind that has everything open that this one has."""
+    if not os.fork():
+        time.sleep(seconds)
+        os._exit(0)
+
+
 STEPS = {
+    "fork": _fork,
+    "fork_back": _fork_back,
+    "loop": _leave_loop,
+    "truncate_descriptors": _truncate_descriptors,
+    "close_descriptors": _close_descriptors,
     "sleep": lambda seconds, _: time.sleep(seconds),
     "spin": lambda seconds, _: _spin(seconds),
     "gil": _hold_the_gil,

@@ -1,0 +1,26 @@
+"""What a consumer does and has done, as its supervisor tells people."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from mq_django.consumers.board import Board
+
+#: Of what a consumer runs in one queue a heartbeat tells so many, those that run longest.
+MAX_TOLD = 20
+
+
+def doing(board: Board, queues: range) -> list[Mapping[str, Any]]:
+    """Return for each queue what a consumer runs, the longest first, and how many it has handled and failed."""
+    now = time.monotonic()
+    running: dict[int, list[Any]] = {}
+    for item in sorted(board.running(), key=lambda item: item.since):
+        some = running.setdefault(item.receipt.queue, [])
+        if len(some) < MAX_TOLD:
+            home, entry = item.receipt.home, item.receipt.entry.decode(errors="replace")
+            some.append([home, entry, max(0, round((now - item.since) * 1000))])
+    told: list[Mapping[str, Any]] = []
+    for number in queues:
+        handled, failed = board.counted(number)
+        told.append({"running": running.get(number, []), "handled": handled, "failed": failed})
+    return told

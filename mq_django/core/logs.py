@@ -1,0 +1,34 @@
+"""Loggers whose records are one line each, whatever stands in messages.
+
+A message, a name or an id with a line break in it could write log lines of its own; an escape sequence could hide some.
+"""
+
+import logging
+from typing import Any
+
+from mq_django.core.visible import line
+
+
+class _OneLine(logging.Filter):
+    """Spells out in the arguments of a record what is not printable."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(_one_line, record.args))
+        return True
+
+
+def _one_line(value: Any) -> Any:
+    if isinstance(value, BaseException):
+        value = str(value)
+    return line(value) if isinstance(value, str | bytes) else value
+
+
+_ONE_LINE = _OneLine()
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of a module; every module of this package takes its own from here."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_ONE_LINE)
+    return logger

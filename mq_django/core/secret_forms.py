@@ -1,0 +1,105 @@
+"""What secrets look like: the names of their keys, and the forms of values that are secret under any key.
+
+Libraries that find secrets report lines of files, and need PyYAML and requests for it; none replaces a part of a text.
+So the forms are here: those of the issuers' own documentation that begin with something that nothing else does.
+"""
+
+import re
+from functools import lru_cache
+
+#: A key is secret when it has one of these in it, whatever stands around: `dbPassword`, `X-Auth-Token`.
+PARTS = (
+    *("password", "passwd", "passphrase", "passcode", "pwd", "secret", "token", "authorization", "credential"),
+    *("apikey", "privatekey", "accesskey", "accountkey", "authkey", "encryptionkey", "masterkey", "sharedkey"),
+    *("signingkey", "sshkey", "signature", "cardnumber", "creditcard", "cvv", "cvc2"),
+    *("sessionid", "sessionkey", "phpsessid"),
+)
+
+#: A key is secret when one of its words is one of these: `card_no`, but not `discard`.
+WORDS = frozenset(
+    (
+        *("auth", "bearer", "card", "cards", "cookie", "cookies", "creds", "csrf", "cvc", "iban"),
+        *("jwt", "mnemonic", "otp", "pan", "pass", "pin", "psw", "pw", "sig", "ssn", "totp", "xsrf"),
+    )
+)
+
+#: The value of such a key goes to the end of its line, with commas, semicolons and all.
+LINES = frozenset(("authorization", "cookie", "cookies"))
+
+_WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+|(?<=\D)(?=\d)")
+#: `InvalidTokenError: ...` names an error, and what follows is what one wants to read.
+_ERROR = re.compile(r"(?:Error|Exception|Warning|Expired|Invalid)\Z|\A(?:[\w.]*\.)?(?:Invalid|Missing|Expired)[A-Z]")
+
+_FORMS = re.compile(
+    r"""
+      # A private key, which may be cut.
+      -----BEGIN[ ](?:[A-Z0-9]{1,20}[ ]){0,4}PRIVATE[ ]KEY(?:[ ]BLOCK)?-----
+        (?:(?!-----END[ ])[\s\S])*(?:-----END[ ][A-Z0-9 ]{1,60}-----)?
+      # A JSON Web Token: its head is JSON, and so begins alike; it may be cut.
+    | \beyJ[\w-]{10,}(?:\.[\w-]*){0,4}
+      # After the scheme of an Authorization header: what is no word.
+    | (?<=\bBearer[ ])(?!(?:auth\w*|token\w*|scheme|realm\b)(?![\w.-]))[\w.~+/=-]{6,}
+    | (?<=\bbearer[ ])(?=[\w.~+/-]*\d)[\w.~+/=-]{6,}
+    | (?<=\bBasic[ ])(?=[\w+/-]*(?:\d|[a-z][A-Z]|=))[\w+/-]{6,}={0,2}
+    | (?<=\bToken[ ])(?=[\w-]*\d)[\w.-]{16,}
+      # Amazon, GitHub, GitLab, Slack, Stripe, npm, PyPI, SendGrid, Google, OpenAI and alike, Hugging Face,
+      # DigitalOcean, Shopify, Square, Twilio, Telegram, HashiCorp, Mailchimp.
+    | \b(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b
+    | \bgh[pousr]_\w{30,} | \bgithub_pat_\w{22,} | \bgl(?:pat|ptt|rt|dt)-[\w-]{16,}
+    | \bxox[abeoprs]-[\w-]{10,} | \bxapp-[\w-]{10,} | (?<=hooks\.slack\.com/services/)[\w/]{16,}
+    | \b[rs]k_(?:live|test)_\w{16,} | \bwhsec_\w{16,}
+    | \bnpm_\w{30,} | \bpypi-[\w-]{30,} | \bSG\.[\w-]{16,}\.[\w-]{16,}
+    | \bAIza[\w-]{35} | \bya29\.[\w-]{16,} | \bGOCSPX-[\w-]{16,}
+    | \bsk-[\w-]{20,} | \bhf_\w{30,} | \bdo[opr]_v1_[0-9a-f]{32,}
+    | \bshp(?:at|ca|pa|ss)_[0-9a-fA-F]{32} | \bsq0[a-z]{3}-[\w-]{22,}
+    | \bSK[0-9a-f]{32}\b | \b\d{8,10}:AA[\w-]{33}\b | \bhv[sbr]\.[\w-]{20,} | \b[0-9a-f]{32}-us\d{1,2}\b
+    """,
+    re.VERBOSE,
+)
+
+#: One of these is in whatever `_FORMS` finds.
+_SIGNS = (
+    *("-----BEGIN ", "eyJ", "earer ", "Basic ", "Token ", "AKIA", "ASIA", "ABIA", "ACCA", "xox", "xapp-"),
+    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "glptt-", "glrt-", "gldt-"),
+    *("slack.com/", "k_live_", "k_test_", "whsec_", "npm_", "pypi-", "SG.", "AIza", "ya29.", "GOCSPX-", "sk-", "hf_"),
+    *("_v1_", "shp", "sq0", "SK", ":AA", "hvs.", "hvb.", "hvr.", "-us"),
+)
+
+#: `redis://user:secret@host`: the part between is a secret whatever it is called, and may have / and @ in it. A port
+#: with a path is none. A long log-in without a password is a token.
+_URL_LOGIN = re.compile(
+    r"""(?P<scheme>\b[a-z][a-z0-9+.-]{1,20}://)
+        (?: (?P<user>[^\s/:@"'<>?\#]{0,80}:)(?!\d{1,5}[/?\#])(?:(?!://)[^\s"'<>]){1,300}(?=@)
+          | [^\s/:@"'<>?\#]{20,300}(?=@) )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=4096)
+def is_secret(key: str) -> bool:
+    """Tell whether the values under a key are secret."""
+    words = _words(key)
+    squeezed = "".join(words)
+    return any(part in squeezed for part in PARTS) or not WORDS.isdisjoint(words)
+
+
+def names_error(key: str) -> bool:
+    """Tell whether a key of a text is the name of an error."""
+    return _ERROR.search(key) is not None
+
+
+def takes_line(key: str) -> bool:
+    """Tell whether the value of a secret key goes to the end of its line."""
+    return not LINES.isdisjoint(_words(key))
+
+
+def replace_forms(text: str, mark: str) -> str:
+    """Return text with a mark in the place of all that is secret by its form."""
+    if "://" in text and "@" in text:
+        text = _URL_LOGIN.sub(lambda found: f"{found['scheme']}{found['user'] or ''}{mark}", text)
+    # Most texts have none of them, and to know that costs a tenth of looking for each.
+    return _FORMS.sub(mark, text) if any(sign in text for sign in _SIGNS) else text
+
+
+def _words(key: str) -> list[str]:
+    return [word.lower() for word in _WORD_BREAK.split(key[:200]) if word]

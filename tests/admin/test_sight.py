@@ -1,0 +1,209 @@
+"""Who may not see the data of messages sees nothing that may quote it, on no page, in no address, and in no log."""
+
+import re
+from html import unescape
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.core.filters import Filter
+from mq_django.core.outcomes import Retry
+from mq_django.inspector import dead_letters, jobs, messages
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests.admin.conftest import BASE
+from tests.admin.pages import LOOKS, main_of, world
+from tests.seeding import CONSUMER, beat, bury, bury_garbage, dead_entry, publish, set_aside, store, take
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+#: Stands in everything that may quote data.
+CANARY = "rumpelstiltskin"
+DELAYED = f"{BASE}emails/waiting/delayed/"
+CANCEL = f"{BASE}emails/cancel/"
+DEAD = f"{BASE}emails/dead/"
+
+
+@pytest.fixture
+def clerk(log_in):
+    """Return a client of a user who may do everything but see data."""
+    return log_in("view_queue", "operate_queue", "purge_queue")
+
+
+def quoting(redis_client) -> None:
+    """Put the canary wherever users put what quotes data."""
+    # A message that failed with one word, for the third time; before the others, which would be taken with it.
+    publish("emails", "retried", {"x": CANARY}, key=CANARY, headers={"h": CANARY})
+    settled = [Settlement(item, Retry(error=CANARY, traceback=CANARY), 60_000) for item in take("emails", 10)]
+    store("emails").settle(CONSUMER, settled)
+    for error in (CANARY, f"{CANARY}: no", f"ValueError: {CANARY}", f"{CANARY}.{CANARY}: no"):
+        bury("emails", "welcome", {"x": CANARY}, key=CANARY, headers={"h": CANARY}, error=error)
+    bury_garbage(redis_client, "emails", {"x": CANARY, "type": CANARY})
+    set_aside("emails", "nobody", CANARY)
+    publish("emails", "short", {"x": CANARY}, delay=60, unique=CANARY)
+    publish("emails", "long", CANARY * 5000, delay=60, unique=f"{CANARY}-long")
+    publish("emails", "claims", CANARY, delay=60, unique=f"{CANARY}-claim", unique_for="handled")
+    publish("emails", "broken", CANARY, delay=60, unique=f"{CANARY}-broken")
+    keys = get_config().queue("emails").keys
+    redis_client.hset(keys.waiting, f"u:{CANARY}-broken", "{")
+    redis_client.zadd(keys.due, {f"u:{CANARY}-of-nobody": 5e12})
+    publish("emails", "held", {"x": CANARY}, key=CANARY, headers={"h": CANARY})
+    take("emails", 10)
+    publish("emails", "ready", {"x": CANARY}, key=CANARY, headers={"h": CANARY})
+    publish("emails", "ranked", {"x": CANARY}, key=CANARY, priority=5)
+    beat("emails")
+
+
+def told(client, address: str, **fields: str) -> str:
+    response = client.post(address, fields) if fields else client.get(address)
+    assert response.status_code in (200, 302), address
+    return str(response.headers) + ("" if response.streaming else response.content.decode())
+
+
+def test_no_page_and_no_page_that_it_links_to_quotes_data(clerk, operator, redis_client):
+    world()
+    quoting(redis_client)
+    jobs.begin("emails", "redrive", who="ann", wanted=Filter(key=CANARY, error=CANARY))
+    jobs.cancel("emails")
+    bases = [re.sub(r"/(dead|log|entry|waiting)/[^/]+/\{?\w+\}?/?$", r"/\1/", visit.path) for visit in LOOKS]
+    seen: set[str] = set()
+    found = [BASE + base for base in bases if "{" not in base and visit_is_free(base)]
+    while found:
+        address = found.pop()
+        if address in seen or not address.startswith(BASE):
+            continue
+        seen.add(address)
+        page = told(clerk, address)
+        assert CANARY not in page, address
+        found += [unescape(link) for link in re.findall(r'href="(/admin/mq_django/queue/[^"]+)"', page)]
+        found += [address.partition("?")[0] + unescape(link) for link in re.findall(r'href="(\?[^"]+)"', page)]
+    # They would have been there to see.
+    assert len(seen) > 40
+    assert CANARY in told(operator, DELAYED)
+
+
+def visit_is_free(path: str) -> bool:
+    """Tell whether a page needs neither data nor a message of a test."""
+    return "export" not in path and "edit" not in path
+
+
+def test_a_message_under_a_unique_key_is_named_by_its_id(clerk, redis_client):
+    quoting(redis_client)
+    rows = clerk.get(DELAYED).context["rows"]
+
+    members = [row["member"] for row in rows if row["member"]]
+    assert len(members) == len(rows) - 1
+    for row in rows:
+        if row["member"]:
+            page = clerk.get(row["url"])
+            assert (page.status_code, CANARY in page.content.decode()) == (200, False)
+    asked = clerk.post(CANCEL, {"_selected_action": members})
+    assert CANARY not in asked.content.decode()
+    done = clerk.post(CANCEL, {"_selected_action": members, "confirmed": "yes"}, follow=True)
+
+    assert CANARY not in done.content.decode()
+    # Nobody knows the id of one that somebody put there by hand.
+    assert [view.member for view in messages.waiting("emails", "delayed", start=0, limit=9).waiting] == [
+        f"u:{CANARY}-of-nobody".encode()
+    ]
+
+
+def test_a_message_that_another_one_replaced_is_not_cancelled_in_its_place(operator):
+    publish("emails", "first", 1, delay=60, unique="cart:7")
+    ((row,),) = [operator.get(DELAYED).context["rows"]]
+    publish("emails", "second", 2, delay=60, unique="cart:7")
+
+    operator.post(CANCEL, {"_selected_action": row["member"], "confirmed": "yes"})
+
+    assert inspector.queue("emails").delayed == 1
+
+
+def test_messages_of_one_id_are_not_mistaken_for_each_other(clerk, operator):
+    for unique in ("cart:7", "cart:8"):
+        publish("emails", "welcome", unique, delay=60, unique=unique, message_id="m1")
+
+    rows = clerk.get(DELAYED).context["rows"]
+
+    # The id leads to one of them, and the other has no name that says nothing.
+    assert sorted(row["member"] for row in rows) == ["", "m1"]
+    assert sorted(bool(row["url"]) for row in rows) == [False, True]
+    clerk.post(CANCEL, {"_selected_action": "m1", "confirmed": "yes"})
+    (left,) = operator.get(DELAYED).context["rows"]
+    operator.post(CANCEL, {"_selected_action": left["member"], "confirmed": "yes"})
+    assert inspector.queue("emails").delayed == 0
+
+
+def test_unique_keys_are_not_guessed(clerk, operator):
+    message_id = publish("emails", "welcome", 1, delay=60, unique="cart:7")
+    assert clerk.get(DELAYED, {"id": message_id}).url == f"{DELAYED}{message_id}/"
+
+    for guess in ("cart:7", "u:cart:7"):
+        assert clerk.get(DELAYED, {"id": guess}).status_code == 200
+        assert operator.get(DELAYED, {"id": guess}).status_code == 302
+    for address in (f"{DELAYED}u_3Acart_3A7/", f"{DELAYED}u_3Acart_3A8/"):
+        assert clerk.get(address).status_code == 403
+    for guess in ("u_3Acart_3A7", "u_3Acart_3A8"):
+        assert clerk.post(CANCEL, {"_selected_action": guess, "confirmed": "yes"}).status_code == 403
+    assert inspector.queue("emails").delayed == 1
+
+
+def test_the_log_has_no_values_of_filters_and_no_unique_keys(operator, clerk, redis_client):
+    quoting(redis_client)
+    filters = {"key": CANARY, "error": CANARY, "name": "welcome"}
+    for terms in (filters, {"of_name": "welcome", "of_error": CANARY}):
+        b"".join(operator.get(f"{DEAD}export/", terms).streaming_content)
+        assert CANARY in told(operator, f"{DEAD}all/redrive/", **terms)
+        operator.post(f"{DEAD}all/redrive/", {**terms, "confirmed": "yes"})
+        operator.post(f"{DEAD}all/delete/", {**terms, "confirmed": "yes"})
+    members = [row["member"] for row in operator.get(DELAYED).context["rows"]]
+    operator.post(CANCEL, {"_selected_action": members, "confirmed": "yes"})
+
+    said = list(LogEntry.objects.values_list("change_message", flat=True))
+    assert len(said) == 7
+    assert CANARY not in str(said)
+    assert "name has “welcome”, key is “…”, error has “…”" in str(said)
+    assert CANARY not in told(clerk, f"{BASE}emails/history/")
+
+
+def test_errors_that_are_no_class_are_one_group_each_that_only_those_who_see_data_can_ask_for(clerk, operator):
+    bury("emails", "welcome", error=CANARY)
+    bury("emails", "welcome", error="shop.errors.Refused: no")
+
+    shown = {str(row["error"]): row for row in clerk.get(f"{DEAD}groups/").context["rows"]}
+
+    assert set(shown) == {"…", "<bdi>shop.errors.Refused</bdi>"}
+    assert "redrive_url" not in shown["…"]
+    assert len(clerk.get(unescape(shown["<bdi>shop.errors.Refused</bdi>"]["url"])).context["rows"]) == 1
+    for guess in (CANARY, "other"):
+        assert clerk.get(DEAD, {"of_name": "welcome", "of_error": guess}).status_code == 400
+    assert len(operator.get(DEAD, {"of_name": "welcome", "of_error": CANARY}).context["rows"]) == 1
+
+
+def test_parked_messages_are_named_by_their_place(clerk, mq_settings):
+    mq_settings(QUEUES={"emails": {"CONCURRENCY": {"key": 1}}})
+    for number in range(3):
+        publish("emails", "welcome", {"n": number}, key=CANARY)
+    found = open_store(get_config().queue("emails"), Session(get_client("consume")))
+    found.create_groups()
+    found.take("c1", count=10)
+
+    rows = clerk.get(f"{BASE}emails/waiting/parked/").context["rows"]
+
+    assert len(rows) == 2
+    for row in rows:
+        assert clerk.get(row["url"]).status_code == 200
+        assert CANARY not in told(clerk, row["url"])
+    fields = {"room": "parked", "_selected_action": [row["member"] for row in rows], "confirmed": "yes"}
+    clerk.post(CANCEL, fields)
+    assert inspector.queue("emails").parked == 0
+
+
+def test_what_those_who_see_data_are_shown_is_still_there(operator, redis_client):
+    quoting(redis_client)
+    page = main_of(operator.get(f"{DEAD}{dead_entry('emails')}/"))
+    assert CANARY in page
+    assert dead_letters.count("emails").count == 5

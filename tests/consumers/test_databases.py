@@ -1,0 +1,237 @@
+"""What a handler does to its database connections ends with its message."""
+
+import asyncio
+import logging
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import Group
+from django.core.cache import caches
+from django.db import OperationalError, connection, connections, transaction
+from django.utils import timezone, translation
+
+from mq_django.consumers.databases import Databases
+from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
+from tests.consumers.rig import Rig
+from tests.consumers.test_pools import job, settled
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def rig(mq_settings):
+    # One lane, so that each message follows the last.
+    found = Rig(threads=1)
+    found.start()
+    yield found
+    found.close()
+
+
+def run(rig, *calls):
+    """Run functions one after another in one lane, and return their outcomes."""
+    for call in calls:
+        rig.threads.put(job(rig, call))
+    return settled(rig, len(calls))
+
+
+def run_coroutines(rig, *calls):
+    outcomes = []
+    for call in calls:
+        rig.loop.put(job(rig, call, is_async=True))
+        outcomes += settled(rig, 1)
+    return outcomes
+
+
+def begin():
+    transaction.atomic().__enter__()
+
+
+def begin_twice():
+    begin()
+    Group.objects.create(name="lost")
+    transaction.atomic().__enter__()
+
+
+def autocommit_off():
+    transaction.set_autocommit(False)
+    Group.objects.create(name="lost")
+
+
+def close_within():
+    begin()
+    connection.close()
+
+
+LEAVE_OPEN = [begin, begin_twice, autocommit_off, close_within]
+
+
+@pytest.mark.parametrize("leave", LEAVE_OPEN)
+def test_an_open_transaction_costs_no_later_message_its_effects(rig, leave, caplog):
+    hooks = []
+
+    def leaves(message):
+        leave()
+
+    def creates(message):
+        Group.objects.create(name=message.id)
+        transaction.on_commit(lambda: hooks.append(message.id))
+
+    with caplog.at_level(logging.ERROR):
+        outcomes = run(rig, leaves, creates, creates)
+    assert [type(outcome) for outcome in outcomes] == [Retry, Ack, Ack]
+    assert "The handler left" in outcomes[0].error
+    assert sorted(Group.objects.values_list("name", flat=True)) == sorted(hooks)
+    assert len(hooks) == 2
+    (told,) = [line for line in caplog.messages if "rolled back" in line]
+    assert told.startswith("Handler ")
+
+
+def test_the_outcome_that_a_handler_chose_stays(rig):
+    def leaves(message):
+        begin()
+        return Bury("no")
+
+    assert run(rig, leaves) == [Bury("no")]
+
+
+def test_a_handler_that_keeps_its_own_order_is_left_alone(rig, caplog):
+    def commits(message):
+        transaction.set_autocommit(False)
+        Group.objects.create(name="kept")
+        transaction.commit()
+        transaction.set_autocommit(True)
+
+    def nests(message):
+        with transaction.atomic(), transaction.atomic():
+            Group.objects.create(name="nested")
+
+    assert [type(outcome) for outcome in run(rig, commits, nests)] == [Ack, Ack]
+    assert Group.objects.count() == 2
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("leave", LEAVE_OPEN)
+def test_a_coroutine_is_no_exception(rig, leave, caplog):
+    async def leaves(message):
+        await sync_to_async(leave)()
+
+    async def creates(message):
+        await Group.objects.acreate(name=message.id)
+
+    with caplog.at_level(logging.ERROR):
+        outcomes = run_coroutines(rig, leaves, creates)
+    assert [type(outcome) for outcome in outcomes] == [Retry, Ack]
+    assert Group.objects.count() == 1
+    assert any("rolled back" in line for line in caplog.messages)
+
+
+def test_a_coroutine_beside_one_that_leaves_a_transaction_open_runs_again_alone(rig, caplog):
+    """Coroutines share a connection: what the innocent one wrote was in the transaction of the other."""
+    opened, wrote = asyncio.Event(), asyncio.Event()
+
+    async def leaves(message):
+        await sync_to_async(begin)()
+        opened.set()
+        await wrote.wait()
+
+    async def creates(message):
+        await opened.wait()
+        await Group.objects.acreate(name=message.id)
+        wrote.set()
+
+    for call in (leaves, creates):
+        rig.loop.put(job(rig, call, is_async=True))
+    assert settled(rig, 2) == [HandBack(suspect=True)] * 2
+    assert Group.objects.count() == 0
+    assert "runs again alone" in caplog.text
+    assert run_coroutines(rig, creates) == [ACK]
+    assert Group.objects.count() == 1
+
+
+def test_within_the_transaction_of_a_test_its_depth_is_restored():
+    """As in a TestCase that runs handlers in its own thread."""
+    with transaction.atomic():
+        Group.objects.create(name="of the test")
+        databases = Databases.of_this_thread()
+        begin_twice()
+        assert databases.is_disturbed()
+        assert databases.clean_up() == "a transaction in database 'default'"
+        assert not databases.is_disturbed()
+        Group.objects.create(name="also of the test")
+    assert set(Group.objects.values_list("name", flat=True)) == {"of the test", "also of the test"}
+
+
+def test_a_broken_connection_costs_one_error(rig, monkeypatch):
+    broken = []
+
+    def breaks(message):
+        Group.objects.count()
+        held = connection.connection
+        # As a server does that has ended the session.
+        held.close()
+        broken.append(held)
+
+    def counts(message):
+        Group.objects.count()
+
+    def catches(message):
+        try:
+            Group.objects.count()
+        except Exception:  # noqa: BLE001 - whatever the driver says
+            return
+
+    outcomes = run(rig, breaks, counts, counts, breaks, catches, counts)
+    assert [type(outcome) for outcome in outcomes] == [Ack, Retry, Ack, Ack, Ack, Ack]
+    assert OperationalError.__name__ in outcomes[1].error or "ProgrammingError" in outcomes[1].error
+
+
+@pytest.mark.parametrize("max_age", [0, None])
+def test_an_idle_loop_keeps_no_connection_that_is_too_old(rig, max_age):
+    """With CONN_MAX_AGE=0 that is each; with None there is none."""
+    seen = []
+
+    def ask():
+        connection.close()
+        connection.settings_dict["CONN_MAX_AGE"] = max_age
+        Group.objects.count()
+        seen.append(connections["default"])
+
+    async def handler(message):
+        await sync_to_async(ask)()
+
+    run_coroutines(rig, handler)
+    wait_until(lambda: not rig.loop._tasks)
+    (used,) = seen
+    used.settings_dict["CONN_MAX_AGE"] = 0
+    assert (used.connection is None) is (max_age == 0)
+
+
+def test_only_connections_of_the_settings_are_looked_at(rig):
+    def copies(message):
+        other = connection.copy()
+        other.connect()
+        other.close()
+
+    run(rig, *[copies] * 5)
+    assert len(rig.threads.lanes[0].databases._held) <= 1
+
+
+def test_locale_and_time_zone_end_with_the_message(rig):
+    found = []
+
+    def changes(message):
+        translation.activate("de")
+        timezone.activate("Asia/Tokyo")
+
+    def looks(message):
+        found.append((translation.get_language(), timezone.get_current_timezone_name()))
+
+    run(rig, looks, changes, looks)
+    assert found[0] == found[1]
+
+
+def test_the_messages_of_a_lane_share_its_cache_client(rig):
+    found = []
+    run(rig, *[lambda message: found.append(caches["default"])] * 3)
+    assert found[0] is found[1] is found[2]

@@ -1,0 +1,217 @@
+"""What one queue raises, whatever it is, does not reach the others: in every service."""
+
+import ast
+import inspect
+import logging
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import mq_django.consumers
+from mq_django.conf import get_config
+from mq_django.consumers.board import Receipt
+from mq_django.consumers.extender import Extender
+from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin, OrphanBeat
+from mq_django.consumers.isolation import Isolation, Receiver
+from mq_django.consumers.promoter import Promoter
+from mq_django.consumers.reclaimer import Reclaimer
+from mq_django.consumers.redriver import Redriver
+from mq_django.consumers.scheduler import Scheduler
+from mq_django.consumers.service import Service
+from mq_django.consumers.settler import SettleService
+from mq_django.consumers.timekeeper import Releaser
+from mq_django.consumers.trimmer import Trimmer
+from mq_django.consumers.verdicts import Evidence
+from mq_django.core.schedules import Scheduled, every
+from mq_django.errors import ConnectionLost
+
+#: Services that serve no queue, or one alone.
+ALONE = {"Fetcher", "Listener", "Timekeeper"}
+#: By the class of a service, what makes one over two queues and says which attributes hold what it keeps for each.
+CASES = {}
+
+
+class Broken:
+    """Stands in for what a service keeps for a queue: each call is noted, and raises when it is to."""
+
+    def __init__(self, name, calls, error=None):
+        self._name, self._calls, self._error = name, calls, error
+        self.config = get_config().queue(name)
+        self.queue = name
+
+    def __getattr__(self, method):
+        def call(*args, **kwargs):
+            self._calls.append(self._name)
+            if self._error is not None:
+                raise self._error
+            raise Fine
+
+        return call
+
+
+class Fine(Exception):
+    """Ends a call that came through, where its result does not matter."""
+
+
+@pytest.fixture
+def queues(mq_settings):
+    return [get_config().queue(name) for name in ("default", "emails")]
+
+
+def case(cls):
+    def note(make):
+        CASES[cls.__name__] = make
+        return make
+
+    return note
+
+
+@case(Promoter)
+def promoter(queues, both):
+    return Promoter(both, hears=lambda: True, seen=lambda *args: None)
+
+
+@case(Redriver)
+def redriver(queues, both):
+    service = Redriver(queues, "w")
+    service._jobs = both
+    return service
+
+
+@case(Trimmer)
+def trimmer(queues, both):
+    return Trimmer(both)
+
+
+@case(Extender)
+def extender(queues, both):
+    class Runs:
+        def running(self):
+            return {"c": [(Receipt(number, 0, b"1-1"), -1e9, 0) for number in range(2)]}
+
+    service = Extender(queues, Runs())
+    service._stores = both
+    return service
+
+
+@case(Heartbeat)
+def heartbeat(queues, both):
+    nothing = lambda *args: None  # noqa: E731
+    service = Heartbeat(queues, Kin(lambda: Announcement("s", {}, {}), *[nothing] * 5))
+    service._members = both
+    return service
+
+
+@case(OrphanBeat)
+def orphan(queues, both):
+    service = OrphanBeat("s", ["c"], queues, Board())
+    service._members = both
+    return service
+
+
+@case(Reclaimer)
+def reclaimer(queues, both):
+    service = Reclaimer(queues, settled=lambda *args: None)
+    service._stores = service._members = both
+    service.child("c", Evidence())
+    return service
+
+
+@case(Releaser)
+def releaser(queues, both):
+    return Releaser(both, Board())
+
+
+@case(Scheduler)
+def scheduler(queues, both):
+    entries = [
+        Scheduled(name=store.queue, queue=store.queue, message="m", data=None, when=every(days=1)) for store in both
+    ]
+    return Scheduler(entries, {store.queue: store for store in both})
+
+
+@case(SettleService)
+def settler(queues, both):
+    service = SettleService()
+    for store in both:
+        service.add(store, store)
+    service.run_once = service.try_refused
+    return service
+
+
+@case(Isolation)
+def isolation(queues, both):
+    service = Isolation("c", Board(), both, [])
+    service._waiting = {0: [Delivered], 1: [Delivered]}
+    return service
+
+
+@case(Receiver)
+def receiver(queues, both):
+    return Receiver("c", both, [None, None])
+
+
+class Board:
+    def ward(self):
+        return "ward"
+
+    def unhandled(self, number):
+        return 1
+
+
+class Delivered:
+    home, entry = 0, b"1-1"
+
+
+def services():
+    folder = Path(mq_django.consumers.__file__).parent
+    modules = [import_module(f"mq_django.consumers.{path.stem}") for path in sorted(folder.glob("*.py"))]
+    return {
+        cls.__name__
+        for module in modules
+        for cls in vars(module).values()
+        if inspect.isclass(cls) and issubclass(cls, Service) and cls.__module__ == module.__name__
+    } - {"Service"}
+
+
+def test_every_service_is_tried_here():
+    assert services() == ALONE | CASES.keys()
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("error", [ValueError("broken"), OverflowError("broken"), TypeError("broken")], ids=repr)
+def test_what_one_queue_raises_is_logged_with_its_name_and_the_other_is_served(name, error, queues, caplog):
+    calls = []
+    both = [Broken("default", calls, error), Broken("emails", calls)]
+    service = CASES[name](queues, both)
+    with caplog.at_level(logging.WARNING):
+        service.run_once()
+        service.run_once()
+    assert {"default", "emails"} <= set(calls)
+    told = [record for record in caplog.records if "default" in record.getMessage() and record.exc_info[1] is error]
+    # Once, though it comes back every round.
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_server_that_is_away_ends_the_round(name, queues):
+    calls = []
+    both = [Broken("default", calls, ConnectionLost("away")), Broken("emails", calls)]
+    with pytest.raises(ConnectionLost):
+        CASES[name](queues, both).run_once()
+    assert calls == ["default"]
+
+
+@pytest.mark.parametrize("path", sorted(Path(mq_django.consumers.__file__).parent.glob("*.py")), ids=lambda p: p.stem)
+def test_no_service_catches_the_errors_of_one_queue_by_itself(path):
+    """`Service.each` is the one place for that: what is caught by hand is caught for some errors and not for others."""
+    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.For)]
+    caught = [
+        node.lineno
+        for loop in found
+        for node in ast.walk(loop)
+        if isinstance(node, ast.ExceptHandler)
+        if "AWAY" in ast.dump(node) or "StoreError" in ast.dump(node)
+    ]
+    assert caught == [] or path.stem in {"service", "settler"}

@@ -1,0 +1,147 @@
+"""No coroutine ends the event loop for good, and one that blocks it is noticed."""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+
+import pytest
+from django.utils import translation
+
+from mq_django.consumers.grace import Grace
+from mq_django.core.outcomes import Ack, Retry
+from tests.consumers.rig import Rig
+from tests.consumers.test_pools import job, settled
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def rig(mq_settings):
+    found = Rig(threads=1)
+    found.start()
+    yield found
+    found.close()
+
+
+async def exits_in_a_task(message):
+    await asyncio.create_task(exits())
+
+
+async def exits():
+    sys.exit(3)
+
+
+async def exits_in_a_group(message):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(exits())
+        group.create_task(asyncio.sleep(0.01))
+
+
+async def exits_in_a_callback(message):
+    asyncio.get_running_loop().call_soon(sys.exit)
+    await asyncio.sleep(0.01)
+
+
+async def stops_the_loop(message):
+    asyncio.get_running_loop().stop()
+
+
+async def closes_the_loop(message):
+    asyncio.get_running_loop().close()
+
+
+async def cancels_itself(message):
+    asyncio.current_task().cancel()
+
+
+KILLERS = [
+    exits_in_a_task,
+    exits_in_a_group,
+    exits_in_a_callback,
+    stops_the_loop,
+    closes_the_loop,
+    cancels_itself,
+]
+
+
+@pytest.mark.parametrize("killer", KILLERS)
+def test_the_loop_goes_on_whatever_a_coroutine_does(rig, killer):
+    async def innocent(message):
+        await asyncio.sleep(0.05)
+
+    for _ in range(3):
+        rig.loop.put(job(rig, innocent, is_async=True))
+        rig.loop.put(job(rig, killer, is_async=True))
+    rig.loop.put(job(rig, innocent, is_async=True))
+    outcomes = settled(rig, 7)
+    assert len(outcomes) == 7
+    assert sum(isinstance(outcome, Ack) for outcome in outcomes) >= 4
+    wait_until(lambda: not rig.loop.held)
+    assert rig.loop.thread.is_alive()
+    assert rig.board.running() == []
+
+
+@pytest.mark.parametrize("killer", [exits_in_a_task, stops_the_loop])
+def test_who_ended_the_loop_is_logged(rig, killer, caplog):
+    with caplog.at_level(logging.ERROR):
+        rig.loop.put(job(rig, killer, is_async=True))
+        settled(rig, 1)
+        wait_until(lambda: any("event loop, which goes on" in line for line in caplog.messages))
+
+
+def test_a_closed_loop_is_found_dead_and_costs_the_stop_no_time(mq_settings):
+    rig = Rig(threads=1)
+    rig.start()
+    rig.loop._ending = True
+    rig.loop._loop.call_soon_threadsafe(rig.loop._loop.stop)
+    rig.loop.thread.join(5)
+    rig.loop._ending = False
+    rig.loop.put(job(rig, cancels_itself, is_async=True))
+    assert rig.loop.turns() == {"mq_django loop": None}
+    began = time.monotonic()
+    assert not rig.loop.join(Grace(30))
+    assert time.monotonic() - began < 5
+    rig.threads.stop()
+    rig.session.close()
+
+
+def test_a_coroutine_that_blocks_the_loop_is_named_and_counts_as_late(rig, monkeypatch, caplog):
+    monkeypatch.setattr("mq_django.consumers.loops.SILENT", 0.2)
+    gate = threading.Event()
+
+    async def blocks(message):
+        await asyncio.sleep(0.01)
+        gate.wait(20)
+
+    async def innocent(message):
+        await asyncio.sleep(20)
+
+    rig.handle("n", blocks)
+    rig.loop.put(job(rig, innocent, is_async=True))
+    rig.loop.put(job(rig, blocks, is_async=True, where="project.blocks"))
+    late = wait_until(lambda: rig.loop.look() or rig.board.late(time.monotonic()))
+    gate.set()
+    assert len(late) == 1
+    (told,) = [line for line in caplog.messages if "stood still" in line]
+    assert "project.blocks" in told
+    wait_until(lambda: rig.loop.look() or rig.loop._silent == 0.0)
+    rig.loop._loop.call_soon_threadsafe(lambda: [task.cancel() for task in rig.loop._tasks])
+
+
+def test_a_loop_without_work_is_not_asked(rig):
+    rig.loop.look()
+    assert rig.loop._answered
+
+
+def test_context_variables_end_with_the_message(rig):
+    found = []
+
+    async def changes(message):
+        found.append(translation.get_language())
+        translation.activate("de")
+
+    for _ in range(3):
+        rig.loop.put(job(rig, changes, is_async=True))
+        assert not isinstance(settled(rig, 1)[0], Retry)
+    assert len(set(found)) == 1

@@ -1,0 +1,120 @@
+"""Threads and coroutines do not wait for each other."""
+
+import asyncio
+import threading
+
+import pytest
+
+from mq_django.consumers.room import BENCH, Room
+from mq_django.core.outcomes import HandBack
+from mq_django.registry import _handlers, _kinds, handler, kinds
+from tests.consumers.rig import Rig
+from tests.consumers.test_pools import job, settled
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def rig(mq_settings):
+    known = dict(_handlers)
+    found = Rig(threads=2)
+    found.gate = threading.Event()
+    found.start()
+    yield found
+    found.gate.set()
+    found.close()
+    _handlers.clear()
+    _handlers.update(known)
+    _kinds.clear()
+
+
+def register(queue, *, threads=False, loop=False):
+    if threads:
+        handler(queue, "f")(lambda message: None)
+    if loop:
+
+        async def coroutine(message):
+            pass
+
+        handler(queue, "c")(coroutine)
+
+
+def block_threads(rig):
+    """Let both threads run handlers that take long, and notice it."""
+    for _ in rig.threads.lanes:
+        rig.threads.put(job(rig, lambda message: rig.gate.wait(20)))
+    wait_until(lambda: rig.threads.look() or rig.threads.blocked)
+
+
+def test_a_queue_knows_the_kinds_of_its_handlers(rig):
+    register("functions", threads=True)
+    register("coroutines", loop=True)
+    register("both", threads=True)
+    before = kinds("functions"), kinds("coroutines"), kinds("both")
+    register("both", loop=True)
+    # Tasks of this test project belong to every queue.
+    everywhere = kinds("nothing")
+    assert before == (everywhere | {False}, everywhere | {True}, everywhere | {False})
+    assert kinds("both") == {False, True}
+
+
+@pytest.mark.parametrize("kind", ["threads", "loop"])
+def test_a_queue_of_one_kind_needs_room_in_its_pool_only(rig, monkeypatch, kind):
+    monkeypatch.setattr("mq_django.consumers.room.kinds", lambda queue: frozenset({kind == "loop"}))
+    block_threads(rig)
+    room = Room("default", rig.threads, rig.loop).messages(1.0)
+    assert room == (0 if kind == "threads" else 102)
+
+
+def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.room.kinds", lambda queue: frozenset({False, True}))
+    block_threads(rig)
+    room = Room("default", rig.threads, rig.loop)
+    assert room.messages(1.0) == BENCH
+    for _ in range(BENCH - 1):
+        rig.threads.put(job(rig, lambda message: None))
+    assert room.messages(1.0) == 1
+    rig.threads.put(job(rig, lambda message: None))
+    assert room.messages(1.0) == 0
+
+
+def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.room.kinds", lambda queue: frozenset({False, True}))
+
+    async def slow(message):
+        while not rig.gate.is_set():
+            await asyncio.sleep(0.01)
+
+    for _ in range(100):
+        rig.loop.put(job(rig, slow, is_async=True))
+    wait_until(lambda: rig.loop.look() or rig.loop.blocked)
+    assert Room("default", rig.threads, rig.loop).messages(1.0) == 2
+
+
+def test_while_messages_end_nothing_is_blocked(rig):
+    for _ in range(100):
+        rig.threads.put(job(rig, lambda message: rig.gate.wait(0.02)))
+
+    def look():
+        rig.threads.look()
+        assert not rig.threads.blocked
+        return rig.threads.ended() > 80
+
+    wait_until(look)
+
+
+def test_what_waits_goes_back_more_and_more_rarely(rig):
+    block_threads(rig)
+    for _ in range(2):
+        rig.threads.put(job(rig, lambda message: None))
+        wait_until(lambda: rig.threads.look() or len(rig.settler))
+        # Whoever is idle may take it first.
+        assert not rig.threads.blocked
+        assert settled(rig, 1) == [HandBack()]
+    assert rig.threads._patience == 2.0
+
+
+def test_the_fetchers_are_woken_when_a_pool_is_blocked(rig):
+    woken = threading.Event()
+    rig.threads.wake_fetchers = woken.set
+    block_threads(rig)
+    assert woken.wait(2)

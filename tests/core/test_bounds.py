@@ -1,0 +1,101 @@
+"""What may be published stays a message, wherever it waits and however often it fails."""
+
+import pytest
+
+from mq_django.core.bounds import MAX_HEADERS, MAX_LEVELS, check_whole, data_text
+from mq_django.core.configs import QueueConfig
+from mq_django.core.jsontext import dumps, loads
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.story import KEPT, MAX_DATA, MAX_ERROR, MAX_TRACEBACK, Attempt, with_attempt
+from mq_django.core.wire import LAST_MS, decode_entry, encode_body, encode_entry
+from mq_django.errors import InvalidMessage, MessageTooLarge
+
+QUEUE = QueueConfig(name="q", max_size=1024 * 1000)
+#: The longest text that names something, as UTF-8 and as JSON.
+WIDE, QUOTED = "\U0001f600" * 255, '"' * 255
+
+
+def message(headers=(), name=WIDE):
+    return Message(name, name, None, "q", 2**31, name, LAST_MS, LAST_MS, -100, name, dict(headers), claims=True)
+
+
+def nested(levels):
+    data = 1
+    for level in range(levels):
+        data = [data] if level % 2 else {"a": data}
+    return data
+
+
+def longest_story():
+    story = ""
+    for number in range(KEPT):
+        # Each differs, so that each is told; a control character takes six bytes as JSON, and seven in JSON in JSON.
+        traceback = "\x01" * (MAX_TRACEBACK - 1) + str(number)
+        story = with_attempt(story, Attempt(number, "c" * 100, 1, 1, "retried", "\x01" * MAX_ERROR, traceback))
+    return story
+
+
+def is_message(fields):
+    flat = [part if isinstance(part, bytes) else part.encode() for part in fields]
+    return isinstance(decode_entry(flat, queue="q", home=0, entry=b"1-1"), Delivery)
+
+
+def fits_everywhere(of, text):
+    story = longest_story() if len(text) <= MAX_DATA else ""
+    body = encode_body(of, text, member="", alone="suspect", story=story)
+    return is_message(["message", body]) and is_message([*encode_entry(of, text), "story", story, "alone", "suspect"])
+
+
+def largest(size, value, name=WIDE):
+    """Return the message with the most headers of a value that may have some data."""
+    text, count = dumps("x" * (size - 2)), 0
+    for step in (256, 64, 16, 4, 1):
+        while count + step <= MAX_HEADERS:
+            try:
+                check_whole(message({f"h{n}": value for n in range(count + step)}, name), text)
+            except MessageTooLarge:
+                break
+            count += step
+    return message({f"h{n}": value for n in range(count)}, name), text
+
+
+@pytest.mark.parametrize("name", [WIDE, QUOTED])
+@pytest.mark.parametrize("size", [2, 100_000, MAX_DATA, MAX_DATA + 1, QUEUE.max_size])
+@pytest.mark.parametrize("value", ["", "x" * 100, "\x00" * 2000, '"' * 5000, "\U0001f600" * 1000])
+def test_the_largest_message_that_is_accepted_is_one_wherever_it_waits(size, value, name):
+    found, text = largest(size, value, name)
+
+    assert found.headers
+    assert fits_everywhere(found, text)
+
+
+def test_the_longest_data_without_headers_fits():
+    text = data_text("x" * (QUEUE.max_size - 2), QUEUE)
+    check_whole(message(), text)
+    assert fits_everywhere(message(), text)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {f"h{n}": "" for n in range(MAX_HEADERS + 1)},
+        {"h": "x" * 2_000_000},
+        # 180 KB, and over a megabyte as JSON.
+        {"h": "\x00" * 180_000},
+    ],
+    ids=["many", "long", "longer as JSON"],
+)
+def test_headers_that_consumers_would_refuse_are_refused(headers):
+    with pytest.raises(InvalidMessage):
+        check_whole(message(headers), b"1")
+
+
+def test_data_is_nested_so_deep_that_every_parser_reads_it():
+    assert loads(data_text(nested(MAX_LEVELS), QUEUE)) == nested(MAX_LEVELS)
+    with pytest.raises(InvalidMessage, match="nested deeper than 500"):
+        data_text(nested(MAX_LEVELS + 1), QUEUE)
+
+
+@pytest.mark.parametrize("data", [["["] * 2000, [[]] * 2000, [{"a": [1]}] * 1000, "{" * 5000])
+def test_brackets_alone_are_not_depth(data):
+    assert loads(data_text(data, QUEUE)) == data
