@@ -9,9 +9,9 @@ from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
 from mq_django.conf import QueueConfig
+from mq_django.consumers import forks
 from mq_django.consumers.board import FAILED, HANDLED, Board
-from mq_django.consumers.databases import Databases
-from mq_django.consumers.forks import end_child, generation
+from mq_django.consumers.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.settler import Settler
 from mq_django.consumers.verdicts import again
 from mq_django.core.logs import get_logger
@@ -67,7 +67,7 @@ class Executor:
         self._board = board
         self._settler = settler
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
-        self._generation = generation()
+        self._generation = forks.generation
 
     def run(self, lane: ThreadLane, delivery: Delivery, handler: Handler) -> None:
         """Run a delivery in this thread."""
@@ -76,14 +76,14 @@ class Executor:
         if not started:
             return
         databases = lane.databases
-        if databases.is_due(started):
+        if databases.held and started - databases.checked > CONNECTION_CHECK:
             databases.refresh()
         try:
             outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
             outcome = self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
-        if databases.is_disturbed():
+        if databases.held and databases.is_disturbed():
             outcome = self._judge_left(delivery, handler, outcome, databases.clean_up())
         self._settle(delivery, handler, outcome, seconds)
 
@@ -96,13 +96,13 @@ class Executor:
         databases = lane.databases
         rollbacks = databases.rollbacks
         try:
-            if databases.is_due(started):
+            if databases.held and started - databases.checked > CONNECTION_CHECK:
                 await sync_to_async(databases.refresh)()
             outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
             outcome = self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
-        if databases.is_disturbed():
+        if databases.held and databases.is_disturbed():
             try:
                 left = await sync_to_async(databases.clean_up)()
                 if left and lane.is_alone():
@@ -126,8 +126,6 @@ class Executor:
 
     def _admit(self, lane: int, delivery: Delivery, handler: Handler, timeout: float | None) -> float:
         """Note on the board that a lane runs a delivery; return the moment, or 0.0 when it must not run after all."""
-        if generation() != self._generation:
-            end_child(handler.where, 0)
         message, now = delivery.message, time.monotonic()
         deadline = math.inf if timeout is None else now + timeout
         # Noted first, looked at second: the supervisor gives back what a stopped process does not run, and says so
@@ -148,15 +146,15 @@ class Executor:
         return 0.0
 
     def _judge(self, handler: Handler, returned: object) -> Outcome:
-        if generation() != self._generation:
-            end_child(handler.where, 0)
+        if forks.generation != self._generation:
+            forks.end_child(handler.where, 0)
         if returned is ACK or isinstance(returned, _OUTCOMES):
             return returned
         return Ack(returned) if handler.keeps_result else ACK
 
     def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
-        if generation() != self._generation:
-            end_child(handler.where, 1)
+        if forks.generation != self._generation:
+            forks.end_child(handler.where, 1)
         message, policy = delivery.message, handler.retry or self._config.retry
         logger.debug("Message %s failed at attempt %d", message.id, message.attempt, exc_info=error)
         try:

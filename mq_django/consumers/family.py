@@ -170,8 +170,8 @@ class Family:
         return [child for child in self._children if not child.ward and (child.dismissed or not child.leaving)]
 
     def _is_ready(self, child: Child) -> bool:
-        """Tell whether a process takes messages: it has started, and was announced in every queue."""
-        return bool(child.board.ticks()) and len(child.announced) == len(self._terms.queues)
+        """Tell whether a process takes messages: it has started, and was announced where that is possible."""
+        return bool(child.board.ticks() and child.announced)
 
     def _is_renewed(self, child: Child) -> bool:
         """Tell whether a successor of a process has started, or will."""

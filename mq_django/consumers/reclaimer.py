@@ -36,20 +36,28 @@ LOOK_AGAIN, LAST_LOOK = 0.5, BLOCK_MS / 1000 + 1.5
 
 @dataclass(slots=True)
 class Remains:
-    """A child process that is gone, and the queues in which it may still hold something."""
+    """A process that is gone, and the queues in which it may still hold something."""
 
     consumer: str
     evidence: Evidence
+    #: Those of its queues that are still to be looked into.
     queues: set[int] = field(default_factory=set)
-    #: When to look into all queues again, and for the last time, in seconds on the monotonic clock.
+    again: frozenset[int] = frozenset()
+    #: When to look into all of `again`, and for the last time, in seconds on the monotonic clock.
     due: float = math.inf
     last: float = 0.0
 
-    def look_again(self, now: float, queues: int) -> None:
+    def look_again(self, now: float) -> None:
         """Set it up for another look when that is due."""
         if now >= self.due:
-            self.queues = set(range(queues))
+            self.queues = set(self.again)
             self.due = now + LOOK_AGAIN if now < self.last else math.inf
+
+    def linger(self, queues: Iterable[int]) -> "Remains":
+        """Set it up for looks until nothing more can come to it."""
+        self.again = frozenset(queues)
+        self.due, self.last = time.monotonic() + LOOK_AGAIN, time.monotonic() + LAST_LOOK
+        return self
 
 
 def evidence_of(board: Board, *, late: bool, now: float, lingers: bool = False) -> Evidence:
@@ -83,8 +91,12 @@ def relieve(store: Store, number: int, consumer: str, spared: Collection[Receipt
     return len(batch) - len(store.settle(consumer, batch)) if batch else 0
 
 
-def reclaim_supervisor(store: Store, members: Members, number: int, supervisor: str, roll: Roll) -> int:
+def reclaim_supervisor(
+    store: Store, members: Members, number: int, supervisor: str, roll: Roll, gone: list[str]
+) -> int:
     """Take a supervisor for dead and hand back what its consumers hold, uncharged; return how many messages.
+
+    Adds its consumers to `gone`, unless it turns out to live.
 
     What was running nobody knows. What is lost like this twice runs alone from then on, in a ward; and what a ward
     held is charged. So a message that brings machines down ends too, and none is charged for its neighbours.
@@ -92,6 +104,7 @@ def reclaim_supervisor(store: Store, members: Members, number: int, supervisor: 
     if not members.condemn(supervisor, roll.beats.get(supervisor, -1)):
         return 0
     consumers = roll.consumers_of(supervisor)
+    gone += consumers
     moved = 0
     for consumer in consumers:
         moved += reclaim(store, number, consumer, Evidence(lost=True, alone=bool(roll.consumers[consumer].get("ward"))))
@@ -126,10 +139,10 @@ class Reclaimer(Service):
 
     def child(self, consumer: str, evidence: Evidence) -> None:
         """Settle for a child that is gone; until that is done, however often Redis refuses."""
-        remains = Remains(consumer, evidence, set(range(len(self._queues))))
+        queues = range(len(self._queues))
+        remains = Remains(consumer, evidence, set(queues))
         if evidence.lingers:
-            now = time.monotonic()
-            remains.due, remains.last = now + LOOK_AGAIN, now + LAST_LOOK
+            remains.linger(queues)
         with self._posting:
             self._remains.append(remains)
         self.wake()
@@ -170,7 +183,7 @@ class Reclaimer(Service):
         self._apart(self._name, named)
         now = time.monotonic()
         for remains in list(self._remains):
-            remains.look_again(now, len(self._queues))
+            remains.look_again(now)
         self._apart(self._settle, [(n, remains) for remains in list(self._remains) for n in sorted(remains.queues)])
         with self._posting:
             self._remains = [remains for remains in self._remains if remains.queues or remains.due < math.inf]
@@ -206,7 +219,10 @@ class Reclaimer(Service):
             logger.warning("%d messages of consumer %s, which does not respond, go to others", moved, consumer)
 
     def _condemn(self, number: int, supervisor: str, roll: Roll) -> None:
-        reclaim_supervisor(self._stores[number], self._members[number], number, supervisor, roll)
+        gone: list[str] = []
+        reclaim_supervisor(self._stores[number], self._members[number], number, supervisor, roll, gone)
+        with self._posting:
+            self._remains += [Remains(consumer, Evidence()).linger([number]) for consumer in gone]
 
     def _strike(self, number: int, consumer: str) -> None:
         members, store = self._members[number], self._stores[number]

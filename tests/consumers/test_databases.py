@@ -214,7 +214,7 @@ def test_only_connections_of_the_settings_are_looked_at(rig):
         other.close()
 
     run(rig, *[copies] * 5)
-    assert len(rig.threads.lanes[0].databases._held) <= 1
+    assert len(rig.threads.lanes[0].databases.held) <= 1
 
 
 def test_locale_and_time_zone_end_with_the_message(rig):

@@ -147,7 +147,8 @@ def test_who_does_not_respond_keeps_what_it_has_begun(store, take):
 def test_a_dead_supervisors_deliveries_go_back_and_everything_of_it_leaves(store, take, members, redis_client):
     take("dead-1", 2)
     roll = members.beat("dead", {}, {"dead-1": {}, "dead-2": {}})
-    assert reclaim_supervisor(store, members, 0, "dead", roll) == 2
+    assert reclaim_supervisor(store, members, 0, "dead", roll, gone := []) == 2
+    assert gone == ["dead-1", "dead-2"]
     assert store.depths().ready == 2
     assert not redis_client.exists(store.keys.consumers)
     assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
@@ -157,7 +158,8 @@ def test_who_has_beaten_since_is_left_alone(store, take, members):
     take("late-1", 2)
     roll = members.beat("late", {}, {"late-1": {}})
     members.beat("late", {}, {"late-1": {}}, generation=roll.generation)
-    assert reclaim_supervisor(store, members, 0, "late", roll) == 0
+    assert reclaim_supervisor(store, members, 0, "late", roll, gone := []) == 0
+    assert gone == []
     assert store.depths().pending == 2
 
 
@@ -169,7 +171,7 @@ def test_a_message_that_brings_machines_down_ends_in_the_dead_letter_queue(confi
         (delivery,) = store.take(f"c{death}", count=1)
         assert delivery.alone == (death >= 2)
         roll = members.beat(f"s{death}", {}, {f"c{death}": {"ward": delivery.alone}})
-        reclaim_supervisor(store, members, 0, f"s{death}", roll)
+        reclaim_supervisor(store, members, 0, f"s{death}", roll, [])
         store.promote(limit=10)
     assert store.depths().dead == 1
     assert store.depths().depth == 0
@@ -212,6 +214,16 @@ def test_what_comes_to_the_dead_later_goes_back_soon(reclaimer, store, take):
     wait_until(lambda: store.depths().ready == 1, timeout=2)
     # Its last reads have ended by then.
     wait_until(lambda: not reclaimer._remains, timeout=LAST_LOOK + 2)
+
+
+def test_what_comes_to_a_dead_supervisors_consumer_later_goes_back_soon(reclaimer, store, take, members):
+    take("dead-1", 1)
+    roll = members.beat("dead", {}, {"dead-1": {}})
+    reclaimer.start()
+    reclaimer.supervisor(0, "dead", roll)
+    wait_until(lambda: store.depths().ready == 1)
+    assert len(store.take("dead-1", count=9)) == 1
+    wait_until(lambda: store.depths().ready == 1, timeout=2)
 
 
 def test_who_ended_in_order_is_looked_at_once(reclaimer, take):

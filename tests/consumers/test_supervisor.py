@@ -320,6 +320,16 @@ def test_as_many_wards_as_consumers_share_what_must_run_alone(trees, history, st
     assert tree.stop() == 0
 
 
+def test_a_broken_queue_keeps_no_ward_from_the_others(trees, publish, history, redis_client):
+    redis_client.set(get_config().queue("emails").keys.consumers, "nonsense")
+    tree = trees()
+    message_id = publish(["once", ["exit", 1]])
+    history.wait_for("effect", timeout=30)
+    assert history.counts("start") == {message_id: 2}
+    assert len({line["pid"] for line in history.lines("start")}) == 2
+    assert tree.stop() == 0
+
+
 def test_what_kills_wards_holds_up_nothing_else_that_must_run_alone(trees, publish, history, store, redis_client):
     store.create_groups()
     for number in range(12):
