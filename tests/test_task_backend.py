@@ -264,6 +264,16 @@ def test_a_time_without_a_zone_is_the_projects(settings, redis_client, namespace
     assert due == datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000
 
 
+@pytest.mark.parametrize("use_tz", [True, False])
+def test_a_result_with_a_time_on_the_last_day_can_be_read(settings, redis_client, namespace, use_tz):
+    settings.USE_TZ = use_tz
+    settings.TIME_ZONE = "Asia/Tokyo"
+    result = tasks.noop.enqueue()
+    key = f"{namespace}:{{default}}:result:{result.id}"
+    redis_client.set(key, redis_client.get(key).replace(b'"due":null', b'"due":253402300799000'))
+    assert tasks.noop.get_result(result.id).task.run_after.year == 9999
+
+
 def test_a_unique_task_waits_once_and_keeps_the_last_arguments(ran):
     reminder = tasks.send_receipt.using(delay=3600, unique="receipt:7")
     first = reminder.enqueue(1)

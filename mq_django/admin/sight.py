@@ -16,7 +16,7 @@ HIDDEN = "…"
 
 def handle(page: Page, view: WaitingView) -> str:
     """Return what names a message that waits in an address; empty when only a unique key would that is hidden."""
-    found = view.id or (view.member if page.can(SEE_DATA) else b"")
+    found = view.handle or (view.member if page.can(SEE_DATA) else b"")
     return text.to_url(found) if found else ""
 
 
@@ -34,5 +34,9 @@ def named(page: Page, handle: str) -> bytes:
 
 def label(handle: str) -> str:
     """Return a handle for a confirmation or the log: the id, and nothing of a unique key."""
-    found = text.from_url(handle).decode(errors="backslashreplace")
-    return HIDDEN if found.startswith(UNIQUE_PREFIX) else found
+    return without_unique(text.from_url(handle).decode(errors="backslashreplace"))
+
+
+def without_unique(name: str) -> str:
+    """Return what names a message, but nothing of a unique key."""
+    return HIDDEN if name.startswith(UNIQUE_PREFIX) else name

@@ -188,4 +188,6 @@ def _row(page: Page, name: str, now_ms: int, view: WaitingView) -> dict[str, Any
         "due": text.moment(view.due_ms, now=now_ms),
         "published": text.moment(view.message.published_ms, now=now_ms),
         **listed(view.message, can_see_data=page.can(SEE_DATA)),
+        # Of a body that tells no id, the id is what it waits under.
+        **({} if member else {"id": text.visible(sight.without_unique(view.message.id), limit=60)}),
     }

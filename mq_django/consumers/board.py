@@ -112,8 +112,10 @@ class Board:
     def run(self, lane: int, queue: int, home: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
         """Note that a lane runs a delivery since a moment of the monotonic clock."""
         at = _LANES + lane * _LANE.size
+        if len(entry) > MAX_ENTRY:
+            entry = on_board(entry)
         # Packing goes field by field, and a process may be stopped in between: that it runs comes last.
-        _LANE.pack_into(self._memory, at, IDLE, home, queue, since, deadline, on_board(entry))
+        _LANE.pack_into(self._memory, at, IDLE, home, queue, since, deadline, entry)
         self._memory[at] = RUNNING
 
     def idle(self, lane: int) -> None:
@@ -123,7 +125,9 @@ class Board:
     def ended(self, state: int, queue: int, home: int, entry: bytes) -> None:
         """Note that a delivery was HANDLED or FAILED; it may still be unsettled."""
         at = self._ring_at + next(self._turn) % RING * _RESULT.size
-        _RESULT.pack_into(self._memory, at, state, home, queue, on_board(entry))
+        if len(entry) > MAX_ENTRY:
+            entry = on_board(entry)
+        _RESULT.pack_into(self._memory, at, state, home, queue, entry)
 
     def tick(self) -> None:
         """Show that the consumer's main thread runs."""

@@ -12,7 +12,7 @@ from mq_django.core.logs import get_logger
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at whether connections are too old. A failed handler is followed by one at once.
+#: Seconds between two looks at whether connections are too old. An error of a database is followed by one at once.
 CONNECTION_CHECK = 1.0
 
 
@@ -45,12 +45,15 @@ class Databases:
     """
 
     def __init__(self) -> None:
-        #: Replaced as a whole, because the event loop reads it while another thread notes a connection.
-        self._held = tuple(
+        #: The connections. Replaced as a whole, because the event loop reads it while another thread notes one.
+        self.held = tuple(
             _Held(connection, len(connection.atomic_blocks), connection.autocommit)
             for connection in connections.all(initialized_only=True)
         )
-        self._checked = 0.0
+        #: When refresh() was called last, in seconds on the monotonic clock.
+        self.checked = 0.0
+        #: How often clean_up() has rolled something back.
+        self.rollbacks = 0
 
     @classmethod
     def of_this_thread(cls) -> "Databases":
@@ -64,14 +67,14 @@ class Databases:
         # Connections besides those of the settings belong to whoever made them.
         if alias not in connections or connections[alias] is not connection:
             return
-        if not any(held.connection is connection for held in self._held):
-            others = [held for held in self._held if held.connection.alias != alias]
-            self._held = (*others, _Held(connection, 0, connection.settings_dict["AUTOCOMMIT"]))
+        if not any(held.connection is connection for held in self.held):
+            others = [held for held in self.held if held.connection.alias != alias]
+            self.held = (*others, _Held(connection, 0, connection.settings_dict["AUTOCOMMIT"]))
 
     def is_disturbed(self) -> bool:
         """Tell whether a handler has left something behind. Another thread may ask as well."""
         # A loop without a generator: this is done for every message.
-        for held in self._held:  # noqa: SIM110
+        for held in self.held:  # noqa: SIM110
             if held.connection.errors_occurred or not held.is_as_found():
                 return True
         return False
@@ -82,20 +85,15 @@ class Databases:
             held.connection.connection is not None
             and held.connection.close_at is not None
             and held.connection.close_at <= now
-            for held in self._held
+            for held in self.held
         )
-
-    def prepare(self, now: float) -> None:
-        """Close what is unusable or too old, once a second."""
-        if now - self._checked > CONNECTION_CHECK:
-            self.refresh()
 
     def refresh(self) -> None:
         """Close what is unusable or too old."""
-        self._checked = time.monotonic()
-        for held in self._held:
+        self.checked = time.monotonic()
+        for held in self.held:
             # Within a transaction Django would take the connection for broken.
-            if not held.depth:
+            if not held.depth and held.is_as_found():
                 try:
                     held.connection.close_if_unusable_or_obsolete()
                 except Exception:
@@ -103,7 +101,8 @@ class Databases:
 
     def clean_up(self) -> str:
         """Restore the state between two handlers; return what was left open, or ""."""
-        left = [self._restore(held) for held in self._held if not held.is_as_found()]
+        left = [self._restore(held) for held in self.held if not held.is_as_found()]
+        self.rollbacks += bool(left)
         self.refresh()
         return ", ".join(left)
 

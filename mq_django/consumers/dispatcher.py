@@ -44,23 +44,32 @@ class Dispatcher:
         self._unknown: set[str] = set()
 
     def dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
-        """Begin with deliveries that this consumer now holds."""
+        """Begin with deliveries that this consumer now holds; what one of them raises is raised after the others."""
         self.settler.in_hand.update([(item.home, item.entry) for item in taken])
-        known = self._handlers
+        failed: Exception | None = None
         for item in taken:
-            if isinstance(item, Undecodable):
-                self._settle_unusable(item)
-                continue
-            name = item.message.name
-            handler = known.get(name) or self._handler(name)
-            if handler is None:
-                self._executor.settle(Settlement(item, SetAside()))
-            elif item.alone and self._isolate is not None:
-                self._isolate(item)
-            elif handler.is_async:
-                self._loop_pool.put(Job(item, handler, self._executor))
-            else:
-                self._threads.put(Job(item, handler, self._executor))
+            try:
+                self._begin(item)
+            except Exception as error:  # noqa: BLE001 - the rest of its batch would stay in hand, and never run
+                # Out of hand it is found again, as what was handed out unseen.
+                self.settler.in_hand.discard((item.home, item.entry))
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _begin(self, item: Delivery | Undecodable) -> None:
+        if isinstance(item, Undecodable):
+            self._settle_unusable(item)
+            return
+        handler = self._handlers.get(item.message.name) or self._handler(item.message.name)
+        if handler is None:
+            self._executor.settle(Settlement(item, SetAside()))
+        elif item.alone and self._isolate is not None:
+            self._isolate(item)
+        elif handler.is_async:
+            self._loop_pool.put(Job(item, handler, self._executor))
+        else:
+            self._threads.put(Job(item, handler, self._executor))
 
     def _handler(self, name: str) -> Handler | None:
         handler = find(self._queue, name)

@@ -9,9 +9,9 @@ from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
 from mq_django.conf import QueueConfig
+from mq_django.consumers import forks
 from mq_django.consumers.board import FAILED, HANDLED, Board
-from mq_django.consumers.databases import Databases
-from mq_django.consumers.forks import end_child, generation
+from mq_django.consumers.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.settler import Settler
 from mq_django.consumers.verdicts import again
 from mq_django.core.logs import get_logger
@@ -47,6 +47,9 @@ class LoopLane(Protocol):
     #: Those of the thread in which `sync_to_async` runs what a coroutine asks of a database.
     databases: Databases
 
+    def is_alone(self) -> bool:
+        """Tell whether nothing else runs on the loop."""
+
     async def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
         """Call a coroutine function; raise HandlerTimeout when it takes longer than `timeout` seconds."""
 
@@ -64,7 +67,7 @@ class Executor:
         self._board = board
         self._settler = settler
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
-        self._generation = generation()
+        self._generation = forks.generation
 
     def run(self, lane: ThreadLane, delivery: Delivery, handler: Handler) -> None:
         """Run a delivery in this thread."""
@@ -73,13 +76,14 @@ class Executor:
         if not started:
             return
         databases = lane.databases
-        databases.prepare(started)
+        if databases.held and started - databases.checked > CONNECTION_CHECK:
+            databases.refresh()
         try:
             outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
             outcome = self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
-        if databases.is_disturbed():
+        if databases.held and databases.is_disturbed():
             outcome = self._judge_left(delivery, handler, outcome, databases.clean_up())
         self._settle(delivery, handler, outcome, seconds)
 
@@ -90,18 +94,23 @@ class Executor:
         if not started:
             return
         databases = lane.databases
+        rollbacks = databases.rollbacks
         try:
-            if databases.is_obsolete(started):
+            if databases.held and started - databases.checked > CONNECTION_CHECK:
                 await sync_to_async(databases.refresh)()
             outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
             outcome = self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
-        if databases.is_disturbed():
+        if databases.held and databases.is_disturbed():
             try:
-                outcome = self._judge_left(delivery, handler, outcome, await sync_to_async(databases.clean_up)())
+                left = await sync_to_async(databases.clean_up)()
+                if left and lane.is_alone():
+                    rollbacks, outcome = databases.rollbacks, self._judge_left(delivery, handler, outcome, left)
             except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
                 outcome = self._judge_error(delivery, handler, error)
+        if databases.rollbacks != rollbacks:
+            outcome = self._judge_beside(delivery, handler, outcome)
         self._settle(delivery, handler, outcome, seconds)
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
@@ -117,8 +126,6 @@ class Executor:
 
     def _admit(self, lane: int, delivery: Delivery, handler: Handler, timeout: float | None) -> float:
         """Note on the board that a lane runs a delivery; return the moment, or 0.0 when it must not run after all."""
-        if generation() != self._generation:
-            end_child(handler.where, 0)
         message, now = delivery.message, time.monotonic()
         deadline = math.inf if timeout is None else now + timeout
         # Noted first, looked at second: the supervisor gives back what a stopped process does not run, and says so
@@ -139,15 +146,15 @@ class Executor:
         return 0.0
 
     def _judge(self, handler: Handler, returned: object) -> Outcome:
-        if generation() != self._generation:
-            end_child(handler.where, 0)
+        if forks.generation != self._generation:
+            forks.end_child(handler.where, 0)
         if returned is ACK or isinstance(returned, _OUTCOMES):
             return returned
         return Ack(returned) if handler.keeps_result else ACK
 
     def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
-        if generation() != self._generation:
-            end_child(handler.where, 1)
+        if forks.generation != self._generation:
+            forks.end_child(handler.where, 1)
         message, policy = delivery.message, handler.retry or self._config.retry
         logger.debug("Message %s failed at attempt %d", message.id, message.attempt, exc_info=error)
         try:
@@ -167,6 +174,16 @@ class Executor:
             return outcome
         logger.error("Handler %s left %s: it was rolled back (message %s)", handler.where, left, delivery.message.id)
         return Retry(error=f"The handler left {left}; it was rolled back") if isinstance(outcome, Ack) else outcome
+
+    @staticmethod
+    def _judge_beside(delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
+        """Return the outcome of a coroutine during which something was rolled back that it or another had left open.
+
+        They share the connection, so that its own effects may be gone. Alone it will be seen whose fault it was.
+        """
+        told = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
+        logger.error(told, handler.where, delivery.message.id)
+        return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
 
     @staticmethod
     def _unjudged(message: Message, error: BaseException) -> Retry:

@@ -9,26 +9,18 @@ from mq_django.core.logs import get_logger
 logger = get_logger(__name__)
 
 
-class _Generation:
-    """How many forks lie between this process and the one that the interpreter was started in."""
-
-    number = 0
+#: How many forks lie between this process and the one that the interpreter was started in. To read it costs a tenth of
+#: `os.getpid()`, which asks the kernel.
+generation = 0
 
 
 def _forked() -> None:
-    _Generation.number += 1
+    global generation  # noqa: PLW0603 - a process has one
+    generation += 1
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
-
-
-def generation() -> int:
-    """Return a number that is the same in one process all the time, and another one in its forked children.
-
-    It costs a tenth of `os.getpid()`, which asks the kernel.
-    """
-    return _Generation.number
 
 
 def end_child(where: str, code: int) -> NoReturn:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
 
 from asgiref.sync import sync_to_async
@@ -35,8 +35,9 @@ class Lane:
 
     databases: Databases
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, is_alone: Callable[[], bool]) -> None:
         self.number = number
+        self.is_alone = is_alone
         self.job: Job | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -60,7 +61,10 @@ class LoopPool(Pool):
         super().__init__()
         self._board = board
         self._loop = asyncio.new_event_loop()
-        self._lanes = [Lane(number) for number in range(first_lane, first_lane + MAX_COROUTINES)]
+        self._lanes = [
+            Lane(number, lambda: len(self._free) == MAX_COROUTINES - 1)
+            for number in range(first_lane, first_lane + MAX_COROUTINES)
+        ]
         self._free = list(self._lanes)
         self._jobs: deque[Job] = deque()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -100,19 +100,25 @@ class Service:
                 do(item)
             except AWAY:
                 raise
-            except Exception as error:  # noqa: BLE001 - this is the place where one item is kept from the others
+            except BaseException as error:  # noqa: BLE001 - as in _round: this keeps one item from the others
                 self._complain(called(item), error)
 
-    def _complain(self, what: str, error: Exception) -> None:
+    def _complain(self, what: str, error: BaseException) -> None:
         """Log trouble that comes back every round, now and then."""
-        now, which = time.monotonic(), (what, type(error).__name__)
-        if now - self._complained.get(which, -COMPLAIN_AGAIN) < COMPLAIN_AGAIN:
+        if not self._is_news(what, error):
             return
-        self._complained[which] = now
         if isinstance(error, StoreError):
             logger.warning("%s of %s waits for Redis: %s", self.name, what, error)
         else:
             logger.error("%s of %s failed; the others go on", self.name, what, exc_info=error)
+
+    def _is_news(self, what: str, error: BaseException) -> bool:
+        """Tell, and note, that such an error has not been logged for a while."""
+        now, which = time.monotonic(), (what, type(error).__name__)
+        if now - self._complained.get(which, -COMPLAIN_AGAIN) < COMPLAIN_AGAIN:
+            return False
+        self._complained[which] = now
+        return True
 
     def _loop(self) -> None:
         try:
@@ -134,7 +140,8 @@ class Service:
             return self._refused(error)
         except BaseException as error:
             # SystemExit as well: receivers of signals are called here, and a thread that ended would be missed.
-            logger.exception("%s failed; it goes on", self.name)
+            if self._is_news("", error):
+                logger.exception("%s failed; it goes on", self.name)
             self._mend(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return MAX_BACKOFF
         self._good += 1

@@ -17,28 +17,31 @@ MAX_DEPTH = 60
 #: What comes before a value in error texts, tracebacks and JSON, however often that is quoted: `password=`,
 #: `"token": `, `\\"pin\\":`, `config["secret"] = `, `token%3D`.
 _KEY = re.compile(
-    r"""(?<!\w)(?P<key>[A-Za-z_][\w.-]{0,80}+)\\*["']?\]?\s{0,8}(?:=>|[:=]{1,3}|%3[AaDd])(?P<space>[^\S\r\n]{0,8})"""
+    r"""(?<!\w)(?P<key>[A-Za-z_][\w.-]{0,80}+)\\{0,64}["']?\]?\s{0,8}(?:=>|[:=]{1,3}|%3[AaDd])(?P<space>[^\S\r\n]{0,8})"""
 )
 #: `("Authorization", `, `"--password", `, and `"Authorization", "value": `.
 _PAIR = re.compile(
-    r"""(?:[\[(]\s{0,8}[bB]?\\*["']|["'](?=-))(?P<key>[\w.-]{1,80})\\*["']\s{0,8},\s{0,8}(?=[bB]?\\*["'])"""
+    r"""(?:[\[(]\s{0,8}[bB]?\\{0,64}["']|["'](?=-))(?P<key>[\w.-]{1,80})\\{0,64}["']\s{0,8},\s{0,8}(?=[bB]?\\{0,64}["'])"""
 )
-_NAMED = re.compile(r"""["'](?P<key>[\w.-]{1,80})\\*["']\s{0,8},\s{0,8}\\*["']value\\*["']\s{0,8}:\s{0,8}""")
+_NAMED = re.compile(
+    r"""["'](?P<key>[\w.-]{1,80})\\{0,64}["']\s{0,8},\s{0,8}\\{0,64}["']value\\{0,64}["']\s{0,8}:\s{0,8}"""
+)
 #: `--password hunter2`, and `PASSWORD 'hunter2'` as SQL has it.
 _OPTION = re.compile(r"(?<!\S)(?P<key>--?[A-Za-z][\w.-]{1,80}+)[ \t]+(?=[^\s-])")
-_SAID = re.compile(r"(?P<key>password|passwd|passphrase|secret)\s{1,8}(?=\\*')", re.IGNORECASE)
+_SAID = re.compile(r"(?P<key>password|passwd|passphrase|secret)\s{1,8}(?=\\{0,64}')", re.IGNORECASE)
 _ELEMENT = re.compile(r"<(?P<key>[A-Za-z_][\w.:-]{0,80}+)(?:\s[^<>]{0,200})?>(?P<value>[^<]{1,10000})")
 #: In this order, each with what a text must have for it: to look for that costs a tenth.
 _KEYS = ((_PAIR, ","), (_NAMED, "value"), (_KEY, ""), (_OPTION, "-"), (_SAID, "'"))
 #: Text in quotes: to the same quotes with the same backslashes before them, or to the end when it is cut.
-_QUOTED = re.compile(r"""[bBrRuU]{0,2}(?P<quotes>\\*["'])[\s\S]*?(?:(?<!\\)(?P=quotes)|\Z)""")
-_CALL = re.compile(r"""[A-Za-z_][\w.]{0,80}(?=\(\\*["'])""")
+_QUOTED = re.compile(r"""[bBrRuU]{0,2}(?P<quotes>\\{0,64}["'])[\s\S]*?(?:(?<!\\)(?P=quotes)|\Z)""")
+_CALL = re.compile(r"""[A-Za-z_][\w.]{0,80}(?=\(\\{0,64}["'])""")
+_TOO_MANY = "\\" * 65
 _BRACKET = re.compile(r"[\[\](){}]")
 #: A word, with what ends one only where another key or nothing follows; and the words of a line.
-_WORD = r"""(?:[^\s,;&"'\\}\])]|[,&](?![\w.-]{1,80}=)(?=[^\s,;&"'\\}\])])|[}\])](?=[\w@!$%*+]))"""
+_WORD = r"""(?:[^\s,;&"'\\}\])]|\\(?!\\{0,64}["'])|[,&](?![\w.-]{1,80}=)(?=[^\s,;&"'\\}\])])|[}\])](?=[\w@!$%*+]))"""
 _WORDS = re.compile(rf"(?:(?:Bearer|Basic|Token)[ ]+)?{_WORD}+(?:[ ]+{_WORD}+(?=[^\n=;]{{0,200}};))*", re.IGNORECASE)
 _PHRASE = re.compile(rf"{_WORD}+(?:[ \t]+{_WORD}+)*")
-_LINE = re.compile(r"""(?:=\\*["'][^"'\r\n]*["']|(?!\\+[rn"'])[^\r\n"'])+""")
+_LINE = re.compile(r"""(?:=\\{0,64}["'][^"'\r\n]*["']|(?!\\{1,64}[rn"'])[^\r\n"'])+""")
 
 
 def redact(value: Any, *, depth: int = 0) -> Any:
@@ -124,6 +127,9 @@ def _end_of_value(text: str, found: re.Match[str]) -> int:
     call = _CALL.match(text, at)
     if text[at : at + 1] in ("{", "[", "(") or call:
         return _end_of_bracket(text, call.end() if call else at)
+    # What begins with more backslashes than anybody quotes by has no end that is known.
+    if text.startswith(_TOO_MANY, at):
+        return len(text)
     value = (_QUOTED.match(text, at) or _unquoted(found).match(text, at)) if text[at : at + 1].strip() else None
     return value.end() if value else at
 

@@ -8,6 +8,7 @@ from mq_django.core.filters import NOTHING, Filter, Group
 from mq_django.core.messages import DeadLetter
 from mq_django.core.numbers import whole
 from mq_django.core.redaction import redact_bytes, redact_text
+from mq_django.core.wire import entry_ms
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.messages import MessageView, view_of
 from mq_django.inspector.scan import Scanned, scan
@@ -210,12 +211,8 @@ def _listed(name: str, fields: Fields) -> DeadLetterView:
         error=redact_text(text_of(values.get(b"deaderror"))),
         traceback="",
         attempts=whole(values.get(b"deadattempts")) or 0,
-        buried_ms=_buried_ms(fields),
+        buried_ms=entry_ms(fields.entry.encode()),
     )
-
-
-def _buried_ms(fields: Fields) -> int:
-    return int(fields.entry.partition("-")[0])
 
 
 def _listed_message(name: str, fields: Fields, size: int) -> MessageView:

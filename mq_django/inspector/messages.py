@@ -68,8 +68,8 @@ class WaitingView:
 
     #: What it waits under: its id, `u:` and its unique key, or its place in line.
     member: bytes
-    #: Its id, which finds it and says nothing more. Empty when nobody knows it.
-    id: bytes
+    #: What finds it and says nothing: its id, or its place in line; empty when only a unique key finds it.
+    handle: bytes
     room: Room
     message: MessageView
     #: When a delayed message is due, in ms since 1970.
@@ -209,7 +209,7 @@ def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
 def _waiting_ids(name: str, room: Room) -> Iterator[tuple[Place, list[str]]]:
     start = 0
     while found := waiting(name, room, start=start, limit=BATCH).waiting:
-        yield room, [line(view.id or view.member) for view in found]
+        yield room, [view.message.id for view in found]
         start += len(found)
 
 
@@ -227,12 +227,12 @@ def _pages(name: str) -> Pages:
 def _waiting(name: str, room: Room, waiter: Waiter, found: Read | Broken | None = None) -> WaitingView:
     due_ms = int(waiter.score) if room == "delayed" and abs(waiter.score) < 2**53 else None
     message = shown(found or read_waiter(name, waiter))
-    return WaitingView(member=waiter.member, id=waiter.id, room=room, message=message, due_ms=due_ms)
+    return WaitingView(member=waiter.member, handle=waiter.handle, room=room, message=message, due_ms=due_ms)
 
 
 def read_waiter(name: str, waiter: Waiter) -> Read | Broken:
     """Return the message in a body of the waiting room."""
-    member, body = (waiter.id or waiter.member).decode(errors="backslashreplace"), waiter.body
+    member, body = (waiter.handle or waiter.member).decode(errors="backslashreplace"), waiter.body
     if body is None:
         return Broken(member, 0, "There is no body under this id: it will be dropped when it is due.")
     if isinstance(body, int):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, TopicConfig
-from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX, GroupKeys, QueueKeys, RsmqKeys
+from mq_django.core.keys import UNIQUE_PREFIX, GroupKeys, QueueKeys, RsmqKeys
 from mq_django.core.numbers import score_ms
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
@@ -27,9 +27,6 @@ MAX_LISTED = 32 * 1024
 #: What `waiting_find` calls the rooms; one of those that wait behind others is ready, and not here.
 ROOMS: dict[int, Literal["delayed", "unhandled", "parked"]] = {1: "delayed", 2: "unhandled", 4: "parked"}
 RANKED = 3
-
-#: How members begin that are not ids.
-_NO_IDS = (UNIQUE_PREFIX.encode(), PARKED_PREFIX.encode())
 
 
 class Look(NamedTuple):
@@ -66,8 +63,8 @@ class Waiter(NamedTuple):
     body: bytes | int | None
     #: What became of its attempts, where that does not stand in the body.
     story: str = ""
-    #: The message's id; empty when it waits under something else, and nothing leads from that to the id.
-    id: bytes = b""
+    #: What finds it and says nothing: its id, or its place in line; empty when only a unique key finds it.
+    handle: bytes = b""
 
 
 class FoundWaiter(NamedTuple):
@@ -254,14 +251,20 @@ class Pages:
         return WaitingPage(now_ms, total, self._identified(waiters))
 
     def _identified(self, waiters: Sequence[Waiter]) -> list[Waiter]:
-        """Return messages with their ids, also where the body is too long or broken to tell it."""
-        keys = self._keys
-        prefixes = () if isinstance(keys, RsmqKeys) else _NO_IDS
-        others = [waiter.member for waiter in waiters if waiter.member.startswith(prefixes)]
-        # What is wrong with the index is no reason to show no page.
-        (ids,) = self._wire.trip([("HMGET", keys.unique, *others)]) if others else ([],)
-        known = dict.fromkeys(others, b"") if isinstance(ids, Exception) else dict(zip(others, ids, strict=True))
-        return [waiter._replace(id=known.get(waiter.member, waiter.member) or b"") for waiter in waiters]
+        """Return messages with what finds them again and says nothing: their ids, also those of unique keys."""
+        is_rsmq = isinstance(self._keys, RsmqKeys)
+        unique = [] if is_rsmq else [w.member for w in waiters if w.member.startswith(UNIQUE_PREFIX.encode())]
+        ids = self._indexed(unique)
+        back = self._indexed(list(ids.values()))
+        # Another message may have the same id, and then it does not find this one.
+        known = {member: ids[member] if back.get(ids.get(member, b"")) == member else b"" for member in unique}
+        return [waiter._replace(handle=known.get(waiter.member, waiter.member)) for waiter in waiters]
+
+    def _indexed(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return what the index of unique keys has under some names; a broken one is no reason to show no page."""
+        (found,) = self._wire.trip([("HMGET", self._keys.unique, *names)]) if names else ([],)
+        pairs = [] if isinstance(found, Exception) else zip(names, found, strict=True)
+        return {name: value for name, value in pairs if value is not None}
 
     def waiter(self, named: bytes) -> FoundWaiter | None:
         """Return the message that waits, by its id, by `u:` and its unique key, or by its member; or None."""
@@ -299,4 +302,4 @@ class Pages:
         if score is None:
             return None
         told = "" if story is None else story.decode(errors="replace")
-        return Waiter(message_id, float(score), body, told, id=message_id)
+        return Waiter(message_id, float(score), body, told, handle=message_id)

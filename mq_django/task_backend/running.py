@@ -235,4 +235,10 @@ def moment(milliseconds: int | None) -> datetime | None:
     if milliseconds is None:
         return None
     found = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return found if settings.USE_TZ else timezone.make_naive(found)
+    if settings.USE_TZ:
+        return found
+    try:
+        return timezone.make_naive(found)
+    except OverflowError:
+        # East of Greenwich the last day has no date.
+        return found.replace(tzinfo=None)

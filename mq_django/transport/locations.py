@@ -123,6 +123,9 @@ def _fault(url: str) -> str:
             "password, write /, ?, #, @, : and % percent-encoded."
         )
     parts = urlsplit(url)
+    if parts.scheme == "unix" and not parts.path:
+        # redis-py would take it for localhost:6379.
+        return "it has no path to a socket."
     # redis-py takes database 0 for what is no number.
     if parts.scheme != "unix" and not re.fullmatch(r"/?|/\d+/?", parts.path):
         return "its database is not a number."

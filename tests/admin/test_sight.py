@@ -122,6 +122,21 @@ def test_a_message_that_another_one_replaced_is_not_cancelled_in_its_place(opera
     assert inspector.queue("emails").delayed == 1
 
 
+def test_messages_of_one_id_are_not_mistaken_for_each_other(clerk, operator):
+    for unique in ("cart:7", "cart:8"):
+        publish("emails", "welcome", unique, delay=60, unique=unique, message_id="m1")
+
+    rows = clerk.get(DELAYED).context["rows"]
+
+    # The id leads to one of them, and the other has no name that says nothing.
+    assert sorted(row["member"] for row in rows) == ["", "m1"]
+    assert sorted(bool(row["url"]) for row in rows) == [False, True]
+    clerk.post(CANCEL, {"_selected_action": "m1", "confirmed": "yes"})
+    (left,) = operator.get(DELAYED).context["rows"]
+    operator.post(CANCEL, {"_selected_action": left["member"], "confirmed": "yes"})
+    assert inspector.queue("emails").delayed == 0
+
+
 def test_unique_keys_are_not_guessed(clerk, operator):
     message_id = publish("emails", "welcome", 1, delay=60, unique="cart:7")
     assert clerk.get(DELAYED, {"id": message_id}).url == f"{DELAYED}{message_id}/"

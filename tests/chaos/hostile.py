@@ -47,13 +47,14 @@ def prepare(stage: Stage) -> None:
 
 
 def play(stage: Stage, rounds: int) -> None:
-    """Mix hostile entries in, put wrong types where keys will be, and delete entries that are being handled."""
+    """Mix hostile entries in, put wrong types where keys will be, break counts, and delete entries in hand."""
     with stage.client as client:
         for _ in range(rounds):
             stage.pause(0.3, 0.8)
             _pour(stage, client)
             for key in (stage.keys.due, stage.keys.waiting, stage.keys.dead, stage.keys.urgent):
                 _occupy(stage, client, key)
+            _break_counts(stage, client)
             _delete_behind_back(stage, client)
 
 
@@ -80,6 +81,22 @@ def _occupy(stage: Stage, client: redis.Redis, key: str, fails: str = "") -> Non
     stage.pause(0.3, 0.8)
     client.delete(key)
     stage.heal(name)
+
+
+def _break_counts(stage: Stage, client: redis.Redis) -> None:
+    """Break what only counts, and what a stranger may have put beside it: no message waits for that to be mended."""
+    junk = stage.rng.choice(("x", "", "9" * 400, "9223372036854775807", "nan"))
+    name = stage.strike("broken-counts", lambda: None, pids=stage.pids())
+    client.hset(stage.keys.control, mapping=dict.fromkeys(("ranked", "fronts", "turns"), junk))
+    client.delete(stage.keys.dead_groups)
+    client.set(stage.keys.dead_groups, junk)
+    client.zadd(stage.keys.due, {"stranger": "inf"})
+    for priority in (3, 0, -3):
+        stage.producer.publish("job", 20, delay=0.2, priority=priority)
+    stage.pause(0.3, 0.8)
+    stage.heal(name)
+    client.delete(stage.keys.dead_groups)
+    client.zrem(stage.keys.due, "stranger")
 
 
 def _delete_behind_back(stage: Stage, client: redis.Redis) -> None:

@@ -75,6 +75,21 @@ MUTATIONS = [
         replacement=r"if false then\1\3\2",
         scenario="hostile",
     ),
+    Mutation(
+        name="the cleaning up: what a handler leaves open stays open for the next",
+        files=["mq_django/consumers/executor.py"],
+        pattern=r"if databases\.held and databases\.is_disturbed\(\):",
+        replacement="if False:",
+        scenario="unruly",
+        times=2,
+    ),
+    Mutation(
+        name="the isolation of queues: what one raises ends the round of all",
+        files=["mq_django/consumers/service.py"],
+        pattern=r"( +)self\._complain\(called\(item\), error\)\n",
+        replacement=r"\1raise\n",
+        scenario="neighbours",
+    ),
 ]
 
 

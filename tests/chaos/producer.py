@@ -41,7 +41,7 @@ class Producer:
         self._stopping.set()
         self._thread.join(30)
 
-    def publish(self, name: str, count: int, *, delay: float = 0.0, **data: Any) -> list[str]:
+    def publish(self, name: str, count: int, *, delay: float = 0.0, priority: int = 0, **data: Any) -> list[str]:
         """Publish messages of one kind, in one call, and return their ids."""
         ids = [f"{name}-{next(self._numbers)}" for _ in range(count)]
         told = {"delay": delay} if delay else {}
@@ -51,7 +51,7 @@ class Producer:
             if STORE == "topic" and not delay:
                 topics[TOPIC].publish_many(messages)
             else:
-                queues[QUEUE].publish_many(messages, delay=delay or None)
+                queues[QUEUE].publish_many(messages, delay=delay or None, priority=priority)
         except ConnectionLost:
             self._history.note("unknown", ids=ids)
         except MQError:

@@ -1,5 +1,6 @@
 """What a handler does to its database connections ends with its message."""
 
+import asyncio
 import logging
 
 import pytest
@@ -10,7 +11,7 @@ from django.db import OperationalError, connection, connections, transaction
 from django.utils import timezone, translation
 
 from mq_django.consumers.databases import Databases
-from mq_django.core.outcomes import Ack, Bury, Retry
+from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from tests.consumers.rig import Rig
 from tests.consumers.test_pools import job, settled
 from tests.waiting import wait_until
@@ -125,6 +126,29 @@ def test_a_coroutine_is_no_exception(rig, leave, caplog):
     assert any("rolled back" in line for line in caplog.messages)
 
 
+def test_a_coroutine_beside_one_that_leaves_a_transaction_open_runs_again_alone(rig, caplog):
+    """Coroutines share a connection: what the innocent one wrote was in the transaction of the other."""
+    opened, wrote = asyncio.Event(), asyncio.Event()
+
+    async def leaves(message):
+        await sync_to_async(begin)()
+        opened.set()
+        await wrote.wait()
+
+    async def creates(message):
+        await opened.wait()
+        await Group.objects.acreate(name=message.id)
+        wrote.set()
+
+    for call in (leaves, creates):
+        rig.loop.put(job(rig, call, is_async=True))
+    assert settled(rig, 2) == [HandBack(suspect=True)] * 2
+    assert Group.objects.count() == 0
+    assert "runs again alone" in caplog.text
+    assert run_coroutines(rig, creates) == [ACK]
+    assert Group.objects.count() == 1
+
+
 def test_within_the_transaction_of_a_test_its_depth_is_restored():
     """As in a TestCase that runs handlers in its own thread."""
     with transaction.atomic():
@@ -190,7 +214,7 @@ def test_only_connections_of_the_settings_are_looked_at(rig):
         other.close()
 
     run(rig, *[copies] * 5)
-    assert len(rig.threads.lanes[0].databases._held) <= 1
+    assert len(rig.threads.lanes[0].databases.held) <= 1
 
 
 def test_locale_and_time_zone_end_with_the_message(rig):

@@ -122,6 +122,26 @@ def test_data_that_breaks_a_reader_breaks_nobody(rig, publish, redis_client):
     assert waiting(rig) + len(rig.settler) == 40
 
 
+def test_what_cannot_be_begun_strands_nothing_of_its_batch(rig, publish, monkeypatch):
+    first, broken, last = publish(), publish(), publish()
+    known = rig.dispatcher.settler.in_hand
+    put = rig.threads.put
+
+    def put_or_raise(job):
+        if job.delivery.message.id == broken:
+            raise ZeroDivisionError
+        put(job)
+
+    monkeypatch.setattr(rig.threads, "put", put_or_raise)
+    rig.fetcher._round()
+    assert [job.delivery.message.id for job in jobs(rig)] == [first, last]
+    assert len(known) == 2
+
+    monkeypatch.undo()
+    rig.fetcher._round()
+    assert [job.delivery.message.id for job in jobs(rig)] == [broken]
+
+
 def test_what_was_handed_out_unseen_is_found_after_trouble(rig, publish, caplog):
     ids = [publish() for _ in range(3)]
     # The reply to this read never reached us.

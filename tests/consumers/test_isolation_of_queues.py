@@ -3,6 +3,7 @@
 import ast
 import inspect
 import logging
+import math
 from importlib import import_module
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 
 import mq_django.consumers
 from mq_django.conf import get_config
-from mq_django.consumers.board import Receipt
+from mq_django.consumers.board import Board, Receipt
+from mq_django.consumers.consumer import Consumer, lanes
 from mq_django.consumers.extender import Extender
+from mq_django.consumers.grace import Grace
 from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin, OrphanBeat
 from mq_django.consumers.isolation import Isolation, Receiver
 from mq_django.consumers.promoter import Promoter
@@ -25,6 +28,10 @@ from mq_django.consumers.trimmer import Trimmer
 from mq_django.consumers.verdicts import Evidence
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import ConnectionLost
+from mq_django.stores import open_store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests.seeding import publish
 
 #: Services that serve no queue, or one alone.
 ALONE = {"Fetcher", "Listener", "Timekeeper"}
@@ -105,7 +112,7 @@ def heartbeat(queues, both):
 
 @case(OrphanBeat)
 def orphan(queues, both):
-    service = OrphanBeat("s", ["c"], queues, Board())
+    service = OrphanBeat("s", ["c"], queues, Ward())
     service._members = both
     return service
 
@@ -120,7 +127,7 @@ def reclaimer(queues, both):
 
 @case(Releaser)
 def releaser(queues, both):
-    return Releaser(both, Board())
+    return Releaser(both, Ward())
 
 
 @case(Scheduler)
@@ -142,22 +149,25 @@ def settler(queues, both):
 
 @case(Isolation)
 def isolation(queues, both):
-    service = Isolation("c", Board(), both, [])
+    service = Isolation("c", Ward(), both, [])
     service._waiting = {0: [Delivered], 1: [Delivered]}
     return service
 
 
 @case(Receiver)
 def receiver(queues, both):
-    return Receiver("c", both, [None, None])
+    return Receiver("c", "line", Ward(), both, [None, None])
 
 
-class Board:
+class Ward:
     def ward(self):
         return "ward"
 
     def unhandled(self, number):
         return 1
+
+    def held_until(self, number):
+        return math.inf
 
 
 class Delivered:
@@ -180,7 +190,7 @@ def test_every_service_is_tried_here():
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-@pytest.mark.parametrize("error", [ValueError("broken"), OverflowError("broken"), TypeError("broken")], ids=repr)
+@pytest.mark.parametrize("error", [ValueError("broken"), OverflowError("broken"), SystemExit("broken")], ids=repr)
 def test_what_one_queue_raises_is_logged_with_its_name_and_the_other_is_served(name, error, queues, caplog):
     calls = []
     both = [Broken("default", calls, error), Broken("emails", calls)]
@@ -215,3 +225,16 @@ def test_no_service_catches_the_errors_of_one_queue_by_itself(path):
         if "AWAY" in ast.dump(node) or "StoreError" in ast.dump(node)
     ]
     assert caught == [] or path.stem in {"service", "settler"}
+
+
+def test_at_its_end_a_consumer_gives_back_what_others_can_have(queues, caplog):
+    """What one queue raises then would else leave what the other has handed out pending."""
+    publish("emails", "welcome", 1)
+    store = open_store(queues[1], Session(get_client("consume")))
+    store.create_groups()
+    assert len(store.take("c", count=1)) == 1
+    consumer = Consumer("c", queues, threads=1, board=Board.create(lanes(1)))
+    consumer._stores[0] = Broken("default", [], ValueError("broken"))
+    assert consumer.stop(Grace(5.0))
+    assert store.held_by("c", limit=1) == []
+    assert "default failed; the others go on" in caplog.text

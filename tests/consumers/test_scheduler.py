@@ -103,3 +103,72 @@ def test_the_settings_replace_a_schedule_in_code_of_the_same_name(mq_settings, m
         "nightly": "every 1:00:00",
         "other": "every 0:01:00",
     }
+
+
+@pytest.fixture
+def make_two(mq_settings):
+    """Return what makes a scheduler of one schedule in each of two queues, that of the first coming first."""
+    session = Session(get_client("consume"))
+
+    def scheduler(when):
+        entries = [
+            Scheduled(name=queue, queue=queue, message="report", data=None, when=when)
+            for queue in ("default", "emails")
+        ]
+        stores = {name: Schedules(get_config().queue(name), session) for name in ("default", "emails")}
+        return Scheduler(entries, stores)
+
+    yield scheduler
+    session.close()
+
+
+def is_fired(redis_client, queue):
+    return redis_client.xlen(get_config().queue(queue).keys.ready) > 0
+
+
+def spoil(redis_client, place):
+    keys = get_config().queue("default").keys
+    if place == "last":
+        redis_client.hset(keys.schedules, "last:default", "nonsense")
+    else:
+        for key in [keys.schedules] if place == "schedules" else [keys.waiting, keys.control]:
+            redis_client.delete(key)
+            redis_client.set(key, "wrong")
+
+
+@pytest.mark.parametrize("place", ["schedules", "last", "neighbours"])
+def test_what_is_broken_in_one_queue_stops_no_schedule_of_another(make_two, redis_client, place):
+    scheduler = make_two(Every(timedelta(milliseconds=200)))
+    scheduler.run_once()
+    spoil(redis_client, place)
+    scheduler.start()
+    try:
+        wait_until(lambda: is_fired(redis_client, "emails"))
+    finally:
+        scheduler.stop()
+        assert scheduler.join(5)
+
+
+def test_a_schedule_whose_last_tick_makes_no_sense_goes_on(make_two, redis_client):
+    spoil(redis_client, "last")
+    scheduler = make_two(Every(timedelta(milliseconds=200)))
+    scheduler.start()
+    try:
+        wait_until(lambda: is_fired(redis_client, "default") and is_fired(redis_client, "emails"))
+    finally:
+        scheduler.stop()
+        assert scheduler.join(5)
+
+
+def test_a_queue_that_was_broken_for_a_while_fires_again(make_two, redis_client, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.scheduler.TRY_AGAIN", 0.05)
+    scheduler = make_two(Every(timedelta(milliseconds=200)))
+    spoil(redis_client, "schedules")
+    scheduler.start()
+    try:
+        wait_until(lambda: is_fired(redis_client, "emails"))
+        redis_client.delete(get_config().queue("default").keys.schedules)
+        wait_until(lambda: is_fired(redis_client, "default"))
+    finally:
+        scheduler.stop()
+        assert scheduler.join(5)

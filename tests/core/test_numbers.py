@@ -1,8 +1,12 @@
+import ast
 import math
+import re
 import time
+from pathlib import Path
 
 import pytest
 
+import mq_django
 from mq_django.core.numbers import LARGEST, LAST_MS, score, score_ms, whole
 
 NONSENSE = [
@@ -61,3 +65,26 @@ def test_a_score_is_a_moment_only_where_there_are_dates():
     assert score_ms(b"-1") is None
     assert score_ms(str(LAST_MS + 1)) is None
     assert score_ms(b"1.7976931348623157e+308") is None
+
+
+#: What int() and float() are called with where Redis is read: clocks, what Redis itself counts or has checked to be a
+#: number, and text whose length was looked at before.
+CHECKED = re.compile(
+    r"time\.time|now|reply_or_raise|self\._run|time\[|seconds$|micros$|deleted$|not |(waiter\.)?score$|start \+"
+    r"|(place or 0|cursor|part|found\[\d\]|flat\[at \+ 2\])$"
+)
+
+
+@pytest.mark.parametrize("folder", ["stores", "inspector"])
+def test_what_redis_holds_is_read_as_a_number_in_one_place(folder):
+    """A call of int() or float() on what anybody may have written belongs into mq_django.core.numbers."""
+    wrong = [
+        f"{path.name}:{node.lineno}: {ast.unparse(node)}"
+        for path in (Path(mq_django.__file__).parent / folder).glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("int", "float")
+        and not (CHECKED.match(ast.unparse(node.args[0])) or "hexdigest" in ast.unparse(node))
+    ]
+    assert wrong == []

@@ -102,7 +102,8 @@ def test_hostile_text_takes_no_time(piece):
     text = piece * (200_000 // len(piece))
     started = time.perf_counter()
 
-    redact_text(text)
+    for before in ("", "password=", "cookie: "):
+        redact_text(before + text[: len(text) // 3])
 
     assert time.perf_counter() - started < 2
 

@@ -56,6 +56,9 @@ TEXTS: list[tuple[str, str]] = [
     ("password=a)hunter2", S),
     ("password=a&hunter2", S),
     ("password=a}hunter2!", S),
+    ("password=DOMAIN\\hunter2", S),
+    ("password: a\\nb hunter2", S),
+    ("password=" + "\\" * 200 + '"hunter2"', S),
     # Headers.
     ("Authorization: Bearer hunter2hunter2", S),
     ("authorization: Basic aHVudGVyMg==", "aHVudGVyMg"),

@@ -184,6 +184,7 @@ def test_every_option_of_redis_py_is_ours_or_says_where(subtests):
         ("redis://db.example?max_conections=5", "max_conections"),
         ("rediss://db.example?ssl_cert_reqs=some", "some"),
         ("redis://[::1", "percent-encoded"),
+        ("unix://", "no path to a socket"),
         ("redis://user:top/secret@db.example", "percent-encoded"),
         ("redis://user:top#secret@db.example", "percent-encoded"),
     ],

@@ -10,12 +10,13 @@
 
 -- with names
 for at = 3, #ARGV, 2 do
-  local what, name = string.match(ARGV[at], '^(|[^|]*|)(.*)$')
+  local count = tonumber(ARGV[at + 1])
   for i = 1, 2 do
-    if name == '' then
-      redis.pcall('hincrby', KEYS[i], ARGV[i] .. what, ARGV[at + 1])
-    else
-      count_name(KEYS[i], ARGV[i] .. what, name, ARGV[at + 1])
+    if redis.pcall('hincrby', KEYS[i], ARGV[i] .. ARGV[at], ARGV[at + 1]) == count then
+      local what, name = string.match(ARGV[at], '^(|[^|]*|)(.+)$')
+      if name then
+        bound_names(KEYS[i], ARGV[i] .. what, name, count)
+      end
     end
   end
 end

@@ -4,8 +4,12 @@
 local function count_published(minutes, minute, hours, hour, counts)
   local try, in_minute, in_hour, total = redis.pcall, minute .. '|published|', hour .. '|published|', 0
   for name, count in pairs(counts) do
-    count_name(minutes, in_minute, name, count)
-    count_name(hours, in_hour, name, count)
+    if try('hincrby', minutes, in_minute .. name, count) == count then
+      bound_names(minutes, in_minute, name, count)
+    end
+    if try('hincrby', hours, in_hour .. name, count) == count then
+      bound_names(hours, in_hour, name, count)
+    end
     total = total + count
   end
   if total == 0 then

@@ -1,17 +1,15 @@
--- with numbers
--- with counted
--- Add to a counter by name, in the hash of an hour or a day. Beyond 1000 names in it, further ones are counted together,
--- as '*': `n|` and a name marks those that are counted apart, and `n|` says how many they are. A counter that is broken
--- stays so, and keeps no message out.
-local function count_name(key, slot, name, count)
+-- Bound the names in the counters of an hour or a day, when a field is new: beyond 1000, further ones are counted
+-- together, as '*'. `n|` and a name marks one that is counted apart, and `n|` says how many they are. A counter that is
+-- broken stays so, and keeps no message out.
+local function bound_names(key, slot, name, count)
   local try = redis.pcall
-  if try('hincrby', key, slot .. name, count) ~= tonumber(count) or try('hexists', key, 'n|' .. name) ~= 0 then
+  if try('hexists', key, 'n|' .. name) == 1 then
     return
   end
-  -- The field is new, and so is the name.
-  if number_of(try('hget', key, 'n|')) < 1000 then
+  local known = try('hget', key, 'n|')
+  if not known or (tonumber(known) or 1000) < 1000 then
     try('hset', key, 'n|' .. name, 1)
-    counted(key, 'n|', 1)
+    try('hincrby', key, 'n|', 1)
   else
     try('hdel', key, slot .. name)
     try('hincrby', key, slot .. '*', count)
