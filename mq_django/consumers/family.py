@@ -12,12 +12,14 @@ from mq_django.consumers.reclaimer import evidence_of
 from mq_django.consumers.restarts import Restarts
 from mq_django.consumers.verdicts import Evidence
 from mq_django.consumers.wards import Wards
-from mq_django.consumers.watchdog import BENCH, Verdict
+from mq_django.consumers.watchdog import Verdict
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 
 logger = get_logger(__name__)
 
+#: Seconds between two looks at what comes to a process that does not respond: its blocked reads still take messages.
+RELIEVE_AGAIN = 1.0
 #: Seconds until a process is started that the system just refused to start.
 REFUSED_PAUSE = 0.5
 
@@ -274,7 +276,7 @@ class Family:
             back = child.benched is not None
             child.benched = None
             return back
-        if child.benched is None or now - child.benched > BENCH:
+        if child.benched is None or now - child.benched > RELIEVE_AGAIN:
             with self._changing:
                 child.benched = now
                 # It may go on at any moment: what it has not begun by then it gives back itself.

@@ -14,6 +14,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.consumers.isolation import line_of
 from mq_django.stores import open_store
+from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.chaos.surroundings import FAKETIME, Unavailable, hidden_processes
@@ -180,6 +181,28 @@ def test_a_stopped_child_keeps_what_it_runs_and_others_get_the_rest(trees, publi
     wait_until(lambda: empty(store))
     assert history.counts() == dict.fromkeys(ids, 1)
     assert history.lines("effect")[-1]["pid"] == child
+
+
+def test_what_comes_to_a_process_that_does_not_respond_goes_on_soon(trees, publish, history, store, redis_client):
+    """Redis goes on handing messages to its blocked reads."""
+    trees("--processes", "2", "--threads", "1")
+    publish(["wait", "never"])
+    stopped = handler_pid(history)
+    kill(stopped, signal.SIGSTOP)
+    members = Members(get_config().queue("default"), Pooled(get_client("chores")))
+    found = members.beat("watcher", {}, {}).consumers
+    (name,) = [name for name, told in found.items() if told["pid"] == stopped]
+    waits = []
+    for number in range(4):
+        together = redis_client.pipeline()
+        together.xadd(store.keys.ready, {"type": "act", "data": "{}"})
+        together.xreadgroup("mq", name, {store.keys.ready: ">"})
+        began = time.monotonic()
+        assert together.execute()[1]
+        history.wait_for("effect", number + 1)
+        waits.append(time.monotonic() - began)
+    # Until the first it may be only slow.
+    assert max(waits[1:]) < 2.0
 
 
 def test_a_stopped_child_is_replaced_at_its_handlers_timeout(trees, publish, history, store):
