@@ -168,6 +168,8 @@ def subscriber(
 def _registers(
     queue: str, name: str, retry: RetryPolicy | None, timeout: timedelta | float | None
 ) -> Callable[[Function], Function]:
+    check_retry(retry)
+
     def decorate(function: Function) -> Function:
         register(
             Handler(
@@ -193,6 +195,18 @@ def start_of(queue: str) -> Place:
 def groups(topic: str | None = None) -> list[str]:
     """Return the groups that have a subscriber, of all topics or of one, as `topic:group`."""
     return sorted(name for name in _starts if topic is None or name.partition(GROUP_SEPARATOR)[0] == topic)
+
+
+def check_retry(value: object) -> None:
+    """Check what was given as a handler's or a task's `retry=`.
+
+    Raises:
+        ConfigurationError: it is not a RetryPolicy.
+    """
+    if value is not None and not isinstance(value, RetryPolicy):
+        raise ConfigurationError(
+            f"retry= must be a RetryPolicy, such as RetryPolicy(max_attempts=3), not {value!r:.200}"
+        )
 
 
 def seconds(value: timedelta | float | None) -> timedelta | None:

@@ -3,8 +3,10 @@ from datetime import timedelta
 import pytest
 
 from mq_django import registry
+from mq_django.core.retries import RetryPolicy
 from mq_django.errors import ConfigurationError, InvalidMessage
-from mq_django.registry import handler
+from mq_django.registry import handler, subscriber
+from mq_django.task_backend import task
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +65,12 @@ def test_a_timeout_is_above_zero(timeout):
 def test_a_name_with_control_characters_is_refused():
     with pytest.raises(InvalidMessage, match="printable"):
         handler("emails", "a\nb")
+
+
+@pytest.mark.parametrize("wrong", [{"max_attempts": 3}, 3, RetryPolicy])
+def test_a_policy_is_a_policy(wrong):
+    for register in (lambda: handler("a", "n", retry=wrong), lambda: subscriber("a", group="b", retry=wrong)):
+        with pytest.raises(ConfigurationError, match="retry= must be a RetryPolicy"):
+            register()
+    with pytest.raises(ConfigurationError, match="retry= must be a RetryPolicy"):
+        task(retry=wrong)(print)

@@ -196,7 +196,7 @@ class Consumer:
         try:
             self._for_each_queue(lambda number: self._settle_held(number, known=set(self._settlers[number].in_hand)))
         except StoreError as error:
-            logger.warning("What was handed out unseen waits for Redis: %s", error)
+            logger.warning("Messages that were handed to this consumer at its end wait for Redis: %s", error)
 
     def _settle_the_rest(self) -> None:
         give_up = time.monotonic() + LAST_SETTLE

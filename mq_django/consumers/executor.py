@@ -156,13 +156,13 @@ class Executor:
         if forks.generation != self._generation:
             forks.end_child(handler.where, 1)
         message, policy = delivery.message, handler.retry or self._config.retry
-        logger.debug("Message %s failed at attempt %d", message.id, message.attempt, exc_info=error)
         try:
+            logger.debug("Message %s failed at attempt %d", message.id, message.attempt, exc_info=error)
             told = f"{_path(type(error))}: {error}"
             trace = "".join(traceback.format_exception(error))
             buries = isinstance(error, policy.bury_on)
         except BaseException as worse:  # noqa: BLE001 - an exception's text is user code, too
-            return self._unjudged(message, worse)
+            return self._unjudged(delivery, handler, worse)
         return Bury(told, trace) if buries else Retry(error=told, traceback=trace)
 
     def _judge_left(self, delivery: Delivery, handler: Handler, outcome: Outcome, left: str) -> Outcome:
@@ -186,8 +186,9 @@ class Executor:
         return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
 
     @staticmethod
-    def _unjudged(message: Message, error: BaseException) -> Retry:
-        logger.error("Message %s cannot be settled as its handler wants", message.id, exc_info=error)
+    def _unjudged(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
+        told = "What handler %s returned or raised for message %s cannot be used: the message is tried again"
+        logger.error(told, handler.where, delivery.message.id, exc_info=error)
         return Retry(error=f"{_path(type(error))} while its outcome was settled")
 
     def _settle(self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float) -> None:
@@ -196,7 +197,8 @@ class Executor:
             try:
                 outcome, delay_ms = again(self._config, message, handler, outcome)
             except BaseException as error:  # noqa: BLE001 - a handler may return Retry(delay="soon")
-                outcome, delay_ms = again(self._config, message, handler, self._unjudged(message, error))
+                # By the policy of the queue: the handler's may be what fails.
+                outcome, delay_ms = again(self._config, message, None, self._unjudged(delivery, handler, error))
         self._board.ended(HANDLED if isinstance(outcome, Ack) else FAILED, self._number, delivery.home, delivery.entry)
         self._settler.add(Settlement(delivery, outcome, delay_ms, int(seconds * 1e6), handler.keeps_result))
         if handler_finished.receivers:

@@ -108,7 +108,7 @@ class Service:
         if not self._is_news(what, error):
             return
         if isinstance(error, StoreError):
-            logger.warning("%s of %s waits for Redis: %s", self.name, what, error)
+            logger.warning("%s of %s cannot go on, and tries again: %s", self.name, what, error)
         else:
             logger.error("%s of %s failed; the others go on", self.name, what, exc_info=error)
 

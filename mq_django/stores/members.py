@@ -71,6 +71,9 @@ def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), genera
         except UnicodeDecodeError:
             # Nobody of ours is called so, and under a name that people can read it could not be struck off.
             continue
+        if not who:
+            # Likewise: a name that is empty stands for nobody.
+            continue
         if kind == "beat" and (count := whole(value)) is not None:
             beats[who] = count
         elif kind == "seen" and (ms := whole(value, LAST_MS)) is not None:

@@ -22,7 +22,7 @@ from mq_django.errors import ConfigurationError, UnknownQueue
 from mq_django.producers.options import fresh_id
 from mq_django.producers.queues import queues
 from mq_django.producers.transactions import after_commit
-from mq_django.registry import register, seconds
+from mq_django.registry import check_retry, register, seconds
 from mq_django.stores.results import find_result
 from mq_django.task_backend.announcing import ENQUEUED
 from mq_django.task_backend.compat import (
@@ -62,6 +62,7 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
     def __post_init__(self) -> None:
         # Django's decorator passes what it was given.
         object.__setattr__(self, "timeout", seconds(self.timeout))
+        check_retry(self.retry)
         Task.__post_init__(self)
 
     def using(
@@ -295,7 +296,7 @@ def task(
 
     Raises:
         InvalidTask: it could not run.
-        ConfigurationError: the timeout is not above zero.
+        ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy.
     """
 
     def decorate(function: Function) -> MQTask:

@@ -55,6 +55,11 @@ def translate(error: Exception) -> StoreError:
     for code, kind in _CODES:
         if code in str(error):
             return kind(str(error))
+    if "last possible ID" in str(error) or "stream top item" in str(error):
+        return StoreError(
+            "A stream has an entry with the largest possible id, so that nothing can be added to it. "
+            f"Save what it holds, and delete its key. ({error})"
+        )
     return StoreError(str(error))
 
 

@@ -158,6 +158,17 @@ class Unprintable(Exception):
         raise SystemExit(3)
 
 
+class BrokenPolicy(RetryPolicy):
+    def exhausted(self, attempt, *, default_max):
+        raise SystemExit(3)
+
+
+def test_a_policy_that_fails_gives_way_to_that_of_the_queue(rig):
+    by = handler(retry=BrokenPolicy())
+    assert isinstance(rig.run(raises(KeyError("x")), by=by).outcome, Retry)
+    assert isinstance(rig.run(raises(KeyError("x")), delivery(attempt=3), by).outcome, Bury)
+
+
 @pytest.mark.parametrize(
     "does",
     [

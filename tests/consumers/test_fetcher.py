@@ -149,7 +149,7 @@ def test_what_was_handed_out_unseen_is_found_after_trouble(rig, publish, caplog)
     rig.fetcher.recover(ConnectionLost("reset"))
     turn(rig, 2)
     assert waiting(rig) == 3
-    assert "2 messages of queue default were handed out unseen" in caplog.text
+    assert "2 messages of queue default were handed to this consumer in replies that did not reach it" in caplog.text
     assert len({job.delivery.message.id for job in jobs(rig)} & set(ids)) == 3
 
 

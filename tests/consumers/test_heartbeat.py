@@ -270,7 +270,7 @@ def test_what_is_wrong_with_one_queue_does_not_silence_the_others(mq_settings, r
     redis_client.set(configs[0].keys.consumers, "x")
     Heartbeat(configs, family.kin()).run_once()
     assert [told[:2] for told in family.told] == [("held", 1)]
-    assert "heartbeat of a waits for Redis: WRONGTYPE" in caplog.text
+    assert "heartbeat of a cannot go on, and tries again: WRONGTYPE" in caplog.text
 
 
 def test_out_of_memory_it_still_beats(heartbeat, family, redis_client):

@@ -116,7 +116,7 @@ def test_complaints_about_the_same_trouble_are_rare(caplog):
 
     for _ in range(5):
         service.each(["queue a", "queue b"], refuse, called=str)
-    assert caplog.messages == [f"scripted of queue {name} waits for Redis: queue {name}" for name in "ab"]
+    assert caplog.messages == [f"scripted of queue {name} cannot go on, and tries again: queue {name}" for name in "ab"]
 
 
 def test_a_loop_tells_its_turns():

@@ -90,6 +90,17 @@ def test_a_window_that_is_past_gives_its_grants_again(opened, redis_client):
     assert 25 < store.rest() <= 30
 
 
+@pytest.mark.parametrize("word", ["{digits}:{digits}", "{ahead}:1000", "{ahead}:{digits}", "0:{digits}"])
+@pytest.mark.parametrize("field", ["r", "r:a"])
+def test_a_log_that_strangers_or_a_clock_set_back_wrote_stops_nothing(opened, redis_client, field, word):
+    store = opened(RATE_LIMIT={"queue": "3/m", "key": "3/m"})
+    publish("a", "b")
+    ahead = now_us(redis_client) + 20_000_000
+    redis_client.hset(keys().limits, field, word.format(digits="9" * 5000, ahead=ahead))
+    assert data(store.take("c1", count=10)) == ["a", "b"]
+    assert store.rest() == 0.0
+
+
 @pytest.mark.parametrize("rate", ["10/s", "100/s"])
 def test_eight_consumers_never_take_more_in_any_window_and_use_nearly_all(opened, redis_client, rate):
     limit, seconds = int(rate.partition("/")[0]), 3.0

@@ -29,5 +29,8 @@ local function add_entry(stream, id, body)
   else
     entry = redis.pcall('xadd', stream, '*', 'message', body)
   end
-  return type(entry) == 'table' and entry or nil
+  if type(entry) == 'table' then
+    entry.err = entry.err .. ' (' .. stream .. ')'
+    return entry
+  end
 end

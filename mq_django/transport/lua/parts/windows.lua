@@ -1,13 +1,16 @@
+-- with numbers
 -- Rates: so many grants in any window of microseconds, by a log of the grants in it: 'when:how many' words.
 
--- Return how many grants are free, the words that still count, and when the first of them no longer will.
+-- Return how many grants are free, the words that still count, and when the first of them no longer will. A word of the
+-- future counts no more: nobody but a stranger or a clock that was set back has written it, and it would stop the queue.
 local function window(log, most, width, now)
   local words, used, first = {}, 0, nil
-  for at, count in string.gmatch(log or '', '(%d+):(%d+)') do
-    if tonumber(at) >= now - width then
-      words[#words + 1] = { tonumber(at), tonumber(count) }
+  for when, many in string.gmatch(log or '', '(%d+):(%d+)') do
+    local at, count = number_of(when), math.min(number_of(many), most)
+    if at >= now - width and at <= now then
+      words[#words + 1] = { at, count }
       used = used + count
-      first = first or tonumber(at) + width + 1
+      first = first or at + width + 1
     end
   end
   return most - used, words, first
