@@ -83,13 +83,6 @@ MUTATIONS = [
         scenario="unruly",
         times=2,
     ),
-    Mutation(
-        name="the isolation of queues: what one raises ends the round of all",
-        files=["mq_django/consumers/service.py"],
-        pattern=r"( +)self\._complain\(called\(item\), error\)\n",
-        replacement=r"\1raise\n",
-        scenario="neighbours",
-    ),
 ]
 
 

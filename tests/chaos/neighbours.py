@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from unittest import mock
 
 import redis
@@ -48,6 +48,9 @@ def _hand_out(stage: Stage, client: redis.Redis) -> int:
     """Let a living consumer hold nonsense of the neighbour, and return its process id."""
     keys = get_config().queue(STREAM_NEIGHBOUR).keys
 
+    # Its group may be gone with what was put into the place of the stream.
+    with suppress(redis.ResponseError):
+        client.xgroup_create(keys.ready, keys.group, "0", mkstream=True)
     living = wait_until(stage.living, timeout=60, message="a consumer lives")
     name = stage.rng.choice(sorted(living))
     pipeline = client.pipeline(transaction=True)

@@ -195,7 +195,7 @@ def staged(
     road: bool = False,
     surroundings: Surroundings | None = None,
 ) -> Iterator[Stage]:
-    """Set a stage, with a folder for its history that goes when the run was fine."""
+    """Set a stage, with a folder for its history that goes at the end, unless CHAOS_KEEP is set."""
     folder = Path(tempfile.mkdtemp(prefix="mq-chaos-"))
     stage = Stage(
         binary,
