@@ -124,7 +124,10 @@ def _locations(cache: Mapping[str, Any]) -> list[str]:
 
 def _database(location: str, cache: Mapping[str, Any] | None = None) -> Database:
     """Return the server and the database that a location stands for, the same for each way to write it."""
-    parts = urlsplit(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError:  # what is no address is no place that two could share
+        return (location, "")
     options = (cache or {}).get("OPTIONS") or {}
     asked = parse_qs(parts.query).get("db", [""])[0] or str(options.get("db", ""))
     if parts.scheme == "unix":

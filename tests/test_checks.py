@@ -50,6 +50,7 @@ def test_no_password_is_shown(found, connection):
     ("connection", "said"),
     [
         ("redis://localhost:notaport", "is not a usable Redis URL"),
+        ("redis://[::1/0", "is not a usable Redis URL"),
         ("redis://localhost/abc", "its database is not a number"),
         ("rediss://localhost?sll_ca=1", "has an option that redis-py does not take"),
     ],

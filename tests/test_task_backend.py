@@ -537,10 +537,10 @@ def test_an_error_that_no_retry_mends_fails_at_once():
     ("path", "error"),
     [
         ("tests.example_imports.Marked", ImportError),
-        ("os.system", ValueError),
+        ("os.system", ImportError),
         ("nowhere.Nothing", ImportError),
-        ("Exception", ImportError),
-        ("mq_django.core", ValueError),
+        ("Unheard", ImportError),
+        ("mq_django.core", ImportError),
     ],
 )
 def test_an_exception_that_redis_names_is_looked_up_and_never_imported(path, error, redis_client, namespace):

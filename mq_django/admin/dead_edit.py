@@ -138,6 +138,8 @@ def _lines(name: str, wanted: Filter) -> Iterator[str]:
                 "attempts": letter.attempts,
                 "buried_ms": letter.buried_ms,
             }
+            if message.error:
+                told |= {"unreadable": message.error, "raw": letter.raw.decode(errors="backslashreplace")}
             yield json.dumps(told) + "\n"
     except StoreError as error:
         # The head of the answer has gone out already.

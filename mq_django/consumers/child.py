@@ -119,7 +119,7 @@ class ChildProcess:
             now = time.monotonic()
             running = self._board.running()
             # Nothing is left to wait for but handlers that cannot be interrupted.
-            if running and all(now > item.deadline + OVERTIME for item in running):
+            if running and all(now > item.deadline + OVERTIME or self._consumer.is_in_vain(item) for item in running):
                 grace.end()
 
         grace.each_look = look

@@ -6,7 +6,7 @@ from functools import partial
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers import liveness
-from mq_django.consumers.board import Board
+from mq_django.consumers.board import Board, Running
 from mq_django.consumers.dispatcher import Dispatcher
 from mq_django.consumers.executor import Executor
 from mq_django.consumers.fetcher import Fetcher
@@ -151,6 +151,10 @@ class Consumer:
         for service in (*self._services, *self._fetchers):
             turns |= service.turns()
         return self._liveness.look(turns, limit=liveness.STUCK)
+
+    def is_in_vain(self, running: Running) -> bool:
+        """Tell whether to wait for a delivery is in vain: it runs on a loop that a coroutine blocks."""
+        return self._loop.is_blocked() and running.receipt in self._loop.receipts()
 
     def note_counts(self) -> None:
         """Show on the board what was handled so far, and what failed."""

@@ -10,7 +10,7 @@ from django.dispatch import Signal
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers import forks
-from mq_django.consumers.board import FAILED, HANDLED, Board
+from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
 from mq_django.consumers.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.settler import Settler
 from mq_django.consumers.verdicts import again
@@ -116,6 +116,10 @@ class Executor:
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
         """Note on the board that what a lane runs should have ended by now: the supervisor replaces the process."""
         self._board.run(lane, self._number, delivery.home, delivery.entry, since, time.monotonic())
+
+    def receipt(self, delivery: Delivery) -> Receipt:
+        """Return how the board knows a delivery."""
+        return Receipt.of(self._number, delivery.home, delivery.entry)
 
     def settle(self, settlement: Settlement) -> None:
         """Hand an outcome over without having run anything."""

@@ -4,15 +4,15 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import Context, copy_context
 
 from asgiref.sync import sync_to_async
 
-from mq_django.consumers.board import Board
+from mq_django.consumers.board import Board, Receipt
 from mq_django.consumers.databases import Databases
 from mq_django.consumers.grace import Grace
-from mq_django.consumers.pools import JOIN_LOOK, Job, Pool
+from mq_django.consumers.pools import JOIN_LOOK, Job, Pool, make_caches
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import HandBack
@@ -127,6 +127,15 @@ class LoopPool(Pool):
             if before <= SILENT < self._silent:
                 self._blame()
 
+    def is_blocked(self) -> bool:
+        """Tell whether a coroutine has blocked the loop for so long that nothing that runs on it will end."""
+        return self._silent > SILENT
+
+    def receipts(self) -> Collection[Receipt]:
+        """Return what runs on the loop, as the board knows it."""
+        jobs = [lane.job for lane in self._lanes]
+        return {job.executor.receipt(job.delivery) for job in jobs if job is not None}
+
     def _answer(self) -> None:
         self._answered = True
 
@@ -144,7 +153,7 @@ class LoopPool(Pool):
 
     def _running(self) -> str:
         jobs = [lane.job for lane in self._lanes]
-        return ", ".join(sorted({job.handler.where for job in jobs if job is not None}))
+        return ", ".join(sorted({job.handler.where for job in jobs if job is not None})) or "nothing"
 
     def _call(self, callback: object) -> None:
         try:
@@ -155,6 +164,7 @@ class LoopPool(Pool):
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
+        make_caches()
         self._context = copy_context()
         try:
             while not self._ending and not self._loop.is_closed():

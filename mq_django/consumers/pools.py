@@ -43,8 +43,8 @@ PATIENCE, MAX_PATIENCE = 0.5, 4.0
 JOIN_LOOK = 0.01
 
 
-def _make_caches() -> None:
-    """Make the thread's cache clients, so that the contexts of all its messages share them."""
+def make_caches() -> None:
+    """Make the thread's cache clients, so that the contexts of all its messages share them and their connections."""
     for alias in caches:
         try:
             caches[alias]
@@ -82,7 +82,7 @@ class Lane:
     def _loop(self) -> None:
         get = self._jobs.get_nowait
         self.databases = Databases.of_this_thread()
-        _make_caches()
+        make_caches()
         self.busy = True
         try:
             while True:

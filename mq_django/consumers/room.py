@@ -4,7 +4,7 @@ from mq_django.consumers.pools import Pool
 from mq_django.registry import kinds
 
 #: Messages that may wait in front of a blocked pool, so that those behind them reach the other one.
-BENCH = 100
+BENCH = 500
 
 
 class Room:

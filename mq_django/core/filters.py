@@ -1,18 +1,13 @@
 """What messages somebody means: by id, name, key, error or time."""
 
-import builtins
 import re
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
+from mq_django.core.exceptions import exception_of
 from mq_django.core.redaction import redact_text
 from mq_django.errors import InvalidFilter
 
-#: A class of a module, as consumers write it; or a name that nothing else has.
-_EXCEPTION = re.compile(
-    r"[a-z_]\w*(?:\.\w+)*\.(?:[A-Z]\w*|\w*error)|[A-Z]\w*(?:Error|Exception|Warning|DoesNotExist)", re.ASCII
-)
-_BUILTINS = {name: found for name, found in vars(builtins).items() if isinstance(found, type)}
 _ERROR_CLASS = re.compile(r"([A-Za-z_][\w.]{0,199})(?=:|\Z)", re.ASCII)
 
 
@@ -114,7 +109,7 @@ def error_class(error: str) -> str:
 def is_exception(word: str) -> bool:
     """Tell whether what an error begins with can only be the class of an exception, and so quotes no data.
 
-    A handler may bury a message with any text, such as a name or a word of its data.
+    A handler may bury a message with any text, such as a name or a word of its data. So the class must be one that this
+    process knows.
     """
-    known = issubclass(_BUILTINS.get(word, object), BaseException)
-    return known or (len(word) <= 200 and _EXCEPTION.fullmatch(word) is not None)
+    return exception_of(word) is not None

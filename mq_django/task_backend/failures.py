@@ -1,7 +1,6 @@
 """How a failed attempt is told to Django's task API."""
 
-import sys
-
+from mq_django.core.exceptions import exception_of
 from mq_django.task_backend.compat import TaskError
 
 
@@ -15,14 +14,9 @@ class KeptError(TaskError):
         """Return the exception's class.
 
         Raises:
-            ImportError: this process has not imported the module of that name, or it has no such class.
-            ValueError: it is not an exception.
+            ImportError: no imported module has such an exception.
         """
-        module, _, name = self.exception_class_path.rpartition(".")
-        # Not getattr(): a module may import something when it is asked for a name.
-        found = vars(sys.modules[module]).get(name) if module in sys.modules else None
+        found = exception_of(self.exception_class_path)
         if found is None:
             raise ImportError(f"No imported module has the exception {self.exception_class_path!r:.300}")
-        if isinstance(found, type) and issubclass(found, BaseException):
-            return found
-        raise ValueError(f"{self.exception_class_path!r:.300} is not an exception")
+        return found

@@ -119,7 +119,7 @@ def _fault(url: str) -> str:
         if option := _BAD_OPTION.match(str(error)):
             return f"the value of {option[1]!r} is wrong."
         return (
-            f"it must start with one of {', '.join(URL_SCHEMES)} and have a number for a port. In a user name or "
+            f"it must start with one of {', '.join(URL_SCHEMES)} and have a port from 1 to 65535. In a user name or "
             "password, write /, ?, #, @, : and % percent-encoded."
         )
     parts = urlsplit(url)

@@ -39,6 +39,16 @@ def test_a_process_whose_event_loop_is_blocked_is_replaced(trees, publish, histo
     assert tree.stop() == 0
 
 
+def test_what_waits_on_a_blocked_event_loop_goes_on_within_seconds(trees, publish, history, store):
+    """With the usual grace: nobody waits for coroutines that cannot end."""
+    trees("--processes", "1", QUEUES={"default": {"MAX_ATTEMPTS": 1}})
+    ids = [publish(["sleep", 1], name="aact") for _ in range(5)]
+    history.wait_for("start", 5)
+    publish(["loop", "block"], name="aact")
+    wait_until(lambda: all(history.counts()[message_id] == 1 for message_id in ids), timeout=18)
+    wait_until(lambda: store.depths().dead == 1, timeout=20)
+
+
 def test_a_process_whose_event_loop_has_ended_is_replaced_at_once(trees, publish, history, store):
     tree = trees("--processes", "1")
     publish(["loop", "end"], name="aact")
@@ -66,7 +76,7 @@ def test_a_supervisor_with_a_service_that_stands_still_starts_again(trees, publi
 
 def test_coroutines_do_not_wait_behind_slow_threads(trees, publish, history):
     trees("--processes", "1", "--threads", "2")
-    for _ in range(12):
+    for _ in range(300):
         publish(["sleep", 8])
     history.wait_for("start", 2)
     published = publish(name="aact")
@@ -75,7 +85,7 @@ def test_coroutines_do_not_wait_behind_slow_threads(trees, publish, history):
 
 def test_threads_do_not_wait_behind_slow_coroutines(trees, publish, history):
     trees("--processes", "1", "--threads", "2")
-    for _ in range(120):
+    for _ in range(400):
         publish(["sleep", 8], name="aact")
     history.wait_for("start", 100)
     published = publish()

@@ -176,8 +176,8 @@ def test_every_option_of_redis_py_is_ours_or_says_where(subtests):
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("redis://db.example:notaport", "number for a port"),
-        ("redis://db.example:70000", "number for a port"),
+        ("redis://db.example:notaport", "port from 1 to 65535"),
+        ("redis://db.example:70000", "port from 1 to 65535"),
         ("redis://db.example/first", "its database is not a number"),
         ("redis://db.example?db=first", "'db'"),
         ("redis://db.example?socket_timeout=abc", "'socket_timeout'"),
