@@ -150,8 +150,11 @@ def subscriber(
     datetime, or the id of an entry. See handler() for the rest.
 
     Raises:
-        ConfigurationError: the group cannot be called so, or another subscriber of it starts elsewhere.
+        ConfigurationError: the group cannot be called so, another subscriber of it starts elsewhere, or `retry` or
+            `timeout` is none.
     """
+    check_retry(retry)
+    seconds(timeout)
     queue = f"{topic}{GROUP_SEPARATOR}{group}"
     for called in (topic, group):
         if not NAME.fullmatch(str(called)):

@@ -572,8 +572,8 @@ def test_what_a_container_held_is_judged_by_its_heartbeat(trees, publish, histor
     trees(QUEUES=FAST)
     publish()
     history.wait_for("effect")
-    first.kill_all()
     at = time.monotonic()
+    first.kill_all()
     starts = history.wait_for("start", 5)
     # Two seconds are its visibility timeout. A heartbeat may have been due when it died.
     assert 1.0 < starts[-1]["t"] - at < 4.0
