@@ -101,8 +101,10 @@ class Databases:
 
     def clean_up(self) -> str:
         """Restore the state between two handlers; return what was left open, or ""."""
-        left = [self._restore(held) for held in self.held if not held.is_as_found()]
-        self.rollbacks += bool(left)
+        disturbed = [held for held in self.held if not held.is_as_found()]
+        # Counted first: who sees in another thread that nothing is disturbed any more sees this, too.
+        self.rollbacks += bool(disturbed)
+        left = [self._restore(held) for held in disturbed]
         self.refresh()
         return ", ".join(left)
 

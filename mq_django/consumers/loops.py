@@ -171,7 +171,7 @@ class LoopPool(Pool):
                 self._run_until_stopped()
         finally:
             # What has outlived the grace ends with its process.
-            if not self._tasks:
+            if all(task.done() for task in self._tasks):
                 self._loop.close()
 
     def _run_until_stopped(self) -> None:
@@ -211,12 +211,19 @@ class LoopPool(Pool):
             lane.job = lane.task = None
             self._free.append(lane)
             self._ended_here += 1
+            self._begin_waiting()
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Count a job as ended, and before that close connections that are too old when it was the last."""
+        databases = self._databases
+        try:
+            if self.held == 1 and databases is not None and databases.is_obsolete(time.monotonic()):
+                await sync_to_async(databases.refresh)()
+        finally:
             with self._counting:
                 self.held -= 1
-            self._begin_waiting()
             self._ran()
-        if not self.held and lane.databases.is_obsolete(time.monotonic()):
-            await sync_to_async(lane.databases.refresh)()
 
     async def _opened(self) -> Databases:
         """Return the connections of the thread in which `sync_to_async` runs what coroutines ask of a database."""
