@@ -9,8 +9,8 @@ from mq_django.core.logs import get_logger
 logger = get_logger(__name__)
 
 
-#: How many forks lie between this process and the one that the interpreter was started in. To read it costs a tenth of
-#: `os.getpid()`, which asks the kernel.
+#: How many forks lie between this process and the one that the interpreter was started in. It is read for every
+#: message, and `os.getpid()` would ask the kernel each time.
 generation = 0
 
 

@@ -2,12 +2,17 @@
 
 import sys
 
+#: Characters of a path; nobody's is longer.
+LONGEST = 1000
+
 
 def exception_of(path: str) -> type[BaseException] | None:
     """Return the class of an exception by its path, or None when no imported module has such an exception.
 
     A path is that of its module and its qualified name, or for a builtin exception only its name.
     """
+    if len(path) > LONGEST:
+        return None
     parts = path.split(".")
     for end in range(len(parts) - 1, -1, -1):
         module = sys.modules.get(".".join(parts[:end]) or "builtins")

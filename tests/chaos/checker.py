@@ -192,7 +192,7 @@ def _due_times(told: Told, _: Ending, __: Terms, verdict: Verdict) -> Iterator[V
             # A delivery that was out already may end later: only a wait's own next start is too early.
             follow = [start for start in life.starts if start > since]
             if since > last_step and follow and follow[0] < since + delay - DUE_TOLERANCE:
-                early.append(message)
+                early.append(f"{message} by {(since + delay - follow[0]) * 1000:.1f} ms")
                 break
     verdict.early = len(early)
     yield from _found("I7", early, "messages started before they were due")

@@ -1,6 +1,7 @@
 """The parts of a consumer without its loops: a test turns them by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mq_django.conf import get_config
@@ -80,3 +81,14 @@ class Rig:
                 lane.thread.join(grace.left())
         assert self.loop.join(grace), "a coroutine did not end"
         self.session.close()
+
+
+@contextmanager
+def running(*, threads: int) -> Iterator[Rig]:
+    """Start a rig's pools, and end them."""
+    rig = Rig(threads=threads)
+    rig.start()
+    try:
+        yield rig
+    finally:
+        rig.close()

@@ -11,17 +11,15 @@ from django.utils import translation
 
 from mq_django.consumers.grace import Grace
 from mq_django.core.outcomes import Ack, Retry
-from tests.consumers.rig import Rig
+from tests.consumers.rig import Rig, running
 from tests.consumers.test_pools import job, settled
 from tests.waiting import wait_until
 
 
 @pytest.fixture
 def rig(mq_settings):
-    found = Rig(threads=1)
-    found.start()
-    yield found
-    found.close()
+    with running(threads=1) as found:
+        yield found
 
 
 async def exits_in_a_task(message):

@@ -14,7 +14,7 @@ from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, HandBack, Retry
 from mq_django.errors import HandlerTimeout
 from mq_django.registry import Handler
-from tests.consumers.rig import Rig
+from tests.consumers.rig import running
 from tests.waiting import wait_until
 
 _entries = itertools.count(1)
@@ -22,10 +22,8 @@ _entries = itertools.count(1)
 
 @pytest.fixture
 def rig(mq_settings):
-    found = Rig(threads=2)
-    found.start()
-    yield found
-    found.close()
+    with running(threads=2) as found:
+        yield found
 
 
 def job(rig, call, data=None, *, timeout=None, is_async=False, where=""):
