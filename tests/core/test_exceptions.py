@@ -28,7 +28,7 @@ def test_a_known_exception_is_found(path, found):
 
 @pytest.mark.parametrize(
     "path",
-    ["", ".", "john.Smith", "os.system", "str", "mq_django.errors", "mq_django.errors.Nothing", "." * 10_000_000],
+    ["", ".", "john.Smith", "os.system", "str", "mq_django.errors", "mq_django.errors.Nothing"],
 )
 def test_anything_else_is_none_and_imports_nothing(path):
     before = set(sys.modules)
@@ -37,4 +37,5 @@ def test_anything_else_is_none_and_imports_nothing(path):
 
 
 def test_a_long_path_is_not_taken_apart():
-    assert exception_of("ValueError".rjust(LONGEST + 1, ".")) is None
+    assert exception_of("." * 10_000_000) is None
+    assert exception_of("builtins.ValueError" + "." * LONGEST) is None
