@@ -15,6 +15,8 @@ logger = get_logger(__name__)
 #: Seconds that a read of the subscription waits. A connection that is silent longer is asked whether it lives.
 LISTEN = 5.0
 PING_EVERY = 30.0
+#: Heard of a channel when its subscription begins: whatever was told before, nobody heard.
+SUBSCRIBED = "subscribed"
 
 
 class Listener(Service):
@@ -39,6 +41,7 @@ class Listener(Service):
             told = self._subscription.get_message(timeout=LISTEN)
         if told is not None and told["type"] == "subscribe":
             self.hears = True
+            self._heard(self._channels[told["channel"].decode()], SUBSCRIBED)
         elif told is not None and told["type"] == "message":
             self._heard(self._channels[told["channel"].decode()], told["data"].decode(errors="replace"))
         return 0.0

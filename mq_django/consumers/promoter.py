@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
+from mq_django.consumers.next_checks import NextChecks
 from mq_django.consumers.service import Service
 from mq_django.stores.base import Promoted, Store
 
@@ -27,32 +28,28 @@ class Promoter(Service):
         self._stores = stores
         self._hears = hears
         self._seen = seen
-        #: The next look at each queue, in seconds on the monotonic clock.
-        self._next = [0.0] * len(stores)
+        self._checks = NextChecks(len(stores))
 
     def expect(self, number: int) -> None:
         """Look at a queue now: something in it is due earlier than was known."""
-        self._next[number] = 0.0
+        self._checks.ask(number)
         self.wake()
 
     def run_once(self) -> float:
         """Promote what is due in every queue whose time has come."""
-        due = (number for number in range(len(self._stores)) if self._next[number] <= time.monotonic())
-        self.each(due, self._promote, called=lambda number: self._stores[number].config.name)
-        return max(0.0, min(self._next) - time.monotonic())
+        self.each(self._checks.due(), self._promote, called=lambda number: self._stores[number].config.name)
+        return self._checks.pause()
 
     def recover(self, error: Exception) -> None:
         """Look at everything again: due times passed while Redis was away."""
-        self._next = [0.0] * len(self._stores)
+        self._checks.ask_all()
 
     def _promote(self, number: int) -> None:
-        fallback = FALLBACK if self._hears() else DEAF_FALLBACK
-        # Before the trip, so that what is heard during it is not overwritten.
-        asked = time.monotonic()
-        self._next[number] = asked + fallback
+        asked, fallback = time.monotonic(), FALLBACK if self._hears() else DEAF_FALLBACK
+        self._checks.begin(number, fallback)
         promoted = self._stores[number].promote(limit=BATCH)
         self._seen(number, promoted)
-        if promoted.next_us is not None and self._next[number]:
+        if promoted.next_us is not None:
             # Redis looked at its clock about half-way through the trip.
             due = (asked + time.monotonic()) / 2 + promoted.next_us / 1e6 + DRIFT
-            self._next[number] = min(self._next[number], due)
+            self._checks.at(number, min(asked + fallback, due))

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 
 from mq_django.conf import QueueConfig
+from mq_django.consumers.next_checks import NextChecks
 from mq_django.consumers.service import Service
 from mq_django.stores.jobs import IDLE, Jobs
 from mq_django.transport.connections import get_client
@@ -24,28 +25,23 @@ class Redriver(Service):
         self._queues = queues
         self._jobs = [Jobs(config, session) for config in queues]
         self._worker = worker
-        #: The next look at each queue, in seconds on the monotonic clock.
-        self._next = [0.0] * len(queues)
+        self._checks = NextChecks(len(queues))
 
     def expect(self, number: int) -> None:
         """Look at a queue now: there is a job."""
-        self._next[number] = 0.0
+        self._checks.ask(number)
         self.wake()
 
     def run_once(self) -> float:
         """Make one step of the job of every queue whose time has come."""
-        self.each(range(len(self._jobs)), self._work, called=lambda number: self._queues[number].name)
-        return max(0.0, min(self._next) - time.monotonic())
+        self.each(self._checks.due(), self._work, called=lambda number: self._queues[number].name)
+        return self._checks.pause()
 
     def _work(self, number: int) -> None:
-        if self._next[number] > time.monotonic():
-            return
-        # Before the step, so that what is heard during it is not overwritten.
-        self._next[number] = time.monotonic() + IDLE
+        self._checks.begin(number, IDLE)
         pause = self._jobs[number].work(self._worker)
-        if self._next[number]:
-            self._next[number] = time.monotonic() + max(BREATH, pause)
+        self._checks.at(number, time.monotonic() + max(BREATH, pause))
 
     def recover(self, error: Exception) -> None:
         """Look at everything again: Redis may have answered a step that we do not know of."""
-        self._next = [0.0] * len(self._queues)
+        self._checks.ask_all()

@@ -12,7 +12,7 @@ from mq_django.consumers.children import Child, Terms
 from mq_django.consumers.extender import Extender
 from mq_django.consumers.family import Family
 from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin
-from mq_django.consumers.listener import Listener
+from mq_django.consumers.listener import SUBSCRIBED, Listener
 from mq_django.consumers.liveness import STUCK, Liveness
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.promoter import Promoter
@@ -210,13 +210,12 @@ class Supervisor:
     def _heard(self, number: int, text: str) -> None:
         if text in ("paused", "resumed"):
             self._family.pause(number, text == "paused")
-        if text == "asked":
+        if text in ("asked", SUBSCRIBED):
             self._heartbeat.wake()
-            return
-        if text == "job":
+        if text in ("job", SUBSCRIBED):
             self._redriver.expect(number)
-            return
-        self._promoter.expect(number)
+        if text not in ("asked", "job"):
+            self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:
         self._family.pause(number, promoted.paused)

@@ -1,0 +1,75 @@
+"""What was told while nobody listened is looked for when somebody does again."""
+
+import queue
+
+import pytest
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.consumers.listener import SUBSCRIBED, Listener
+from mq_django.inspector import dead_letters, jobs
+from mq_django.stores.jobs import Jobs
+from mq_django.transport.connections import get_client
+from mq_django.transport.scripts import in_full
+from tests.seeding import bury_many
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def heard():
+    return queue.Queue()
+
+
+@pytest.fixture
+def listener(heard, mq_settings):
+    mq_settings(QUEUES={"a": {}, "b": {}})
+    service = Listener(get_client("consume"), {"a:wake": 0, "b:wake": 1}, lambda *found: heard.put(found))
+    service.start()
+    yield service
+    service.stop()
+    assert service.join(5)
+
+
+def test_a_subscription_that_begins_is_heard_of_every_channel(listener, heard):
+    assert [heard.get(timeout=5), heard.get(timeout=5)] == [(0, SUBSCRIBED), (1, SUBSCRIBED)]
+    assert listener.hears
+
+
+def test_a_subscription_that_was_cut_is_heard_again_when_it_stands(listener, heard, redis_client):
+    for _ in range(2):
+        heard.get(timeout=5)
+    redis_client.client_kill_filter(_type="pubsub")
+    assert {heard.get(timeout=5) for _ in range(2)} == {(0, SUBSCRIBED), (1, SUBSCRIBED)}
+    redis_client.publish("b:wake", "job")
+    assert heard.get(timeout=5) == (1, "job")
+
+
+class Cut:
+    """Cuts every subscription before it sends, so that nobody hears what the commands tell."""
+
+    def __init__(self, client):
+        self._client = client
+
+    def trip(self, commands):
+        with self._client.pipeline(transaction=True) as pipe:
+            pipe.client_kill_filter(_type="pubsub")
+            for command in commands:
+                pipe.execute_command(*in_full(command))
+            return pipe.execute()[1:]
+
+
+def test_a_job_that_nobody_heard_of_is_begun_when_the_subscription_stands_again(trees, redis_client):
+    bury_many("default", 3)
+    trees()
+    wait_until(lambda: inspector.queue("default").alive)
+    jobs.begin("default", "delete", who="ann")
+    # From now on the supervisor looks for a job once a minute, or when it hears of one.
+    wait_until(lambda: jobs.look("default").state == "finished")
+    bury_many("default", 2)
+    found = dead_letters.count("default")
+
+    unheard = Jobs(get_config().queue("default"), Cut(redis_client))
+    assert unheard.begin("delete", who="ann", until=found.until, total=found.count)
+
+    wait_until(lambda: jobs.look("default").state == "finished")
+    assert inspector.queue("default").dead == 0

@@ -1,0 +1,40 @@
+"""An ask for a check is never lost, whenever it comes."""
+
+import time
+
+from mq_django.consumers.next_checks import NextChecks
+
+
+def test_at_first_all_are_due():
+    assert list(NextChecks(3).due()) == [0, 1, 2]
+
+
+def test_what_was_checked_is_due_when_its_time_comes():
+    checks = NextChecks(2)
+    for number in (0, 1):
+        checks.begin(number, 60.0)
+    assert list(checks.due()) == []
+    assert 59.0 < checks.pause() <= 60.0
+    checks.at(1, time.monotonic())
+    assert list(checks.due()) == [1]
+    assert checks.pause() == 0.0
+
+
+def test_an_ask_during_a_check_outlives_it():
+    checks = NextChecks(2)
+    for number in (0, 1):
+        checks.begin(number, 60.0)
+        if number == 1:
+            checks.ask(number)
+        checks.at(number, time.monotonic() + 60.0)
+    assert (list(checks.due()), checks.pause()) == ([1], 0.0)
+
+
+def test_all_can_be_asked_for():
+    checks = NextChecks(2)
+    checks.begin(0, 60.0)
+    checks.begin(1, 60.0)
+    checks.ask_all()
+    assert list(checks.due()) == [0, 1]
+    checks.begin(0, 60.0)
+    assert list(checks.due()) == [1]
