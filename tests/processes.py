@@ -24,6 +24,12 @@ def alive(pid: int) -> bool:
     return any(process.pid == pid for process in processes())
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether a signal has stopped every thread of a process."""
+    threads = (PROC / str(pid) / "task").glob("*/stat")
+    return {path.read_text(errors="replace").rpartition(")")[2].split()[0] for path in threads} == {"T"}
+
+
 def _from_proc() -> list[Process]:
     found = []
     for folder in PROC.glob("[0-9]*"):

@@ -19,6 +19,9 @@ logger = get_logger(__name__)
 NO_ROOM = 1.0
 #: Seconds between two looks at a queue that is paused, or while nobody vouches for this consumer.
 PAUSED = 0.05
+#: Milliseconds that a read waits while a pool is blocked. Redis serves the read that has waited longest. A read that
+#: waited longer than those of idle consumers would get back what this consumer hands back for them.
+BLOCKED_BLOCK_MS = 200
 #: Held deliveries looked at after a broken connection.
 STRANDED = 5000
 #: Seconds after trouble at which to look for stranded deliveries. Redis may still get to a command that was sent over a
@@ -96,9 +99,10 @@ class Fetcher(Service):
         self._session.close()
 
     def _block_ms(self) -> int:
+        longest = BLOCKED_BLOCK_MS if self._room.is_blocked() else BLOCK_MS
         if not self._looks:
-            return BLOCK_MS
-        return max(1, min(BLOCK_MS, int((self._looks[0] - time.monotonic()) * 1000)))
+            return longest
+        return max(1, min(longest, int((self._looks[0] - time.monotonic()) * 1000)))
 
     def _take_stranded(self) -> None:
         """Run what Redis handed out with a reply that was lost."""

@@ -18,6 +18,10 @@ class Room:
         self._queue = queue
         self._pools = {False: threads, True: loop}
 
+    def is_blocked(self) -> bool:
+        """Tell whether a pool is blocked: part of what is fetched may wait in front of it and be handed back."""
+        return any(pool.blocked for pool in self._pools.values())
+
     def messages(self, seconds: float) -> int:
         """Return how many messages to fetch, if one takes `seconds`; 0 means: you will be woken."""
         pools = [self._pools[is_async] for is_async in kinds(self._queue)] or list(self._pools.values())

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from mq_django.consumers.room import BENCH, Room
+from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import HandBack
 from mq_django.registry import _handlers, _kinds, handler, kinds
 from tests.consumers.rig import Rig
@@ -89,6 +90,29 @@ def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
         rig.loop.put(job(rig, slow, is_async=True))
     wait_until(lambda: rig.loop.look() or rig.loop.blocked)
     assert Room("default", rig.threads, rig.loop).messages(1.0) == 2
+
+
+def test_idle_consumers_get_what_a_blocked_one_hands_back(rig, publish, redis_client, monkeypatch):
+    """Redis serves the read first that has waited longest."""
+    monkeypatch.setattr("mq_django.consumers.room.kinds", lambda queue: frozenset({False, True}))
+    rig.store.create_groups()
+    rig.fetcher.run_once()
+    block_threads(rig)
+    ready, read = rig.store.keys.ready, threading.Thread(target=rig.fetcher.run_once)
+    read.start()
+    blocked = "blocked_clients"
+    wait_until(lambda: redis_client.info("clients")[blocked] == 1)
+    found = []
+    idle = threading.Thread(
+        target=lambda: found.extend(redis_client.xreadgroup(GROUP, "idle", {ready: ">"}, block=5000))
+    )
+    idle.start()
+    wait_until(lambda: redis_client.info("clients")[blocked] == 2)
+
+    wait_until(lambda: not read.is_alive(), timeout=2)
+    publish()
+    idle.join(5)
+    assert len(found) == 1
 
 
 def test_while_messages_end_nothing_is_blocked(rig):

@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 
 from tests.consumers.project.history import read
-from tests.processes import processes
+from tests.processes import is_stopped, processes
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -75,6 +75,12 @@ class Tree:
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def stop(pid: int) -> None:
+    """Stop a process as a debugger does, and wait until none of its threads runs any more."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(pid))
 
 
 class History:

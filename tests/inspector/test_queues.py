@@ -13,6 +13,7 @@ from mq_django.inspector.activity import NONE, WINDOW
 from mq_django.inspector.consumers import ALIVE_MS
 from mq_django.inspector.queues import QueueView
 from mq_django.producers import queues
+from tests.commands import script_calls
 from tests.seeding import beat, bury, set_aside, settle, take, tally
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -116,11 +117,11 @@ def test_an_unreadable_queue_does_not_hide_the_others(redis_client):
 def test_an_overview_is_one_command_a_queue(redis_client, mq_settings):
     mq_settings(QUEUES={f"q{n}": {} for n in range(20)})
     inspector.overview()
-    before = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    before = script_calls(redis_client)
 
     assert len(inspector.overview()) == 20
 
-    assert redis_client.info("commandstats")["cmdstat_evalsha"]["calls"] - before == 20
+    assert script_calls(redis_client) - before == 20
 
 
 def test_totals_are_sums_over_all_queues():

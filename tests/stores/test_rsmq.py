@@ -28,6 +28,7 @@ from mq_django.stores.pages import look
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests import places
+from tests.commands import calls, script_calls
 from tests.waiting import wait_until
 
 ME, OTHER = "host-1-me", "host-2-other"
@@ -392,12 +393,12 @@ def test_a_waiting_consumer_looks_when_the_next_is_due(store):
 
 def test_an_idle_consumer_asks_redis_seldom(store, redis_client):
     store.fetch(ME, count=1, block_ms=10)
-    before = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    before = script_calls(redis_client)
     began = time.monotonic()
     for _ in range(2):
         assert list(store.fetch(ME, count=1, block_ms=5000)) == []
     assert time.monotonic() - began > 1.5
-    assert redis_client.info("commandstats")["cmdstat_evalsha"]["calls"] - before <= 4
+    assert script_calls(redis_client) - before <= 4
 
 
 def test_a_wait_can_be_ended(configure):
@@ -429,11 +430,11 @@ def test_a_heartbeat_reads_what_is_held_once_for_all_its_consumers(configure, st
         assert len(store.take(name, count=1)) == 1
     hidden = dict(redis_client.zrange(store.keys.zset, 0, -1, withscores=True))
     members = open_members(store.config, Session(get_client("consume")))
-    before = redis_client.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
+    before = calls(redis_client, "hgetall")
     wait_until(lambda: places.now_ms(redis_client) > max(hidden.values()) - store.config.vt * 1000)
     members.beat("s1", {}, {name: {} for name in names})
     # Of the consumers, and of what is held.
-    assert redis_client.info("commandstats")["cmdstat_hgetall"]["calls"] - before == 2
+    assert calls(redis_client, "hgetall") - before == 2
     later = [score > hidden[key] for key, score in redis_client.zrange(store.keys.zset, 0, -1, withscores=True)]
     assert sorted(later) == [False] + [True] * 5
 
