@@ -5,9 +5,9 @@ import threading
 
 from mq_django.conf import get_config
 from mq_django.consumers.board import Board
-from mq_django.consumers.databases import Databases
-from mq_django.consumers.executor import Executor
-from mq_django.consumers.settler import Settler
+from mq_django.consumers.worker.databases import Databases
+from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Undecodable
 from mq_django.registry import find
 from mq_django.stores import open_store

@@ -18,8 +18,8 @@ from django.test import Client  # noqa: E402
 
 from benchmarks import messages  # noqa: E402
 from mq_django import queues, topics  # noqa: E402
-from mq_django.admin import text  # noqa: E402
 from mq_django.admin.queue_admin import ROUTES  # noqa: E402
+from mq_django.admin.ui import text  # noqa: E402
 from mq_django.conf import get_config  # noqa: E402
 from mq_django.core.outcomes import Bury, SetAside  # noqa: E402
 from mq_django.inspector import dead_letters, entries  # noqa: E402

@@ -10,22 +10,12 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from mq_django.admin import (
-    consumers,
-    control,
-    dead,
-    dead_edit,
-    dead_jobs,
-    entries,
-    overview,
-    queue,
-    schedules,
-    seek,
-    topic_log,
-    topics,
-    waiting,
-)
-from mq_django.admin.page import OPERATE, VIEW, Page, View, answer
+from mq_django.admin.consumers import consumers
+from mq_django.admin.dead_letters import dead, dead_edit, dead_jobs
+from mq_django.admin.messages import entries, waiting
+from mq_django.admin.queues import control, overview, queue, schedules
+from mq_django.admin.topics import seek, topic_log, topics
+from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, UnknownQueue
 from mq_django.models import Queue

@@ -5,7 +5,7 @@ from django.contrib.admin.models import LogEntry
 from django.http import QueryDict
 
 from mq_django import inspector
-from mq_django.admin import dead_jobs
+from mq_django.admin.dead_letters import dead_jobs
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, jobs
 from tests.admin.conftest import BASE

@@ -14,8 +14,9 @@ from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import include, path, set_script_prefix
 
-from mq_django.admin import QueueAdmin, page
+from mq_django.admin import QueueAdmin
 from mq_django.admin.queue_admin import ROUTES
+from mq_django.admin.ui import page
 from mq_django.models import Queue
 from mq_django.transport.connections import TIMEOUTS, close_clients
 from tests.admin.conftest import BASE

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from mq_django import queues
-from mq_django.admin import text
+from mq_django.admin.ui import text
 from mq_django.conf import get_config
 from mq_django.rsmq import RSMQ
 from tests.admin.conftest import BASE

@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django import inspector
-from mq_django.admin.text import to_url
+from mq_django.admin.ui.text import to_url
 from mq_django.conf import get_config
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from mq_django.admin import charts, text
+from mq_django.admin.ui import charts, text
 from mq_django.core.filters import error_class
 from mq_django.inspector.activity import NONE, Spread
 

@@ -52,14 +52,14 @@ MUTATIONS = [
     ),
     Mutation(
         name="the reconciliation: nobody looks for what was handed out with a lost reply",
-        files=["mq_django/consumers/fetcher.py"],
+        files=["mq_django/consumers/worker/fetcher.py"],
         pattern=r"    def _take_stranded\(self\) -> None:\n",
         replacement="    def _take_stranded(self) -> None:\n        return\n",
         scenario="bad-roads",
     ),
     Mutation(
         name="the reclaiming: what a dead supervisor's consumers held stays theirs",
-        files=["mq_django/consumers/reclaimer.py"],
+        files=["mq_django/consumers/supervisor/reclaimer.py"],
         pattern=r"(def reclaim\w*\([^)]*\) -> int:\n)",
         replacement=r"\1    return 0\n",
         scenario="kills",
@@ -77,7 +77,7 @@ MUTATIONS = [
     ),
     Mutation(
         name="the cleaning up: what a handler leaves open stays open for the next",
-        files=["mq_django/consumers/executor.py"],
+        files=["mq_django/consumers/worker/executor.py"],
         pattern=r"if databases\.held and databases\.is_disturbed\(\):",
         replacement="if False:",
         scenario="unruly",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mq_django import signals
-from mq_django.consumers.isolation import FEW, Isolation
+from mq_django.consumers.worker.isolation import FEW, Isolation
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, Bury, Retry
 from mq_django.stores.base import Settlement

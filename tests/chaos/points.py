@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mq_django import signals
-from mq_django.consumers.dispatcher import Dispatcher
-from mq_django.consumers.settler import Settler
+from mq_django.consumers.worker.dispatcher import Dispatcher
+from mq_django.consumers.worker.settler import Settler
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Session

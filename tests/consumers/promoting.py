@@ -10,7 +10,7 @@ import sys
 import django
 
 from mq_django.conf import get_config
-from mq_django.consumers.promoter import Promoter
+from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session

@@ -6,14 +6,14 @@ from typing import Any
 
 from mq_django.conf import get_config
 from mq_django.consumers.board import Board
-from mq_django.consumers.dispatcher import Dispatcher
-from mq_django.consumers.executor import Executor
-from mq_django.consumers.fetcher import Fetcher
-from mq_django.consumers.grace import Grace
-from mq_django.consumers.loops import LoopPool
-from mq_django.consumers.pools import ThreadPool
-from mq_django.consumers.room import Room
-from mq_django.consumers.settler import Settler, SettleService
+from mq_django.consumers.worker.dispatcher import Dispatcher
+from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.fetcher import Fetcher
+from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.loops import LoopPool
+from mq_django.consumers.worker.pools import ThreadPool
+from mq_django.consumers.worker.room import Room
+from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.core.messages import Delivery
 from mq_django.registry import Handler
 from mq_django.stores import open_store

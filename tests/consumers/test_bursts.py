@@ -13,8 +13,8 @@ import pytest
 from django.conf import settings
 
 from mq_django.conf import get_config
-from mq_django.consumers.listener import Listener
-from mq_django.consumers.promoter import BATCH, FALLBACK, Promoter
+from mq_django.consumers.supervisor.listener import Listener
+from mq_django.consumers.supervisor.promoter import BATCH, FALLBACK, Promoter
 from mq_django.core.outcomes import ACK
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement

@@ -10,7 +10,7 @@ from django.core.cache import caches
 from django.db import OperationalError, connection, connections, transaction
 from django.utils import timezone, translation
 
-from mq_django.consumers.databases import Databases
+from mq_django.consumers.worker.databases import Databases
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from tests.consumers.rig import running
 from tests.consumers.test_pools import job, settled

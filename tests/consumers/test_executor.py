@@ -8,9 +8,9 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
-from mq_django.consumers.databases import Databases
-from mq_django.consumers.executor import Executor
-from mq_django.consumers.settler import Settler
+from mq_django.consumers.worker.databases import Databases
+from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry
 from mq_django.core.retries import RetryPolicy

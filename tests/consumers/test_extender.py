@@ -6,7 +6,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.board import Receipt, Running
-from mq_django.consumers.extender import Extender
+from mq_django.consumers.supervisor.extender import Extender
 from mq_django.core.keys import GROUP
 
 

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from mq_django.consumers import dispatcher
 from mq_django.consumers.board import HANDLED
+from mq_django.consumers.worker import dispatcher
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import Ack, Bury, SetAside
 from mq_django.errors import ConnectionLost

@@ -7,8 +7,16 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers import machine
-from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin, Silence, held_for, interval, silence_limit
-from mq_django.consumers.supervisor import Supervisor
+from mq_django.consumers.supervisor.heartbeat import (
+    Announcement,
+    Heartbeat,
+    Kin,
+    Silence,
+    held_for,
+    interval,
+    silence_limit,
+)
+from mq_django.consumers.supervisor.supervisor import Supervisor
 from mq_django.errors import ConnectionLost
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client

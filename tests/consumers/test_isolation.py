@@ -6,9 +6,9 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.board import Board
-from mq_django.consumers.consumer import Consumer, lanes
-from mq_django.consumers.grace import Grace
-from mq_django.consumers.isolation import Isolation, Receiver, line_of
+from mq_django.consumers.worker.consumer import Consumer, lanes
+from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.isolation import Isolation, Receiver, line_of
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from tests.consumers.rig import Rig

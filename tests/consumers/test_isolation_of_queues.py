@@ -6,26 +6,27 @@ import logging
 import math
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 
 import mq_django.consumers
 from mq_django.conf import get_config
 from mq_django.consumers.board import Board, Receipt
-from mq_django.consumers.consumer import Consumer, lanes
-from mq_django.consumers.extender import Extender
-from mq_django.consumers.grace import Grace
-from mq_django.consumers.heartbeat import Announcement, Heartbeat, Kin, OrphanBeat
-from mq_django.consumers.isolation import Isolation, Receiver
-from mq_django.consumers.promoter import Promoter
-from mq_django.consumers.reclaimer import Reclaimer
-from mq_django.consumers.redriver import Redriver
-from mq_django.consumers.scheduler import Scheduler
 from mq_django.consumers.service import Service
-from mq_django.consumers.settler import SettleService
-from mq_django.consumers.timekeeper import Releaser
-from mq_django.consumers.trimmer import Trimmer
+from mq_django.consumers.supervisor.extender import Extender
+from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, Kin, OrphanBeat
+from mq_django.consumers.supervisor.promoter import Promoter
+from mq_django.consumers.supervisor.reclaimer import Reclaimer
+from mq_django.consumers.supervisor.redriver import Redriver
+from mq_django.consumers.supervisor.scheduler import Scheduler
+from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.consumers.verdicts import Evidence
+from mq_django.consumers.worker.consumer import Consumer, lanes
+from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.isolation import Isolation, Receiver
+from mq_django.consumers.worker.settler import SettleService
+from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import ConnectionLost
 from mq_django.stores import open_store
@@ -175,8 +176,8 @@ class Delivered:
 
 
 def services():
-    folder = Path(mq_django.consumers.__file__).parent
-    modules = [import_module(f"mq_django.consumers.{path.stem}") for path in sorted(folder.glob("*.py"))]
+    found = walk_packages(mq_django.consumers.__path__, "mq_django.consumers.")
+    modules = [import_module(module.name) for module in found]
     return {
         cls.__name__
         for module in modules
@@ -213,7 +214,7 @@ def test_a_server_that_is_away_ends_the_round(name, queues):
     assert calls == ["default"]
 
 
-@pytest.mark.parametrize("path", sorted(Path(mq_django.consumers.__file__).parent.glob("*.py")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(Path(mq_django.consumers.__file__).parent.rglob("*.py")), ids=lambda p: p.stem)
 def test_no_service_catches_the_errors_of_one_queue_by_itself(path):
     """`Service.each` is the one place for that: what is caught by hand is caught for some errors and not for others."""
     found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.For)]

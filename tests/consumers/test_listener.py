@@ -6,7 +6,7 @@ import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.consumers.listener import SUBSCRIBED, Listener
+from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.inspector import dead_letters, jobs
 from mq_django.stores.jobs import Jobs
 from mq_django.transport.connections import get_client

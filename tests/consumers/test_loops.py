@@ -9,7 +9,7 @@ import time
 import pytest
 from django.utils import translation
 
-from mq_django.consumers.grace import Grace
+from mq_django.consumers.worker.grace import Grace
 from mq_django.core.outcomes import Ack, Retry
 from tests.consumers.rig import Rig, running
 from tests.consumers.test_pools import job, settled
@@ -105,7 +105,7 @@ def test_a_closed_loop_is_found_dead_and_costs_the_stop_no_time(mq_settings):
 
 
 def test_a_coroutine_that_blocks_the_loop_is_named_and_counts_as_late(rig, monkeypatch, caplog):
-    monkeypatch.setattr("mq_django.consumers.loops.SILENT", 0.2)
+    monkeypatch.setattr("mq_django.consumers.worker.loops.SILENT", 0.2)
     gate = threading.Event()
 
     async def blocks(message):

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from mq_django.consumers.grace import Grace
-from mq_django.consumers.loops import MAX_COROUTINES
-from mq_django.consumers.pools import PATIENCE, Job
+from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.loops import MAX_COROUTINES
+from mq_django.consumers.worker.pools import PATIENCE, Job
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, HandBack, Retry
 from mq_django.errors import HandlerTimeout

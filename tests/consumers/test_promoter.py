@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.promoter import DEAF_FALLBACK, FALLBACK, Promoter
+from mq_django.consumers.supervisor.promoter import DEAF_FALLBACK, FALLBACK, Promoter
 from mq_django.errors import ConnectionLost
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client

@@ -6,7 +6,14 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
-from mq_django.consumers.reclaimer import LAST_LOOK, Reclaimer, evidence_of, reclaim, reclaim_supervisor, relieve
+from mq_django.consumers.supervisor.reclaimer import (
+    LAST_LOOK,
+    Reclaimer,
+    evidence_of,
+    reclaim,
+    reclaim_supervisor,
+    relieve,
+)
 from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, HandBack, Retry

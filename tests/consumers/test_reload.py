@@ -238,7 +238,7 @@ def test_signals_while_the_new_program_starts_wait_for_it(site, start, tmp_path,
 def test_a_signal_in_the_last_moment_is_not_lost(number, goes_on):
     code = f"""
 import os, signal
-from mq_django.consumers.signal_pipe import SignalPipe
+from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 with SignalPipe() as pipe:
     os.kill(os.getpid(), signal.{number})
     print(pipe.hold())

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mq_django.consumers.room import BENCH, Room
+from mq_django.consumers.worker.room import BENCH, Room
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import HandBack
 from mq_django.registry import _handlers, _kinds, handler, kinds
@@ -60,14 +60,14 @@ def test_a_queue_knows_the_kinds_of_its_handlers(rig):
 
 @pytest.mark.parametrize("kind", ["threads", "loop"])
 def test_a_queue_of_one_kind_needs_room_in_its_pool_only(rig, monkeypatch, kind):
-    monkeypatch.setattr("mq_django.consumers.room.kinds", lambda queue: frozenset({kind == "loop"}))
+    monkeypatch.setattr("mq_django.consumers.worker.room.kinds", lambda queue: frozenset({kind == "loop"}))
     block_threads(rig)
     room = Room("default", rig.threads, rig.loop).messages(1.0)
     assert room == (0 if kind == "threads" else 102)
 
 
 def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.room.kinds", lambda queue: frozenset({False, True}))
+    monkeypatch.setattr("mq_django.consumers.worker.room.kinds", lambda queue: frozenset({False, True}))
     block_threads(rig)
     room = Room("default", rig.threads, rig.loop)
     # What the loop has room for, again and again.
@@ -80,7 +80,7 @@ def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
 
 
 def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.room.kinds", lambda queue: frozenset({False, True}))
+    monkeypatch.setattr("mq_django.consumers.worker.room.kinds", lambda queue: frozenset({False, True}))
 
     async def slow(message):
         while not rig.gate.is_set():
@@ -94,7 +94,7 @@ def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
 
 def test_idle_consumers_get_what_a_blocked_one_hands_back(rig, publish, redis_client, monkeypatch):
     """Redis serves the read first that has waited longest."""
-    monkeypatch.setattr("mq_django.consumers.room.kinds", lambda queue: frozenset({False, True}))
+    monkeypatch.setattr("mq_django.consumers.worker.room.kinds", lambda queue: frozenset({False, True}))
     rig.store.create_groups()
     rig.fetcher.run_once()
     block_threads(rig)

@@ -6,7 +6,7 @@ import pytest
 
 from mq_django import registry
 from mq_django.conf import get_config
-from mq_django.consumers.scheduler import Scheduler
+from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.core.schedules import Every, Scheduled, every
 from mq_django.stores.schedules import Schedules, scheduled
 from mq_django.transport.connections import get_client
@@ -161,7 +161,7 @@ def test_a_schedule_whose_last_tick_makes_no_sense_goes_on(make_two, redis_clien
 
 
 def test_a_queue_that_was_broken_for_a_while_fires_again(make_two, redis_client, monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.scheduler.TRY_AGAIN", 0.05)
+    monkeypatch.setattr("mq_django.consumers.supervisor.scheduler.TRY_AGAIN", 0.05)
     scheduler = make_two(Every(timedelta(milliseconds=200)))
     spoil(redis_client, "schedules")
     scheduler.start()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.isolation import line_of
+from mq_django.consumers.worker.isolation import line_of
 from mq_django.stores import open_store
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client

@@ -6,7 +6,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.board import Board
-from mq_django.consumers.timekeeper import Releaser
+from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.outcomes import SetAside
 from mq_django.registry import Handler, _handlers, register
 from mq_django.stores import open_store

@@ -3,8 +3,8 @@ import logging
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers import trimmer
-from mq_django.consumers.trimmer import Trimmer
+from mq_django.consumers.supervisor import trimmer
+from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.core.outcomes import ACK
 from mq_django.signals import retention_alarm
 from mq_django.stores import lag

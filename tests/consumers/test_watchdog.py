@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.consumers.board import Board
-from mq_django.consumers.watchdog import BENCH, START, STILL, Verdict, Watchdog
+from mq_django.consumers.supervisor.watchdog import BENCH, START, STILL, Verdict, Watchdog
 
 
 class Watched:

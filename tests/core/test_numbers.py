@@ -80,7 +80,7 @@ def test_what_redis_holds_is_read_as_a_number_in_one_place(folder):
     """A call of int() or float() on what anybody may have written belongs into mq_django.core.numbers."""
     wrong = [
         f"{path.name}:{node.lineno}: {ast.unparse(node)}"
-        for path in (Path(mq_django.__file__).parent / folder).glob("*.py")
+        for path in (Path(mq_django.__file__).parent / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from django.apps import AppConfig
 
-from mq_django.consumers import supervisor
-from mq_django.consumers.trimmer import Trimmer
+from mq_django.consumers.supervisor import supervisor
+from mq_django.consumers.supervisor.trimmer import Trimmer
 
 
 class Stuck(AppConfig):

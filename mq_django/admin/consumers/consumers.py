@@ -1,0 +1,191 @@
+"""The page of all consumers, and the asking of one to go quiet or to stop."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django.admin.ui import text
+from mq_django.admin.ui.confirm import CONFIRMED
+from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
+from mq_django.admin.ui.tabs import sections
+from mq_django.core.visible import spell
+from mq_django.inspector import processes
+from mq_django.inspector.processes import Ask, Everybody, ProcessView, RunningMessage, SupervisorView
+
+PARTS = ("supervisors",)
+
+#: Supervisors on one page, the living first; and messages that are shown of what one consumer runs.
+MAX_SHOWN, MAX_RUNNING = 100, 5
+
+
+@needs(VIEW)
+def consumers(page: Page) -> HttpResponse:
+    """Show who consumes, and what each handles right now."""
+    return page.render("consumers", _("Consumers"), live_url=page.url("consumers_stats"), **_context(page))
+
+
+@needs(VIEW)
+def stats(page: Page) -> HttpResponse:
+    """Return the parts of the page that change by themselves."""
+    return page.parts(PARTS, _context(page))
+
+
+@needs(VIEW, OPERATE)
+def quiet(page: Page, who: str) -> HttpResponse:
+    """Ask a consumer, or all of a supervisor, to fetch no more."""
+    return _ask(page, who, "quiet")
+
+
+@needs(VIEW, OPERATE)
+def stop(page: Page, who: str) -> HttpResponse:
+    """Ask a consumer, or all of a supervisor, to stop when what it runs has finished."""
+    return _ask(page, who, "stop")
+
+
+def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
+    asked = text.from_url(who).decode(errors="replace")
+    back_url = page.url("consumers")
+    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+        return _confirm(page, asked, what, back_url)
+    queues = processes.ask(asked, what)
+    name = spell(asked)[:200]
+    if not queues:
+        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": name})
+        return HttpResponseRedirect(back_url)
+    told = {
+        "quiet": _("“%(name)s” was asked to go quiet; within a few seconds it fetches no more."),
+        "stop": _("“%(name)s” was asked to stop; it ends when what it handles has finished."),
+    }
+    page.say(messages.SUCCESS, told[what] % {"name": name})
+    for queue in queues:
+        page.log(queue, f"Asked {name} to {'go quiet' if what == 'quiet' else 'stop'}")
+    return HttpResponseRedirect(back_url)
+
+
+def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
+    found = processes.everybody()
+    those = [
+        process
+        for supervisor in found.supervisors
+        for process in supervisor.processes
+        if asked in (process.id, supervisor.id)
+    ]
+    if not those:
+        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": spell(asked)[:200]})
+        return HttpResponseRedirect(back_url)
+    count, running = len(those), sum(len(process.running) for process in those)
+    titles = {
+        "quiet": ngettext("Let %(count)s consumer go quiet?", "Let %(count)s consumers go quiet?", count),
+        "stop": ngettext("Stop %(count)s consumer?", "Stop %(count)s consumers?", count),
+    }
+    sentences = {
+        "quiet": _(
+            "It fetches no more, finishes what it has, and stays until it is stopped; there is no way back. Messages "
+            "that are being handled now: %(running)s."
+        ),
+        "stop": _(
+            "It finishes what it handles within its grace time, gives back the rest, and is not replaced. When the "
+            "last consumer of a runconsumer has stopped, that ends as well; whatever keeps your services running may "
+            "start it again. Messages that are being handled now: %(running)s."
+        ),
+    }
+    words = {"quiet": _("Yes, let it go quiet"), "stop": _("Yes, stop it")}
+    return page.render(
+        "confirm",
+        titles[what] % {"count": text.number(count)},
+        tabs=sections(page, "consumers"),
+        sentence=sentences[what] % {"running": text.number(running)},
+        listed=[text.visible(process.id, limit=160) for process in those[:20]],
+        unlisted=text.number(count - 20) if count > 20 else "",
+        button=words[what],
+        act_url=page.request.path,
+        back_url=back_url,
+        fields=[(CONFIRMED, "yes")],
+        dangerous=what == "stop",
+    )
+
+
+def _context(page: Page) -> dict[str, Any]:
+    found = processes.everybody()
+    return {
+        "tabs": sections(page, "consumers"),
+        "summary": _summary(found),
+        "supervisors": [_supervisor(page, found, one) for one in found.supervisors[:MAX_SHOWN]],
+        "unlisted": text.number(len(found.supervisors) - MAX_SHOWN) if len(found.supervisors) > MAX_SHOWN else "",
+        "alone": [{"name": name, "url": page.queue_url(name)} for name in found.alone],
+    }
+
+
+def _summary(found: Everybody) -> str:
+    living = [one for one in found.supervisors if one.alive]
+    count = sum(len(one.processes) for one in living)
+    if not count:
+        return _("No consumer lives.")
+    told = ngettext("%(count)s consumer lives.", "%(count)s consumers live.", count) % {"count": text.number(count)}
+    gone = len(found.supervisors) - len(living)
+    if not gone:
+        return told
+    lost = ngettext("%(count)s supervisor is gone.", "%(count)s supervisors are gone.", gone)
+    return f"{told} {lost % {'count': text.number(gone)}}"
+
+
+def _supervisor(page: Page, found: Everybody, one: SupervisorView) -> dict[str, Any]:
+    seen = one.seen_ms_ago
+    return {
+        "id": text.visible(one.id, limit=160),
+        "host": text.visible(one.host, limit=80),
+        "version": text.visible(one.version, limit=40),
+        "seen": "" if seen is None else _("%(time)s ago") % {"time": text.duration(seen)},
+        "alive": one.alive,
+        "is_asked": all(process.asked == "stop" for process in one.processes),
+        "is_quiet": all(process.asked for process in one.processes),
+        "quiet_url": page.url("quiet", text.to_url(one.id.encode())),
+        "stop_url": page.url("stop", text.to_url(one.id.encode())),
+        "has_many": len(one.processes) > 1,
+        "processes": [_process(page, found, one, process) for process in one.processes],
+    }
+
+
+def _process(page: Page, found: Everybody, supervisor: SupervisorView, one: ProcessView) -> dict[str, Any]:
+    return {
+        "id": text.visible(one.id, limit=160),
+        "state": _state(supervisor, one),
+        "alive": supervisor.alive,
+        "pid": "" if one.pid is None else str(one.pid),
+        "threads": "" if one.threads is None else text.number(one.threads),
+        "since": text.moment(one.since_ms, now=found.now_ms),
+        "queues": [{"name": name, "url": page.queue_url(name)} for name in one.queues],
+        "running": [_running(page, item) for item in one.running[:MAX_RUNNING]],
+        "more": text.number(len(one.running) - MAX_RUNNING) if len(one.running) > MAX_RUNNING else "",
+        "handled": text.number(one.handled),
+        "failed": text.number(one.failed),
+        "has_failed": one.failed > 0,
+        "quiet_url": "" if one.asked else page.url("quiet", text.to_url(one.id.encode())),
+        "stop_url": "" if one.asked == "stop" else page.url("stop", text.to_url(one.id.encode())),
+    }
+
+
+def _state(supervisor: SupervisorView, one: ProcessView) -> str:
+    if not supervisor.alive:
+        return _("gone")
+    if one.state == "stopping":
+        return _("stopping")
+    if one.asked == "stop":
+        return _("asked to stop")
+    if one.state == "quiet":
+        return _("quiet")
+    return _("asked to go quiet") if one.asked else _("running")
+
+
+def _running(page: Page, item: RunningMessage) -> dict[str, Any]:
+    view = item.entry
+    return {
+        "name": text.visible(view.message.name, limit=80),
+        "id": text.visible(view.message.id, limit=80),
+        "queue": item.queue,
+        "url": page.url("entry", item.queue, view.home, text.to_url(view.entry)),
+        "time": text.duration(item.ms),
+    }

@@ -1,0 +1,1 @@
+"""The pages of messages that are ready, held, delayed or unhandled."""

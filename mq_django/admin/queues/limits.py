@@ -1,0 +1,75 @@
+"""How far the limits of a queue are used, and who waits for them."""
+
+from typing import Any
+
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from mq_django.admin.ui import charts, text
+from mq_django.admin.ui.page import SEE_DATA, Page
+from mq_django.conf import get_config
+from mq_django.core.limits import Limits, Rate
+from mq_django.core.redaction import redact_forms
+from mq_django.inspector import plans
+from mq_django.inspector.plans import KeyUse, LimitUse
+
+#: Keys that wait and are listed.
+MAX_KEYS = 20
+
+
+def section(page: Page, name: str) -> dict[str, Any]:
+    """Return a queue's limits, how far they are used, and the keys that wait; keys quote data."""
+    limits, use = get_config().queue(name).limits, plans.limits(name, count=MAX_KEYS)
+    if use is None:
+        return {"limits": []}
+    return {
+        "limits": _rows(limits, use),
+        "limit_keys": [_key(page, limits, found, use.now_ms) for found in use.page],
+        "keys_waiting": text.number(use.keys),
+        "keys_unlisted": text.number(use.keys - len(use.page)) if use.keys > len(use.page) else "",
+        "parked": text.number(use.parked),
+        "has_key_rate": limits.key_rate is not None,
+        "has_key_concurrency": limits.key_concurrency is not None,
+    }
+
+
+def _rows(limits: Limits, use: LimitUse) -> list[dict[str, Any]]:
+    rows = []
+    if limits.rate is not None:
+        rows.append(_used(_("Rate of the queue"), _rate(limits.rate), use.granted, limits.rate.count))
+    if limits.concurrency is not None:
+        rows.append(_used(_("At once in the queue"), text.number(limits.concurrency), use.at_once, limits.concurrency))
+    if limits.key_rate is not None:
+        rows.append({"label": _("Rate of each key"), "limit": _rate(limits.key_rate)})
+    if limits.key_concurrency is not None:
+        rows.append({"label": _("At once of each key"), "limit": text.number(limits.key_concurrency)})
+    return rows
+
+
+def _used(label: str, limit: str, used: int, most: int) -> dict[str, Any]:
+    words = _of(used, most)
+    return {"label": label, "limit": limit, "used": words, "meter": _meter(used, most, words)}
+
+
+def _meter(used: int, most: int, label: str) -> SafeString:
+    return charts.meter(used / most, label=label, bad=used >= most)
+
+
+def _key(page: Page, limits: Limits, found: KeyUse, now_ms: int) -> dict[str, Any]:
+    rate, most = limits.key_rate, limits.key_concurrency
+    return {
+        "key": text.visible(redact_forms(found.key), limit=80) if page.can(SEE_DATA) else _("hidden"),
+        "parked": text.number(found.parked),
+        "granted": "" if rate is None else _of(found.granted, rate.count),
+        "at_once": "" if most is None else _of(found.at_once, most),
+        "turn": _("now") if found.turn_ms <= now_ms else text.moment(found.turn_ms, now=now_ms),
+    }
+
+
+def _of(used: int, most: int) -> str:
+    return _("%(used)s of %(most)s") % {"used": text.number(used), "most": text.number(most)}
+
+
+def _rate(rate: Rate) -> str:
+    time = text.duration(round(rate.window.total_seconds() * 1000))
+    return _("%(count)s in %(time)s") % {"count": text.number(rate.count), "time": time}

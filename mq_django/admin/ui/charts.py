@@ -1,0 +1,198 @@
+"""Charts as inline SVG: attributes and classes only, so that no content security policy stands in the way."""
+
+from collections.abc import Iterator, Sequence
+from math import ceil, floor, log10
+from typing import NamedTuple
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from mq_django.admin.ui.text import duration, number, seconds
+from mq_django.inspector.activity import Activity, Spread
+
+#: Minutes of a sparkline.
+SHORT = 30
+
+#: What stands in a column, from its foot up, and how each is drawn.
+HANDLED = (("handled", "mq-handled"), ("retried", "mq-failed"), ("buried", "mq-dead"))
+PUBLISHED = (("published", "mq-handled"),)
+
+_HEIGHT = 100
+
+#: Seconds to stand for what was longer than the counters tell apart.
+_ENDLESS = 1000.0
+
+
+class Chart(NamedTuple):
+    """A chart, and the labels of its scale from the top down."""
+
+    svg: SafeString
+    scale: Sequence[str]
+
+
+def sparkline(values: Sequence[int], *, label: str) -> SafeString:
+    """Return a small line of counts a minute, without the running minute: it would always fall at the end."""
+    some = values[-SHORT - 1 : -1]
+    top = max(*some, 1)
+    points = " ".join(f"{place * 4},{22 - 20 * value / top:.1f}" for place, value in enumerate(some))
+    return format_html(
+        '<svg class="mq-spark" viewBox="0 0 {} 24" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<polygon points="0,24 {} {},24"/><polyline points="{}"/></svg>',
+        (len(some) - 1) * 4,
+        label,
+        points,
+        (len(some) - 1) * 4,
+        points,
+    )
+
+
+def columns(activity: Activity, *, label: str, stacks: Sequence[tuple[str, str]] = HANDLED) -> Chart:
+    """Return a chart: a column a step, and where it shows what was handled, a line of what was published."""
+    steps = range(len(activity.published))
+    counts = [[getattr(activity, what)[place] for what, _ in stacks] for place in steps]
+    top = _top(max(*map(sum, counts), *activity.published, 2))
+    bars = format_html_join(
+        "",
+        '<g><title>{}</title><rect class="mq-column" x="{}" y="0" width="10" height="100"/>{}</g>',
+        ((column_title(activity, place), place * 10, _stack(place, counts[place], stacks, top)) for place in steps),
+    )
+    line = SafeString("")
+    if stacks is HANDLED:
+        heights = (_HEIGHT - _HEIGHT * count / top for count in activity.published)
+        points = " ".join(f"{place * 10 + 5},{height:.1f}" for place, height in enumerate(heights))
+        line = format_html('<polyline class="mq-published" points="{}"/>', points)
+    per = _("%(count)s/min") if activity.minutes == 1 else _("%(count)s/h")
+    scale = [per % {"count": number(top)}, number(top / 2) if top > 1 else "", "0"]
+    return Chart(_frame(len(steps), label, [50], bars + line), scale)
+
+
+def _stack(place: int, counts: Sequence[int], stacks: Sequence[tuple[str, str]], top: int) -> SafeString:
+    def rows() -> Iterator[tuple[str, int, str, str]]:
+        below = 0
+        for (_what, kind), count in zip(stacks, counts, strict=True):
+            below += count
+            if count:
+                yield kind, place * 10 + 1, f"{_HEIGHT - _HEIGHT * below / top:.1f}", f"{_HEIGHT * count / top:.1f}"
+
+    return format_html_join("", '<rect class="{}" x="{}" y="{}" width="8" height="{}"/>', rows())
+
+
+def spreads(steps: Sequence[Spread], activity: Activity, *, label: str, kind: str, endless: str = "") -> Chart:
+    """Return a chart of times on a scale of powers of ten: of each step a bar from p50 to p95, p50 marked."""
+    known = [min(value, _ENDLESS) for spread in steps for value in spread if value is not None]
+    low, high = (floor(log10(max(min(known), 1e-5))), ceil(log10(max(known)))) if known else (-3, 0)
+    high = max(high, low + 1)
+
+    def height(value: float | None) -> float:
+        exponent = log10(max(min(value or 0, _ENDLESS), 10**low))
+        return _HEIGHT - _HEIGHT * (exponent - low) / (high - low)
+
+    def rows() -> Iterator[tuple[str, int, SafeString]]:
+        for place, spread in enumerate(steps):
+            bar = SafeString("")
+            if spread.p50 is not None:
+                foot, head = height(spread.p50), height(spread.p95)
+                bar = format_html(
+                    '<rect class="{}" x="{}" y="{}" width="8" height="{}"/>'
+                    '<rect class="mq-half" x="{}" y="{}" width="10" height="2"/>',
+                    *(kind, place * 10 + 1, f"{head:.1f}", f"{max(foot - head, 1):.1f}"),
+                    *(place * 10, f"{min(foot, _HEIGHT - 2):.1f}"),
+                )
+            yield spread_title(activity, place, spread, endless), place * 10, bar
+
+    column = '<g><title>{}</title><rect class="mq-column" x="{}" y="0" width="10" height="100"/>{}</g>'
+    decades = [_HEIGHT * place / (high - low) for place in range(1, high - low)]
+    scale = [_power(exponent) for exponent in range(high, low - 1, -1)]
+    return Chart(_frame(len(steps), label, decades, format_html_join("", column, rows())), scale)
+
+
+def _power(exponent: int) -> str:
+    """Return a power of ten of seconds, as the label of a scale."""
+    if exponent < 0:
+        return _("%(count)s ms") % {"count": f"{10.0 ** (exponent + 3):g}"}
+    return _("%(count)s s") % {"count": number(10**exponent)}
+
+
+def _frame(steps: int, label: str, lines: Sequence[float], inside: SafeString) -> SafeString:
+    width = steps * 10
+    grid = format_html_join(
+        "", '<line x1="0" y1="{}" x2="{}" y2="{}"/>', ((f"{at:.1f}", width, f"{at:.1f}") for at in lines)
+    )
+    return format_html(
+        '<svg class="mq-hour" viewBox="0 0 {} 100" preserveAspectRatio="none" role="img" aria-label="{}">{}{}</svg>',
+        *(width, label, grid, inside),
+    )
+
+
+def meter(share: float, *, label: str, bad: bool) -> SafeString:
+    """Return a bar that is filled by a share; what is over is full."""
+    return format_html(
+        '<svg class="mq-meter{}" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<rect class="mq-meter-all" width="100" height="8"/><rect class="mq-meter-part" width="{}" height="8"/></svg>',
+        *(" mq-meter-bad" if bad else "", label, f"{100 * min(1.0, max(0.0, share)):.1f}"),
+    )
+
+
+def _top(highest: int) -> int:
+    """Return the count at the top of a chart: the next of 1, 2, 5, 10, 20, ..."""
+    scale: int = 10 ** (len(str(highest)) - 1)
+    return next(step * scale for step in (1, 2, 5, 10) if step * scale >= highest)
+
+
+def summary(activity: Activity) -> str:
+    """Return a chart in words."""
+    said = _("%(published)s published, %(handled)s handled, %(retried)s failed and retried, %(buried)s buried.") % {
+        "published": number(sum(activity.published)),
+        "handled": number(sum(activity.handled)),
+        "retried": number(sum(activity.retried)),
+        "buried": number(sum(activity.buried)),
+    }
+    times = _("Half were handled within %(half)s, 95 of 100 within %(most)s.")
+    return f"{said} {_with_times(times, activity.took)}".strip()
+
+
+def latency_summary(activity: Activity) -> str:
+    """Return the latencies in words; empty when there are none."""
+    words = _("Half began within %(half)s of being ready, 95 of 100 within %(most)s.")
+    return _with_times(words, activity.waited, endless=endless_latency())
+
+
+def took_summary(activity: Activity) -> str:
+    """Return the handling times in words; empty when there are none."""
+    return _with_times(_("Half were handled within %(half)s, 95 of 100 within %(most)s."), activity.took)
+
+
+def endless_latency() -> str:
+    """Return what is said of a latency that is longer than the counters tell apart."""
+    return _("over 70 min")
+
+
+def _with_times(sentence: str, spread: Spread, *, endless: str = "") -> str:
+    if spread.p50 is None:
+        return ""
+    return sentence % {"half": seconds(spread.p50, endless=endless), "most": seconds(spread.p95, endless=endless)}
+
+
+def ago(activity: Activity, place: int) -> str:
+    """Return how long ago a step began."""
+    return duration((len(activity.published) - 1 - place) * activity.minutes * 60_000)
+
+
+def column_title(activity: Activity, place: int) -> str:
+    """Return what happened in a step."""
+    return _("%(ago)s ago: %(published)s published, %(handled)s handled, %(retried)s retried, %(buried)s buried") % {
+        "ago": ago(activity, place),
+        "published": number(activity.published[place]),
+        "handled": number(activity.handled[place]),
+        "retried": number(activity.retried[place]),
+        "buried": number(activity.buried[place]),
+    }
+
+
+def spread_title(activity: Activity, place: int, spread: Spread, endless: str) -> str:
+    """Return the times of a step in words."""
+    if spread.p50 is None:
+        return _("%(ago)s ago: nothing") % {"ago": ago(activity, place)}
+    words = _("half within %(half)s, 95 of 100 within %(most)s")
+    return f"{_('%(time)s ago') % {'time': ago(activity, place)}}: {_with_times(words, spread, endless=endless)}"

@@ -1,0 +1,68 @@
+"""The tabs that join pages: those of one queue, and those of all."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.admin.utils import quote
+from django.utils.translation import gettext as _
+
+from mq_django.admin.ui.page import Page
+from mq_django.admin.ui.text import number
+from mq_django.conf import get_config
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.inspector.queues import QueueView, glance
+from mq_django.inspector.topics import TopicView
+
+
+def _parked(page: Page, name: str, current: str, view: QueueView) -> list[tuple[str, str, str, int]]:
+    """Return the tab of parked messages where there can be some, or are."""
+    if not (view.parked or current == "parked" or get_config().queue(name).limits.of_keys):
+        return []
+    return [("parked", _("Parked"), page.url("waiting", name, "parked"), view.parked)]
+
+
+def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
+    """Return the tabs of a queue's pages with what is behind each."""
+    view = view or glance(name)
+    found = [
+        ("queue", _("Group") if GROUP_SEPARATOR in name else _("Queue"), page.queue_url(name), None),
+        ("ready", _("Ready"), page.url("ready", name), view.ready),
+        ("pending", _("Pending"), page.url("pending", name), view.pending),
+        ("delayed", _("Delayed"), page.url("waiting", name, "delayed"), view.delayed),
+        ("unhandled", _("Unhandled"), page.url("waiting", name, "unhandled"), view.unhandled),
+        *_parked(page, name, current, view),
+        ("dead", _("Dead letters"), page.url("dead", name), view.dead),
+        ("history", _("History"), page.url("history", quote(name)), None),
+    ]
+    return _tabs(found, current)
+
+
+def topic_tabs(page: Page, view: TopicView, current: str) -> list[dict[str, Any]]:
+    """Return the tabs of a topic's pages."""
+    found = [
+        ("topic", _("Topic"), page.queue_url(view.name), None),
+        ("log", _("Log"), page.url("log", view.name), view.length),
+        ("history", _("History"), page.url("history", quote(view.name)), None),
+    ]
+    return _tabs(found, current)
+
+
+def _tabs(found: Sequence[tuple[str, str, str, int | None]], current: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "label": label,
+            "url": url,
+            "count": None if count is None else number(count),
+            "is_current": key == current,
+        }
+        for key, label, url, count in found
+    ]
+
+
+def sections(page: Page, current: str) -> list[dict[str, Any]]:
+    """Return the tabs of the pages that are not of one queue."""
+    found = [
+        ("queues", _("Queues"), page.url("changelist")),
+        ("consumers", _("Consumers"), page.url("consumers")),
+    ]
+    return [{"label": label, "url": url, "count": None, "is_current": key == current} for key, label, url in found]

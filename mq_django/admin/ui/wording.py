@@ -1,0 +1,100 @@
+"""What the inspector's words mean to an operator."""
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django.admin.ui.text import duration, number
+from mq_django.core.redaction import redact_forms
+from mq_django.core.visible import spell
+from mq_django.inspector.explain import Cause
+from mq_django.inspector.queues import GROWING, Problem, QueueView
+
+
+def problem(view: QueueView, what: Problem) -> str:
+    """Return a sentence about what is wrong with a queue, to stand behind its name."""
+    match what:
+        case "unreadable":
+            return _("cannot be read: %(error)s") % {"error": view.error}
+        case "unconsumed":
+            return ngettext(
+                "has %(count)s message and no living consumer. Is runconsumer running?",
+                "has %(count)s messages and no living consumer. Is runconsumer running?",
+                view.depth,
+            ) % {"count": number(view.depth)}
+        case "paused":
+            return _("is paused.")
+        case "unhandled":
+            return ngettext(
+                "has %(count)s message that no consumer has a handler for.",
+                "has %(count)s messages that no consumer has a handler for.",
+                view.unhandled,
+            ) % {"count": number(view.unhandled)}
+        case "buried":
+            return ngettext(
+                "has %(count)s new dead letter in the last half hour.",
+                "has %(count)s new dead letters in the last half hour.",
+                view.recently_buried,
+            ) % {"count": number(view.recently_buried)}
+        case "growing":
+            return _("grows: in the last %(minutes)s minutes %(count)s more messages came than were handled.") % {
+                "minutes": GROWING,
+                "count": number(view.growth),
+            }
+        case "late":
+            return _("lags: its oldest ready message has waited for %(time)s.") % {
+                "time": duration(view.oldest_ms or 0)
+            }
+
+
+def reason(word: str) -> str:
+    """Return why a message is dead."""
+    known = {
+        "attempts": _("failed too often"),
+        "error": _("given up by its handler"),
+        "undecodable": _("no message"),
+        "crashed": _("its process died"),
+        "expired": _("too old"),
+    }
+    return known.get(word, word)
+
+
+def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
+    """Return in one sentence why a message does not run, or that it does; keys are for those who may see data."""
+    sentences = {
+        "broken": _("It is no message: it is put among the dead letters, or dropped, when its turn comes."),
+        "delayed": _("It waits for its due time, in %(time)s."),
+        "due": _("It is due, and becomes ready at any moment."),
+        "unhandled": _("No consumer has a handler for “%(name)s”."),
+        "held": _("Consumer %(consumer)s has held it for %(time)s."),
+        "abandoned": _(
+            "Consumer %(consumer)s holds it and is gone; it gave the last sign of life %(time)s ago. Others take the "
+            "message over after the visibility timeout."
+        ),
+        "paused": _("The queue is paused."),
+        "parked": _("The limit for key “%(key)s” is reached: %(most)s at once."),
+        "throttled": _("The limit for key “%(key)s” is reached: %(most)s in %(window)s; the next turn is in %(time)s."),
+        "full": _("The limit of the queue is reached: %(most)s at once."),
+        "rate": _("The limit of the queue is reached: %(most)s in %(window)s; the next may start in %(time)s."),
+        "unconsumed": _("No consumer of this queue lives. Is runconsumer running?"),
+        "next": _("Nothing stands in its way: the next consumer with a free thread takes it."),
+        "behind": _("At least %(count)s others stand before it.")
+        if cause.at_least
+        else ngettext("%(count)s other stands before it.", "%(count)s others stand before it.", cause.count),
+    }
+    said = sentences[cause.kind] % {
+        "time": duration(cause.ms),
+        "key": spell(redact_forms(cause.key)) if can_see_data else "…",
+        "most": number(cause.most),
+        "window": duration(round(cause.window.total_seconds() * 1000)),
+        "count": number(cause.count),
+        "name": spell(name),
+        "consumer": spell(cause.consumer),
+    }
+    if cause.kind in ("parked", "throttled") and cause.count:
+        before = ngettext(
+            "%(count)s other of that key stands before it.",
+            "%(count)s others of that key stand before it.",
+            cause.count,
+        )
+        return f"{said} {before % {'count': number(cause.count)}}"
+    return said

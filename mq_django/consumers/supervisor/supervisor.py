@@ -1,0 +1,222 @@
+"""What `runconsumer` starts: it owns the consumers, speaks for them in Redis, and runs no handler itself."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mq_django.conf import QueueConfig, get_config
+from mq_django.consumers.liveness import STUCK, Liveness
+from mq_django.consumers.machine import here, started
+from mq_django.consumers.service import Service
+from mq_django.consumers.supervisor.children import Child, Terms
+from mq_django.consumers.supervisor.extender import Extender
+from mq_django.consumers.supervisor.family import Family
+from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, Kin
+from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
+from mq_django.consumers.supervisor.promoter import Promoter
+from mq_django.consumers.supervisor.reclaimer import Reclaimer
+from mq_django.consumers.supervisor.redriver import Redriver
+from mq_django.consumers.supervisor.reload import Change, Probe
+from mq_django.consumers.supervisor.scheduler import Scheduler
+from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
+from mq_django.consumers.supervisor.trimmer import Trimmer
+from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
+from mq_django.core.version import VERSION
+from mq_django.stores import open_store
+from mq_django.stores.base import Promoted
+from mq_django.stores.log import Log
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+logger = get_logger(__name__)
+
+#: Seconds between two looks at the children, where no signal tells of their end.
+LOOK = 0.2
+#: Seconds to settle for the last children while Redis is away; then others find what they held.
+LAST_RECLAIM = 5.0
+
+
+class Supervisor:
+    """Starts consumers, starts them again when they die, and does the chores that need no handler."""
+
+    def __init__(
+        self, queues: Sequence[QueueConfig], *, processes: int, terms: Terms, signals: SignalPipe, probe: Probe
+    ) -> None:
+        self._queues = queues
+        self._since_ms = int(time.time() * 1000)
+        self._signals = signals
+        self._probe = probe
+        self._stop_asked = 0
+        self._liveness = Liveness()
+        #: The page of consumers has asked to stop, and the main loop has not seen it yet.
+        self._dismissed = False
+        #: It stops so that the same command line can be executed again.
+        self.restarts = False
+        self._condemned = False
+        self.id = self._new_id()
+        self._reclaimer = Reclaimer(queues, settled=self._settled)
+        self._family = Family(
+            self.id,
+            terms,
+            processes=processes,
+            describe=self._describe,
+            mourn=self._reclaimer.child,
+            relieve=self._reclaimer.stopped,
+            name=self._reclaimer.late,
+        )
+        mourners = (self._reclaimer.supervisor, self._reclaimer.stray)
+        kin = Kin(self._announce, self._family.held, self._doom, *mourners, self._asked)
+        self._heartbeat = Heartbeat(queues, kin)
+        numbers = {config.keys.wake: number for number, config in enumerate(queues)}
+        self._listener = Listener(get_client("consume"), numbers, self._heard)
+        session = Session(get_client("chores"))
+        stores = [open_store(config, session) for config in queues]
+        self._promoter = Promoter(stores, hears=lambda: self._listener.hears, seen=self._seen)
+        self._extender = Extender(queues, self._family)
+        self._scheduler = Scheduler.of(queues)
+        self._redriver = Redriver(queues, self.id)
+        self._trimmer = Trimmer([Log(topic, Session(get_client("chores"))) for topic in get_config().topics.values()])
+
+    @staticmethod
+    def _new_id() -> str:
+        return f"{socket.gethostname()[:40]}-{os.getpid()}-{token()}"
+
+    def run(self) -> int:
+        """Run until asked to stop, or until all is drained; return the exit code."""
+        chores = (self._promoter, self._extender, self._trimmer, self._scheduler, self._redriver)
+        services: tuple[Service, ...] = (self._heartbeat, self._reclaimer, self._listener, *chores)
+        for service in services:
+            service.start()
+        try:
+            while not (self._stop_asked and not len(self._family)):
+                self._look()
+                self._watch(services)
+                self._wait()
+            self._settle_the_last()
+        finally:
+            for service in services:
+                service.stop()
+            self._leave(services)
+        return 0
+
+    def _look(self) -> None:
+        if self._condemned:
+            self._condemned = False
+            self.id = self._new_id()
+            self._family.begin_anew(self.id)
+        if self._family.look(time.monotonic()):
+            # A consumer fetches nothing before it is announced.
+            self._heartbeat.wake()
+            # It knows of no pause before somebody looks.
+            for number in range(len(self._queues)):
+                self._promoter.expect(number)
+        if self._family.is_drained and not self._stop_asked:
+            self._stop()
+        self._reload()
+
+    def _watch(self, services: Sequence[Service]) -> None:
+        """Restart when a loop of our own has ended or stands still: nobody else would replace it."""
+        turns: dict[str, object] = {}
+        for service in services:
+            turns |= service.turns()
+        stuck = self._liveness.look(turns, limit=STUCK)
+        if stuck and not self._stop_asked:
+            logger.error("Supervisor %s restarts: %s", self.id, "; ".join(stuck))
+            self._stop()
+            self.restarts = True
+
+    def _wait(self) -> None:
+        """Wait until a signal came or somebody rang, and do what it says."""
+        for number in self._signals.wait(LOOK):
+            if number in STOPS:
+                self._stop()
+            elif number == signal.SIGHUP and not self._stop_asked:
+                self._probe.start()
+        if self._dismissed:
+            self._dismissed = False
+            logger.info("Supervisor %s was asked to stop", self.id)
+            self._stop()
+
+    def _stop(self) -> None:
+        """Ask the consumers to finish; asked again, to hand back at once."""
+        self._probe.cancel()
+        if self.restarts:
+            # The consumers finish already. Whoever stops a supervisor that restarts asks for the first time.
+            self.restarts = False
+            logger.info("Supervisor %s stops and does not restart", self.id)
+            return
+        self._stop_asked += 1
+        how = "at once" if self._stop_asked > 1 else "when what runs has finished"
+        logger.info("Supervisor %s stops %s", self.id, how)
+        self._family.stop()
+
+    def _reload(self) -> None:
+        """Take up changed code and settings, when a probe has found out what they mean for us."""
+        change = self._probe.poll()
+        if change is Change.NONE:
+            logger.info("Supervisor %s replaces its consumers one after another", self.id)
+            self._family.renew()
+        elif change is Change.OWN:
+            logger.info("Supervisor %s restarts: its queues, topics, schedules or settings have changed", self.id)
+            self._stop()
+            self.restarts = True
+
+    def _settle_the_last(self) -> None:
+        give_up = time.monotonic() + LAST_RECLAIM
+        while not self._reclaimer.is_done() and time.monotonic() < give_up:
+            time.sleep(0.01)
+
+    def _leave(self, services: Sequence[Service]) -> None:
+        for service in services:
+            service.join(2.0)
+        if self._heartbeat.join(0):
+            self._heartbeat.leave(self.id)
+
+    def _announce(self) -> Announcement:
+        whereabouts = self._whereabouts(os.getpid(), started(os.getpid()))
+        return Announcement(self.id, whereabouts, self._family.announced(), self._family.doing())
+
+    def _describe(self, child: Child) -> Mapping[str, Any]:
+        told = self._whereabouts(child.process.pid, child.started)
+        state = "stopping" if child.leaving else "quiet" if child.board.is_quiet() else "running"
+        return {**told, "since_ms": child.since_ms, "threads": child.threads, "ward": child.ward, "state": state}
+
+    def _whereabouts(self, pid: int, moment: str) -> dict[str, Any]:
+        """Return what tells, on the same machine, whether a process still runs."""
+        machine = here()
+        found = {"host": socket.gethostname(), "pid": pid, "since_ms": self._since_ms, "version": VERSION}
+        if machine is not None:
+            found |= {"boot": machine.boot, "pids": machine.pids, "started": moment}
+        return found
+
+    def _doom(self, announcement: Announcement) -> None:
+        if announcement.supervisor == self.id:
+            self._condemned = True
+            self._signals.ring()
+
+    def _asked(self, asks: Mapping[str, str]) -> None:
+        self._family.ask(asks)
+        if asks.get(self.id) == "stop":
+            self._dismissed = True
+            self._signals.ring()
+
+    def _settled(self, number: int, consumer: str) -> None:
+        self._heartbeat.depart(number, consumer)
+
+    def _heard(self, number: int, text: str) -> None:
+        if text in ("paused", "resumed"):
+            self._family.pause(number, text == "paused")
+        if text in ("asked", SUBSCRIBED):
+            self._heartbeat.wake()
+        if text in ("job", SUBSCRIBED):
+            self._redriver.expect(number)
+        if text not in ("asked", "job"):
+            self._promoter.expect(number)
+
+    def _seen(self, number: int, promoted: Promoted) -> None:
+        self._family.pause(number, promoted.paused)
+        self._family.tell_of_unhandled(number, bool(promoted.unhandled))

@@ -1,0 +1,1 @@
+"""A consumer process: it fetches, runs and settles."""

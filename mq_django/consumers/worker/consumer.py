@@ -1,0 +1,236 @@
+"""One consumer: a process that fetches, runs and settles."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+
+from mq_django.conf import QueueConfig
+from mq_django.consumers import liveness
+from mq_django.consumers.board import Board, Running
+from mq_django.consumers.liveness import Liveness
+from mq_django.consumers.service import Service
+from mq_django.consumers.verdicts import Evidence, settlement
+from mq_django.consumers.worker.dispatcher import Dispatcher
+from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.fetcher import Fetcher
+from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.isolation import Isolation, Receiver
+from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
+from mq_django.consumers.worker.pools import ThreadPool
+from mq_django.consumers.worker.room import Room
+from mq_django.consumers.worker.settler import Settler, SettleService
+from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper
+from mq_django.core.logs import get_logger
+from mq_django.errors import StoreError
+from mq_django.stores import open_store
+from mq_django.stores.base import HomeEntry, Store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+logger = get_logger(__name__)
+
+#: Held deliveries given back by one trip.
+BATCH = 500
+#: Seconds in which the fetchers end; a blocked read is cut short.
+STOP_FETCHING = 1.0
+#: Seconds to settle the last outcomes while Redis is away; what then is unsettled, the supervisor settles.
+LAST_SETTLE = 5.0
+
+
+def lanes(threads: int) -> int:
+    """Return how many lanes a consumer's board has: its threads and its coroutines."""
+    return threads + MAX_COROUTINES
+
+
+class Consumer:
+    """Runs the handlers of some queues. Its life goes one way: running, quiet, stopped.
+
+    With a line it is a ward: it runs what others pass on to that, one message at a time, and fetches nothing.
+    """
+
+    def __init__(
+        self, consumer_id: str, queues: Sequence[QueueConfig], *, threads: int, board: Board, line: str = ""
+    ) -> None:
+        self.id = consumer_id
+        self._queues = queues
+        self._board = board
+        self._threads = ThreadPool(threads, board)
+        self._loop = LoopPool(threads, board)
+        self._settling = SettleService()
+        #: For the main thread only, as a session is for one.
+        self._stores = self._open()
+        self._settlers = [
+            Settler(store, config.name, self.id, self._settling.due, self._settling.full)
+            for config, store in zip(queues, self._stores, strict=True)
+        ]
+        for settler, store in zip(self._settlers, self._open(), strict=True):
+            self._settling.add(settler, store)
+        self._line = line
+        #: What it holds is held under these.
+        self.names = [self.id]
+        self._isolation = Isolation(self.id, board, self._open(), self._settlers)
+        self._receiver: Receiver | None = None
+        if line:
+            self._receiver = Receiver(self.id, line, board, self._open(), list(self._dispatchers(isolate=False)))
+        self._fetchers: list[Service] = [self._receiver] if self._receiver else list(self._make_fetchers())
+        self._threads.wake_fetchers = self._loop.wake_fetchers = self._wake_fetchers
+        self._liveness = Liveness()
+        self._services: list[Service] = [Timekeeper(self._threads, self._loop), self._settling, self._isolation]
+        if not line:
+            self._services.append(Releaser(self._open(), board))
+
+    def _open(self) -> list[Store]:
+        """Open the stores on a connection of their own, for one thread."""
+        session = Session(get_client("chores"))
+        return [open_store(config, session) for config in self._queues]
+
+    def _dispatchers(self, *, isolate: bool) -> Iterator[Dispatcher]:
+        for number, (config, settler) in enumerate(zip(self._queues, self._settlers, strict=True)):
+            yield Dispatcher(
+                config.name,
+                settler=settler,
+                executor=Executor(config, number, self._board, settler),
+                threads=self._threads,
+                loop=self._loop,
+                isolate=self._isolation.taker(number) if isolate else None,
+            )
+
+    def _make_fetchers(self) -> Iterator[Fetcher]:
+        for number, dispatcher in enumerate(self._dispatchers(isolate=True)):
+            session = Session(get_client("consume"))
+            yield Fetcher(
+                open_store(self._queues[number], session),
+                session,
+                self.id,
+                dispatcher=dispatcher,
+                room=Room(self._queues[number].name, self._threads, self._loop),
+                may_fetch=self._fetch_check(number),
+                handled=partial(self._board.handled, number),
+                share=len(self._queues),
+            )
+
+    def _fetch_check(self, number: int) -> Callable[[], bool]:
+        board = self._board
+        return lambda: not board.paused(number) and time.monotonic() < board.held_until(number)
+
+    def _wake_fetchers(self) -> None:
+        for fetcher in self._fetchers:
+            fetcher.wake()
+
+    def start(self) -> None:
+        """Begin to fetch and run."""
+        self._threads.start()
+        self._loop.start()
+        for service in (*self._services, *self._fetchers):
+            service.start()
+
+    def is_idle(self) -> bool:
+        """Tell whether nothing is in hand here, and nothing ready, due or pending in the queues."""
+        if any(settler.in_hand for settler in self._settlers):
+            return False
+        if self._receiver:
+            return True
+        for store in self._stores:
+            promoted = store.promote(limit=BATCH)
+            depths = store.depths()
+            if promoted.moved or depths.ready or depths.parked or depths.pending:
+                return False
+        return True
+
+    def idle_seconds(self) -> float:
+        """Return how long a ward has had nothing to run; 0 for any other consumer."""
+        return time.monotonic() - self._receiver.busy_at if self._receiver else 0.0
+
+    def settled(self) -> int:
+        """Return how many deliveries this consumer has settled."""
+        return sum(settler.settled for settler in self._settlers)
+
+    def stuck(self) -> list[str]:
+        """Return which loops and threads have ended or stand still."""
+        turns = {**self._threads.turns(), **self._loop.turns()}
+        for service in (*self._services, *self._fetchers):
+            turns |= service.turns()
+        return self._liveness.look(turns, limit=liveness.STUCK)
+
+    def is_in_vain(self, running: Running) -> bool:
+        """Tell whether to wait for a delivery is in vain: it runs on a loop that a coroutine blocks."""
+        return self._loop.is_blocked() and running.receipt in self._loop.receipts()
+
+    def note_counts(self) -> None:
+        """Show on the board what was handled so far, and what failed."""
+        for number, settler in enumerate(self._settlers):
+            ended = settler.ended
+            self._board.count(number, ended["handled"], ended["retried"] + ended["buried"])
+
+    def inherit_line(self) -> None:
+        """Take on what waits for a ward, to be given back when it stops: the supervisor that would do so is gone."""
+        self.names = [self.id, self._line] if self._line else [self.id]
+
+    def quiet(self) -> None:
+        """Fetch no more, and finish what is here."""
+        self._stop_fetching()
+        self._isolation.hand_back()
+
+    def stop(self, grace: Grace) -> bool:
+        """Fetch no more, give back what has not begun, and let finish what runs while the grace lasts.
+
+        Returns whether every handler had ended by then; what had not is given back as well.
+        """
+        self._stop_fetching()
+        self._loop.stop()
+        self._threads.stop()
+        self._isolation.hand_back()
+        ended = all([self._threads.join(grace), self._loop.join(grace)])
+        for service in self._services:
+            service.stop()
+        for service in self._services:
+            service.join(1.0)
+        self._settle_the_rest()
+        return ended
+
+    def _stop_fetching(self) -> None:
+        for fetcher in self._fetchers:
+            fetcher.stop()
+        give_up = time.monotonic() + STOP_FETCHING
+        for fetcher in self._fetchers:
+            fetcher.join(max(0.0, give_up - time.monotonic()))
+        self._isolation.stop()
+        self._isolation.join(1.0)
+        # A read that was cut short may have brought something all the same; others should not wait until we end.
+        try:
+            self._for_each_queue(lambda number: self._settle_held(number, known=set(self._settlers[number].in_hand)))
+        except StoreError as error:
+            logger.warning("Messages that were handed to this consumer at its end wait for Redis: %s", error)
+
+    def _settle_the_rest(self) -> None:
+        give_up = time.monotonic() + LAST_SETTLE
+        if not self._settling.join(LAST_SETTLE):
+            logger.warning("What was unsettled stays pending until it is reclaimed")
+            return
+        while True:
+            try:
+                self._settling.settle_all()
+                self._settling.try_refused()
+                self._for_each_queue(self._settle_held)
+            except StoreError as error:
+                if time.monotonic() > give_up:
+                    logger.warning("What was unsettled stays pending until it is reclaimed: %s", error)
+                    return
+                time.sleep(0.1)
+            else:
+                return
+
+    def _for_each_queue(self, do: Callable[[int], None]) -> None:
+        self._settling.each(range(len(self._queues)), do, called=lambda number: self._queues[number].name)
+
+    def _settle_held(self, number: int, *, known: Collection[HomeEntry] = ()) -> None:
+        """Give back what this consumer holds and does not know; at the end that is what still runs."""
+        store, config, board = self._stores[number], self._queues[number], self._board
+        for name in self.names:
+            while held := store.held_by(name, limit=BATCH + len(known)):
+                unknown = [item for item in held if (item.home, item.entry) not in known][:BATCH]
+                if not unknown:
+                    break
+                # Read after the list: what was handled in between is acked and not given back.
+                evidence = Evidence(results=board.results(), late=board.late(time.monotonic()))
+                store.settle(name, [settlement(config, number, item, evidence) for item in unknown])

@@ -1,0 +1,88 @@
+"""Give each delivery to what runs or settles it."""
+
+from collections.abc import Callable, Sequence
+
+from mq_django.consumers.verdicts import unusable
+from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.loops import LoopPool
+from mq_django.consumers.worker.pools import Job, ThreadPool
+from mq_django.consumers.worker.settler import Settler
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.outcomes import Bury, SetAside
+from mq_django.registry import Handler, find
+from mq_django.stores.base import Settlement
+
+logger = get_logger(__name__)
+
+
+#: Names kept of each kind: who publishes may make one of every id.
+MAX_NAMES = 1000
+
+
+class Dispatcher:
+    """Gives the deliveries of one queue to the pools; what nobody here can run it settles at once."""
+
+    def __init__(
+        self,
+        queue: str,
+        *,
+        settler: Settler,
+        executor: Executor,
+        threads: ThreadPool,
+        loop: LoopPool,
+        isolate: Callable[[Delivery], None] | None = None,
+    ) -> None:
+        self._queue = queue
+        self.settler = settler
+        self._executor = executor
+        self._threads = threads
+        self._loop_pool = loop
+        #: Takes what must run alone; None: here everything does.
+        self._isolate = isolate
+        self._handlers: dict[str, Handler] = {}
+        self._unknown: set[str] = set()
+
+    def dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
+        """Begin with deliveries that this consumer now holds; what one of them raises is raised after the others."""
+        self.settler.in_hand.update([(item.home, item.entry) for item in taken])
+        failed: Exception | None = None
+        for item in taken:
+            try:
+                self._begin(item)
+            except Exception as error:  # noqa: BLE001 - the rest of its batch would stay in hand, and never run
+                # Out of hand it is found again, as what was handed out unseen.
+                self.settler.in_hand.discard((item.home, item.entry))
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _begin(self, item: Delivery | Undecodable) -> None:
+        if isinstance(item, Undecodable):
+            self._settle_unusable(item)
+            return
+        handler = self._handlers.get(item.message.name) or self._handler(item.message.name)
+        if handler is None:
+            self._executor.settle(Settlement(item, SetAside()))
+        elif item.alone and self._isolate is not None:
+            self._isolate(item)
+        elif handler.is_async:
+            self._loop_pool.put(Job(item, handler, self._executor))
+        else:
+            self._threads.put(Job(item, handler, self._executor))
+
+    def _handler(self, name: str) -> Handler | None:
+        handler = find(self._queue, name)
+        if handler is not None:
+            if len(self._handlers) < MAX_NAMES:
+                self._handlers[name] = handler
+        elif name not in self._unknown and len(self._unknown) < MAX_NAMES:
+            self._unknown.add(name)
+            logger.warning("No handler for %r in queue %s: its messages wait until there is one", name, self._queue)
+        return handler
+
+    def _settle_unusable(self, item: Undecodable) -> None:
+        settlement = unusable(item)
+        if isinstance(settlement.outcome, Bury):
+            logger.error("Entry %s of queue %s is buried: %s", item.entry, self._queue, item.reason)
+        self._executor.settle(settlement)

@@ -1,0 +1,222 @@
+"""Run one delivery; the result is a value."""
+
+import math
+import time
+import traceback
+from typing import Protocol
+
+from asgiref.sync import sync_to_async
+from django.dispatch import Signal
+
+from mq_django.conf import QueueConfig
+from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
+from mq_django.consumers.verdicts import again
+from mq_django.consumers.worker import forks
+from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
+from mq_django.consumers.worker.settler import Settler
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Outcome, Retry
+from mq_django.registry import Handler, find
+from mq_django.signals import handler_finished, handler_started
+from mq_django.stores.base import Settlement
+
+logger = get_logger(__name__)
+
+
+#: What a handler may return to decide by itself. Written as a union in the function, it would be built a message.
+_OUTCOMES = (Ack, Retry, Bury)
+
+
+class ThreadLane(Protocol):
+    """A place in a thread where one delivery runs at a time."""
+
+    #: Its number on the board.
+    number: int
+    databases: Databases
+
+    def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
+        """Call a handler; raise HandlerTimeout when it takes longer than `timeout` seconds."""
+
+
+class LoopLane(Protocol):
+    """A place on an event loop where one delivery runs at a time."""
+
+    #: Its number on the board.
+    number: int
+    #: Those of the thread in which `sync_to_async` runs what a coroutine asks of a database.
+    databases: Databases
+
+    def is_alone(self) -> bool:
+        """Tell whether nothing else runs on the loop."""
+
+    async def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
+        """Call a coroutine function; raise HandlerTimeout when it takes longer than `timeout` seconds."""
+
+
+class Executor:
+    """Runs the deliveries of one queue, and hands their outcomes to its settler.
+
+    The steps are the same in a thread and on an event loop: admit, prepare, call, judge, clean up, settle. Nothing that
+    a handler, its exception or its return value does can leave a delivery without an outcome, or give it two.
+    """
+
+    def __init__(self, config: QueueConfig, number: int, board: Board, settler: Settler) -> None:
+        self._config = config
+        self._number = number
+        self._board = board
+        self._settler = settler
+        self._default_timeout = config.timeout.total_seconds() if config.timeout else None
+        self._generation = forks.generation
+
+    def run(self, lane: ThreadLane, delivery: Delivery, handler: Handler) -> None:
+        """Run a delivery in this thread."""
+        timeout = self._timeout(handler)
+        started = self._admit(lane.number, delivery, handler, timeout)
+        if not started:
+            return
+        databases = lane.databases
+        if databases.held and started - databases.checked > CONNECTION_CHECK:
+            databases.refresh()
+        try:
+            outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
+        except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
+            outcome = self._judge_error(delivery, handler, error)
+        seconds = time.monotonic() - started
+        if databases.held and databases.is_disturbed():
+            outcome = self._judge_left(delivery, handler, outcome, databases.clean_up())
+        self._settle(delivery, handler, outcome, seconds)
+
+    async def run_coroutine(self, lane: LoopLane, delivery: Delivery, handler: Handler) -> None:
+        """Run a delivery on this event loop."""
+        timeout = self._timeout(handler)
+        started = self._admit(lane.number, delivery, handler, timeout)
+        if not started:
+            return
+        databases = lane.databases
+        rollbacks = databases.rollbacks
+        try:
+            if databases.held and started - databases.checked > CONNECTION_CHECK:
+                await sync_to_async(databases.refresh)()
+            outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
+            outcome = self._judge_error(delivery, handler, error)
+        seconds = time.monotonic() - started
+        if databases.held and databases.is_disturbed():
+            try:
+                left = await sync_to_async(databases.clean_up)()
+                if left and lane.is_alone():
+                    rollbacks, outcome = databases.rollbacks, self._judge_left(delivery, handler, outcome, left)
+            except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
+                outcome = self._judge_error(delivery, handler, error)
+        if databases.rollbacks != rollbacks:
+            outcome = self._judge_beside(delivery, handler, outcome)
+        self._settle(delivery, handler, outcome, seconds)
+
+    def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
+        """Note on the board that what a lane runs should have ended by now: the supervisor replaces the process."""
+        self._board.run(lane, self._number, delivery.home, delivery.entry, since, time.monotonic())
+
+    def receipt(self, delivery: Delivery) -> Receipt:
+        """Return how the board knows a delivery."""
+        return Receipt.of(self._number, delivery.home, delivery.entry)
+
+    def settle(self, settlement: Settlement) -> None:
+        """Hand an outcome over without having run anything."""
+        self._settler.add(settlement)
+
+    def _timeout(self, handler: Handler) -> float | None:
+        return handler.timeout.total_seconds() if handler.timeout else self._default_timeout
+
+    def _admit(self, lane: int, delivery: Delivery, handler: Handler, timeout: float | None) -> float:
+        """Note on the board that a lane runs a delivery; return the moment, or 0.0 when it must not run after all."""
+        message, now = delivery.message, time.monotonic()
+        deadline = math.inf if timeout is None else now + timeout
+        # Noted first, looked at second: the supervisor gives back what a stopped process does not run, and says so
+        # before. Past held_until others may have it already: by a clock that is read now, because this thread may have
+        # been stopped since. A hand-back is fenced.
+        self._board.run(lane, self._number, delivery.home, delivery.entry, now, deadline)
+        if time.monotonic() > self._board.held_until(self._number) or self._board.paused(self._number):
+            outcome: Outcome = HandBack()
+        elif message.expires_ms is not None and time.time() * 1000 > message.expires_ms:
+            outcome = Expire()
+        else:
+            if handler_started.receivers:
+                _tell(handler_started, queue=message.queue, message=message)
+            return now
+        self._board.idle(lane)
+        known = find(message.queue, message.name)
+        self._settler.add(Settlement(delivery, outcome, keeps_result=known is not None and known.keeps_result))
+        return 0.0
+
+    def _judge(self, handler: Handler, returned: object) -> Outcome:
+        if forks.generation != self._generation:
+            forks.end_child(handler.where, 0)
+        if returned is ACK or isinstance(returned, _OUTCOMES):
+            return returned
+        return Ack(returned) if handler.keeps_result else ACK
+
+    def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
+        if forks.generation != self._generation:
+            forks.end_child(handler.where, 1)
+        message, policy = delivery.message, handler.retry or self._config.retry
+        try:
+            logger.debug("Message %s failed at attempt %d", message.id, message.attempt, exc_info=error)
+            told = f"{_path(type(error))}: {error}"
+            trace = "".join(traceback.format_exception(error))
+            buries = isinstance(error, policy.bury_on)
+        except BaseException as worse:  # noqa: BLE001 - an exception's text is user code, too
+            return self._unjudged(delivery, handler, worse)
+        return Bury(told, trace) if buries else Retry(error=told, traceback=trace)
+
+    def _judge_left(self, delivery: Delivery, handler: Handler, outcome: Outcome, left: str) -> Outcome:
+        """Return the outcome of a handler that has left something open, and say so.
+
+        What it did within has been rolled back. Acked, the message would be lost.
+        """
+        if not left:
+            return outcome
+        logger.error("Handler %s left %s: it was rolled back (message %s)", handler.where, left, delivery.message.id)
+        return Retry(error=f"The handler left {left}; it was rolled back") if isinstance(outcome, Ack) else outcome
+
+    @staticmethod
+    def _judge_beside(delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
+        """Return the outcome of a coroutine during which something was rolled back that it or another had left open.
+
+        They share the connection, so that its own effects may be gone. Alone it will be seen whose fault it was.
+        """
+        told = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
+        logger.error(told, handler.where, delivery.message.id)
+        return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
+
+    @staticmethod
+    def _unjudged(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
+        told = "What handler %s returned or raised for message %s cannot be used: the message is tried again"
+        logger.error(told, handler.where, delivery.message.id, exc_info=error)
+        return Retry(error=f"{_path(type(error))} while its outcome was settled")
+
+    def _settle(self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float) -> None:
+        message, delay_ms = delivery.message, 0
+        if isinstance(outcome, Retry):
+            try:
+                outcome, delay_ms = again(self._config, message, handler, outcome)
+            except BaseException as error:  # noqa: BLE001 - a handler may return Retry(delay="soon")
+                # By the policy of the queue: the handler's may be what fails.
+                outcome, delay_ms = again(self._config, message, None, self._unjudged(delivery, handler, error))
+        self._board.ended(HANDLED if isinstance(outcome, Ack) else FAILED, self._number, delivery.home, delivery.entry)
+        self._settler.add(Settlement(delivery, outcome, delay_ms, int(seconds * 1e6), handler.keeps_result))
+        if handler_finished.receivers:
+            _tell(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)
+
+
+def _tell(signal: Signal, **arguments: object) -> None:
+    """Send a signal. What a receiver raises is its own affair, also SystemExit."""
+    try:
+        signal.send_robust(Handler, **arguments)
+    except BaseException:
+        logger.exception("A receiver of a signal failed")
+
+
+def _path(kind: type[BaseException]) -> str:
+    """Return where an exception's class is to be found, as tracebacks show it."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,126 @@
+"""Take messages of one queue, no more than can be run soon."""
+
+import time
+from collections.abc import Callable, Collection
+
+from mq_django.consumers.board import on_board
+from mq_django.consumers.service import Service
+from mq_django.consumers.worker.dispatcher import Dispatcher
+from mq_django.consumers.worker.room import Room
+from mq_django.core.logs import get_logger
+from mq_django.core.outcomes import ACK
+from mq_django.stores.base import HomeEntry, Settlement, Store
+from mq_django.transport.connections import BLOCK_MS
+from mq_django.transport.sessions import Session
+
+logger = get_logger(__name__)
+
+#: Seconds until the next look when there is no room, if nobody wakes the fetcher before.
+NO_ROOM = 1.0
+#: Seconds between two looks at a queue that is paused, or while nobody vouches for this consumer.
+PAUSED = 0.05
+#: Milliseconds that a read waits while a pool is blocked. Redis serves the read that has waited longest. A read that
+#: waited longer than those of idle consumers would get back what this consumer hands back for them.
+BLOCKED_BLOCK_MS = 200
+#: Held deliveries looked at after a broken connection.
+STRANDED = 5000
+#: Seconds after trouble at which to look for stranded deliveries. Redis may still get to a command that was sent over a
+#: connection which we have given up since.
+LOOKS = (0.0, 1.0, 5.0, 15.0, 60.0)
+
+
+class Fetcher(Service):
+    """Reads one queue and gives its messages to the pools. Blocked reads are served in turn: that is the fairness."""
+
+    def __init__(
+        self,
+        store: Store,
+        session: Session,
+        consumer: str,
+        *,
+        dispatcher: Dispatcher,
+        room: Room,
+        may_fetch: Callable[[], bool],
+        handled: Callable[[], Collection[HomeEntry]],
+        share: int,
+    ) -> None:
+        super().__init__()
+        self.name = f"fetcher of {store.config.name}"
+        self._store = store
+        self._session = session
+        self._consumer = consumer
+        self._dispatcher = dispatcher
+        self._settler = dispatcher.settler
+        self._room = room
+        self._may_fetch = may_fetch
+        #: The deliveries handled lately, settled or not.
+        self._handled = handled
+        #: How many fetchers share the pools: while all of them block, each asks for its share of the room.
+        self._share = share
+        self._busy = True
+        #: Moments of the monotonic clock at which to look for stranded deliveries.
+        self._looks: list[float] = []
+
+    def run_once(self) -> float:
+        """Take what the pools have room for."""
+        if not self._may_fetch():
+            return PAUSED
+        room = self._room.messages(self._settler.seconds)
+        if room < 1:
+            return NO_ROOM
+        if self._looks and self._looks[0] <= time.monotonic():
+            self._take_stranded()
+            self._looks.pop(0)
+        elif rest := self._store.rest():
+            return rest
+        elif self._busy:
+            taken = self._settler.settle_and_take(self._store, count=room)
+            self._busy = bool(taken)
+            self._dispatcher.dispatch(taken)
+        else:
+            taken = self._store.fetch(self._consumer, count=max(1, room // self._share), block_ms=self._block_ms())
+            self._busy = True
+            self._dispatcher.dispatch(taken)
+        return 0.0
+
+    def recover(self, error: Exception) -> None:
+        """Look for deliveries whose hand-out never reached us, once Redis answers again, and for a while after."""
+        self._busy = True
+        now = time.monotonic()
+        self._looks = [now + seconds for seconds in LOOKS]
+
+    def stop(self) -> None:
+        """End the loop, and a blocked read at once."""
+        super().stop()
+        self._session.interrupt()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._session.close()
+
+    def _block_ms(self) -> int:
+        longest = BLOCKED_BLOCK_MS if self._room.is_blocked() else BLOCK_MS
+        if not self._looks:
+            return longest
+        return max(1, min(longest, int((self._looks[0] - time.monotonic()) * 1000)))
+
+    def _take_stranded(self) -> None:
+        """Run what Redis handed out with a reply that was lost."""
+        # Copied first: what is settled while Redis is asked would look stranded.
+        known = set(self._settler.in_hand)
+        held = self._store.held_by(self._consumer, limit=STRANDED)
+        stranded = [item for item in held if (item.home, item.entry) not in known]
+        if not stranded:
+            return
+        told = (
+            "%d messages of queue %s were handed to this consumer in replies that did not reach it: it handles them now"
+        )
+        logger.warning(told, len(stranded), self._store.config.name)
+        # A Redis that lost its last second has forgotten acks as well.
+        done = self._handled()
+        for item in stranded:
+            if (item.home, on_board(item.entry)) in done:
+                self._settler.in_hand.add((item.home, item.entry))
+                self._settler.add(Settlement(item, ACK))
+        stranded = [item for item in stranded if (item.home, on_board(item.entry)) not in done]
+        self._dispatcher.dispatch(self._store.admit(self._consumer, stranded))

@@ -1,0 +1,145 @@
+"""Run messages alone that were running when a process died: one of them may have killed it.
+
+Consumers pass them on to wards, processes of their own that run one message at a time. A ward harms nobody when it
+dies, and what it ran is known, even when its whole machine is gone: that is all that it holds under its own name. What
+waits is held under another, the line, which the wards of a supervisor share. It is named after the first of them.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from mq_django.consumers.board import Board
+from mq_django.consumers.service import Service
+from mq_django.consumers.worker.dispatcher import Dispatcher
+from mq_django.consumers.worker.settler import Settler
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import HandBack
+from mq_django.stores.base import Settlement, Store
+
+logger = get_logger(__name__)
+
+#: Seconds between two looks for a ward, and of a ward for what was passed on to it.
+LOOK = 0.1
+#: Deliveries that a ward takes at once, and those passed on in one trip.
+FEW = 100
+#: Seconds between two looks at whether what runs has been settled.
+SETTLED_LOOK = 0.005
+
+
+def line_of(ward: str) -> str:
+    """Return the name under which is held what waits for a ward, and for those that have joined it."""
+    return f"{ward}-line"
+
+
+class Isolation(Service):
+    """Passes what must run alone on to the ward."""
+
+    name = "isolation"
+
+    def __init__(self, consumer: str, board: Board, stores: Sequence[Store], settlers: Sequence[Settler]) -> None:
+        super().__init__()
+        self._consumer = consumer
+        self._board = board
+        self._stores = stores
+        self._settlers = settlers
+        self._waiting: dict[int, list[Delivery]] = defaultdict(list)
+        self._moving = threading.Lock()
+
+    def taker(self, number: int) -> Callable[[Delivery], None]:
+        """Return what takes a delivery of a queue to be run alone."""
+
+        def take(delivery: Delivery) -> None:
+            with self._moving:
+                self._waiting[number].append(delivery)
+            self._board.want_ward()
+            self.wake()
+
+        return take
+
+    def run_once(self) -> float:
+        """Pass on what waits, when there is a ward to take it."""
+        if not any(self._waiting.values()):
+            return 1.0
+        ward = self._board.ward()
+        if not ward:
+            self._board.want_ward()
+            return LOOK
+        self.each(enumerate(self._stores), lambda one: self._pass_on(*one, ward), called=lambda one: one[1].config.name)
+        return LOOK
+
+    def hand_back(self) -> None:
+        """Give back what still waits."""
+        for number, settler in enumerate(self._settlers):
+            with self._moving:
+                waiting, self._waiting[number] = self._waiting[number], []
+            for delivery in waiting:
+                settler.add(Settlement(delivery, HandBack()))
+
+    def _pass_on(self, number: int, store: Store, ward: str) -> None:
+        with self._moving:
+            some, self._waiting[number] = self._waiting[number][:FEW], self._waiting[number][FEW:]
+        if not some:
+            return
+        receipts = [(delivery.home, delivery.entry) for delivery in some]
+        try:
+            store.pass_on(self._consumer, line_of(ward), receipts)
+        except BaseException:
+            # Passed on already or not, doing it again does no harm.
+            with self._moving:
+                self._waiting[number] = [*some, *self._waiting[number]]
+            raise
+        self._settlers[number].in_hand.difference_update(receipts)
+
+
+class Receiver(Service):
+    """The fetcher of a ward: runs what was passed on to its line, one after another."""
+
+    name = "ward"
+
+    def __init__(
+        self, consumer: str, line: str, board: Board, stores: Sequence[Store], dispatchers: Sequence[Dispatcher]
+    ) -> None:
+        super().__init__()
+        self._consumer = consumer
+        self._line = line
+        self._board = board
+        self._queues = list(zip(stores, dispatchers, strict=True))
+        #: When there was something to run last, in seconds on the monotonic clock.
+        self.busy_at = time.monotonic()
+
+    def run_once(self) -> float:
+        """Run what is there."""
+        self.each(range(len(self._queues)), self._run_held, called=lambda number: self._queues[number][0].config.name)
+        return LOOK
+
+    def _run_held(self, number: int) -> None:
+        store, dispatcher = self._queues[number]
+        # Until a heartbeat speaks for it nobody would reclaim what it takes.
+        if time.monotonic() < self._board.held_until(number):
+            # What a broken trip brought over is there before the line.
+            self._run(store, dispatcher, self._consumer)
+            self._run(store, dispatcher, self._line)
+
+    def _run(self, store: Store, dispatcher: Dispatcher, holder: str) -> None:
+        items = store.held_by(holder, limit=FEW)
+        for left, item in zip(range(len(items) - 1, -1, -1), items, strict=True):
+            if self.stopping:
+                return
+            if left:
+                # More than one waits: another ward would help.
+                self._board.want_ward()
+            receipt = (item.home, item.entry)
+            # Another ward may have taken it since.
+            if holder == self._consumer or not store.pass_on(holder, self._consumer, [receipt]):
+                dispatcher.dispatch([item])
+                self._wait_for(dispatcher.settler, receipt)
+
+    def _wait_for(self, settler: Settler, receipt: tuple[int, bytes]) -> None:
+        self.busy_at = time.monotonic()
+        # Settled and not only ended: else it would be found pending, and run again.
+        while receipt in settler.in_hand and not self.stopping:
+            self.turned = self.busy_at = time.monotonic()
+            time.sleep(SETTLED_LOOK)
