@@ -33,6 +33,12 @@ ORDER = [*INNER, *EDGES]
 #: Parts that stand side by side: people look through the inspector, machines never do.
 STRANGERS = [{"producers", "inspector"}, {"inspector", "consumers"}]
 
+#: Packages inside a part, lowest first; "" stands for the modules beside them.
+INSIDE = {
+    "consumers": ["", "worker", "supervisor"],
+    "admin": ["ui", "messages", "dead_letters", "topics", "consumers", "queues", ""],
+}
+
 #: Packages that a part must do without.
 WITHOUT = {"core": {"django", "redis", "django_redis"}, "admin": {"redis", "django_redis"}}
 
@@ -135,6 +141,17 @@ def may_import(importer: str, imported: str) -> bool:
     return ORDER.index(imported) < ORDER.index(importer)
 
 
+def may_import_inside(importer: str, imported: str) -> bool:
+    """Return whether one module of a part may import another of the same part."""
+    part = importer.split(".")[1]
+    if part not in INSIDE:
+        return True
+    packages = INSIDE[part]
+    names = ([*name.split("."), ""][2] for name in (imported, importer))
+    low, high = (packages.index(name if name in packages else "") for name in names)
+    return low <= high
+
+
 def violations(root: Path) -> list[str]:
     """Return a sentence for each breach of the contract in root/mq_django."""
     modules = {m.name: m for m in (Module(path, root) for path in sorted((root / PACKAGE).rglob("*.py")))}
@@ -175,7 +192,9 @@ def _breaches(module: Module, dotted: str, target: str | None) -> Iterator[str]:
         yield f"{module.name}: takes {dotted} from the package instead of its module"
     elif target and target != PACKAGE:
         part = target.split(".")[1]
-        if part in ORDER and not may_import(module.part, part):
+        if (part == module.part and not may_import_inside(module.name, target)) or (
+            part in ORDER and not may_import(module.part, part)
+        ):
             yield f"{module.name}: may not import {target}"
     elif dotted.split(".")[0] in WITHOUT.get(module.part, set()):
         yield f"{module.name}: {module.part} does without {dotted.split('.')[0]}"
@@ -212,6 +231,8 @@ def tree(root: Path, files: dict[str, str]) -> Path:
         {"registry.py": "from importlib import import_module\ndef load(path): return import_module(path)"},
         {"migrations/a.py": "import mq_django.models", "models.py": ""},
         {"transport/keeper.py": "import fcntl", "consumers/a.py": "import signal\nx = signal.SIGHUP"},
+        {"consumers/supervisor/a.py": "import mq_django.consumers.worker.b", "consumers/worker/b.py": ""},
+        {"consumers/worker/a.py": "import mq_django.consumers.b", "consumers/b.py": ""},
         {"core/ids.py": "import os\nif hasattr(os, 'register_at_fork'):\n    os.register_at_fork(before=print)"},
     ],
 )
@@ -267,6 +288,14 @@ def test_a_tree_that_keeps_the_contract_passes(tmp_path, files):
         ({"transport/a.py": "import fcntl"}, "mq_django.transport.a: Windows has no fcntl"),
         ({"core/a.py": "import os\nos.register_at_fork()"}, "mq_django.core.a: Windows has no os.register_at_fork"),
         ({"stores/a.py": "from select import poll"}, "mq_django.stores.a: Windows has no select.poll"),
+        (
+            {"consumers/worker/a.py": "import mq_django.consumers.supervisor.b", "consumers/supervisor/b.py": ""},
+            "mq_django.consumers.worker.a: may not import mq_django.consumers.supervisor.b",
+        ),
+        (
+            {"admin/ui/a.py": "import mq_django.admin.b", "admin/b.py": ""},
+            "mq_django.admin.ui.a: may not import mq_django.admin.b",
+        ),
         ({"helpers.py": ""}, "mq_django.helpers: helpers has no place in the order"),
         (
             {"core/a.py": "def f():\n    import json"},

@@ -23,6 +23,8 @@ _DIGEST = b"blake2b:"
 RING = 4096
 #: Queues of one supervisor. Each takes a thread, a connection and some 130 KiB in every consumer.
 MAX_QUEUES = 256
+#: Seconds a handler may be past its timeout before it counts as one that cannot be interrupted.
+OVERTIME = 1.0
 #: Bytes of a consumer's id.
 MAX_NAME = 128
 

@@ -7,15 +7,8 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers import machine
-from mq_django.consumers.supervisor.heartbeat import (
-    Announcement,
-    Heartbeat,
-    Kin,
-    Silence,
-    held_for,
-    interval,
-    silence_limit,
-)
+from mq_django.consumers.heartbeat_timing import held_for, interval, silence_limit
+from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, Kin, Silence
 from mq_django.consumers.supervisor.supervisor import Supervisor
 from mq_django.errors import ConnectionLost
 from mq_django.stores.members import Members

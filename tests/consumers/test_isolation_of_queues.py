@@ -15,7 +15,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.board import Board, Receipt
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.extender import Extender
-from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, Kin, OrphanBeat
+from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, Kin
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.redriver import Redriver
@@ -25,6 +25,7 @@ from mq_django.consumers.verdicts import Evidence
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, Receiver
+from mq_django.consumers.worker.orphan_heartbeat import OrphanBeat
 from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.schedules import Scheduled, every

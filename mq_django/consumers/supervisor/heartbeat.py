@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
-from mq_django.consumers.board import Board
+from mq_django.consumers.heartbeat_timing import held_for, interval, silence_limit
 from mq_django.consumers.machine import has_ended, here
 from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
@@ -22,24 +22,6 @@ STRAY_PATIENCE = 5
 #: The field of a supervisor that has its visibility timeout in milliseconds. Peers believe no more than the most.
 VISIBILITY = "visibility_ms"
 MAX_VISIBILITY_MS = 24 * 3600 * 1000
-
-
-def interval(visibility_seconds: float) -> float:
-    """Return the seconds between heartbeats: a silence that means death holds several."""
-    return min(3.0, visibility_seconds / 3.5)
-
-
-def silence_limit(visibility_seconds: float) -> float:
-    """Return the seconds without a heartbeat after which others take a supervisor for dead.
-
-    One interval less than the visibility timeout, because a beat may be seen one interval after it was made.
-    """
-    return visibility_seconds - interval(visibility_seconds)
-
-
-def held_for(visibility_seconds: float) -> float:
-    """Return the seconds, from when a heartbeat was sent, in which nobody takes its sender for dead."""
-    return silence_limit(visibility_seconds) - min(0.1, visibility_seconds / 20)
 
 
 class Silence:
@@ -247,42 +229,3 @@ def _runs(told: Mapping[str, Any]) -> bool:
     pid, moment = told.get("pid"), told.get("started")
     # Without these nothing is known; the heartbeat then decides.
     return not isinstance(pid, int) or pid < 1 or not moment or not has_ended(pid, moment)
-
-
-class OrphanBeat(Service):
-    """Beats for a consumer, by all its names, whose supervisor is gone, while its last handlers finish."""
-
-    name = "orphan's heartbeat"
-
-    def __init__(self, supervisor: str, consumers: Sequence[str], queues: Sequence[QueueConfig], board: Board) -> None:
-        super().__init__()
-        session = Session(get_client("chores"))
-        self._supervisor = supervisor
-        self._consumers = consumers
-        self._queues = queues
-        self._members = [open_members(config, session) for config in queues]
-        self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
-        self._board = board
-
-    def run_once(self) -> float:
-        """Beat once in every queue, under the supervisor's name."""
-        self.each(range(len(self._members)), self._beat, called=self._name)
-        return min(interval(timeout) for timeout in self._timeouts)
-
-    def _beat(self, number: int) -> None:
-        began = time.monotonic()
-        if self._members[number].keep_alive(self._supervisor):
-            self._board.hold_until(number, began + held_for(self._timeouts[number]))
-
-    def _name(self, number: int) -> str:
-        return self._queues[number].name
-
-    def end(self) -> None:
-        """Stop, and strike the consumer off the roll: nobody else will for a while."""
-        self.stop()
-        if not self.join(1.0):
-            return
-        try:
-            self.each(range(len(self._members)), lambda n: self._members[n].leave(self._consumers), called=self._name)
-        except StoreError as error:
-            logger.warning("Consumer %s stays on the roll until it is found silent: %s", self._consumers[0], error)

@@ -4,10 +4,8 @@ import enum
 import time
 from collections.abc import Collection
 
-from mq_django.consumers.board import Board, Running
+from mq_django.consumers.board import OVERTIME, Board, Running
 
-#: Seconds a handler may be past its timeout before it counts as one that cannot be interrupted.
-OVERTIME = 1.0
 #: Seconds without a sign of life of a consumer that runs nothing: it is stopped, or stuck.
 STILL = 15.0
 #: Seconds without a sign of life of a consumer with a late handler: it cannot be asked to leave.

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from mq_django.conf import get_config
-from mq_django.consumers.board import Board
+from mq_django.consumers.board import OVERTIME, Board
 from mq_django.consumers.machine import resident_mib
-from mq_django.consumers.supervisor.heartbeat import OrphanBeat
-from mq_django.consumers.supervisor.watchdog import OVERTIME
 from mq_django.consumers.worker.consumer import Consumer
 from mq_django.consumers.worker.consumer import lanes as lanes_of
 from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.orphan_heartbeat import OrphanBeat
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 
