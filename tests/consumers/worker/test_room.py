@@ -10,7 +10,7 @@ from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import HandBack
 from mq_django.registry import _handlers, _kinds, handler, kinds
 from tests.consumers.rig import Rig
-from tests.consumers.test_pools import job, settled
+from tests.consumers.worker.test_pools import job, settled
 from tests.waiting import wait_until
 
 

@@ -12,7 +12,7 @@ from django.utils import translation
 from mq_django.consumers.worker.grace import Grace
 from mq_django.core.outcomes import Ack, Retry
 from tests.consumers.rig import Rig, running
-from tests.consumers.test_pools import job, settled
+from tests.consumers.worker.test_pools import job, settled
 from tests.waiting import wait_until
 
 

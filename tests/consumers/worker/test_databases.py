@@ -13,7 +13,7 @@ from django.utils import timezone, translation
 from mq_django.consumers.worker.databases import Databases
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from tests.consumers.rig import running
-from tests.consumers.test_pools import job, settled
+from tests.consumers.worker.test_pools import job, settled
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
