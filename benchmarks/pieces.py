@@ -21,13 +21,13 @@ django.setup()
 
 from benchmarks import messages  # noqa: E402 - after the project is set up, as all below
 from mq_django.conf import get_config  # noqa: E402
-from mq_django.consumers.board import Board  # noqa: E402
+from mq_django.consumers.shared_state import Board  # noqa: E402
 from mq_django.consumers.worker.dispatcher import Dispatcher  # noqa: E402
 from mq_django.consumers.worker.executor import Executor  # noqa: E402
 from mq_django.consumers.worker.loops import LoopPool  # noqa: E402
 from mq_django.consumers.worker.pools import Job, ThreadPool  # noqa: E402
 from mq_django.consumers.worker.settler import Settler  # noqa: E402
-from mq_django.stores.stream import StreamStore  # noqa: E402
+from mq_django.stores.stream_store import StreamStore  # noqa: E402
 from mq_django.transport.scripts import Command  # noqa: E402
 
 #: Messages of a batch, and batches.

@@ -12,7 +12,7 @@ Messages that Django handles need none of this: see `"STORE": "rsmq"` in the set
 
 from collections.abc import Sequence
 
-from mq_django.core.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mq_django.errors import InvalidFormat
 from mq_django.stores.rsmq_queues import Attributes, Received, RsmqQueues
 from mq_django.transport.connections import get_client

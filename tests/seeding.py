@@ -11,9 +11,9 @@ from mq_django.core.outcomes import Bury, SetAside
 from mq_django.producers import queues
 from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
-from mq_django.stores.dead import DeadLetters
+from mq_django.stores.dead_letter_queue import DeadLetters
 from mq_django.stores.members import Members
-from mq_django.stores.stream import StreamStore
+from mq_django.stores.stream_store import StreamStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, reply_or_raise
 

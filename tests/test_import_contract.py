@@ -71,7 +71,7 @@ POSIX_NAMES = {
 POSIX = (
     "mq_django.consumers",
     "mq_django.transport.embedded",
-    "mq_django.transport.keeper",
+    "mq_django.transport.guard_process",
     "mq_django.transport.servers",
 )
 
@@ -230,7 +230,7 @@ def tree(root: Path, files: dict[str, str]) -> Path:
         {"stores/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import redis"},
         {"registry.py": "from importlib import import_module\ndef load(path): return import_module(path)"},
         {"migrations/a.py": "import mq_django.models", "models.py": ""},
-        {"transport/keeper.py": "import fcntl", "consumers/a.py": "import signal\nx = signal.SIGHUP"},
+        {"transport/guard_process.py": "import fcntl", "consumers/a.py": "import signal\nx = signal.SIGHUP"},
         {"consumers/supervisor/a.py": "import mq_django.consumers.worker.b", "consumers/worker/b.py": ""},
         {"consumers/worker/a.py": "import mq_django.consumers.b", "consumers/b.py": ""},
         {"core/ids.py": "import os\nif hasattr(os, 'register_at_fork'):\n    os.register_at_fork(before=print)"},

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from mq_django import RetryPolicy, queues, task
 from mq_django.conf import get_config
-from mq_django.consumers.board import Board
+from mq_django.consumers.shared_state import Board
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.errors import (

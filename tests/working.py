@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from mq_django.conf import get_config
-from mq_django.consumers.board import Board
+from mq_django.consumers.shared_state import Board
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler

@@ -10,11 +10,11 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from mq_django.admin.consumers import consumers
-from mq_django.admin.dead_letters import dead, dead_edit, dead_jobs
-from mq_django.admin.messages import entries, waiting
-from mq_django.admin.queues import control, overview, queue, schedules
-from mq_django.admin.topics import seek, topic_log, topics
+from mq_django.admin.consumers import consumers_page
+from mq_django.admin.dead_letters import dead_letter_editing, dead_letter_jobs, dead_letter_pages
+from mq_django.admin.messages import delayed_pages, stream_pages
+from mq_django.admin.queues import overview, queue_actions, queue_page, schedules_page
+from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, UnknownQueue
@@ -25,39 +25,39 @@ _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 #: Path, what shows it, the methods it takes, its name. Names, not positions: they mean the same tomorrow.
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
-    ("consumers/", consumers.consumers, require_GET, "consumers"),
-    ("consumers.json", consumers.stats, require_GET, "consumers_stats"),
-    ("consumers/<str:who>/quiet/", consumers.quiet, _get_or_post, "quiet"),
-    ("consumers/<str:who>/stop/", consumers.stop, _get_or_post, "stop"),
-    ("<str:name>/stats.json", queue.stats, require_GET, "queue_stats"),
-    ("<str:name>/figures/", queue.figures, require_GET, "figures"),
-    ("<str:name>/pause/", control.pause, require_POST, "pause"),
-    ("<str:name>/resume/", control.resume, require_POST, "resume"),
-    ("<str:name>/purge/<str:place>/", control.purge, _get_or_post, "purge"),
-    ("<str:name>/ready/", entries.ready, require_GET, "ready"),
-    ("<str:name>/pending/", entries.pending, require_GET, "pending"),
-    ("<str:name>/entry/<str:home>/<str:entry>/", entries.message, require_GET, "entry"),
-    ("<str:name>/dead/", dead.listing, require_GET, "dead"),
-    ("<str:name>/dead/chosen/", dead.act, require_POST, "dead_act"),
-    ("<str:name>/dead/all/<str:what>/", dead_jobs.act_on_all, _get_or_post, "dead_all"),
-    ("<str:name>/dead/job/", dead_jobs.job, require_GET, "dead_job"),
-    ("<str:name>/dead/job/stats.json", dead_jobs.stats, require_GET, "dead_job_stats"),
-    ("<str:name>/dead/job/cancel/", dead_jobs.cancel, _get_or_post, "dead_job_cancel"),
-    ("<str:name>/dead/groups/", dead_edit.groups, require_GET, "dead_groups"),
-    ("<str:name>/dead/export/", dead_edit.export, require_GET, "dead_export"),
-    ("<str:name>/dead/<str:entry>/edit/", dead_edit.edit, _get_or_post, "dead_edit"),
-    ("<str:name>/dead/<str:entry>/", dead.letter, require_GET, "dead_letter"),
-    ("<str:name>/cancel/", waiting.cancel, require_POST, "cancel"),
-    ("<str:name>/waiting/<str:room>/", waiting.listing, require_GET, "waiting"),
-    ("<str:name>/waiting/<str:room>/<str:member>/", waiting.message, require_GET, "message"),
-    ("<str:name>/schedule/pause/", schedules.pause, require_POST, "schedule_pause"),
-    ("<str:name>/schedule/resume/", schedules.resume, require_POST, "schedule_resume"),
-    ("<str:name>/schedule/fire/", schedules.fire, require_POST, "schedule_fire"),
-    ("<str:name>/schedule/forget/", schedules.forget, require_POST, "schedule_forget"),
-    ("<str:name>/seek/", seek.seek, _get_or_post, "seek"),
-    ("<str:name>/unsubscribe/", seek.unsubscribe, require_POST, "unsubscribe"),
-    ("<str:topic>/topic.json", topics.stats, require_GET, "topic_stats"),
-    ("<str:topic>/published/", topics.figures, require_GET, "topic_figures"),
+    ("consumers/", consumers_page.consumers, require_GET, "consumers"),
+    ("consumers.json", consumers_page.stats, require_GET, "consumers_stats"),
+    ("consumers/<str:who>/quiet/", consumers_page.quiet, _get_or_post, "quiet"),
+    ("consumers/<str:who>/stop/", consumers_page.stop, _get_or_post, "stop"),
+    ("<str:name>/stats.json", queue_page.stats, require_GET, "queue_stats"),
+    ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),
+    ("<str:name>/pause/", queue_actions.pause, require_POST, "pause"),
+    ("<str:name>/resume/", queue_actions.resume, require_POST, "resume"),
+    ("<str:name>/purge/<str:place>/", queue_actions.purge, _get_or_post, "purge"),
+    ("<str:name>/ready/", stream_pages.ready, require_GET, "ready"),
+    ("<str:name>/pending/", stream_pages.pending, require_GET, "pending"),
+    ("<str:name>/entry/<str:home>/<str:entry>/", stream_pages.message, require_GET, "entry"),
+    ("<str:name>/dead/", dead_letter_pages.listing, require_GET, "dead"),
+    ("<str:name>/dead/chosen/", dead_letter_pages.act, require_POST, "dead_act"),
+    ("<str:name>/dead/all/<str:what>/", dead_letter_jobs.act_on_all, _get_or_post, "dead_all"),
+    ("<str:name>/dead/job/", dead_letter_jobs.job, require_GET, "dead_job"),
+    ("<str:name>/dead/job/stats.json", dead_letter_jobs.stats, require_GET, "dead_job_stats"),
+    ("<str:name>/dead/job/cancel/", dead_letter_jobs.cancel, _get_or_post, "dead_job_cancel"),
+    ("<str:name>/dead/groups/", dead_letter_editing.groups, require_GET, "dead_groups"),
+    ("<str:name>/dead/export/", dead_letter_editing.export, require_GET, "dead_export"),
+    ("<str:name>/dead/<str:entry>/edit/", dead_letter_editing.edit, _get_or_post, "dead_edit"),
+    ("<str:name>/dead/<str:entry>/", dead_letter_pages.letter, require_GET, "dead_letter"),
+    ("<str:name>/cancel/", delayed_pages.cancel, require_POST, "cancel"),
+    ("<str:name>/waiting/<str:room>/", delayed_pages.listing, require_GET, "waiting"),
+    ("<str:name>/waiting/<str:room>/<str:member>/", delayed_pages.message, require_GET, "message"),
+    ("<str:name>/schedule/pause/", schedules_page.pause, require_POST, "schedule_pause"),
+    ("<str:name>/schedule/resume/", schedules_page.resume, require_POST, "schedule_resume"),
+    ("<str:name>/schedule/fire/", schedules_page.fire, require_POST, "schedule_fire"),
+    ("<str:name>/schedule/forget/", schedules_page.forget, require_POST, "schedule_forget"),
+    ("<str:name>/seek/", seek_page.seek, _get_or_post, "seek"),
+    ("<str:name>/unsubscribe/", seek_page.unsubscribe, require_POST, "unsubscribe"),
+    ("<str:topic>/topic.json", topic_pages.stats, require_GET, "topic_stats"),
+    ("<str:topic>/published/", topic_pages.figures, require_GET, "topic_figures"),
     ("<str:topic>/log/", topic_log.log, require_GET, "log"),
     ("<str:topic>/log/<str:entry>/", topic_log.message, require_GET, "log_entry"),
 ]
@@ -95,8 +95,8 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
         """Show one queue, or topic: they share no names."""
         name = unquote(object_id)
         if _is_topic(name):
-            return answer(topics.topic, Page(self, request), topic=name)
-        return answer(queue.queue, Page(self, request), name=name)
+            return answer(topic_pages.topic, Page(self, request), topic=name)
+        return answer(queue_page.queue, Page(self, request), name=name)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
         # There is no table; whatever of the admin asks for rows gets none.

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from mq_django.core.attempt_history import MAX_DATA
 from mq_django.core.configs import Handling
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Message
-from mq_django.core.story import MAX_DATA
 from mq_django.core.wire import MAX_ENTRY_BYTES, MAX_PARTS, RESERVED, encode_body
 from mq_django.errors import InvalidMessage, MessageTooLarge
 

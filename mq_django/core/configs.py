@@ -11,7 +11,7 @@ from typing import Any
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
 from mq_django.core.limits import Limits
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mq_django.core.limits import Limits, Rate
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.rsmq import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize, check_seconds
+from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize, check_seconds
 from mq_django.core.schedules import Schedule, Scheduled, cron, every
 from mq_django.core.wire import check_name
 from mq_django.errors import InvalidValue, MQError

@@ -10,9 +10,9 @@ from mq_django.conf import RsmqConfig, get_config
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.control import Control
-from mq_django.stores.dead import BATCH, DeadLetters, is_entry
-from mq_django.stores.rsmq import RsmqStore
-from mq_django.stores.waiting import WaitingRoom
+from mq_django.stores.dead_letter_queue import BATCH, DeadLetters, is_entry
+from mq_django.stores.rsmq_store import RsmqStore
+from mq_django.stores.waiting_room import WaitingRoom
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 

@@ -13,7 +13,7 @@ from mq_django.errors import InvalidFilter
 from mq_django.inspector.messages import MessageView, view_of
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stories import attempts_of
-from mq_django.stores.dead import DeadLetters, Fields, Letter, is_entry, letter_of, text_of
+from mq_django.stores.dead_letter_queue import DeadLetters, Fields, Letter, is_entry, letter_of, text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 

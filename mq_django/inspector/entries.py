@@ -11,7 +11,7 @@ from mq_django.core.offsets import BEGINNING, END, Place, parse
 from mq_django.core.wire import MAX_ENTRY_BYTES, decode_entry, entry_ms
 from mq_django.inspector.messages import Broken, MessageView, Read, read_waiter, shown, traits
 from mq_django.inspector.scan import Scanned, scan
-from mq_django.stores.dead import text_of
+from mq_django.stores.dead_letter_queue import text_of
 from mq_django.stores.entries import MAX_BEFORE, Entries, Entry, Home
 from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client

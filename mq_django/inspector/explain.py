@@ -7,9 +7,9 @@ from typing import Literal
 from mq_django.conf import get_config
 from mq_django.inspector import entries
 from mq_django.inspector.entries import MAX_BEFORE, EntryView
+from mq_django.inspector.limit_standing import Standings
 from mq_django.inspector.messages import WaitingView
 from mq_django.inspector.queues import QueueView
-from mq_django.stores.standing import Standings
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 

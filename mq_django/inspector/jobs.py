@@ -6,7 +6,7 @@ from typing import Literal
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.inspector import dead_letters
-from mq_django.stores.jobs import IDLE, Job, Jobs, What
+from mq_django.stores.background_jobs import IDLE, Job, Jobs, What
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import RsmqConfig, get_config
+from mq_django.core.attempt_history import Attempt
 from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import Message, Undecodable
 from mq_django.core.redaction import redact, redact_forms, redact_text
-from mq_django.core.rsmq import decode
-from mq_django.core.story import Attempt
+from mq_django.core.rsmq_format import decode
 from mq_django.core.visible import line
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stories import attempts_of
-from mq_django.stores.dead import DeadLetters, text_of
+from mq_django.stores.dead_letter_queue import DeadLetters, text_of
 from mq_django.stores.entries import Entries, Entry
 from mq_django.stores.pages import MAX_LISTED, Pages, Waiter, WaitingPage
 from mq_django.transport.connections import get_client

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
-from mq_django.stores.permits import KeyUse, LimitUse, limit_use
-from mq_django.stores.schedules import Planned, Schedules, ScheduleState, planned
+from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_use
+from mq_django.stores.schedule_state import Planned, Schedules, ScheduleState, planned
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 

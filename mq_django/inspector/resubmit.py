@@ -1,14 +1,14 @@
 """Put a dead letter back into its queue with other data."""
 
 from mq_django.conf import QueueConfig, RsmqConfig, get_config
-from mq_django.core import rsmq
+from mq_django.core import rsmq_format
 from mq_django.core.bounds import check_whole, data_text
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import loads
 from mq_django.core.messages import Message
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
 from mq_django.errors import InvalidMessage, MessageTooLarge
-from mq_django.stores.dead import DeadLetters
+from mq_django.stores.dead_letter_queue import DeadLetters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -43,8 +43,8 @@ def _written(config: QueueConfig, message: Message, data: object) -> tuple[str, 
     check_whole(message, text)
     if not isinstance(config, RsmqConfig):
         return new_id(), text
-    message_id = rsmq.new_id()
-    body = rsmq.encode(message._replace(id=message_id, data=data, expires_ms=None, published_ms=None), text)
-    if 0 <= config.maxsize < rsmq.units(body.decode()):
+    message_id = rsmq_format.new_id()
+    body = rsmq_format.encode(message._replace(id=message_id, data=data, expires_ms=None, published_ms=None), text)
+    if 0 <= config.maxsize < rsmq_format.units(body.decode()):
         raise MessageTooLarge(f"The message is longer than the maxsize of queue {config.name!r}")
     return message_id, body

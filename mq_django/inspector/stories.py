@@ -1,7 +1,7 @@
 """What became of a message's earlier attempts, as people see it."""
 
+from mq_django.core.attempt_history import Attempt, read_story
 from mq_django.core.redaction import redact_text
-from mq_django.core.story import Attempt, read_story
 
 
 def attempts_of(story: str, *, error: str = "", traceback: str | None = None) -> tuple[Attempt, ...]:

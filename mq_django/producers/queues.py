@@ -11,11 +11,11 @@ from asgiref.sync import sync_to_async
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.bounds import check_whole, data_text
 from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.lookup import Answer, Found
 from mq_django.core.messages import NO_HEADERS, Message
-from mq_django.core.waiting import Answer, Found
 from mq_django.core.wire import check_headers, check_name
 from mq_django.errors import InvalidMessage
-from mq_django.producers.options import (
+from mq_django.producers.publish_options import (
     check_conflict,
     check_priority,
     check_text,

@@ -17,7 +17,7 @@ from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.wire import check_headers, check_name
 from mq_django.errors import UnknownGroup, UnknownHandler
-from mq_django.producers.options import check_text, expiry
+from mq_django.producers.publish_options import check_text, expiry
 from mq_django.producers.queues import batches
 from mq_django.producers.transactions import after_commit
 from mq_django.registry import find, start_of

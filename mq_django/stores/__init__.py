@@ -3,12 +3,12 @@
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig
 from mq_django.registry import start_of
 from mq_django.stores.base import Store
-from mq_django.stores.limits import LimitedStore
+from mq_django.stores.limited_store import LimitedStore
 from mq_django.stores.members import Members
-from mq_django.stores.rsmq import RsmqStore
 from mq_django.stores.rsmq_members import RsmqMembers
-from mq_django.stores.stream import StreamStore
-from mq_django.stores.topic import TopicStore
+from mq_django.stores.rsmq_store import RsmqStore
+from mq_django.stores.stream_store import StreamStore
+from mq_django.stores.topic_store import TopicStore
 from mq_django.transport.sessions import Wire
 
 

@@ -5,9 +5,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
+from mq_django.core.lookup import Answer, Found
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
-from mq_django.core.waiting import Answer, Found
 from mq_django.transport.scripts import Command
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import LOG, READY, URGENT, GroupKeys, RsmqKeys
 from mq_django.core.numbers import score_ms
-from mq_django.stores.dead import is_entry
+from mq_django.stores.dead_letter_queue import is_entry
 from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command

@@ -2,7 +2,7 @@
 
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig
 from mq_django.core.messages import Message
-from mq_django.core.rsmq import MESSAGE_ID
+from mq_django.core.rsmq_format import MESSAGE_ID
 from mq_django.errors import NotSupported
 
 

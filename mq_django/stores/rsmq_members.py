@@ -5,7 +5,7 @@ from typing import Any
 
 from mq_django.conf import RsmqConfig
 from mq_django.stores.members import Members, Roll, read_roll
-from mq_django.stores.rsmq import RsmqStore
+from mq_django.stores.rsmq_store import RsmqStore
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 

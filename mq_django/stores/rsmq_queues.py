@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from mq_django.core.keys import RsmqKeys
 from mq_django.core.numbers import LAST_MS, whole
-from mq_django.core.rsmq import (
+from mq_django.core.rsmq_format import (
     DEFAULT_DELAY,
     DEFAULT_MAXSIZE,
     DEFAULT_VT,

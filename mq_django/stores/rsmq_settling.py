@@ -6,7 +6,7 @@ from mq_django.core.configs import RsmqConfig
 from mq_django.core.keys import RsmqKeys
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.core.rsmq import sent_micros
+from mq_django.core.rsmq_format import sent_micros
 from mq_django.stores.base import Settlement
 from mq_django.stores.settling import SettleCall, bury_args, calls_of, mark_of, set_aside_args, story_of
 from mq_django.transport import scripts

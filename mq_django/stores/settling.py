@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from mq_django.core.attempt_history import MAX_DATA, MAX_TRACEBACK, attempt_of, with_attempt
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.core.story import MAX_DATA, MAX_TRACEBACK, attempt_of, with_attempt
 from mq_django.core.visible import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body, encode_entry, moment
 from mq_django.stores.base import Settlement
-from mq_django.stores.waiting import name_score
+from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 

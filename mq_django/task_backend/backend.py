@@ -19,7 +19,7 @@ from mq_django.conf import RsmqConfig, get_config, read
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue
-from mq_django.producers.options import fresh_id
+from mq_django.producers.publish_options import fresh_id
 from mq_django.producers.queues import queues
 from mq_django.producers.transactions import after_commit
 from mq_django.registry import check_retry, register, seconds
@@ -35,9 +35,9 @@ from mq_django.task_backend.compat import (
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
-from mq_django.task_backend.kept import task_result
 from mq_django.task_backend.publishing import AS_USUAL, Publishing
 from mq_django.task_backend.running import arguments_of, handler_of, has_arguments, moment
+from mq_django.task_backend.task_results import task_result
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 

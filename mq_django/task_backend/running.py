@@ -30,7 +30,7 @@ from mq_django.task_backend.compat import (
     TaskResultStatus,
     normalize_json,
 )
-from mq_django.task_backend.failures import KeptError
+from mq_django.task_backend.task_errors import KeptError
 
 #: What worker_ids say while a task runs. The kept result names the consumer instead.
 WORKER = f"{socket.gethostname()[:40]}-{os.getpid()}"

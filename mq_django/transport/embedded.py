@@ -1,6 +1,6 @@
 """The embedded server: one private Redis, shared by every process of a project, gone when the last has gone.
 
-The first process to ask starts it, and a keeper that stops it; keeper.py says how they know of one another.
+The first process to ask starts it, and a keeper that stops it; guard_process.py says how they know of one another.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from typing import Any
 import redis
 
 from mq_django.errors import ConfigurationError, ConnectionLost
-from mq_django.transport import keeper
+from mq_django.transport import guard_process
 from mq_django.transport.servers import MAX_SOCKET_PATH, find_server, server_arguments, socket_url
 
 #: Seconds until a server that says nothing counts as away. One that loads its data says so, and gets more.
 ANSWER_TIMEOUT = 5.0
 
 #: Seconds for what may take long with much data: a server that loads it, or a keeper that stops one.
-PATIENCE = keeper.LOAD_TIMEOUT + keeper.STOP_TIMEOUT
+PATIENCE = guard_process.LOAD_TIMEOUT + guard_process.STOP_TIMEOUT
 
 #: Seconds after which a keeper that has not looked is taken for dead. Wrongly so, the second one just ends.
 KEEPER_SILENCE = 5.0
@@ -86,7 +86,7 @@ def url(directory: Path) -> str:
     Raises NoServer when there is no program to start, ConfigurationError when the directory cannot be used or this
     system is Windows, ConnectionLost when the server does not come up or does not answer.
     """
-    if not keeper.IS_SUPPORTED:
+    if not guard_process.IS_SUPPORTED:
         raise ConfigurationError(NEEDS_POSIX)
     return socket_url(_server_socket(directory))
 
@@ -104,13 +104,13 @@ def _server_socket(directory: Path) -> str:
 
 def _join(directory: Path) -> None:
     """Hold the users' lock in this process: while anybody does, the keeper does not stop the server."""
-    path = directory / keeper.USERS_LOCK
+    path = directory / guard_process.USERS_LOCK
     held = _memberships.get(directory)
-    if held is not None and keeper.is_at(held, path):
+    if held is not None and guard_process.is_at(held, path):
         return
     # Not closed when it is another file by now: whoever has closed all files may have reused the number.
     deadline = time.monotonic() + PATIENCE
-    while (handle := keeper.take_lock(path, shared=True)) is None:
+    while (handle := guard_process.take_lock(path, shared=True)) is None:
         if time.monotonic() > deadline:
             raise ConnectionLost(f"The embedded Redis in {directory} is being stopped, and does not end.")
         time.sleep(0.02)
@@ -122,8 +122,8 @@ def _reach(directory: Path) -> str:
     silent_since = time.monotonic()
     deadline = silent_since + PATIENCE
     while time.monotonic() < deadline:
-        address = keeper.socket_of(directory)
-        reply = keeper.ask(address, b"PING") if address else b""
+        address = guard_process.socket_of(directory)
+        reply = guard_process.ask(address, b"PING") if address else b""
         if reply.startswith(b"+PONG") and _is_kept(directory):
             return address
         if reply:
@@ -140,7 +140,7 @@ def _reach(directory: Path) -> str:
 
 def _is_kept(directory: Path) -> bool:
     try:
-        looked = (directory / keeper.KEEPER_LOCK).stat().st_mtime
+        looked = (directory / guard_process.KEEPER_LOCK).stat().st_mtime
     except FileNotFoundError:
         return False
     return abs(time.time() - looked) < KEEPER_SILENCE
@@ -149,7 +149,7 @@ def _is_kept(directory: Path) -> bool:
 def _start(directory: Path) -> None:
     """Start what is missing of server and keeper, by way of a process that ends: no child of ours stays."""
     socket_path = _socket_path(directory)
-    command = [_python(), "-I", "-S", keeper.__file__, "start", str(directory), str(socket_path)]
+    command = [_python(), "-I", "-S", guard_process.__file__, "start", str(directory), str(socket_path)]
     server = server_arguments(find_server(), _server_settings(directory, socket_path))
     try:
         subprocess.run(  # noqa: S603
@@ -172,7 +172,7 @@ def _server_settings(directory: Path, socket_path: Path) -> dict[str, str]:
         "unixsocket": str(socket_path),
         "unixsocketperm": "700",
         "dir": str(directory),
-        "pidfile": str(directory / keeper.PID_NAME),
+        "pidfile": str(directory / guard_process.PID_NAME),
         "daemonize": "no",
         "save": "",
         "appendonly": "yes",

@@ -18,7 +18,7 @@ from typing import Self
 from urllib.parse import quote
 
 from mq_django.errors import ConnectionLost, NoServer
-from mq_django.transport.keeper import ask, log_tail
+from mq_django.transport.guard_process import ask, log_tail
 
 #: Names of the program, in the order in which they are looked for on PATH.
 PROGRAMS = ("redis-server", "valkey-server")

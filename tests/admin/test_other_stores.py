@@ -8,7 +8,7 @@ from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead import DeadLetters
+from mq_django.stores.dead_letter_queue import DeadLetters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests.admin.conftest import BASE

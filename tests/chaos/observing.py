@@ -8,9 +8,9 @@ from mq_django.consumers.worker.isolation import FEW, Isolation
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, Bury, Retry
 from mq_django.stores.base import Settlement
-from mq_django.stores.rsmq import RsmqStore
-from mq_django.stores.stream import StreamStore
-from mq_django.stores.topic import TopicStore
+from mq_django.stores.rsmq_store import RsmqStore
+from mq_django.stores.stream_store import StreamStore
+from mq_django.stores.topic_store import TopicStore
 from tests.chaos.history import History
 from tests.chaos.places import label
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mq_django.conf import get_config
-from mq_django.consumers.board import Board
+from mq_django.consumers.shared_state import Board
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetcher import Fetcher

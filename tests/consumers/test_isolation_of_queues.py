@@ -12,8 +12,9 @@ import pytest
 
 import mq_django.consumers
 from mq_django.conf import get_config
-from mq_django.consumers.board import Board, Receipt
+from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.service import Service
+from mq_django.consumers.shared_state import Board, Receipt
 from mq_django.consumers.supervisor.extender import Extender
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, Kin
 from mq_django.consumers.supervisor.promoter import Promoter
@@ -21,7 +22,6 @@ from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.redriver import Redriver
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.trimmer import Trimmer
-from mq_django.consumers.verdicts import Evidence
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, Receiver

@@ -14,7 +14,7 @@ from example_project.shop import cascade
 from example_project.shop.models import Cart, Notification, Order
 from mq_django.conf import get_config
 from mq_django.stores import open_store
-from mq_django.stores.limits import LimitedStore
+from mq_django.stores.limited_store import LimitedStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.example_project.conftest import StartGateway

@@ -7,7 +7,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import Filter, Group
 from mq_django.errors import ConnectionLost, InvalidFilter
 from mq_django.inspector import dead_letters, jobs
-from mq_django.stores.dead import DeadLetters
+from mq_django.stores.dead_letter_queue import DeadLetters
 from tests.seeding import bury, bury_garbage, bury_many
 
 pytestmark = pytest.mark.usefixtures("mq_settings")

@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 
 from mq_django import Message, handler, subscriber
-from mq_django.core.rsmq import TEXT
+from mq_django.core.rsmq_format import TEXT
 from mq_django.transport.connections import get_client
 
 NAMESPACE = settings.MQ_DJANGO["NAMESPACE"]

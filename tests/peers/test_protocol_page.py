@@ -11,7 +11,7 @@ from mq_django import queues, topics
 from mq_django.core.outcomes import ACK
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead import DeadLetters
+from mq_django.stores.dead_letter_queue import DeadLetters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests.peers.conftest import missing

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-PEERS, CONSUMERS, STORE = "peers/test_rsmq_peers.py", "peers/test_rsmq_consumers.py", "stores/test_rsmq.py"
+PEERS, CONSUMERS, STORE = "peers/test_rsmq_peers.py", "peers/test_rsmq_consumers.py", "stores/test_rsmq_store.py"
 
 CHECKS = {
     1: ("default and own namespaces", PEERS, "test_the_default_namespace_is_the_same"),

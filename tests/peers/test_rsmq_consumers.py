@@ -11,7 +11,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.rsmq import RSMQ
-from mq_django.stores.dead import DeadLetters
+from mq_django.stores.dead_letter_queue import DeadLetters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.peers.programs import HERE

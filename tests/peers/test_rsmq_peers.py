@@ -9,12 +9,12 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury
-from mq_django.core.rsmq import sent_micros
+from mq_django.core.rsmq_format import sent_micros
 from mq_django.errors import InvalidFormat, InvalidValue, MessageNotString, MessageTooLong, QueueExists, QueueNotFound
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead import DeadLetters
+from mq_django.stores.dead_letter_queue import DeadLetters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests.peers.programs import HERE

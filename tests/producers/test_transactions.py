@@ -8,7 +8,7 @@ from django.db import transaction
 from mq_django import queues
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import AlreadyPublished, ConnectionLost, InvalidMessage
-from mq_django.stores.schedules import Schedules
+from mq_django.stores.schedule_state import Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places

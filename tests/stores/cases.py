@@ -10,7 +10,7 @@ from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import LOG
 from mq_django.core.messages import Message
-from mq_django.core.rsmq import new_id
+from mq_django.core.rsmq_format import new_id
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Outgoing, Store
 from mq_django.stores.log import Log

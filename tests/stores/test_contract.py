@@ -7,12 +7,12 @@ from importlib.resources import files
 
 import pytest
 
-from mq_django.consumers import verdicts
-from mq_django.consumers.board import Receipt
-from mq_django.consumers.verdicts import Evidence
+from mq_django.consumers import decisions
+from mq_django.consumers.decisions import Evidence
+from mq_django.consumers.shared_state import Receipt
+from mq_django.core.lookup import Place
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.core.waiting import Place
 from mq_django.errors import AlreadyPublished, ConfigurationError, NotSupported, QueueFull
 from mq_django.stores.base import Depths, Settlement
 from mq_django.transport import scripts
@@ -621,7 +621,7 @@ def crashed(store, delivery=None):
     """Return what was running alone when its process died, and how that is settled."""
     found = delivery or take_one(store)
     receipt = Receipt(0, found.home, found.entry)
-    settlement = verdicts.settlement(store.config, 0, found, Evidence(running=[receipt]))
+    settlement = decisions.settlement(store.config, 0, found, Evidence(running=[receipt]))
     return settlement.delivery, settlement.outcome
 
 

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mq_django import handler, registry
-from mq_django.core.waiting import Place
+from mq_django.core.lookup import Place
 from tests import places
 from tests.stores.acts import make_due
 from tests.working import work

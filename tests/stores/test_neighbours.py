@@ -10,14 +10,14 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
 from mq_django.core.schedules import Scheduled, every
+from mq_django.inspector.limit_use import limit_use
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
 from mq_django.stores.entries import Entries
 from mq_django.stores.log import Log
-from mq_django.stores.permits import limit_use
 from mq_django.stores.results import settled_commands
-from mq_django.stores.schedules import Schedules
+from mq_django.stores.schedule_state import Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests import places

@@ -11,14 +11,14 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry as RetryOfTheClient
 
 from mq_django.transport.servers import PrivateServer, ServerBinary, configured_url
+from tests.inspector.test_limit_use import *  # noqa: F403
 from tests.stores.test_expiry import *  # noqa: F403 - the same tests, with the server of this module
-from tests.stores.test_limits import *  # noqa: F403
+from tests.stores.test_limited_store import *  # noqa: F403
 from tests.stores.test_neighbours import *  # noqa: F403
-from tests.stores.test_permits import *  # noqa: F403
 from tests.stores.test_priority import *  # noqa: F403
-from tests.stores.test_schedules import *  # noqa: F403
+from tests.stores.test_schedule_state import *  # noqa: F403
 from tests.stores.test_unique import *  # noqa: F403
-from tests.stores.test_waiting import *  # noqa: F403
+from tests.stores.test_waiting_room import *  # noqa: F403
 
 
 def oldest() -> ServerBinary | None:

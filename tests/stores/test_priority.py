@@ -4,11 +4,11 @@ import threading
 import pytest
 
 from mq_django import queues
+from mq_django.core.lookup import Answer, Place
 from mq_django.core.outcomes import ACK, HandBack, Retry
-from mq_django.core.waiting import Answer, Place
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.waiting import name_score
+from mq_django.stores.waiting_room import name_score
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests import places

@@ -2,13 +2,13 @@
 
 import pytest
 
+from mq_django.core.attempt_history import read_story
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
-from mq_django.core.story import read_story
 from mq_django.inspector import dead_letters, entries
 from mq_django.inspector.messages import find_waiting
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead import DeadLetters
+from mq_django.stores.dead_letter_queue import DeadLetters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.acts import make_due, take_all

@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
-from mq_django.transport import embedded, keeper, servers
+from mq_django.transport import embedded, guard_process, servers
 from tests.processes import Process, alive, processes
 from tests.transport.test_servers import program
 from tests.waiting import wait_until
@@ -78,7 +78,7 @@ class User:
 
 def keepers(directory: Path) -> list[Process]:
     """Return the pair that keeps this directory's server, the guard first."""
-    found = [p for p in processes() if "keeper.py" in p.command and f"keep {directory} " in p.command]
+    found = [p for p in processes() if "guard_process.py" in p.command and f"keep {directory} " in p.command]
     return sorted(found, key=lambda process: process.parent in {p.pid for p in found})
 
 
@@ -91,7 +91,7 @@ def pair(directory: Path) -> list[Process]:
 def server_runs(directory: Path) -> bool:
     if not directory.exists():
         return False
-    lock = keeper.take_lock(directory / keeper.SERVER_LOCK)
+    lock = guard_process.take_lock(directory / guard_process.SERVER_LOCK)
     if lock is None:
         return True
     os.close(lock)
@@ -104,7 +104,7 @@ def nothing_runs(directory: Path) -> bool:
 
 def keeper_looks(directory: Path) -> None:
     """Wait until the keeper has looked once more, whole."""
-    path = directory / keeper.KEEPER_LOCK
+    path = directory / guard_process.KEEPER_LOCK
     for _ in range(2):
         before = path.stat().st_mtime_ns
         wait_until(lambda before=before: path.stat().st_mtime_ns != before, message="the keeper looks")
@@ -122,7 +122,7 @@ def directory(tmp_path, monkeypatch):
         for process in keepers(path):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
-        keeper.signal_server(path, signal.SIGKILL)
+        guard_process.signal_server(path, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ class TestLeaving:
     def test_the_last_user_takes_all_with_it_but_the_data(self, join, directory, end):
         user = join()
         user.command("SET", "key", "value")
-        pid, address = user.server_pid, keeper.socket_of(directory)
+        pid, address = user.server_pid, guard_process.socket_of(directory)
         getattr(user, end)()
         wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
         assert not alive(pid)
@@ -223,7 +223,7 @@ class TestLeaving:
         pid = user.server_pid
         os.kill(pid, signal.SIGSTOP)
         user.kill()
-        users = directory / keeper.USERS_LOCK
+        users = directory / guard_process.USERS_LOCK
         wait_until(lambda: is_locked(users), message="the keeper stops the server")
         late = join()
         os.kill(pid, signal.SIGCONT)
@@ -243,13 +243,13 @@ class TestLeaving:
         """A keeper that looks in between takes no missing lock for one that nobody holds."""
         user = join()
         pid = user.server_pid
-        for name in (keeper.PID_NAME, keeper.USERS_LOCK, keeper.SERVER_LOCK):
+        for name in (guard_process.PID_NAME, guard_process.USERS_LOCK, guard_process.SERVER_LOCK):
             (directory / name).unlink()
         wait_until(lambda: not alive(pid) and not keepers(directory), message="server and keeper are gone")
 
 
 def is_locked(path: Path) -> bool:
-    lock = keeper.take_lock(path, shared=True)
+    lock = guard_process.take_lock(path, shared=True)
     if lock is None:
         return True
     os.close(lock)
@@ -369,8 +369,8 @@ class TestKillingTheServer:
         directory.mkdir()
         socket_path = embedded._socket_path(directory)
         socket_path.write_text("not a socket", encoding="utf-8")
-        (directory / keeper.PID_NAME).write_text(str(innocent.pid), encoding="ascii")
-        (directory / keeper.SOCKET_NAME).write_text(str(socket_path), encoding="utf-8")
+        (directory / guard_process.PID_NAME).write_text(str(innocent.pid), encoding="ascii")
+        (directory / guard_process.SOCKET_NAME).write_text(str(socket_path), encoding="utf-8")
         user = join()
         assert user.command("PING") is True
         user.kill()
@@ -380,7 +380,7 @@ class TestKillingTheServer:
     def test_a_server_out_of_reach_is_an_error_after_a_bounded_time(self, directory, monkeypatch):
         monkeypatch.setattr(embedded, "ANSWER_TIMEOUT", 0.3)
         directory.mkdir()
-        elsewhere = keeper.take_lock(directory / keeper.SERVER_LOCK)
+        elsewhere = guard_process.take_lock(directory / guard_process.SERVER_LOCK)
         with pytest.raises(ConnectionLost, match="another container"):
             embedded.url(directory)
         os.close(elsewhere)

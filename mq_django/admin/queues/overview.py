@@ -7,11 +7,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django import inspector
-from mq_django.admin.topics import topics
+from mq_django.admin.topics import topic_pages
 from mq_django.admin.ui import charts, text
+from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
-from mq_django.admin.ui.wording import problem
 from mq_django.inspector.queues import Problem, QueueView
 
 PARTS = ("problems", "rows", "topics")
@@ -37,11 +37,11 @@ def _context(page: Page) -> dict[str, Any]:
     views = inspector.overview()
     problems = [(what, view) for view in views for what in view.problems()]
     problems.sort(key=lambda found: WORST_FIRST.index(found[0]))
-    rows, alarms = topics.overview(page, views)
+    rows, alarms = topic_pages.overview(page, views)
     troubled = len({*(alarm["queue"] for alarm in alarms), *(view.name for _what, view in problems)})
     return {
         "tabs": sections(page, "queues"),
-        "rows": [_row(page, view) for view in views if not topics.is_group(view)],
+        "rows": [_row(page, view) for view in views if not topic_pages.is_group(view)],
         "topics": rows,
         "problems": alarms
         + [

@@ -7,8 +7,8 @@ from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from mq_django.admin.messages.message import facts, listed
-from mq_django.admin.ui import filters, text
+from mq_django.admin.messages.message_rows import facts, listed
+from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import topic_tabs
 from mq_django.core.offsets import BEGINNING, END, Place, parse
@@ -29,7 +29,7 @@ OLDEST_FIRST = "oldest"
 @needs(VIEW)
 def log(page: Page, topic: str) -> HttpResponse:
     """Show a page of a topic's log, the newest first unless asked otherwise."""
-    asked = filters.asked(page, FIELDS)
+    asked = filter_form.asked(page, FIELDS)
     view = topics.topic(topic)
     wanted = Filter(name=asked.get("name", ""), key=asked.get("key", ""))
     try:
@@ -62,7 +62,7 @@ def log(page: Page, topic: str) -> HttpResponse:
 
 
 def _place(offset: str, moment: str, otherwise: Place) -> Place:
-    return offset or (filters.moment(moment) if moment else otherwise)
+    return offset or (filter_form.moment(moment) if moment else otherwise)
 
 
 def _orders(asked: dict[str, str]) -> list[dict[str, Any]]:

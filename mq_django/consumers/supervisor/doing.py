@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from mq_django.consumers.board import Board
+from mq_django.consumers.shared_state import Board
 
 #: Of what a consumer runs in one queue a heartbeat tells so many, those that run longest.
 MAX_TOLD = 20

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.consumers.board import Board, Receipt
+from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.service import Service
-from mq_django.consumers.verdicts import Evidence, settlement
+from mq_django.consumers.shared_state import Board, Receipt
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery

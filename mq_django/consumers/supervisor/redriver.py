@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.next_checks import NextChecks
-from mq_django.stores.jobs import IDLE, Jobs
+from mq_django.stores.background_jobs import IDLE, Jobs
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 

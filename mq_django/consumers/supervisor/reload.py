@@ -15,11 +15,11 @@ from django.conf import settings
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.memory import new_file
-from mq_django.consumers.supervisor.children import command, deaf_to_interrupts, environment
+from mq_django.consumers.supervisor.worker_process import command, deaf_to_interrupts, environment
 from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
 from mq_django.registry import start_of
-from mq_django.stores.schedules import scheduled
+from mq_django.stores.schedule_state import scheduled
 
 logger = get_logger(__name__)
 

@@ -11,7 +11,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.core.schedules import Scheduled
-from mq_django.stores.schedules import Firing, Schedules, scheduled
+from mq_django.stores.schedule_state import Firing, Schedules, scheduled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 

@@ -11,9 +11,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.liveness import STUCK, Liveness
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.service import Service
-from mq_django.consumers.supervisor.children import Child, Terms
 from mq_django.consumers.supervisor.extender import Extender
-from mq_django.consumers.supervisor.family import Family
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, Kin
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.consumers.supervisor.promoter import Promoter
@@ -23,6 +21,8 @@ from mq_django.consumers.supervisor.reload import Change, Probe
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
 from mq_django.consumers.supervisor.trimmer import Trimmer
+from mq_django.consumers.supervisor.worker_process import Child, Terms
+from mq_django.consumers.supervisor.worker_set import Family
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION

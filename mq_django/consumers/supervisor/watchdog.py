@@ -4,7 +4,7 @@ import enum
 import time
 from collections.abc import Collection
 
-from mq_django.consumers.board import OVERTIME, Board, Running
+from mq_django.consumers.shared_state import OVERTIME, Board, Running
 
 #: Seconds without a sign of life of a consumer that runs nothing: it is stopped, or stuck.
 STILL = 15.0

@@ -6,10 +6,10 @@ from functools import partial
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers import liveness
-from mq_django.consumers.board import Board, Running
+from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.service import Service
-from mq_django.consumers.verdicts import Evidence, settlement
+from mq_django.consumers.shared_state import Board, Running
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetcher import Fetcher

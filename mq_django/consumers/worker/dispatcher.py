@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from mq_django.consumers.verdicts import unusable
+from mq_django.consumers.decisions import unusable
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import Job, ThreadPool

@@ -9,8 +9,8 @@ from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
 from mq_django.conf import QueueConfig
-from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
-from mq_django.consumers.verdicts import again
+from mq_django.consumers.decisions import again
+from mq_django.consumers.shared_state import FAILED, HANDLED, Board, Receipt
 from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.settler import Settler

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Collection
 
-from mq_django.consumers.board import on_board
 from mq_django.consumers.service import Service
+from mq_django.consumers.shared_state import on_board
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.room import Room
 from mq_django.core.logs import get_logger

@@ -10,8 +10,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from mq_django.consumers.board import Board
 from mq_django.consumers.service import Service
+from mq_django.consumers.shared_state import Board
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger

@@ -9,7 +9,7 @@ from contextvars import Context, copy_context
 
 from asgiref.sync import sync_to_async
 
-from mq_django.consumers.board import Board, Receipt
+from mq_django.consumers.shared_state import Board, Receipt
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.pools import JOIN_LOOK, Job, Pool, make_caches

@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 
 from mq_django.conf import QueueConfig
-from mq_django.consumers.board import Board
 from mq_django.consumers.heartbeat_timing import held_for, interval
 from mq_django.consumers.service import Service
+from mq_django.consumers.shared_state import Board
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members

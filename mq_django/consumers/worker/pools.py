@@ -12,7 +12,7 @@ from typing import NamedTuple
 from django.core.cache import caches
 from django.db import connections
 
-from mq_django.consumers.board import Board
+from mq_django.consumers.shared_state import Board
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.grace import Grace

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from mq_django.consumers.board import Board
 from mq_django.consumers.service import Service
+from mq_django.consumers.shared_state import Board
 from mq_django.consumers.worker.pools import Pool, ThreadPool
 from mq_django.registry import names
 from mq_django.stores.base import Store

@@ -8,16 +8,16 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.consumers.board import MAX_QUEUES
-from mq_django.consumers.logs import configure_logs
+from mq_django.consumers.log_formats import configure_logs
+from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
-from mq_django.consumers.supervisor.children import Terms
 from mq_django.consumers.supervisor.preflight import await_server, examine_server
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor.supervisor import Supervisor
-from mq_django.consumers.worker import child
-from mq_django.consumers.worker.child import Orders
+from mq_django.consumers.supervisor.worker_process import Terms
+from mq_django.consumers.worker import main
+from mq_django.consumers.worker.main import Orders
 from mq_django.errors import MQError
 from mq_django.registry import groups
 
@@ -83,7 +83,7 @@ class Command(BaseCommand):
             raise CommandError(NEEDS_POSIX)
         configure_logs(options["log_format"], verbosity=options["verbosity"])
         if options["orders"]:
-            raise SystemExit(child.run(Orders.of(options["orders"])))
+            raise SystemExit(main.run(Orders.of(options["orders"])))
         try:
             queues = self._queues(options["queues"])
             if options["fingerprint"]:

@@ -14,7 +14,7 @@ from django.conf import settings
 from mq_django import Message, Retry, handler, subscriber
 from mq_django.consumers import liveness
 from mq_django.consumers.worker.loops import LoopPool
-from mq_django.stores.stream import StreamStore
+from mq_django.stores.stream_store import StreamStore
 from tests.consumers.project.history import note
 
 

@@ -8,7 +8,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.inspector import dead_letters, jobs
-from mq_django.stores.jobs import Jobs
+from mq_django.stores.background_jobs import Jobs
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import in_full
 from tests.seeding import bury_many

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
+from mq_django.consumers.decisions import Evidence, settlement
+from mq_django.consumers.shared_state import FAILED, HANDLED, Board, Receipt
 from mq_django.consumers.supervisor.reclaimer import (
     LAST_LOOK,
     Reclaimer,
@@ -14,7 +15,6 @@ from mq_django.consumers.supervisor.reclaimer import (
     reclaim_supervisor,
     relieve,
 )
-from mq_django.consumers.verdicts import Evidence, settlement
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost

@@ -8,7 +8,7 @@ from mq_django import registry
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.core.schedules import Every, Scheduled, every
-from mq_django.stores.schedules import Schedules, scheduled
+from mq_django.stores.schedule_state import Schedules, scheduled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests import places

@@ -10,7 +10,7 @@ from mq_django.signals import retention_alarm
 from mq_django.stores import lag
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
-from mq_django.stores.topic import TopicStore
+from mq_django.stores.topic_store import TopicStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.commands import calls

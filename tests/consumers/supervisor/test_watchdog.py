@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.consumers.board import Board
+from mq_django.consumers.shared_state import Board
 from mq_django.consumers.supervisor.watchdog import BENCH, START, STILL, Verdict, Watchdog
 
 

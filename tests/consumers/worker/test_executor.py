@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.board import FAILED, HANDLED, Board, Receipt
+from mq_django.consumers.shared_state import FAILED, HANDLED, Board, Receipt
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler

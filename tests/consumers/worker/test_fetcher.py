@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from mq_django.consumers.board import HANDLED
+from mq_django.consumers.shared_state import HANDLED
 from mq_django.consumers.worker import dispatcher
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import Ack, Bury, SetAside

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.board import Board
+from mq_django.consumers.shared_state import Board
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, Receiver, line_of

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.board import Board
+from mq_django.consumers.shared_state import Board
 from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.outcomes import SetAside
 from mq_django.registry import Handler, _handlers, register

@@ -1,0 +1,146 @@
+"""What one does with dead letters beyond putting them back: edit the data, group them, take them along."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseRedirect, StreamingHttpResponse
+from django.utils.translation import gettext as _
+
+from mq_django.admin.ui import filter_form, references, text
+from mq_django.admin.ui.confirm import CONFIRMED, confirm
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sentence_of
+from mq_django.admin.ui.tabs import tabs
+from mq_django.core.filters import Filter
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.redaction import redact_forms
+from mq_django.errors import DecodeError, InvalidMessage, StoreError
+from mq_django.inspector import dead_letters
+from mq_django.inspector.dead_letters import DeadGroup
+from mq_django.inspector.resubmit import resubmit
+
+
+@needs(VIEW, SEE_DATA, OPERATE)
+def edit(page: Page, name: str, entry: str) -> HttpResponse:
+    """Let the data of a dead letter be changed, and put it back into the queue with that."""
+    view = dead_letters.get(name, entry)
+    if view is None or not view.can_go_back:
+        page.say(messages.WARNING, _("There is no such dead letter any more: it was redriven or deleted."))
+        return HttpResponseRedirect(page.url("dead", name))
+    written = page.request.POST.get("data")
+    if written is None:
+        return _form(page, name, entry, editable(view.message.data))
+    if CONFIRMED not in page.request.POST:
+        return confirm(
+            page,
+            name,
+            _("Resubmit 1 dead letter with other data?"),
+            tab="dead",
+            sentence=_("It goes back into the queue as a new message, at its first attempt; the dead letter goes."),
+            button=_("Yes, resubmit it"),
+            act_url=page.url("dead_edit", name, entry),
+            back_url=page.url("dead_letter", name, entry),
+            fields=[("data", written)],
+            listed=[text.visible(view.message.id, limit=200)],
+        )
+    try:
+        message_id = resubmit(name, entry, written)
+    except (DecodeError, InvalidMessage) as error:
+        page.say(messages.ERROR, str(error))
+        return _form(page, name, entry, written)
+    if message_id is None:
+        page.say(messages.WARNING, _("There is no such dead letter any more: it was redriven or deleted."))
+    else:
+        page.say(messages.SUCCESS, _("It was resubmitted as message %(id)s.") % {"id": message_id})
+        page.log(name, f"Resubmitted dead letter {view.message.id[:200]} with other data as {message_id}")
+    return HttpResponseRedirect(page.url("dead", name))
+
+
+def editable(data: Any) -> str:
+    """Return data as JSON text to edit, with what one would not see spelled as JSON does."""
+    told = json.dumps(data, indent=2, ensure_ascii=False)
+    return "".join(
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1] for character in told
+    )
+
+
+def _form(page: Page, name: str, entry: str, written: str) -> HttpResponse:
+    return page.render(
+        "dead_edit",
+        _("Edit and resubmit"),
+        queue=name,
+        tabs=tabs(page, name, "dead"),
+        written=written,
+        act_url=page.url("dead_edit", name, entry),
+        back_url=page.url("dead_letter", name, entry),
+    )
+
+
+@needs(VIEW)
+def groups(page: Page, name: str) -> HttpResponse:
+    """Show how many dead letters there are by name and error."""
+    found = dead_letters.groups(name)
+    return page.render(
+        "dead_groups",
+        _("Dead letters by name and error"),
+        queue=name,
+        tabs=tabs(page, name, "dead"),
+        rows=[_group(page, name, group) for group in found],
+        counted=text.number(sum(group.count for group in found)),
+        list_url=page.url("dead", name),
+    )
+
+
+def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
+    row = {"count": text.number(found.count), "newest": text.moment(found.buried_ms), "is_rest": found.group is None}
+    if found.group is None:
+        return row
+    named, error = found.group
+    row["name"] = text.visible(named, limit=80) if named else ""
+    if not filter_form.may_ask_for(page, error):
+        return row | {"error": references.HIDDEN}
+    query = urlencode(filter_form.group_terms(found.group))
+    return row | {
+        "error": text.visible(error, limit=80) if error else "",
+        "url": f"{page.url('dead', name)}?{query}",
+        "redrive_url": f"{page.url('dead_all', name, 'redrive')}?{query}",
+        "delete_url": f"{page.url('dead_all', name, 'delete')}?{query}",
+    }
+
+
+@needs(VIEW, SEE_DATA)
+def export(page: Page, name: str) -> Any:
+    """Send the dead letters that the filter fits as JSON lines, secrets replaced, oldest first."""
+    filter_form.refuse_others(page, *filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR)
+    meant = filter_form.told(page, log=True)
+    page.log(name, f"Exported the dead letters: {meant}" if meant else "Exported the dead letters")
+    response = StreamingHttpResponse(_lines(name, filter_form.wanted(page)), content_type="application/x-ndjson")
+    file = name.replace(GROUP_SEPARATOR, "-")
+    response["Content-Disposition"] = f'attachment; filename="{file}-dead.jsonl"'
+    return response
+
+
+def _lines(name: str, wanted: Filter) -> Iterator[str]:
+    try:
+        for letter in dead_letters.every(name, wanted):
+            message = letter.message
+            told = {
+                "id": message.id,
+                "type": message.name,
+                "data": message.data,
+                "partitionkey": message.key and redact_forms(message.key),
+                "headers": dict(message.headers),
+                "reason": letter.reason,
+                "error": letter.error,
+                "traceback": letter.traceback,
+                "attempts": letter.attempts,
+                "buried_ms": letter.buried_ms,
+            }
+            if message.error:
+                told |= {"unreadable": message.error, "raw": letter.raw.decode(errors="backslashreplace")}
+            yield json.dumps(told) + "\n"
+    except StoreError as error:
+        # The head of the answer has gone out already.
+        yield json.dumps({"incomplete": sentence_of(error)}) + "\n"

@@ -1,0 +1,288 @@
+"""Redrive or delete many dead letters: asked for here, done in the background, watched and cancelled here."""
+
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django.admin.ui import filter_form, text
+from mq_django.admin.ui.confirm import CONFIRMED, confirm
+from mq_django.admin.ui.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
+from mq_django.admin.ui.references import HIDDEN
+from mq_django.admin.ui.tabs import tabs
+from mq_django.core.filters import Group, is_exception
+from mq_django.core.visible import spell
+from mq_django.errors import InvalidFilter
+from mq_django.inspector import dead_letters, jobs
+from mq_django.inspector.jobs import Job, What
+from mq_django.inspector.queues import glance
+
+#: What is asked for so few is done before the answer, whether or not a consumer lives; and for how many seconds.
+AT_ONCE, SECONDS = 1000, 1.0
+
+#: A rate that nobody wants to exceed.
+MAX_RATE = 1_000_000
+
+REDRIVE, DELETE = "redrive", "delete"
+
+PARTS = ("tabs", "job")
+
+
+@needs(VIEW, OPERATE)
+def act_on_all(page: Page, name: str, what: str) -> HttpResponse:
+    """Redrive or delete all dead letters that the filter fits, in the background."""
+    filter_form.refuse_others(page, *filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR, "until", "rate")
+    if what == REDRIVE:
+        return _act_on_all(page, name, "redrive")
+    if what == DELETE:
+        return _delete_all(page, name=name)
+    return HttpResponseBadRequest()
+
+
+@needs(VIEW, OPERATE, PURGE)
+def _delete_all(page: Page, name: str) -> HttpResponse:
+    return _act_on_all(page, name, "delete")
+
+
+def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
+    request = page.request
+    if request.method != "POST" or CONFIRMED not in request.POST:
+        return _ask(page, name, what)
+    wanted, rate = filter_form.wanted(page), _rate(filter_form.given(page, "rate") or "")
+    who = spell(request.user.get_username())
+    begun = jobs.begin(name, what, who=who, wanted=wanted, until=filter_form.given(page, "until") or "", rate=rate)
+    if begun.word == "nothing":
+        page.say(messages.INFO, _("There are no dead letters."))
+        return HttpResponseRedirect(page.url("dead", name))
+    if begun.word == "busy":
+        page.say(messages.WARNING, _("Another job runs. Wait for its end, or cancel it."))
+        return HttpResponseRedirect(page.url("dead_job", name))
+    verb = "redrive" if what == REDRIVE else "delete"
+    meant, most = filter_form.told(page, log=True), f", at most {rate} a second" if rate else ""
+    which = f" where {meant}" if meant else ""
+    page.log(name, f"Began to {verb} up to {text.number(begun.total)} dead letters{which}{most}")
+    if begun.total <= AT_ONCE and not rate:
+        _work_at_once(name)
+    return HttpResponseRedirect(page.url("dead_job", name))
+
+
+def _work_at_once(name: str) -> None:
+    worker, deadline = f"admin-{secrets.token_hex(4)}", time.monotonic() + SECONDS
+    # A pause means that somebody else has it by now, or that it is done.
+    while not jobs.work(name, worker) and time.monotonic() < deadline:
+        pass
+
+
+def _ask(page: Page, name: str, what: What) -> HttpResponse:
+    wanted, terms = filter_form.wanted(page), filter_form.asked(page)
+    found = dead_letters.count(name, until=filter_form.given(page, "until") or "")
+    if not found.count:
+        page.say(messages.INFO, _("There are no dead letters."))
+        return HttpResponseRedirect(page.url("dead", name))
+    count, at_most = found.count, found.at_most or bool(wanted)
+    if wanted.group is not None and len(terms) == len(filter_form.group_terms(wanted.group)):
+        counted = dead_letters.count_group(name, wanted.group)
+        count, at_most = (count, True) if counted is None else (counted, found.at_most)
+    meant = filter_form.told(page)
+    rate = {"name": "rate", "label": _("At most so many a second"), "value": "", "help": _("Empty: without a limit.")}
+    return confirm_act(
+        page,
+        name,
+        what,
+        count,
+        act_url=page.url("dead_all", name, what),
+        fields=[("until", found.until), *terms.items()],
+        listed=[text.visible(meant, limit=1000)] if meant else [],
+        at_most=at_most,
+        more=_("It is done in the background; you can watch it and cancel it."),
+        inputs=[{**rate, "max": str(MAX_RATE)}],
+    )
+
+
+@needs(VIEW)
+def job(page: Page, name: str) -> HttpResponse:
+    """Show what is being done to many dead letters, or was done last."""
+    return page.render(
+        "dead_job",
+        _("Dead letters in the background"),
+        live_url=page.url("dead_job_stats", name),
+        **_context(page, name),
+    )
+
+
+@needs(VIEW)
+def stats(page: Page, name: str) -> HttpResponse:
+    """Return the parts of the page that change by themselves."""
+    return page.parts(PARTS, _context(page, name))
+
+
+@needs(VIEW, OPERATE)
+def cancel(page: Page, name: str) -> HttpResponse:
+    """Cancel the job, once that is confirmed."""
+    back_url = page.url("dead_job", name)
+    found = jobs.look(name)
+    if found is None or found.state != "running":
+        page.say(messages.INFO, _("No job runs."))
+        return HttpResponseRedirect(back_url)
+    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+        return confirm(
+            page,
+            name,
+            _("Cancel the job?"),
+            tab="dead",
+            sentence=_("%(progress)s What is done stays done, the rest stays dead.") % {"progress": _progress(found)},
+            button=_("Yes, cancel it"),
+            act_url=page.url("dead_job_cancel", name),
+            back_url=back_url,
+        )
+    if jobs.cancel(name):
+        page.say(messages.SUCCESS, _("The job was cancelled."))
+        page.log(name, f"Cancelled a job of {found.who}: {_progress(found)}")
+    return HttpResponseRedirect(back_url)
+
+
+def job_line(page: Page, name: str) -> dict[str, Any]:
+    """Return what the list of dead letters says about the job."""
+    found = jobs.look(name)
+    if found is None:
+        return {}
+    return {
+        "job_line": _progress(found),
+        "job_runs": found.state == "running",
+        "job_url": page.url("dead_job", name),
+    }
+
+
+def confirm_act(
+    page: Page,
+    name: str,
+    what: str,
+    count: int,
+    *,
+    act_url: str,
+    fields: list[tuple[str, str]],
+    listed: Sequence[SafeString] = (),
+    unlisted: int = 0,
+    at_most: bool = False,
+    more: str = "",
+    inputs: Sequence[dict[str, str]] = (),
+) -> HttpResponse:
+    """Ask whether dead letters are to be redriven or deleted, and say how many."""
+    if what == REDRIVE:
+        title = ngettext("Redrive %(count)s dead letter?", "Redrive %(count)s dead letters?", count)
+        sentence = ngettext(
+            "It goes back into the queue and starts again at its first attempt.",
+            "They go back into the queue, and each starts again at its first attempt.",
+            count,
+        )
+    else:
+        title = ngettext("Delete %(count)s dead letter?", "Delete %(count)s dead letters?", count)
+        sentence = _("What is deleted is gone for good and will never be handled.")
+    words = {
+        REDRIVE: (_("Yes, redrive it"), _("Yes, redrive them")),
+        DELETE: (_("Yes, delete it"), _("Yes, delete them")),
+    }
+    number = text.number(count)
+    return confirm(
+        page,
+        name,
+        title % {"count": _("up to %(count)s") % {"count": number} if at_most else number},
+        tab="dead",
+        sentence=f"{sentence} {more}" if more else sentence,
+        button=words[what][count != 1],
+        act_url=act_url,
+        back_url=page.url("dead", name),
+        fields=fields,
+        listed=listed,
+        unlisted=unlisted,
+        dangerous=what == DELETE,
+        inputs=inputs,
+    )
+
+
+def _context(page: Page, name: str) -> dict[str, Any]:
+    found, view = jobs.look(name), glance(name)
+    frame = {"queue": name, "tabs": tabs(page, name, "dead", view), "list_url": page.url("dead", name)}
+    if found is None:
+        return {"job": None, "summary": _("There is no job."), **frame}
+    runs = found.state == "running"
+    is_idle = runs and not view.alive
+    facts = [
+        (_("Asked for by"), text.visible(found.who, limit=100)),
+        (_("Begun"), text.moment(found.since_ms)),
+        (_("Last step") if runs else _("Ended"), text.moment(found.changed_ms)),
+        (_("At most"), _("%(count)s a second") % {"count": text.number(found.rate)} if found.rate else ""),
+        (_("Worked on by"), text.visible(found.worker, limit=100) if found.worker else ""),
+        (_("Looked through"), _of(found.looked, found.total)),
+        (_("Gone before"), text.number(found.missing) if found.missing else ""),
+        (_("No messages, and so not redriven"), text.number(found.refused) if found.refused else ""),
+    ]
+    return {
+        "job": found,
+        "job_runs": runs,
+        "job_is_idle": is_idle,
+        "job_line": _progress(found),
+        "job_meant": text.visible(_meant(found, can_see_data=page.can(SEE_DATA)), limit=1000),
+        "job_facts": [(label, value) for label, value in facts if value],
+        # Numbers for the browser, which knows no separators.
+        "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
+        "job_max": str(max(1, found.total)),
+        "summary": _progress(found),
+        "cancel_url": page.url("dead_job_cancel", name),
+        **frame,
+    }
+
+
+def _of(count: int, total: int) -> str:
+    return _("%(count)s of %(total)s") % {"count": text.number(count), "total": text.number(total)}
+
+
+def _progress(found: Job) -> str:
+    sentences: dict[tuple[str, str], str] = {
+        ("redrive", "running"): _("Redriving: %(done)s so far."),
+        ("redrive", "finished"): _("Redriven: %(done)s dead letters."),
+        ("redrive", "cancelled"): _("Cancelled after %(done)s dead letters were redriven."),
+        ("delete", "running"): _("Deleting: %(done)s so far."),
+        ("delete", "finished"): _("Deleted: %(done)s dead letters."),
+        ("delete", "cancelled"): _("Cancelled after %(done)s dead letters were deleted."),
+    }
+    return sentences[found.what, found.state] % {"done": text.number(found.done)}
+
+
+def _meant(found: Job, *, can_see_data: bool) -> str:
+    """Return in words which dead letters a job means; keys and errors may quote data."""
+    wanted = found.wanted
+    if not wanted:
+        return _("All dead letters of that moment.")
+    group = wanted.group
+    words = [
+        (_("name has “%s”"), wanted.name),
+        (_("key is “%s”"), wanted.key if can_see_data or not wanted.key else HIDDEN),
+        (_("error has “%s”"), wanted.error if can_see_data or not wanted.error else HIDDEN),
+        (_("published from %s"), "" if wanted.since_ms is None else text.date(wanted.since_ms)),
+        (_("published until %s"), "" if wanted.until_ms is None else text.date(wanted.until_ms)),
+        (_("name is “%s”"), group.name if group else ""),
+        (_("error is “%s”"), _group_error(group, can_see_data=can_see_data)),
+    ]
+    return ", ".join(word % value for word, value in words if value)
+
+
+def _group_error(group: Group | None, *, can_see_data: bool) -> str:
+    if group is None or not group.error or can_see_data or is_exception(group.error):
+        return group.error if group else ""
+    return HIDDEN
+
+
+def _rate(value: str) -> int:
+    """Return how many a second, 0 for no limit; what is none must not be taken for no limit."""
+    if not value:
+        return 0
+    if not (value.isdecimal() and len(value) < 10 and 0 < int(value) <= MAX_RATE):
+        raise InvalidFilter(_("A rate is a number from 1 to %(most)s.") % {"most": text.number(MAX_RATE)})
+    return int(value)

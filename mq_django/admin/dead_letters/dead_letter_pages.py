@@ -1,0 +1,166 @@
+"""The pages of dead letters, and the redriving and deleting of chosen ones."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django.admin.dead_letters.dead_letter_jobs import DELETE, REDRIVE, confirm_act, job_line
+from mq_django.admin.messages.message_rows import facts, listed, shown_error
+from mq_django.admin.ui import filter_form, text
+from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, report
+from mq_django.admin.ui.labels import reason
+from mq_django.admin.ui.message_search import found_at_once
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
+from mq_django.admin.ui.tabs import tabs
+from mq_django.inspector import actions, dead_letters
+from mq_django.inspector.dead_letters import DeadLetterView
+from mq_django.inspector.queues import glance
+
+#: Dead letters a page.
+PER_PAGE = 50
+
+
+@needs(VIEW)
+def listing(page: Page, name: str) -> HttpResponse:
+    """Show a page of dead letters, newest first, or the one of the message that was asked for by its id."""
+    asked = page.request.GET
+    wanted = asked.get("id", "").strip()
+    if wanted:
+        entry = dead_letters.find(name, wanted)
+        url = page.url("dead_letter", name, entry) if entry is not None else found_at_once(page, name, wanted)
+        if url:
+            return HttpResponseRedirect(url)
+        page.say(messages.WARNING, _("No message “%(id)s” is among the dead letters.") % {"id": wanted[:200]})
+    if filter_form.wanted(page):
+        return _filtered(page, name)
+    some = dead_letters.page(name, limit=PER_PAGE, before=asked.get("before", ""), after=asked.get("after", ""))
+    letters = some.letters
+    return page.render(
+        "dead",
+        _("Dead letters"),
+        queue=name,
+        tabs=tabs(page, name, "dead"),
+        rows=[_row(page, name, letter) for letter in letters],
+        total=text.number(some.total),
+        newer=letters[0].entry if letters and some.has_newer else "",
+        older=letters[-1].entry if letters and some.has_older else "",
+        **_frame(page, name, wanted),
+    )
+
+
+def _filtered(page: Page, name: str) -> HttpResponse:
+    after = page.request.GET.get("after", "")
+    some = dead_letters.look_among(name, filter_form.wanted(page), after=after, limit=PER_PAGE)
+    return page.render(
+        "dead",
+        _("Dead letters"),
+        queue=name,
+        tabs=tabs(page, name, "dead"),
+        rows=[_row(page, name, letter) for letter in some.rows],
+        total=text.number(glance(name).dead),
+        **_frame(page, name, ""),
+        **filter_form.progress(page, some),
+    )
+
+
+def _frame(page: Page, name: str, wanted: str) -> dict[str, Any]:
+    query = f"?{urlencode(terms)}" if (terms := filter_form.asked(page)) else ""
+    return {
+        "act_url": page.url("dead_act", name),
+        "redrive_all_url": page.url("dead_all", name, REDRIVE) + query,
+        "groups_url": page.url("dead_groups", name),
+        "export_url": page.url("dead_export", name) + query if page.can(SEE_DATA) else "",
+        **job_line(page, name),
+        "delete_all_url": page.url("dead_all", name, DELETE) + query,
+        "chosen_field": CHOSEN,
+        **filter_form.shown(page, message_id=wanted, with_error=True),
+    }
+
+
+@needs(VIEW)
+def letter(page: Page, name: str, entry: str) -> HttpResponse:
+    """Show a dead letter: what it says and why it is dead."""
+    view = dead_letters.get(name, entry)
+    if view is None:
+        page.say(messages.WARNING, _("There is no such dead letter any more: it was redriven or deleted."))
+        return HttpResponseRedirect(page.url("dead", name))
+    can_see_data = page.can(SEE_DATA)
+    about = facts(
+        view.message,
+        can_see_data=can_see_data,
+        first=[
+            (_("Reason"), text.visible(reason(view.reason))),
+            (_("Attempts"), text.number(view.attempts)),
+        ],
+        last=[(_("Buried"), text.moment(view.buried_ms))],
+    )
+    return page.render(
+        "dead_letter",
+        _("Dead letter"),
+        queue=name,
+        tabs=tabs(page, name, "dead"),
+        entry=entry,
+        error=shown_error(view.error, can_see_data=can_see_data),
+        traceback=text.visible(view.traceback, lines=True) if view.traceback and can_see_data else "",
+        has_traceback=bool(view.traceback),
+        raw=text.visible_bytes(view.raw) if view.raw and can_see_data else "",
+        can_go_back=view.can_go_back,
+        edit_url=page.url("dead_edit", name, entry) if page.can(SEE_DATA, OPERATE) else "",
+        act_url=page.url("dead_act", name),
+        chosen_field=CHOSEN,
+        **about,
+    )
+
+
+@needs(VIEW, OPERATE)
+def act(page: Page, name: str) -> HttpResponse:
+    """Redrive or delete the chosen dead letters, once that is confirmed."""
+    what = page.request.POST.get("action", "")
+    if what not in (REDRIVE, DELETE):
+        return HttpResponseBadRequest()
+    entries = chosen(page)
+    if not entries:
+        page.say(messages.WARNING, _("Choose dead letters first."))
+        return HttpResponseRedirect(page.url("dead", name))
+    labels = dead_letters.labels(name, entries[:MAX_LISTED])
+    if CONFIRMED not in page.request.POST:
+        return confirm_act(
+            page,
+            name,
+            what,
+            len(entries),
+            act_url=page.url("dead_act", name),
+            fields=[("action", what), *((CHOSEN, entry) for entry in entries)],
+            listed=[text.visible(label, limit=200) for label in labels],
+            unlisted=len(entries) - len(labels),
+        )
+    outcome = actions.redrive(name, entries) if what == REDRIVE else actions.delete(name, entries)
+    _report(page, name, what, outcome, f": {', '.join(labels)}")
+    return HttpResponseRedirect(page.url("dead", name))
+
+
+def _report(page: Page, name: str, what: str, outcome: actions.Outcome, which: str) -> None:
+    count = {"count": text.number(outcome.done)}
+    if what == REDRIVE:
+        done = ngettext("%(count)s dead letter was redriven.", "%(count)s dead letters were redriven.", outcome.done)
+    else:
+        done = ngettext("%(count)s dead letter was deleted.", "%(count)s dead letters were deleted.", outcome.done)
+    verb = "Redrove" if what == REDRIVE else "Deleted"
+    report(page, name, outcome, done=done % count, logged=f"{verb} {count['count']} dead letters{which}")
+
+
+def _row(page: Page, name: str, view: DeadLetterView) -> dict[str, Any]:
+    can_see_data = page.can(SEE_DATA)
+    return {
+        "entry": view.entry,
+        "url": page.url("dead_letter", name, view.entry),
+        "reason": text.visible(reason(view.reason), limit=40),
+        "error": shown_error(view.error, can_see_data=can_see_data, limit=160),
+        "attempts": text.number(view.attempts),
+        "buried": text.moment(view.buried_ms),
+        **listed(view.message, can_see_data=can_see_data),
+    }

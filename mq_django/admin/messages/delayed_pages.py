@@ -1,0 +1,193 @@
+"""The pages of messages that wait, delayed or unhandled, and their cancelling."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from mq_django.admin.messages.message_rows import facts, listed
+from mq_django.admin.ui import filter_form, references, text
+from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
+from mq_django.admin.ui.labels import why
+from mq_django.admin.ui.message_search import found_at_once
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
+from mq_django.admin.ui.tabs import tabs
+from mq_django.inspector import actions, explain
+from mq_django.inspector.messages import (
+    Room,
+    WaitingView,
+    find_waiting,
+    look_among_waiting,
+    waiting,
+)
+from mq_django.inspector.queues import queue as look_at
+
+#: Messages a page.
+PER_PAGE = 50
+
+TITLES = {
+    "delayed": gettext_lazy("Delayed messages"),
+    "unhandled": gettext_lazy("Unhandled messages"),
+    "parked": gettext_lazy("Parked messages"),
+}
+
+
+@needs(VIEW)
+def listing(page: Page, name: str, room: str) -> HttpResponse:
+    """Show a page of the messages that wait in a room, or the one that was asked for by its id."""
+    where, wanted = _room(room), page.request.GET.get("id", "").strip()
+    if wanted:
+        url = found_at_once(page, name, wanted)
+        if url:
+            return HttpResponseRedirect(url)
+        page.say(messages.WARNING, _("No message waits under “%(id)s”.") % {"id": wanted[:200]})
+    if filter_form.wanted(page):
+        return _filtered(page, name, where)
+    number = _page_number(page)
+    some = waiting(name, where, start=(number - 1) * PER_PAGE, limit=PER_PAGE)
+    paginator = Paginator(range(some.total), PER_PAGE)
+    if number > paginator.num_pages:
+        number = paginator.num_pages
+        some = waiting(name, where, start=(number - 1) * PER_PAGE, limit=PER_PAGE)
+    return page.render(
+        "waiting",
+        str(TITLES[where]),
+        queue=name,
+        room=where,
+        tabs=tabs(page, name, where),
+        rows=[_row(page, name, some.now_ms, view) for view in some.waiting],
+        total=text.number(some.total),
+        number=number,
+        page_range=list(paginator.get_elided_page_range(number)) if paginator.num_pages > 1 else [],
+        **_frame(page, name, where, wanted),
+    )
+
+
+def _filtered(page: Page, name: str, where: Room) -> HttpResponse:
+    after = page.request.GET.get("after", "")
+    some = look_among_waiting(name, where, filter_form.wanted(page), after=after, limit=PER_PAGE)
+    return page.render(
+        "waiting",
+        str(TITLES[where]),
+        queue=name,
+        room=where,
+        tabs=tabs(page, name, where),
+        rows=[_row(page, name, text.now_ms(), view) for view in some.rows],
+        **_frame(page, name, where, ""),
+        **filter_form.progress(page, some),
+    )
+
+
+def _frame(page: Page, name: str, where: Room, wanted: str) -> dict[str, Any]:
+    return {
+        "act_url": page.url("cancel", name),
+        "purge_url": page.url("purge", name, where),
+        "chosen_field": CHOSEN,
+        **filter_form.shown(page, message_id=wanted),
+    }
+
+
+@needs(VIEW)
+def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
+    """Show a message that waits."""
+    view = find_waiting(name, references.named(page, member))
+    if view is None:
+        page.say(messages.WARNING, _("The message does not wait any more: it is ready by now, handled, or gone."))
+        return HttpResponseRedirect(page.url("waiting", name, _room(room)))
+    return page.render(
+        "message",
+        _("Message"),
+        queue=name,
+        room=view.room,
+        tabs=tabs(page, name, view.room),
+        member=references.handle(page, view),
+        why=why(explain.why_waiting(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
+        act_url=page.url("cancel", name),
+        chosen_field=CHOSEN,
+        **facts(
+            view.message,
+            can_see_data=page.can(SEE_DATA),
+            first=[(_("Due"), text.moment(view.due_ms)), (_("Attempt"), str(view.message.attempt))],
+        ),
+    )
+
+
+@needs(VIEW, OPERATE)
+def cancel(page: Page, name: str) -> HttpResponse:
+    """Cancel the chosen messages, once that is confirmed."""
+    where = _room(page.request.POST.get("room", "delayed"))
+    back_url = page.url("waiting", name, where)
+    members, found = chosen(page), [references.named(page, member) for member in chosen(page)]
+    if not members:
+        page.say(messages.WARNING, _("Choose messages first."))
+        return HttpResponseRedirect(back_url)
+    if CONFIRMED not in page.request.POST:
+        return _confirm_cancel(page, name, where, members)
+    outcome = actions.cancel(name, found)
+    count = text.number(outcome.done)
+    report(
+        page,
+        name,
+        outcome,
+        done=ngettext("%(count)s message was cancelled.", "%(count)s messages were cancelled.", outcome.done)
+        % {"count": count},
+        logged=f"Cancelled {count} messages: {', '.join(_ids(members))}",
+    )
+    return HttpResponseRedirect(back_url)
+
+
+def _confirm_cancel(page: Page, name: str, where: Room, members: list[str]) -> HttpResponse:
+    count = len(members)
+    return confirm(
+        page,
+        name,
+        ngettext("Cancel %(count)s message?", "Cancel %(count)s messages?", count) % {"count": count},
+        tab=where,
+        sentence=ngettext(
+            "It is deleted for good and will never be handled.",
+            "They are deleted for good and will never be handled.",
+            count,
+        ),
+        button=_("Yes, cancel it") if count == 1 else _("Yes, cancel them"),
+        act_url=page.url("cancel", name),
+        back_url=page.url("waiting", name, where),
+        fields=[("room", where), *((CHOSEN, member) for member in members)],
+        listed=[text.visible(label, limit=200) for label in _ids(members)],
+        unlisted=max(0, count - MAX_LISTED),
+        dangerous=True,
+    )
+
+
+def _ids(members: list[str]) -> list[str]:
+    return [references.label(member) for member in members[:MAX_LISTED]]
+
+
+def _room(word: str) -> Room:
+    if word == "delayed":
+        return "delayed"
+    if word == "unhandled":
+        return "unhandled"
+    if word == "parked":
+        return "parked"
+    raise Http404
+
+
+def _page_number(page: Page) -> int:
+    asked = page.request.GET.get("p", "1")
+    return max(1, int(asked)) if asked.isdecimal() and len(asked) < 10 else 1
+
+
+def _row(page: Page, name: str, now_ms: int, view: WaitingView) -> dict[str, Any]:
+    member = references.handle(page, view)
+    return {
+        "member": member,
+        "url": page.url("message", name, view.room, member) if member else "",
+        "due": text.moment(view.due_ms, now=now_ms),
+        "published": text.moment(view.message.published_ms, now=now_ms),
+        **listed(view.message, can_see_data=page.can(SEE_DATA)),
+        # Of a body that tells no id, the id is what it waits under.
+        **({} if member else {"id": text.visible(references.without_unique(view.message.id), limit=60)}),
+    }

@@ -1,0 +1,88 @@
+"""A message as rows and facts of a page."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from mq_django.admin.ui import text
+from mq_django.core.attempt_history import Attempt
+from mq_django.core.filters import error_class, is_exception
+from mq_django.core.redaction import redact_forms
+from mq_django.inspector.messages import MessageView
+
+#: A label and what to say of it; nothing to say leaves it out.
+Fact = tuple[str, SafeString | str]
+
+
+def shown_error(error: str, *, can_see_data: bool, limit: int = text.LONGEST) -> SafeString | str:
+    """Return an error as HTML; without its text, which may quote data, for those who may not see that."""
+    if can_see_data:
+        return text.visible(error, limit=limit, lines=limit == text.LONGEST)
+    name = error_class(error)
+    return text.visible(name) if is_exception(name) else ""
+
+
+def preview(view: MessageView, *, can_see_data: bool) -> SafeString | str:
+    """Return the beginning of a message's data for a row of a table."""
+    if not can_see_data:
+        return _("hidden")
+    if view.has_data:
+        return text.compact(view.data)
+    return _("no message") if view.error else _("long: %(size)s") % {"size": text.size(view.size)}
+
+
+def listed(view: MessageView, *, can_see_data: bool) -> dict[str, Any]:
+    """Return what a row of a table says about a message."""
+    return {
+        "id": text.visible(view.id, limit=60),
+        "name": text.visible(view.name, limit=60),
+        "attempt": view.attempt,
+        "key": text.visible(redact_forms(view.key), limit=60) if view.key is not None and can_see_data else "",
+        "data": preview(view, can_see_data=can_see_data),
+    }
+
+
+def facts(
+    view: MessageView, *, can_see_data: bool, first: Sequence[Fact] = (), last: Sequence[Fact] = ()
+) -> dict[str, Any]:
+    """Return what a message's page says; key, headers and data only to those who may see data."""
+    found = [
+        (_("Id"), text.visible(view.id)),
+        (_("Name"), text.visible(view.name) if view.name else ""),
+        *first,
+        (_("Published"), text.moment(view.published_ms)),
+        *last,
+        (_("Expires"), text.moment(view.expires_ms)),
+        (_("Priority"), str(view.priority) if view.priority else ""),
+    ]
+    if can_see_data:
+        found += [
+            (_("Key"), text.visible(redact_forms(view.key)) if view.key is not None else ""),
+            (_("Unique key"), text.visible(view.unique) if view.unique is not None else ""),
+            *((text.visible(name), text.visible(value)) for name, value in sorted(view.headers.items())),
+        ]
+    found.append((_("Size"), text.size(view.size)))
+    return {
+        "facts": [(label, value) for label, value in found if value],
+        "data": text.pretty(view.data) if view.has_data and can_see_data else "",
+        "too_long": not view.has_data and not view.error,
+        "message_error": shown_error(view.error, can_see_data=can_see_data) if view.error else "",
+        "attempts": [_attempt(attempt, can_see_data=can_see_data) for attempt in view.attempts],
+    }
+
+
+def _attempt(attempt: Attempt, *, can_see_data: bool) -> dict[str, Any]:
+    began, ended = attempt.began_ms, attempt.ended_ms
+    took = None if began is None or ended is None else max(0, ended - began) / 1000
+    return {
+        "number": text.number(attempt.attempt),
+        "ending": _("given up") if attempt.ending == "buried" else _("failed, to be tried again"),
+        "is_end": attempt.ending == "buried",
+        "consumer": text.visible(attempt.consumer, limit=100),
+        "ended": text.moment(ended),
+        "took": text.seconds(took),
+        "error": shown_error(attempt.error, can_see_data=can_see_data),
+        "traceback": text.visible(attempt.traceback, lines=True) if attempt.traceback and can_see_data else "",
+    }

@@ -1,0 +1,103 @@
+"""The pages of messages that are ready, and of those that consumers hold."""
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from mq_django.admin.messages.message_rows import facts, listed
+from mq_django.admin.ui import filter_form, text
+from mq_django.admin.ui.labels import why
+from mq_django.admin.ui.message_search import found_at_once
+from mq_django.admin.ui.page import SEE_DATA, VIEW, Page, needs
+from mq_django.admin.ui.tabs import tabs
+from mq_django.inspector import entries, explain
+from mq_django.inspector.entries import EntryView, Home
+from mq_django.inspector.queues import queue as look_at
+from mq_django.inspector.scan import Scanned
+
+#: Messages a page.
+PER_PAGE = 50
+
+TITLES = {"ready": gettext_lazy("Ready messages"), "pending": gettext_lazy("Pending messages")}
+
+
+@needs(VIEW)
+def ready(page: Page, name: str) -> HttpResponse:
+    """Show a page of the messages that are ready, in the order in which they will be handed out."""
+    return _listing(page, name, "ready", entries.ready)
+
+
+@needs(VIEW)
+def pending(page: Page, name: str) -> HttpResponse:
+    """Show a page of the messages that consumers hold."""
+    return _listing(page, name, "pending", entries.pending)
+
+
+def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[EntryView]]) -> HttpResponse:
+    message_id, after = page.request.GET.get("id", "").strip(), page.request.GET.get("after", "")
+    if message_id and not after:
+        url = found_at_once(page, name, message_id)
+        if url:
+            return HttpResponseRedirect(url)
+    some = read(name, filter_form.wanted(page, message_id), after=after, limit=PER_PAGE)
+    return page.render(
+        "entries",
+        str(TITLES[place]),
+        queue=name,
+        place=place,
+        tabs=tabs(page, name, place),
+        rows=[_row(page, name, view) for view in some.rows],
+        purge_url=page.url("purge", name, "ready"),
+        **filter_form.shown(page, message_id=message_id),
+        **filter_form.progress(page, some, message_id=message_id),
+    )
+
+
+@needs(VIEW)
+def message(page: Page, name: str, home: str, entry: str) -> HttpResponse:
+    """Show a message that is ready or pending, and why it does not run."""
+    view = entries.get(name, _home(home), text.from_url(entry))
+    if view is None:
+        page.say(messages.WARNING, _("The message is no longer there: it was handled, waits again, or is gone."))
+        return HttpResponseRedirect(page.url("ready", name))
+    place = "pending" if view.consumer else "ready"
+    return page.render(
+        "message",
+        _("Message"),
+        queue=name,
+        tabs=tabs(page, name, place),
+        why=why(explain.why_entry(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
+        **facts(
+            view.message,
+            can_see_data=page.can(SEE_DATA),
+            first=[
+                (_("Attempt"), str(view.message.attempt)),
+                (_("Consumer"), text.visible(view.consumer) if view.consumer else ""),
+                (_("Held for"), text.duration(view.held_ms) if view.consumer else ""),
+            ],
+            last=[(_("Ready since"), text.moment(view.ready_ms))],
+        ),
+    )
+
+
+def _home(word: str) -> Home:
+    for home in get_args(Home):
+        if word == home:
+            found: Home = home
+            return found
+    raise Http404
+
+
+def _row(page: Page, name: str, view: EntryView) -> dict[str, Any]:
+    return {
+        "url": page.url("entry", name, view.home, text.to_url(view.entry)),
+        "since": text.moment(view.ready_ms),
+        "priority": view.message.priority or "",
+        "consumer": text.visible(view.consumer, limit=60),
+        "held": text.duration(view.held_ms),
+        **listed(view.message, can_see_data=page.can(SEE_DATA)),
+    }

@@ -1,0 +1,128 @@
+"""Pause, resume and purge a queue, each once that is confirmed."""
+
+from typing import get_args
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django.admin.ui import filter_form, text
+from mq_django.admin.ui.confirm import CONFIRMED, confirm, report
+from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
+from mq_django.inspector import actions
+from mq_django.inspector.actions import Purgeable
+from mq_django.inspector.queues import QueueView, glance
+
+
+@needs(VIEW, OPERATE)
+def pause(page: Page, name: str) -> HttpResponse:
+    """Pause a queue."""
+    view = glance(name)
+    if CONFIRMED not in page.request.POST:
+        return confirm(
+            page,
+            name,
+            _("Pause the queue?"),
+            tab="queue",
+            sentence=_(
+                "No handler starts from then on; what runs now is finished. %(ready)s ready and %(pending)s pending "
+                "messages are there; publishing goes on."
+            )
+            % {"ready": text.number(view.ready), "pending": text.number(view.pending)},
+            button=_("Yes, pause it"),
+            act_url=page.url("pause", name),
+            back_url=page.queue_url(name),
+        )
+    if actions.pause(name):
+        page.say(messages.SUCCESS, _("The queue is paused."))
+        page.log(name, "Paused the queue")
+    else:
+        page.say(messages.INFO, _("The queue was paused already."))
+    return HttpResponseRedirect(page.queue_url(name))
+
+
+@needs(VIEW, OPERATE)
+def resume(page: Page, name: str) -> HttpResponse:
+    """Resume a queue."""
+    view = glance(name)
+    if CONFIRMED not in page.request.POST:
+        return confirm(
+            page,
+            name,
+            _("Resume the queue?"),
+            tab="queue",
+            sentence=ngettext(
+                "%(count)s message is ready and will be handled.",
+                "%(count)s messages are ready and will be handled.",
+                view.ready,
+            )
+            % {"count": text.number(view.ready)},
+            button=_("Yes, resume it"),
+            act_url=page.url("resume", name),
+            back_url=page.queue_url(name),
+        )
+    if actions.resume(name):
+        page.say(messages.SUCCESS, _("The queue runs again."))
+        page.log(name, "Resumed the queue")
+    else:
+        page.say(messages.INFO, _("The queue was not paused."))
+    return HttpResponseRedirect(page.queue_url(name))
+
+
+@needs(VIEW, OPERATE, PURGE)
+def purge(page: Page, name: str, place: str) -> HttpResponse:
+    """Delete all that is ready or waits in one place, as many at a time as a request has time for."""
+    # It deletes everything there, so an address with a filter means something else.
+    filter_form.refuse_others(page, "count")
+    where = _place(place)
+    back_url = page.url("ready", name) if where == "ready" else page.url("waiting", name, where)
+    count = _count(glance(name), where)
+    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+        if not count:
+            page.say(messages.INFO, _("There is nothing to purge."))
+            return HttpResponseRedirect(back_url)
+        return _confirm_purge(page, name, where, count, back_url)
+    asked = page.request.POST.get("count", "")
+    at_most = int(asked) if asked.isdecimal() and len(asked) < 16 else 0
+    outcome = actions.purge(name, where, at_most=at_most)
+    said = text.number(outcome.done)
+    done = ngettext("%(count)s message was deleted.", "%(count)s messages were deleted.", outcome.done)
+    report(page, name, outcome, done=done % {"count": said}, logged=f"Purged {said} {where} messages")
+    if not outcome.more:
+        return HttpResponseRedirect(back_url)
+    page.say(messages.WARNING, _("There are more than a request has time for. Go on?"))
+    return HttpResponseRedirect(page.url("purge", name, where))
+
+
+def _confirm_purge(page: Page, name: str, where: Purgeable, count: int, back_url: str) -> HttpResponse:
+    titles = {
+        "ready": ngettext("Purge %(count)s ready message?", "Purge %(count)s ready messages?", count),
+        "delayed": ngettext("Purge %(count)s delayed message?", "Purge %(count)s delayed messages?", count),
+        "unhandled": ngettext("Purge %(count)s unhandled message?", "Purge %(count)s unhandled messages?", count),
+        "parked": ngettext("Purge %(count)s parked message?", "Purge %(count)s parked messages?", count),
+    }
+    return confirm(
+        page,
+        name,
+        titles[where] % {"count": text.number(count)},
+        tab=where,
+        sentence=_("What is deleted is gone for good and will never be handled. What is being handled stays."),
+        button=_("Yes, delete it") if count == 1 else _("Yes, delete them"),
+        act_url=page.url("purge", name, where),
+        back_url=back_url,
+        fields=[("count", str(count))],
+        dangerous=True,
+    )
+
+
+def _place(word: str) -> Purgeable:
+    for place in get_args(Purgeable):
+        if word == place:
+            found: Purgeable = place
+            return found
+    raise Http404
+
+
+def _count(view: QueueView, where: Purgeable) -> int:
+    return {"ready": view.ready, "delayed": view.delayed, "unhandled": view.unhandled, "parked": view.parked}[where]

@@ -1,0 +1,148 @@
+"""The page of one queue."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.utils.translation import gettext as _
+
+from mq_django import inspector
+from mq_django.admin.queues import limits_section, schedules_page
+from mq_django.admin.queues.settings_section import settings_of
+from mq_django.admin.topics import group_section
+from mq_django.admin.ui import charts, spans, text
+from mq_django.admin.ui.labels import problem
+from mq_django.admin.ui.page import VIEW, Page, needs
+from mq_django.admin.ui.tabs import tabs
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.inspector.activity import Activity
+from mq_django.inspector.consumers import ConsumerView
+from mq_django.inspector.queues import RECENT, QueueView, glance
+
+PARTS = ("tabs", "problems", "tiles", "place", "charts", "names", "limits", "schedules", "consumers")
+
+#: Parts that not every queue has.
+NOT_ALWAYS = ("place", "limits", "schedules")
+
+
+@needs(VIEW)
+def queue(page: Page, name: str) -> HttpResponse:
+    """Show a queue, or a group of a topic: where its messages are, what happened, its limits, schedules, consumers."""
+    live_url = page.url("queue_stats", name) + spans.query(spans.span_of(page), spans.name_of(page))
+    return page.render("queue", name, live_url=live_url, settings=settings_of(name), **_context(page, name))
+
+
+@needs(VIEW)
+def stats(page: Page, name: str) -> HttpResponse:
+    """Return the parts of the page that change by themselves."""
+    context = _context(page, name)
+    return page.parts([part for part in PARTS if part not in NOT_ALWAYS or context.get(part)], context)
+
+
+@needs(VIEW)
+def figures(page: Page, name: str) -> HttpResponse:
+    """Show the charts of a queue as a table."""
+    view, activity = _look(page, name)
+    return page.render(
+        "figures",
+        _("Figures"),
+        queue=name,
+        tabs=tabs(page, name, "queue", view),
+        figures=spans.figures(activity),
+        said=charts.summary(activity),
+        **spans.frame(page, ""),
+    )
+
+
+def _look(page: Page, name: str) -> tuple[QueueView, Activity]:
+    span, of = spans.span_of(page), spans.name_of(page)
+    if span not in spans.HOURS:
+        # What is late or dead is so whatever the name, and the rates are of all.
+        view = inspector.queue(name)
+        return view, inspector.queue(name, of=of).activity if of else view.activity
+    view = glance(name, minutes=RECENT + 1)
+    return view, view.activity if view.error else inspector.activity(name, hours=spans.HOURS[span], of=of)
+
+
+def _context(page: Page, name: str) -> dict[str, Any]:
+    view, activity = _look(page, name)
+    problems = [{"queue": name, "sentence": problem(view, what), "what": what} for what in view.problems()]
+    context = {
+        "queue": name,
+        "tabs": tabs(page, name, "queue", view),
+        "summary": _("The queue needs attention.") if problems else _("The queue is well."),
+        "tiles": _tiles(page, view),
+        "paused": view.paused,
+        "switch_url": page.url("resume" if view.paused else "pause", name),
+        "purge_url": page.url("purge", name, "ready"),
+        "consumers": [_consumer(view, found) for found in view.consumers],
+        **spans.frame(page, page.url("figures", name)),
+        **spans.queue_charts(activity, str(spans.SPANS[spans.span_of(page)][0])),
+        **spans.names(page, activity),
+    }
+    if not view.error:
+        place = group_section.section(page, name) if GROUP_SEPARATOR in name else {}
+        problems = place.pop("alarms", []) + problems
+        context |= {**place, **limits_section.section(page, name), **schedules_page.section(page, name)}
+    return {**context, "problems": problems}
+
+
+def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
+    def tile(label: str, count: int, note: str = "", url: str = "", *, bad: bool = False) -> dict[str, Any]:
+        return {
+            "label": label,
+            "count": text.number(count),
+            "note": note,
+            "url": url,
+            "bad": bad and count > 0,
+        }
+
+    # Only limits of keys park.
+    parked = []
+    if view.parked:
+        url = page.url("waiting", view.name, "parked")
+        parked.append(tile(_("Parked"), view.parked, _("over the limit of their key"), url))
+    oldest = "" if view.oldest_ms is None else _("oldest: %(time)s") % {"time": text.duration(view.oldest_ms)}
+    due = ""
+    if view.next_due_ms is not None:
+        in_time = _("next: in %(time)s") % {"time": text.duration(view.next_due_ms)}
+        due = in_time if view.next_due_ms else _("next: now")
+    rates = {what: text.rate(view.activity.per_minute(what)) for what in ("published", "handled")}
+    return [
+        tile(
+            _("Ready"),
+            view.ready,
+            oldest or (rates["published"] and _("in: %s") % rates["published"]),
+            page.url("ready", view.name),
+        ),
+        tile(
+            _("Pending"),
+            view.pending,
+            rates["handled"] and _("handled: %s") % rates["handled"],
+            page.url("pending", view.name),
+        ),
+        tile(_("Delayed"), view.delayed, due, page.url("waiting", view.name, "delayed")),
+        tile(
+            _("Unhandled"),
+            view.unhandled,
+            _("no consumer has their handler") if view.unhandled else "",
+            page.url("waiting", view.name, "unhandled"),
+            bad=True,
+        ),
+        *parked,
+        tile(_("Dead letters"), view.dead, "", page.url("dead", view.name), bad=True),
+        tile(_("Consumers alive"), view.alive),
+    ]
+
+
+def _consumer(view: QueueView, found: ConsumerView) -> dict[str, Any]:
+    seen = found.seen_ms_ago
+    return {
+        "id": text.visible(found.id, limit=80),
+        "host": text.visible(found.host, limit=80),
+        "pid": "" if found.pid is None else str(found.pid),
+        "version": text.visible(found.version, limit=40),
+        "threads": "" if found.threads is None else text.number(found.threads),
+        "since": text.moment(found.since_ms, now=view.now_ms),
+        "seen": "" if seen is None else _("%(time)s ago") % {"time": text.duration(seen)},
+        "alive": found.alive,
+    }

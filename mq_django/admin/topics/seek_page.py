@@ -1,0 +1,182 @@
+"""Move a group of a topic to another place of the log, and remove one: each once it is confirmed."""
+
+from contextlib import suppress
+from datetime import datetime
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseRedirect
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django.admin.topics import group_section
+from mq_django.admin.ui import filter_form, text
+from mq_django.admin.ui.confirm import CONFIRMED, confirm
+from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
+from mq_django.admin.ui.tabs import tabs
+from mq_django.conf import get_config
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.offsets import BEGINNING, END, Place
+from mq_django.core.visible import spell
+from mq_django.errors import InvalidFilter, InvalidOffset, UnknownGroup
+from mq_django.inspector import entries, topics
+from mq_django.inspector.queues import QueueView, glance
+from mq_django.inspector.topics import Leap
+
+#: Fields of the form: what kind of place, and the two kinds that take a value.
+TO, MOMENT, OFFSET = "to", "moment", "offset"
+
+
+@needs(VIEW, OPERATE)
+def seek(page: Page, name: str) -> HttpResponse:
+    """Show the form, then what the move would do, and move the group once that is confirmed."""
+    topic, _separator, group = name.partition(GROUP_SEPARATOR)
+    if page.request.method != "POST":
+        return _form(page, name, page.request.GET.dict())
+    asked = {field: page.request.POST.get(field, "").strip()[:100] for field in (TO, MOMENT, OFFSET)}
+    place = _place(asked)
+    try:
+        leap = None if place is None else topics.preview(topic, group, place)
+        if place is None or leap is None:
+            return _form(page, name, asked, error=_("Choose a place: a date and a time, or the offset of a message."))
+        if CONFIRMED not in page.request.POST:
+            return _confirm_seek(page, name, asked, place, leap)
+        topics.seek(topic, group, place)
+    except InvalidOffset:
+        return _form(page, name, asked, error=_("An offset is two numbers with a dash, such as 1700000000000-0."))
+    except UnknownGroup:
+        page.say(messages.WARNING, _("Nobody has subscribed under this name: there is nothing to move."))
+        return HttpResponseRedirect(page.queue_url(name))
+    done = _("The group goes on at %(place)s. %(what)s")
+    page.say(messages.SUCCESS, done % {"place": said(place), "what": _will(leap)})
+    more = "at least " if leap.more else ""
+    counts = f"{more}{leap.replayed} messages again, {more}{leap.skipped} skipped"
+    page.log(name, f"Moved the group to {place}, after {leap.after}: {counts}")
+    return HttpResponseRedirect(page.queue_url(name))
+
+
+def _place(asked: dict[str, str]) -> Place | None:
+    to = asked.get(TO)
+    if to in (BEGINNING, END):
+        return to
+    if to == OFFSET:
+        return asked[OFFSET] or None
+    with suppress(InvalidFilter):
+        return filter_form.moment(asked[MOMENT]) if to == MOMENT else None
+    return None
+
+
+def said(place: Place) -> str:
+    """Return a place in words."""
+    if isinstance(place, datetime):
+        return timezone.localtime(place).isoformat(sep=" ", timespec="seconds")
+    return {BEGINNING: _("the beginning"), END: _("the end")}.get(place, spell(place))
+
+
+def _form(page: Page, name: str, asked: dict[str, str], *, error: str = "") -> HttpResponse:
+    topic, _separator, group = name.partition(GROUP_SEPARATOR)
+    view = topics.topic(topic)
+    found = view.group(group)
+    return page.render(
+        "seek",
+        _("Move the group"),
+        queue=name,
+        tabs=tabs(page, name, "queue"),
+        place=group_section.facts(view, found),
+        subscribed=found.subscribed,
+        asked={TO: MOMENT, **asked},
+        error=error,
+        act_url=page.url("seek", name),
+        back_url=page.queue_url(name),
+    )
+
+
+def _will(leap: Leap) -> str:
+    """Return how many messages a move gives again or skips."""
+    if leap.replayed:
+        words = ngettext("%(count)s message is handled again.", "%(count)s messages are handled again.", leap.replayed)
+        return words % {"count": _at_least(leap.replayed, leap)}
+    if leap.skipped:
+        words = ngettext(
+            "%(count)s message is skipped and never handled.",
+            "%(count)s messages are skipped and never handled.",
+            leap.skipped,
+        )
+        return words % {"count": _at_least(leap.skipped, leap)}
+    return _("0 messages are handled again, and 0 are skipped.")
+
+
+def _at_least(count: int, leap: Leap) -> str:
+    return _("at least %(count)s") % {"count": text.number(count)} if leap.more else text.number(count)
+
+
+def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Place, leap: Leap) -> HttpResponse:
+    sentences = [_will(leap)]
+    if leap.pending:
+        sentences.append(
+            ngettext(
+                "%(count)s message of the log is being handled: it goes on, and is not settled when it ends.",
+                "%(count)s messages of the log are being handled: they go on, and are not settled when they end.",
+                leap.pending,
+            )
+            % {"count": text.number(leap.pending)}
+        )
+    if leap.given_up:
+        words = ngettext(
+            "%(count)s of them is not given again.", "%(count)s of them are not given again.", leap.given_up
+        )
+        sentences.append(words % {"count": text.number(leap.given_up)})
+    sentences.append(_("Retries and dead letters of the group stay as they are, and so do other groups."))
+    topic = name.partition(GROUP_SEPARATOR)[0]
+    heads = [] if place == END else entries.in_log(topic, since=place, limit=1).rows
+    return confirm(
+        page,
+        name,
+        _("Move the group to %(place)s?") % {"place": said(place)},
+        tab="queue",
+        sentence=" ".join(sentences),
+        button=_("Yes, move it"),
+        act_url=page.url("seek", name),
+        back_url=page.url("seek", name),
+        fields=[(field, value) for field, value in asked.items() if value],
+        listed=[
+            text.visible(_("Next: %(name)s, %(id)s") % {"name": head.message.name, "id": head.message.id}, limit=200)
+            for head in heads
+        ],
+        dangerous=leap.skipped > 0,
+    )
+
+
+@needs(VIEW, OPERATE, PURGE)
+def unsubscribe(page: Page, name: str) -> HttpResponse:
+    """Remove a group with all that it keeps."""
+    topic, _separator, group = name.partition(GROUP_SEPARATOR)
+    get_config().topic(topic)
+    view = glance(name)
+    if CONFIRMED not in page.request.POST:
+        return _confirm_unsubscribe(page, view)
+    if topics.unsubscribe(topic, group):
+        page.say(messages.SUCCESS, _("Group %(name)s is unsubscribed.") % {"name": name})
+        page.log(name, f"Unsubscribed the group with {view.dead} dead letters and {view.delayed} retries")
+    else:
+        page.say(messages.INFO, _("Nobody had subscribed under this name."))
+    return HttpResponseRedirect(page.queue_url(topic))
+
+
+def _confirm_unsubscribe(page: Page, view: QueueView) -> HttpResponse:
+    sentence = _(
+        "Its place in the log is forgotten, and its %(waiting)s waiting messages and %(dead)s dead letters are deleted "
+        "for good. It has %(alive)s living consumers: these subscribe again, where their subscriber says."
+    )
+    counts = {"waiting": view.delayed + view.unhandled, "dead": view.dead, "alive": view.alive}
+    return confirm(
+        page,
+        view.name,
+        _("Unsubscribe the group?"),
+        tab="queue",
+        sentence=sentence % {word: text.number(count) for word, count in counts.items()},
+        button=_("Yes, unsubscribe it"),
+        act_url=page.url("unsubscribe", view.name),
+        back_url=page.queue_url(view.name),
+        dangerous=True,
+    )

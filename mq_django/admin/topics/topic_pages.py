@@ -1,0 +1,238 @@
+"""The page of a topic, and the topics and their groups on the page of all queues."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django import inspector
+from mq_django.admin.topics import group_section
+from mq_django.admin.ui import charts, spans, text
+from mq_django.admin.ui.labels import problem
+from mq_django.admin.ui.page import VIEW, Page, needs
+from mq_django.admin.ui.tabs import topic_tabs
+from mq_django.conf import get_config
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.inspector import topics
+from mq_django.inspector.activity import Activity
+from mq_django.inspector.queues import QueueView, activity_in
+from mq_django.inspector.topics import GroupView, TopicView
+
+PARTS = ("tabs", "problems", "tiles", "topic_groups", "topic_chart")
+
+
+@needs(VIEW)
+def topic(page: Page, topic: str) -> HttpResponse:
+    """Show a topic: its log, its groups, what was published."""
+    live_url = page.url("topic_stats", topic) + spans.query(spans.span_of(page), "")
+    return page.render("topic", topic, live_url=live_url, settings=_settings(topic), **_context(page, topic))
+
+
+@needs(VIEW)
+def stats(page: Page, topic: str) -> HttpResponse:
+    """Return the parts of the page that change by themselves."""
+    return page.parts(PARTS, _context(page, topic))
+
+
+@needs(VIEW)
+def figures(page: Page, topic: str) -> HttpResponse:
+    """Show the chart of a topic as a table."""
+    view = topics.topic(topic)
+    activity = _activity(page, view)
+    return page.render(
+        "figures",
+        _("Figures"),
+        queue=topic,
+        tabs=topic_tabs(page, view, "topic"),
+        figures=spans.figures(activity),
+        only_published=True,
+        said=_published(activity),
+        **spans.frame(page, ""),
+    )
+
+
+def _context(page: Page, name: str) -> dict[str, Any]:
+    view = topics.topic(name)
+    queues = {found.name: found for found in inspector.groups_of(name)}
+    rows = [_group(page, group, queues.get(group.queue)) for group in view.groups]
+    problems = problems_of(page, [view], list(queues.values()))
+    activity, label = _activity(page, view), str(spans.SPANS[spans.span_of(page)][0])
+    said = _published(activity)
+    return {
+        "queue": name,
+        "tabs": topic_tabs(page, view, "topic"),
+        "problems": problems,
+        "summary": _("The topic needs attention.") if problems else _("The topic is well."),
+        "tiles": _tiles(page, view),
+        "groups": rows,
+        "log_url": page.url("log", name),
+        "chart": charts.columns(activity, label=f"{label}: {said}", stacks=charts.PUBLISHED),
+        "said": said,
+        **spans.frame(page, page.url("topic_figures", name)),
+    }
+
+
+def _activity(page: Page, view: TopicView) -> Activity:
+    span = spans.span_of(page)
+    if view.error or span not in spans.HOURS:
+        return view.activity
+    return activity_in(get_config().topic(view.name).keys, hours=spans.HOURS[span])
+
+
+def _published(activity: Activity) -> str:
+    count = sum(activity.published)
+    words = ngettext("%(count)s message was published.", "%(count)s messages were published.", count)
+    return words % {"count": text.number(count)}
+
+
+def _tiles(page: Page, view: TopicView) -> list[dict[str, Any]]:
+    behind = max(view.groups, key=lambda group: group.lag, default=None)
+    oldest = "" if view.first_ms is None else text.duration(max(0, view.now_ms - view.first_ms))
+    newest = "" if view.last_ms is None else text.moment(view.last_ms, now=view.now_ms)
+    rate = text.rate(view.activity.per_minute("published"))
+    lag = group_section.lag_count(behind) if behind else ""
+    return [
+        {"label": _("Messages"), "count": text.number(view.length), "url": page.url("log", view.name), "note": newest},
+        {"label": _("Published"), "count": rate or _("%(count)s/min") % {"count": 0}},
+        {"label": _("Memory"), "count": text.size(view.size), "note": _("in Redis")},
+        {"label": _("Oldest message"), "count": oldest, "note": retention_of(view)},
+        {"label": _("Groups"), "count": text.number(len(view.groups))},
+        {
+            "label": _("Largest lag"),
+            "count": lag,
+            "note": behind.name if behind and behind.lag else "",
+            "bad": any(group.alarm is not None for group in view.groups),
+        },
+    ]
+
+
+def retention_of(view: TopicView) -> str:
+    """Return what a topic keeps, in words."""
+    kept = []
+    if view.retention:
+        kept.append(text.duration(round(view.retention.total_seconds() * 1000)))
+    if view.retention_count:
+        kept.append(_("%(count)s messages") % {"count": text.number(view.retention_count)})
+    if view.retention_bytes:
+        kept.append(text.size(view.retention_bytes))
+    return _("kept: %(what)s") % {"what": ", ".join(kept)} if kept else _("kept for ever")
+
+
+def _settings(name: str) -> list[tuple[str, str]]:
+    config = get_config().topic(name)
+
+    def count(value: int | None) -> str:
+        return _("no limit") if value is None else text.number(value)
+
+    retention = config.retention
+    return [
+        (_("Kept for"), text.duration(round(retention.total_seconds() * 1000)) if retention else _("no limit")),
+        (_("Messages kept"), count(config.retention_count)),
+        (_("Memory for them"), text.size(config.retention_bytes) if config.retention_bytes else _("no limit")),
+        (
+            _("Alarm of a group"),
+            _("from %(percent)s %% of that") % {"percent": text.number(100 * config.retention_alarm)},
+        ),
+        (
+            _("Ids are remembered for"),
+            text.duration(round(config.duplicate_window.total_seconds() * 1000)),
+        ),
+        (_("Largest data"), text.size(config.max_size)),
+    ]
+
+
+def overview(page: Page, views: Sequence[QueueView]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return all topics as rows, each followed by its groups, and what is wrong with these; `views` are the groups."""
+    by_name, rows = {view.name: view for view in views}, []
+    found = topics.topics()
+    for view in found:
+        rows.append(_topic(page, view))
+        rows += [_group(page, group, by_name.get(group.queue)) for group in view.groups]
+    return rows, problems_of(page, found, [])
+
+
+def problems_of(page: Page, found: Sequence[TopicView], views: Sequence[QueueView]) -> list[dict[str, Any]]:
+    """Return what is wrong with the groups of topics, the alarms first."""
+    unreadable = [
+        {
+            "queue": topic.name,
+            "url": page.queue_url(topic.name),
+            "sentence": _("cannot be read: %(error)s") % {"error": topic.error},
+            "what": "unreadable",
+        }
+        for topic in found
+        if topic.error
+    ]
+    places = [
+        {"queue": group.queue, "url": page.queue_url(group.queue), **alarm}
+        for topic in found
+        for group in topic.groups
+        for alarm in group_section.alarms(group)
+    ]
+    return [*unreadable, *places] + [
+        {"queue": view.name, "url": page.queue_url(view.name), "sentence": problem(view, what), "what": what}
+        for view in views
+        for what in view.problems()
+    ]
+
+
+def _topic(page: Page, view: TopicView) -> dict[str, Any]:
+    return {
+        "is_topic": True,
+        "name": view.name,
+        "url": page.queue_url(view.name),
+        "error": view.error,
+        "messages": text.number(view.length),
+        "log_url": page.url("log", view.name),
+        "kept": retention_of(view),
+        "size": text.size(view.size),
+        "published": text.rate(view.activity.per_minute("published")),
+        "chart": charts.sparkline(
+            view.activity.published,
+            label=_("Published in the last %(minutes)s minutes: %(count)s")
+            % {"minutes": charts.SHORT, "count": text.number(sum(view.activity.published[-charts.SHORT - 1 : -1]))},
+        ),
+    }
+
+
+def _group(page: Page, group: GroupView, view: QueueView | None) -> dict[str, Any]:
+    queue = view or QueueView(name=group.queue)
+    waiting = queue.delayed + queue.unhandled
+    name = group.queue
+    return {
+        "name": group.name,
+        "url": page.queue_url(name),
+        "error": queue.error,
+        "subscribed": group.subscribed,
+        "troubled": bool(queue.problems() or group.alarm is not None),
+        "alarm": group.alarm is not None,
+        "lag": group_section.lag_count(group),
+        "behind": text.duration(group.lag_ms) if group.lag else "",
+        "pending": text.number(queue.pending),
+        "pending_url": page.url("pending", name),
+        "ready_url": page.url("ready", name),
+        "waiting": text.number(waiting),
+        "waiting_url": page.url("waiting", name, "delayed" if queue.delayed or not waiting else "unhandled"),
+        "dead": text.number(queue.dead),
+        "dead_url": page.url("dead", name),
+        "has_dead": queue.dead > 0,
+        "paused": queue.paused,
+        "alive": text.number(queue.alive),
+        "retention": group_section.retention(group),
+        "handled": text.rate(queue.activity.per_minute("handled")),
+        "errors": text.percent(queue.error_share),
+        "has_errors": queue.fails_often,
+        "seek_url": page.url("seek", name) if group.subscribed else "",
+        "chart": charts.sparkline(
+            queue.activity.handled,
+            label=_("Handled in the last %(minutes)s minutes: %(count)s")
+            % {"minutes": charts.SHORT, "count": text.number(sum(queue.activity.handled[-charts.SHORT - 1 : -1]))},
+        ),
+    }
+
+
+def is_group(view: QueueView) -> bool:
+    """Tell whether a queue is a group of a topic."""
+    return GROUP_SEPARATOR in view.name

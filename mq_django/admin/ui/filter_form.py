@@ -1,0 +1,173 @@
+"""The filter that a request asks for, the search form that shows it, and how far the look for it has come.
+
+Every page and every action reads filters here. What cannot be applied is an error and never left out: a filter that is
+left out selects everything.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext as _
+
+from mq_django.admin.ui import text
+from mq_django.admin.ui.confirm import CONFIRMED
+from mq_django.admin.ui.page import SEE_DATA, Page
+from mq_django.admin.ui.references import HIDDEN
+from mq_django.core.filters import Filter, Group, is_exception
+from mq_django.core.visible import spell
+from mq_django.errors import InvalidFilter
+from mq_django.inspector.scan import Scanned
+
+#: Fields of the form.
+FIELDS = ("name", "key", "error", "from", "to")
+
+#: What a link to a group of dead letters asks for: each of the two may be empty, and then the group has none.
+OF_NAME, OF_ERROR = "of_name", "of_error"
+
+#: Characters of a field: as many as a group's name has.
+MAX_TEXT = 1020
+
+
+def asked(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, str]:
+    """Return what the form was filled with, wherever the request carries it.
+
+    Raises:
+        InvalidFilter: a field cannot be applied, or not for this user. The text says why.
+    """
+    found = {field: value.strip() for field in fields if (value := given(page, field))}
+    for field, value in found.items():
+        if not value:
+            raise InvalidFilter(_("The filter “%(field)s” has nothing but spaces.") % {"field": field})
+        if field in ("from", "to"):
+            _milliseconds(value)
+    # Keys and errors may quote data.
+    if {"key", "error"} & set(found) and not page.can(SEE_DATA):
+        raise InvalidFilter(_("You may not filter by key or error, because they may quote the data of messages."))
+    group = {field: value for field in (OF_NAME, OF_ERROR) if (value := given(page, field)) is not None}
+    if not may_ask_for(page, group.get(OF_ERROR, "")):
+        raise InvalidFilter(_("You may not filter by this error, because it may quote the data of messages."))
+    if len(group) == 1:
+        raise InvalidFilter(_("A group of dead letters has a name and an error, and one of them is missing."))
+    return found | group
+
+
+def may_ask_for(page: Page, error: str) -> bool:
+    """Tell whether a user may see and ask for what a group of dead letters has in common."""
+    return not error or is_exception(error) or page.can(SEE_DATA)
+
+
+def given(page: Page, field: str) -> str | None:
+    """Return the one value that a request has for a field, in its address or its form; None: it has none.
+
+    Raises:
+        InvalidFilter: it has several, or one that is too long.
+    """
+    values = {*page.request.GET.getlist(field), *page.request.POST.getlist(field)}
+    if len(values) > 1:
+        raise InvalidFilter(_("The filter “%(field)s” is given twice.") % {"field": field})
+    value = next(iter(values), None)
+    if value is not None and len(value) > MAX_TEXT:
+        raise InvalidFilter(_("The filter “%(field)s” is too long.") % {"field": field})
+    return value
+
+
+def refuse_others(page: Page, *known: str) -> None:
+    """Refuse what a request carries that its page does not know: it may be meant to select.
+
+    Raises:
+        InvalidFilter: there is such a thing.
+    """
+    for field in {*page.request.GET, *page.request.POST} - {*known, CONFIRMED, "csrfmiddlewaretoken"}:
+        raise InvalidFilter(_("There is no filter “%(field)s” here.") % {"field": spell(field)[:200]})
+
+
+def group_terms(group: Group) -> dict[str, str]:
+    """Return what asks for a group of dead letters."""
+    return {OF_NAME: group.name, OF_ERROR: group.error}
+
+
+def wanted(page: Page, message_id: str = "") -> Filter:
+    """Return the filter that the form asks for.
+
+    Raises:
+        InvalidFilter: it cannot be applied.
+    """
+    fields = asked(page)
+    return Filter(
+        id=message_id,
+        name=fields.get("name", ""),
+        key=fields.get("key", ""),
+        error=fields.get("error", ""),
+        since_ms=_milliseconds(fields["from"]) if "from" in fields else None,
+        until_ms=_milliseconds(fields["to"]) if "to" in fields else None,
+        group=Group(fields[OF_NAME], fields[OF_ERROR]) if OF_NAME in fields else None,
+    )
+
+
+def told(page: Page, *, log: bool = False) -> str:
+    """Return in words what the form asks for; empty when that is everything. For the log without what quotes data."""
+    words = {
+        "name": _("name has “%s”"),
+        "key": _("key is “%s”"),
+        "error": _("error has “%s”"),
+        "from": _("published from %s"),
+        "to": _("published until %s"),
+        OF_NAME: _("name is “%s”"),
+        OF_ERROR: _("error is “%s”"),
+    }
+    hidden = {"key", "error"} if log else set()
+    terms = asked(page)
+    if log and not is_exception(terms.get(OF_ERROR, "")):
+        hidden.add(OF_ERROR)
+    return ", ".join(
+        words[field] % (HIDDEN if field in hidden and value else spell(value)) for field, value in terms.items()
+    )
+
+
+def _milliseconds(value: str) -> int:
+    return round(moment(value).timestamp() * 1000)
+
+
+def moment(value: str) -> datetime:
+    """Return the moment in a form's field, in the user's time zone.
+
+    Raises:
+        InvalidFilter: it is none.
+    """
+    try:
+        found = parse_datetime(value)
+    except ValueError:
+        found = None
+    if found is None:
+        raise InvalidFilter(_("“%(value)s” is not a date and a time.") % {"value": spell(value)[:200]})
+    return found if timezone.is_aware(found) else timezone.make_aware(found)
+
+
+def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str, Any]:
+    """Return what the form shows."""
+    fields = asked(page)
+    return {
+        "wanted": message_id,
+        "group": told(page) if OF_NAME in fields else "",
+        "group_terms": [(field, fields[field]) for field in (OF_NAME, OF_ERROR) if field in fields],
+        "filter": fields,
+        "filter_key": page.can(SEE_DATA),
+        "filter_error": with_error and page.can(SEE_DATA),
+    }
+
+
+def progress(page: Page, some: "Scanned[Any]", *, message_id: str = "") -> dict[str, Any]:
+    """Return how far a look has come, and the link that goes on with it."""
+    seen = page.request.GET.get("seen", "")
+    before = int(seen) if seen.isdecimal() and len(seen) < 16 else 0
+    total = before + some.scanned
+    onward = {**asked(page), **({"id": message_id} if message_id else {}), "after": some.after, "seen": str(total)}
+    return {
+        "is_filtered": bool(wanted(page, message_id)),
+        "looked": _("Looked through %(count)s messages.") % {"count": text.number(total)},
+        "go_on": f"?{urlencode(onward)}" if some.after else "",
+    }

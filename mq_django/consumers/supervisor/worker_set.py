@@ -1,0 +1,313 @@
+"""The consumers of a supervisor: started, watched, replaced."""
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from mq_django.consumers.decisions import Evidence
+from mq_django.consumers.shared_state import Receipt, Running
+from mq_django.consumers.supervisor.doing import doing
+from mq_django.consumers.supervisor.heartbeat import Announcement
+from mq_django.consumers.supervisor.quarantine import Wards
+from mq_django.consumers.supervisor.reclaimer import evidence_of
+from mq_django.consumers.supervisor.restarts import Restarts
+from mq_django.consumers.supervisor.watchdog import Verdict
+from mq_django.consumers.supervisor.worker_process import Child, Terms, spawn
+from mq_django.core.ids import token
+from mq_django.core.logs import get_logger
+
+logger = get_logger(__name__)
+
+#: Seconds between two looks at what comes to a process that does not respond: its blocked reads still take messages.
+RELIEVE_AGAIN = 1.0
+#: Seconds until a process is started that the system just refused to start.
+REFUSED_PAUSE = 0.5
+
+
+class Family:
+    """Keeps a number of consumers alive. One thread calls everything that is not said to be for any thread."""
+
+    def __init__(
+        self,
+        supervisor: str,
+        terms: Terms,
+        *,
+        processes: int,
+        describe: Callable[[Child], Mapping[str, Any]],
+        mourn: Callable[[str, Evidence], None],
+        relieve: Callable[[str, Collection[Receipt]], None],
+        name: Callable[[str, Collection[Receipt]], None],
+    ) -> None:
+        self._supervisor = supervisor
+        self._terms = terms
+        self._processes = processes
+        self._describe = describe
+        #: Told of a consumer that has ended, and what its board says.
+        self._mourn = mourn
+        #: Told of a consumer that does not respond, and what it has begun.
+        self._relieve = relieve
+        #: Told of a consumer that is replaced, and what it runs past its timeout, to log the names of that.
+        self._name = name
+        self._children: list[Child] = []
+        #: Held while children are added or let go, as other threads write on their boards.
+        self._changing = threading.Lock()
+        self._stopping = False
+        self._restarts = Restarts()
+        self._wards = Wards(processes, mourn)
+        #: The latest that is known of each queue.
+        self._paused: dict[int, bool] = {}
+        self._to_renew: list[Child] = []
+        self._renewing: tuple[Child, Child] | None = None
+        #: What people ask, by consumer or supervisor, and has not been seen to.
+        self._asked: dict[str, str] = {}
+        #: Nobody is started any more.
+        self._quiet = False
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    @property
+    def is_drained(self) -> bool:
+        """Tell whether every consumer found nothing more to do."""
+        return not self._processes
+
+    def look(self, now: float) -> bool:
+        """See to everybody once; tell whether there is something to announce soon."""
+        self._let_go_of_the_dead(now)
+        back = self._obey()
+        for child in self._children:
+            self._watch(child, now)
+            back |= self._bench(child, now) | _has_fallen_quiet(child)
+        before = len(self._children)
+        self._renew(now)
+        self._fill_up(now)
+        self._keep_wards(now)
+        return back or len(self._children) > before
+
+    def stop(self) -> None:
+        """Ask all to finish; asked again, to hand back at once."""
+        self._stopping = True
+        self._to_renew, self._renewing = [], None
+        for child in self._children:
+            child.terminate()
+
+    def renew(self) -> None:
+        """Replace the consumers one after another, so that the new ones run the code as it is now."""
+        self._to_renew = [child for child in self._children if not child.leaving]
+
+    def begin_anew(self, supervisor: str) -> None:
+        """Replace all consumers at once: others took them for dead, and may have what they hold."""
+        self._supervisor = supervisor
+        self._wards.end_line()
+        for child in self._children:
+            with self._changing:
+                child.condemned = True
+            if not child.leaving:
+                child.terminate()
+
+    def pause(self, number: int, paused: bool) -> None:
+        """Tell the consumers, and those to come, whether a queue is paused. For any thread."""
+        with self._changing:
+            self._paused[number] = paused
+            for child in self._children:
+                child.board.set_paused(number, paused)
+
+    def tell_of_unhandled(self, number: int, there_are: bool) -> None:
+        """Tell the consumers whether a queue has messages whose name nobody knew. For any thread."""
+        with self._changing:
+            for child in self._children:
+                child.board.set_unhandled(number, there_are)
+
+    def ask(self, asks: Mapping[str, str]) -> None:
+        """Take what people ask of consumers or of the whole family, to be seen to at the next look. For any thread."""
+        with self._changing:
+            self._asked |= asks
+
+    def doing(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Return what each consumer does and has done, a value a queue. For any thread."""
+        queues = range(len(self._terms.queues))
+        with self._changing:
+            return {child.consumer: doing(child.board, queues) for child in self._children if not child.condemned}
+
+    def announced(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what to tell of the consumers. For any thread."""
+        with self._changing:
+            told = {child.consumer: self._describe(child) for child in self._children if not child.condemned}
+            lines = {child.consumer: child.line for child in self._children if child.line and child.consumer in told}
+        return told | {line: {**told[name], "ward": False, "threads": 0} for name, line in lines.items()}
+
+    def running(self) -> Mapping[str, Sequence[Running]]:
+        """Return what each consumer runs. For any thread."""
+        with self._changing:
+            return {child.consumer: child.board.running() for child in self._children}
+
+    def held(self, number: int, announcement: Announcement, moment: float) -> None:
+        """Tell the announced consumers until when they hold what they have of a queue. For any thread."""
+        with self._changing:
+            for child in self._children:
+                if child.consumer in announcement.consumers and not child.condemned and child.benched is None:
+                    child.board.hold_until(number, moment)
+                    child.announced.add(number)
+
+    def _start(self, now: float, *, ward: bool = False) -> Child | None:
+        """Start a process; None when the system refuses, which is tried again."""
+        restarts = self._wards.restarts if ward else self._restarts
+        deaths = restarts.take(now)
+        name = f"{self._supervisor}-{token()[:6]}"
+        line = self._wards.line(name) if ward else ""
+        try:
+            child = spawn(name, self._supervisor, self._terms, line=line, deaths=deaths)
+        except OSError as error:
+            pause = restarts.ended(now, deaths + 1, at_least=REFUSED_PAUSE)
+            logger.error("Cannot start a consumer process: %s. Next attempt in %g s", error, pause)  # noqa: TRY400
+            return None
+        with self._changing:
+            for number, paused in self._paused.items():
+                child.board.set_paused(number, paused)
+            self._children.append(child)
+        return child
+
+    def _active(self) -> list[Child]:
+        """Return who counts as one of those that there shall be; a dismissed one does until it has ended."""
+        return [child for child in self._children if not child.ward and (child.dismissed or not child.leaving)]
+
+    def _is_ready(self, child: Child) -> bool:
+        """Tell whether a process takes messages: it has started, and was announced where that is possible."""
+        return bool(child.board.ticks() and child.announced)
+
+    def _is_renewed(self, child: Child) -> bool:
+        """Tell whether a successor of a process has started, or will."""
+        return child.leaving or child in self._to_renew or (self._renewing is not None and self._renewing[0] is child)
+
+    def _active_wards(self) -> list[Child]:
+        return [child for child in self._children if child.ward and not child.leaving]
+
+    def _obey(self) -> bool:
+        """Do what people ask, and tell whether there was something.
+
+        Who is to stop is not replaced; who is to be quiet stays until it is told to stop.
+        """
+        with self._changing:
+            asked, self._asked = self._asked, {}
+        whole = asked.get(self._supervisor)
+        self._quiet |= whole == "quiet"
+        for child in self._children:
+            what = asked.get(child.consumer, "quiet" if whole == "quiet" else "")
+            if child.leaving or not what:
+                continue
+            logger.info("Consumer %s was asked to %s", child.consumer, "go quiet" if what == "quiet" else "stop")
+            if what == "quiet" and not child.ward:
+                child.board.quiet()
+            else:
+                # Others pass on to a ward what must run alone: it cannot stay and take nothing.
+                child.dismissed = not child.ward
+                child.terminate()
+        return bool(asked)
+
+    def _fill_up(self, now: float) -> None:
+        if self._quiet:
+            return
+        while not self._stopping and len(self._active()) + self._restarts.waiting(now) < self._processes:
+            self._start(now)
+
+    def _keep_wards(self, now: float) -> None:
+        """Have processes for what must run alone while there is such, and tell all where it waits for them."""
+        asked = [child for child in self._children if child.board.wants_ward()]
+        for _ in range(self._wards.missing(self._active_wards(), asked, now)):
+            if not self._stopping and not self._quiet:
+                self._start(now, ward=True)
+        wards = self._active_wards()
+        if not wards:
+            self._wards.end_line()
+        ready = any(self._is_ready(ward) for ward in wards)
+        for child in self._children:
+            child.board.set_ward(self._wards.leader if ready else "")
+
+    def _renew(self, now: float) -> None:
+        if self._renewing is not None:
+            old, new = self._renewing
+            if new not in self._children:
+                logger.error("A new consumer does not live; the old ones stay")
+                self._to_renew, self._renewing = [], None
+            elif old not in self._children:
+                self._renewing = None
+            elif self._is_ready(new) and not old.leaving:
+                old.terminate()
+        while self._renewing is None and self._to_renew:
+            old = self._to_renew.pop(0)
+            if old not in self._children or old.leaving:
+                continue
+            if old.ward:
+                old.terminate()
+            else:
+                started = self._start(now)
+                self._renewing = (old, started) if started is not None else None
+
+    def _watch(self, child: Child, now: float) -> None:
+        if child.kill_if_overdue(now):
+            logger.error("Consumer %s did not stop in time and was killed", child.consumer)
+            return
+        verdict = child.watchdog.look(now)
+        if verdict in (Verdict.KILL, Verdict.KILL_LATE):
+            child.was_late = verdict is Verdict.KILL_LATE
+            self._tell_of(child, "killed: it does not respond", now)
+            child.kill()
+        elif verdict is Verdict.ASK_TO_LEAVE and not self._is_renewed(child) and not self._restarts.waiting(now):
+            self._tell_of(child, "replaced: a handler cannot be interrupted", now)
+            # Its successor first: its other queues need not wait until that has started.
+            if self._quiet:
+                child.terminate()
+            else:
+                self._to_renew.insert(0, child)
+
+    def _tell_of(self, child: Child, what: str, now: float) -> None:
+        late = child.watchdog.late
+        runs = [
+            f"entry {item.receipt.entry.decode(errors='replace')!r} of queue {self._terms.queues[item.receipt.queue]}"
+            f" for {now - item.since:.1f} s"
+            for item in late
+        ]
+        logger.error("Consumer %s is %s. Past its timeout: %s", child.consumer, what, ", ".join(runs) or "nothing")
+        self._name(child.consumer, {item.receipt for item in late})
+
+    def _bench(self, child: Child, now: float) -> bool:
+        """Give to others what lies ready in a process that does not respond; tell whether one responds again."""
+        if child.watchdog.responds:
+            back = child.benched is not None
+            child.benched = None
+            return back
+        if child.benched is None or now - child.benched > RELIEVE_AGAIN:
+            with self._changing:
+                child.benched = now
+                # It may go on at any moment: what it has not begun by then it gives back itself.
+                for number in range(len(self._terms.queues)):
+                    child.board.hold_until(number, 0.0)
+            begun = {item.receipt for item in child.board.running()} | set(child.board.results())
+            self._relieve(child.consumer, begun)
+        return False
+
+    def _let_go_of_the_dead(self, now: float) -> None:
+        for child in list(self._children):
+            code = child.process.poll()
+            if code is None:
+                continue
+            is_done = self._terms.drain and code == 0 and not child.ward and not child.leaving
+            if is_done or child.dismissed:
+                self._processes -= 1
+            elif not child.leaving and not self._stopping:
+                logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
+                if not child.has_begun:
+                    (self._wards.restarts if child.ward else self._restarts).ended(now, child.deaths + 1)
+            # Whoever ends in order cuts its blocked reads short first.
+            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now, lingers=code != 0))
+            if child.ward:
+                self._wards.ended(child)
+            with self._changing:
+                self._children.remove(child)
+                child.close()
+
+
+def _has_fallen_quiet(child: Child) -> bool:
+    """Tell, once, that a consumer fetches no more."""
+    before, child.quiet = child.quiet, child.board.is_quiet()
+    return child.quiet and not before

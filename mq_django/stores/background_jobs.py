@@ -1,0 +1,160 @@
+"""What is done to many dead letters of a queue in the background: one job a queue, one worker at a time.
+
+A job is a hash in Redis. Whoever works on it has it for some seconds; every step extends that, and counts itself in the
+script that moves the messages. So a worker may die at any moment: another goes on where it stopped.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from mq_django.conf import QueueConfig
+from mq_django.core.filters import NOTHING, Filter
+from mq_django.core.jsontext import dumps, loads
+from mq_django.core.numbers import score, whole
+from mq_django.errors import DecodeError, InvalidFilter
+from mq_django.stores.dead_letter_queue import BATCH, DeadLetters, Step, is_entry, text_of
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Milliseconds for which a step gives a job to its worker: longer than it sleeps, and short enough to wait for.
+LEASE_MS = 10_000
+#: Dead letters that a step moves. Redis serves nobody else meanwhile: about 3 ms with tracebacks of 4 KiB.
+MOVED = 100
+#: Steps a second of a job with a rate.
+STEPS = 5
+#: Seconds after which a job is looked for again that is over or another's.
+IDLE = 60.0
+
+What = Literal["redrive", "delete"]
+State = Literal["running", "finished", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is being done to dead letters, or was done last."""
+
+    what: What
+    state: State
+    #: Who asked for it.
+    who: str
+    wanted: Filter
+    #: The newest dead letter that is meant, and the last one looked at.
+    until: str
+    after: str
+    #: Messages a second; 0: as fast as it goes.
+    rate: int
+    #: Dead letters to look at, and looked at.
+    total: int
+    looked: int
+    done: int
+    #: Were gone before; and cannot be redriven, because they are no messages.
+    missing: int
+    refused: int
+    since_ms: int
+    changed_ms: int
+    #: Empty before anybody took it up.
+    worker: str
+
+
+class Jobs:
+    """The job of one queue."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._keys = config.keys
+        self._letters = DeadLetters(config, wire)
+        self._wire = wire
+
+    def begin(self, what: What, *, who: str, wanted: Filter = NOTHING, until: str, total: int, rate: int = 0) -> bool:
+        """Begin a job for the dead letters up to the entry `until` that are wanted; False: another one runs.
+
+        Raises:
+            InvalidFilter: the rate is below zero.
+        """
+        if rate < 0:
+            raise InvalidFilter(f"A rate is a number of messages per second, or 0 for no limit, not {rate}")
+        fields: dict[str, Argument] = {
+            "what": what,
+            "who": who,
+            "wanted": dumps(wanted.as_dict()),
+            "until": until,
+            "total": total,
+            "rate": rate,
+        }
+        args: list[Argument] = [self._keys.wake, *(part for field in fields.items() for part in field)]
+        return self._run("jobs_begin", args) == b"BEGUN"
+
+    def look(self) -> Job | None:
+        """Return the job that runs, or the last one of the last week, or None."""
+        (reply,) = self._wire.trip([("HGETALL", self._keys.dead_job)])
+        return _job(reply_or_raise(reply))
+
+    def cancel(self) -> bool:
+        """End the job after its step; what is done is done. False: none runs."""
+        return self._run("jobs_end", ["cancelled", ""]) == b"ENDED"
+
+    def work(self, worker: str) -> float:
+        """Make one step of the job, if it is free, and return the seconds until the next; IDLE: there is none."""
+        found = self._run("jobs_claim", [worker, LEASE_MS])
+        if found[0] == b"NONE":
+            return IDLE
+        if found[0] == b"HELD":
+            return min(IDLE, (score(found[1]) or 0.0) / 1000 + 0.1)
+        job = _job(found)
+        if job is None:
+            # Somebody wrote it by hand.
+            self._run("jobs_end", ["cancelled", worker])
+            return IDLE
+        return self._step(job, worker)
+
+    def _step(self, job: Job, worker: str) -> float:
+        limit = max(1, min(MOVED, job.rate // STEPS)) if job.rate else MOVED
+        after = job.after if is_entry(job.after) else ""
+        found = self._letters.traits(limit=BATCH if job.wanted else limit, after=after, until=job.until)
+        if not found:
+            self._run("jobs_end", ["finished", worker])
+            return IDLE
+        chosen: list[str] = []
+        for looked, letter in enumerate(found, 1):
+            if job.wanted.takes(letter, letter.error):
+                chosen.append(letter.entry)
+            if len(chosen) == limit or looked == len(found):
+                act = self._letters.redrive if job.what == "redrive" else self._letters.delete
+                act(chosen, step=Step(worker, letter.entry, looked, LEASE_MS))
+                break
+        return len(chosen) / job.rate if job.rate else 0.0
+
+    def _run(self, script: str, args: list[Argument]) -> list[bytes] | bytes:
+        command = scripts.command(script, keys=[self._keys.dead_job], args=args)
+        reply: list[bytes] | bytes = reply_or_raise(self._wire.trip([command])[0])
+        return reply
+
+
+def _job(flat: object) -> Job | None:
+    if not isinstance(flat, list) or not flat:
+        return None
+    found: Mapping[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
+    what, state, until = (text_of(found.get(name)) for name in (b"what", b"state", b"until"))
+    if what not in get_args(What) or state not in get_args(State) or not is_entry(until):
+        return None
+    try:
+        wanted = Filter.of(loads(found.get(b"wanted", b"")))
+    except (DecodeError, InvalidFilter):
+        return None
+    rate = whole(found.get(b"rate"))
+    if rate is None:
+        return None
+    numbers = ("total", "looked", "done", "missing", "refused")
+    known: dict[str, Any] = {name: whole(found.get(name.encode())) or 0 for name in numbers}
+    known |= {name: text_of(found.get(name.encode())) for name in ("who", "after", "worker")}
+    return Job(
+        **known,
+        what=what,  # type: ignore[arg-type]  # get_args() says that it is one
+        state=state,  # type: ignore[arg-type]
+        until=until,
+        wanted=wanted,
+        rate=rate,
+        since_ms=whole(found.get(b"since")) or 0,
+        changed_ms=whole(found.get(b"changed")) or 0,
+    )

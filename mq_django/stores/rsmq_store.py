@@ -1,0 +1,279 @@
+"""A queue in RSMQ's format, shared with programs in other languages.
+
+RSMQ knows neither owners nor attempts: whoever receives a message hides it for a while, and counts it. What we add
+lives beside RSMQ's keys: who of ours holds what at which count, and receives that are not to count as attempts. A
+message that somebody else receives, once it can be seen again, has another count, and nothing of ours can settle it.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from mq_django.conf import QueueConfig, RsmqConfig
+from mq_django.core.keys import QueueKeys
+from mq_django.core.lookup import Answer, Found, Place
+from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.numbers import LAST_MS, score_ms, whole
+from mq_django.core.rsmq_format import decode, encode, units
+from mq_django.core.visible import line
+from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
+from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
+from mq_django.stores.counters import slot
+from mq_django.stores.refusals import check_supported
+from mq_django.stores.rsmq_queues import RsmqQueues
+from mq_django.stores.rsmq_settling import rsmq_calls
+from mq_django.stores.settling import BATCH, stale_ids
+from mq_django.stores.waiting_room import name_score
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Session, Wire, reply_or_raise
+from mq_django.transport.wake_subscription import Ear
+
+#: Seconds between two looks while nothing is heard: of peers that do not publish on the channel, and of those that do.
+DEAF, HEARING = 1.0, 5.0
+#: Records that are checked by one look at a queue.
+TIDY = 100
+
+
+class RsmqStore:
+    """A queue in RSMQ's format: see `mq_django.stores.base.Store` for what each method promises."""
+
+    def __init__(self, config: RsmqConfig, wire: Wire) -> None:
+        self.config: QueueConfig = config
+        self.keys: QueueKeys = config.keys
+        self._config = config
+        self._keys = config.keys
+        self._wire = wire
+        self._vt_ms = config.vt * 1000
+        self._ear = Ear(wire.another(), [self._keys.wake, self._keys.realtime]) if isinstance(wire, Session) else None
+        #: When the next message can be seen, in seconds on the monotonic clock, as far as is known.
+        self._next = 0.0
+
+    def create_groups(self) -> None:
+        """Create the queue, where there is none."""
+        config = self._config
+        try:
+            RsmqQueues(config.namespace, self._wire).create(
+                config.name, vt=config.vt, delay=config.delay, maxsize=config.maxsize
+            )
+        except QueueExists:
+            return
+
+    def publish(
+        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
+    ) -> list[str]:
+        """See Store.publish()."""
+        config, keys = self._config, self._keys
+        where = slot(keys)
+        realtime = keys.realtime if config.realtime else ""
+        args: list[Argument] = [config.max_depth or 0, where.minute, where.hour, realtime, keys.wake]
+        for item in outgoing:
+            check_supported(config, item.message)
+            body = encode(item.message, item.data_text)
+            mode, ms = ("=", item.due_ms) if item.due_ms is not None else ("+", item.delay_ms)
+            args += (
+                item.message.id,
+                units(body.decode()),
+                "" if ms is None else mode,
+                ms or 0,
+                item.message.name,
+                body,
+            )
+        command = scripts.command("rsmq_send", keys=[keys.zset, keys.hash, *where.keys], args=args)
+        reply = reply_or_raise(self._wire.trip([*also, command])[-1])
+        if reply == b"NOQUEUE":
+            self.create_groups()
+            reply = reply_or_raise(self._wire.trip([command])[0])
+        if reply == b"FULL":
+            raise QueueFull(f"Queue {config.name!r} is at its MAX_DEPTH of {config.max_depth}")
+        if reply == b"EXISTS":
+            raise AlreadyPublished(f"Queue {config.name!r} has a message with the id {outgoing[0].message.id!r}")
+        if reply == b"TOOLONG":
+            raise MessageTooLarge(f"The message is longer than the maxsize of queue {config.name!r}")
+        return [message_id.decode() for message_id in reply]
+
+    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str, also: Sequence[Command] = ()) -> str:
+        """See Store.claim()."""
+        raise NotSupported(f"Queue {self._config.name!r} has RSMQ's format, which has no unique keys")
+
+    def take(self, consumer: str, *, count: int) -> list[Delivery | Undecodable]:
+        """See Store.take()."""
+        return self._taken(self._wire.trip([self._take_command(consumer, count)])[0])
+
+    def fetch(self, consumer: str, *, count: int, block_ms: int) -> list[Delivery | Undecodable]:
+        """See Store.fetch()."""
+        self._wait(block_ms / 1000)
+        return self.take(consumer, count=count)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait until there may be something, without asking Redis."""
+        ear = self._ear
+        if ear is None or not isinstance(self._wire, Session):
+            time.sleep(min(seconds, DEAF, max(0.0, self._next - time.monotonic())))
+        elif not ear.listen():
+            # What came between the last look and the first listening nobody tells: then there is no wait.
+            look_again = HEARING if self._config.realtime else DEAF
+            known = max(0.0, self._next - time.monotonic())
+            ear.wait(min(seconds, look_again, known), beside=self._wire)
+
+    def rest(self) -> float:
+        """See Store.rest(): there are no limits here."""
+        return 0.0
+
+    def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
+        """See Store.admit(): there are no limits here."""
+        return deliveries
+
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
+        """See Store.settle()."""
+        calls = rsmq_calls(self._config, consumer, settlements)
+        replies = self._wire.trip([*also, *(call.command for call in calls)])[len(also) :]
+        return stale_ids(calls, [reply_or_raise(reply) for reply in replies])
+
+    def settle_and_take(
+        self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
+    ) -> Fetched:
+        """See Store.settle_and_take()."""
+        calls = rsmq_calls(self._config, consumer, settlements)
+        replies = self._wire.trip([*also, *(call.command for call in calls), self._take_command(consumer, count)])
+        stale = stale_ids(calls, [reply_or_raise(reply) for reply in replies[len(also) : -1]])
+        return Fetched(self._taken(replies[-1]), stale)
+
+    def promote(self, *, limit: int) -> Promoted:
+        """See Store.promote(): a message that is due can be seen, so there is nothing to move."""
+        keys = self._keys
+        rooms = [keys.zset, keys.hash, keys.control, keys.owners, keys.notes, keys.unhandled, keys.retried]
+        next_ms, paused, unhandled = self._run("rsmq_tidy", rooms, [TIDY])
+        # Whoever sleeps until then looks after the queue, and delivers nothing: often enough is soon enough.
+        return Promoted(0, None if next_ms < 0 else max(1000, next_ms) * 1000, bool(paused), unhandled)
+
+    def cancel(self, named: str | bytes) -> Answer:
+        """See Store.cancel()."""
+        keys = self._keys
+        rooms = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried]
+        return Answer.CANCELLED if self._run("rsmq_cancel", rooms, [named]) == b"CANCELLED" else Answer.NOT_WAITING
+
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+        """See Store.reschedule()."""
+        keys = self._keys
+        mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
+        rooms = [keys.zset, keys.hash, keys.unhandled, keys.retried]
+        reply = self._run("rsmq_reschedule", rooms, [named, mode, ms, keys.wake])
+        return Answer.RESCHEDULED if reply == b"RESCHEDULED" else Answer.NOT_WAITING
+
+    def find(self, named: str) -> Found:
+        """See Store.find()."""
+        keys = self._keys
+        reply = self._run("rsmq_find", [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes], [named])
+        if reply == b"MISSING":
+            return Found(Place.NOT_WAITING)
+        word, score, body, count, free = reply
+        place = Place.DELAYED if word == b"DELAYED" else Place.UNHANDLED
+        found = self._decoded(named.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
+        message = found.message if isinstance(found, Delivery) else None
+        return Found(place, message, score_ms(score) if place is Place.DELAYED else None)
+
+    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
+        """See Store.purge(); what other programs have received stays."""
+        keys = self._keys
+        rooms, rank = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], 0
+        while True:
+            deleted, kept, seen = self._run("rsmq_purge", rooms, [min(limit, BATCH), rank, place])
+            if deleted or not seen:
+                return int(deleted)
+            rank += kept
+
+    def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
+        """See Store.held_by()."""
+        rows = self._held(consumer, limit, bodies=True)
+        return self._rows(rows)
+
+    def _held(self, consumer: str, limit: int, *, bodies: bool) -> list[list[Any]]:
+        keys = self._keys
+        flat = self._run(
+            "rsmq_held", [keys.zset, keys.hash, keys.owners, keys.notes], [consumer, limit, "1" if bodies else ""]
+        )
+        return [flat[at : at + 7] for at in range(0, len(flat), 7)]
+
+    def holds(self, consumer: str) -> bool:
+        """Tell whether a consumer holds anything."""
+        return bool(self._held(consumer, 1, bodies=False))
+
+    def keep_all(self, consumers: Iterable[str]) -> int:
+        """Keep hidden all that consumers hold, whether it runs or waits for its turn, and return how many there are."""
+        keys = self._keys
+        return int(self._run("rsmq_hide", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
+
+    def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+        """See Store.extend()."""
+        return self.pass_on(consumer, consumer, receipts)
+
+    def pass_on(self, consumer: str, heir: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+        """See Store.pass_on()."""
+        keys, lost = self._keys, list[HomeEntry]()
+        for at in range(0, len(receipts), BATCH):
+            some = [entry for _, entry in receipts[at : at + BATCH]]
+            reply = self._run("rsmq_keep", [keys.zset, keys.hash, keys.owners], [consumer, heir, self._vt_ms, *some])
+            lost += [(0, entry) for entry in reply]
+        return lost
+
+    def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
+        """See Store.release_unhandled()."""
+        keys = self._keys
+        return sum(
+            self._run("rsmq_release", [keys.zset, keys.unhandled], [name_score(name), min(limit, BATCH), keys.wake])
+            for name in names
+        )
+
+    def depths(self) -> Depths:
+        """See Store.depths(); what other programs hold counts as delayed."""
+        keys = self._keys
+        places = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
+        reply = self._run("rsmq_look", [*places, keys.minutes(0), keys.minutes(0)], [0])
+        _, deliverable, pending, delayed, unhandled, _parked, dead, *_ = reply
+        return Depths(deliverable - pending, delayed, unhandled, pending, dead)
+
+    def _take_command(self, consumer: str, count: int) -> Command:
+        keys = self._keys
+        rooms = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
+        return scripts.command("rsmq_receive", keys=rooms, args=[consumer, min(count, BATCH), self._vt_ms])
+
+    def _taken(self, reply: Any) -> list[Delivery | Undecodable]:
+        if reply_or_raise(reply) == b"NOQUEUE":
+            self.create_groups()
+            return []
+        if reply == b"PAUSED":
+            return []
+        next_ms, *flat = reply
+        self._next = time.monotonic() + (next_ms / 1000 if next_ms >= 0 else 3600.0)
+        return self._rows([flat[at : at + 7] for at in range(0, len(flat), 7)])
+
+    def _rows(self, rows: Sequence[list[Any]]) -> list[Delivery | Undecodable]:
+        return [
+            self._decoded(row[0], row[1], row[2], whole(row[3], LAST_MS) or 0, whole(row[4]) or 0, *row[5:])
+            for row in rows
+        ]
+
+    def _decoded(
+        self, message_id: bytes, body: bytes, count: object, first_ms: int, free: int, alone: bytes, story: bytes = b""
+    ) -> Delivery | Undecodable:
+        found = decode(
+            body,
+            queue=self._config.name,
+            message_id=line(message_id),
+            first_ms=first_ms,
+            attempt=(whole(count) or 0) - free,
+            alone=alone.decode(errors="replace"),
+            receipt=_receipt(message_id, count),
+        )
+        if story and isinstance(found, Delivery):
+            return found._replace(story=story.decode(errors="replace"))
+        return found
+
+    def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
+
+
+def _receipt(message_id: bytes, count: object) -> bytes:
+    """Return the receipt of a delivery: `count` as it stands in Redis, which need not be a number that we can read."""
+    return message_id + b":" + (count if isinstance(count, bytes) else str(count).encode())

@@ -1,0 +1,153 @@
+"""The waiting room of a queue: bodies in a hash, and sorted sets that say what they wait for."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mq_django.conf import QueueConfig
+from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.lookup import Answer, Found, Place
+from mq_django.core.messages import Message
+from mq_django.core.numbers import score_ms
+from mq_django.core.wire import decode_body, encode_body, message_of
+from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
+from mq_django.stores.base import Outgoing, Promoted
+from mq_django.stores.counters import slot
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+_ANSWERS = {
+    b"CANCELLED": Answer.CANCELLED,
+    b"RESCHEDULED": Answer.RESCHEDULED,
+    b"REPLACED": Answer.REPLACED,
+    b"MISSING": Answer.NOT_WAITING,
+}
+#: By their number in the script's KEYS.
+_PLACES = (Place.DELAYED, Place.UNHANDLED, Place.PRIORITY, Place.PARKED)
+
+
+def member_of(message: Message) -> str:
+    """Return what a delayed message waits under: its unique key when others may replace it, else its id."""
+    if message.unique is None or message.claims:
+        return message.id
+    return UNIQUE_PREFIX + message.unique
+
+
+def name_score(name: str) -> int:
+    """Return the score under which a name's unhandled messages lie together: 52 bits, which a double holds exactly."""
+    return int(hashlib.sha256(name.encode()).hexdigest()[:13], 16)
+
+
+def _due(item: Outgoing) -> tuple[str, int]:
+    return ("=", item.due_ms) if item.due_ms is not None else ("+", item.delay_ms or 0)
+
+
+class WaitingRoom:
+    """Messages that are not deliverable yet, and those that others go before."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._config = config
+        self._keys = config.keys
+        self._wire = wire
+
+    def add(
+        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
+    ) -> list[str]:
+        """Put messages in, and return the ids that wait now: those that were there where a conflict keeps them."""
+        keys = self._keys
+        args: list[Argument] = [keys.wake, on_conflict]
+        for item in outgoing:
+            message, member = item.message, member_of(item.message)
+            args += (message.id, member, *_due(item), message.name, encode_body(message, item.data_text, member=member))
+        rooms = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.urgent]
+        reply = self._publish("waiting_add", rooms, args, also)
+        if reply == b"EXISTS":
+            raise AlreadyPublished(f"Queue {self._config.name!r} has a message with this unique key")
+        return [message_id.decode() for message_id in reply]
+
+    def rank(self, outgoing: Sequence[Outgoing], *, also: Sequence[Command] = ()) -> list[str]:
+        """Make messages ready, each where its priority puts it, and return their ids."""
+        keys = self._keys
+        args: list[Argument] = [keys.group]
+        for message, data_text, *_ in outgoing:
+            args += (message.name, message.id, encode_body(message, data_text, member=message.id))
+        self._publish("waiting_rank", [keys.ready, keys.urgent, keys.priority, keys.waiting, keys.control], args, also)
+        return [item.message.id for item in outgoing]
+
+    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str = "error", also: Sequence[Command] = ()) -> str:
+        """Put a message in that alone may use its unique key until it is handled, or for `for_ms` unless that is 0.
+
+        Returns the id of the message that has the key: where `on_conflict` is "keep", perhaps of the one before.
+        """
+        keys, message = self._keys, item.message
+        mode, ms = ("!", 0) if item.delay_ms is None and item.due_ms is None else _due(item)
+        body = encode_body(message, item.data_text, member=message.id)
+        rooms = [keys.claims, keys.ready, keys.urgent, keys.priority, keys.due, keys.waiting, keys.control]
+        args: list[Argument] = [keys.group, keys.wake, str(message.unique), for_ms, mode, ms]
+        args += (message.id, message.name, body)
+        word, holder = self._publish("waiting_claim", rooms, args, also)
+        if word == b"TAKEN" and on_conflict == "error":
+            raise AlreadyPublished(
+                f"Message {holder.decode()!r} of queue {self._config.name!r} has the unique key {message.unique!r}"
+            )
+        return str(holder.decode())
+
+    def _publish(self, script: str, rooms: Sequence[str], args: Sequence[Argument], also: Sequence[Command]) -> Any:
+        where, limit = slot(self._keys), self._config.max_depth or 0
+        command = scripts.command(script, keys=[*rooms, *where.keys], args=[limit, where.minute, where.hour, *args])
+        reply = reply_or_raise(self._wire.trip([*also, command])[-1])
+        if reply == b"FULL":
+            raise QueueFull(f"Queue {self._config.name!r} is at its MAX_DEPTH of {self._config.max_depth}")
+        return reply
+
+    def promote(self, *, limit: int) -> Promoted:
+        """Make up to `limit` due messages ready, by the server's clock."""
+        keys = self._keys
+        rooms = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
+        free = int(not self._config.limits.of_keys)
+        args: list[Argument] = [limit, keys.group, free]
+        moved, next_us, paused, unhandled = self._run("waiting_promote", [*rooms, keys.parked], args)
+        return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
+
+    def cancel(self, named: str | bytes) -> Answer:
+        """Remove a message that waits, by its id, or `u:` and its unique key."""
+        keys = self._keys
+        rooms = [keys.due, keys.unhandled, keys.priority, keys.parked]
+        index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
+        return _ANSWERS[self._run("waiting_cancel", [*rooms, *index], [named])]
+
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+        """Let a delayed message be due at another time, by its id, or `u:` and its unique key."""
+        keys = self._keys
+        mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
+        rooms = [keys.due, keys.unique, keys.claims, keys.replaced]
+        return _ANSWERS[self._run("waiting_reschedule", rooms, [named, mode, ms, keys.wake])]
+
+    def find(self, named: str) -> Found:
+        """Look a message up that waits, by its id, or `u:` and its unique key."""
+        keys = self._keys
+        rooms = [keys.due, keys.unhandled, keys.priority, keys.parked]
+        index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
+        reply = self._run("waiting_find", [*rooms, *index], [named])
+        if not isinstance(reply, list):
+            return Found(Place.REPLACED if reply == b"REPLACED" else Place.NOT_WAITING)
+        number, score, body, member = reply
+        place = _PLACES[number - 1]
+        try:
+            message = message_of(decode_body(body), queue=self._config.name, entry=member)
+        except (DecodeError, UnicodeDecodeError):
+            message = None
+        return Found(place, message, score_ms(score) if place is Place.DELAYED else None)
+
+    def release(self, names: Iterable[str], *, limit: int) -> int:
+        """Make up to `limit` unhandled messages of each name ready, and return how many."""
+        keys = self._keys
+        rooms = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control]
+        commands = [
+            scripts.command("waiting_release", keys=rooms, args=[name_score(name), limit, keys.group]) for name in names
+        ]
+        return sum(reply_or_raise(reply) for reply in self._wire.trip(commands)) if commands else 0
+
+    def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])

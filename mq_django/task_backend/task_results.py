@@ -1,0 +1,59 @@
+"""What was kept of a task, as Django's TaskResult."""
+
+from dataclasses import replace
+from typing import Any
+
+from mq_django.stores.results import Result
+from mq_django.task_backend.compat import (
+    AnyResult,
+    AnyTask,
+    InvalidTask,
+    TaskResult,
+    TaskResultStatus,
+)
+from mq_django.task_backend.running import moment
+from mq_django.task_backend.task_errors import KeptError
+
+
+def task_result(found: Result, task: AnyTask, result_id: str) -> AnyResult:
+    """Return a kept result as Django tells it."""
+    attempts = found.attempts
+    first, last = (attempts[0], attempts[-1]) if attempts else (None, None)
+    ended = last is not None and found.status != TaskResultStatus.READY
+    result = TaskResult(
+        task=_as_enqueued(task, found),
+        id=result_id,
+        status=TaskResultStatus(found.status),
+        enqueued_at=moment(found.enqueued_ms),
+        started_at=moment(first.started_ms) if first else None,
+        last_attempted_at=moment(last.started_ms) if last else None,
+        finished_at=moment(last.finished_ms) if last and ended else None,
+        args=found.data["args"],
+        kwargs=found.data["kwargs"],
+        backend=task.backend,
+        errors=[KeptError(exception_class_path=a.error, traceback=a.traceback) for a in attempts if a.error],
+        worker_ids=_workers(found),
+    )
+    if last is not None and found.status == TaskResultStatus.SUCCESSFUL:
+        object.__setattr__(result, "_return_value", last.value)
+    return result
+
+
+def _as_enqueued(task: AnyTask, found: Result) -> AnyTask:
+    """Return the task with the options that it was enqueued with."""
+    options: dict[str, Any] = {"queue_name": found.queue, "priority": found.priority, "run_after": moment(found.due_ms)}
+    if options == {name: getattr(task, name) for name in options}:
+        return task
+    try:
+        return replace(task, **options)
+    except InvalidTask:  # its queue has been taken out of the settings
+        return task
+
+
+def _workers(found: Result) -> list[str]:
+    """Return who ran each attempt; "" is one whose process died before it could say so."""
+    names: list[str] = []
+    for attempt in found.attempts:
+        names += [""] * (attempt.number - 1 - len(names))
+        names.append(attempt.consumer)
+    return names

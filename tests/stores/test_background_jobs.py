@@ -1,0 +1,180 @@
+"""Jobs about dead letters, in every store: one worker at a time, and another goes on where one died."""
+
+import pytest
+
+from mq_django.core.filters import Filter, Group
+from mq_django.core.outcomes import Bury
+from mq_django.stores.background_jobs import IDLE, LEASE_MS, Jobs
+from mq_django.stores.base import Settlement
+from mq_django.stores.dead_letter_queue import Counted, DeadLetters, Step
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests.stores.acts import take_all
+from tests.stores.cases import CASES, outgoing
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request, mq_settings, namespace):
+    mq_settings(**request.param.namespaced(namespace))
+    return request.param
+
+
+@pytest.fixture
+def store(case):
+    found = case.open()
+    found.create_groups()
+    return found
+
+
+@pytest.fixture
+def dead(store):
+    return DeadLetters(store.config, Pooled(get_client("inspect")))
+
+
+@pytest.fixture
+def jobs(store):
+    return Jobs(store.config, Pooled(get_client("inspect")))
+
+
+@pytest.fixture
+def bury(case, store):
+    def bury(count=1, *, name="welcome", error="ValueError: no"):
+        for at in range(0, count, 100):
+            case.publish(store, *[outgoing(name, {"n": n}) for n in range(at, min(count, at + 100))])
+        buried = [Settlement(item, Bury(error, reason="attempts")) for item in take_all(store)]
+        assert store.settle("c1", buried) == []
+
+    return bury
+
+
+def begin(jobs, dead, what="redrive", **more):
+    newest = dead.newest(limit=1)
+    assert jobs.begin(what, who="ann", until=newest.letters[0].entry, total=newest.total, **more)
+
+
+def work_off(jobs, worker="w1"):
+    while jobs.work(worker) != IDLE:
+        pass
+    return jobs.look()
+
+
+@pytest.mark.parametrize(("what", "ready"), [("redrive", 620), ("delete", 0)])
+def test_a_job_does_all_of_it_and_stays_to_be_read(store, dead, jobs, bury, what, ready):
+    bury(620)
+    begin(jobs, dead, what)
+
+    found = work_off(jobs)
+
+    assert (found.state, found.done, found.looked, found.worker) == ("finished", 620, 620, "w1")
+    assert (store.depths().ready, store.depths().dead) == (ready, 0)
+    assert dead.groups() == []
+
+
+def test_another_goes_on_once_a_dead_workers_lease_is_over(store, dead, jobs, bury, redis_client):
+    bury(620)
+    begin(jobs, dead)
+    jobs.work("w1")
+
+    assert 0 < jobs.work("w2") <= LEASE_MS / 1000 + 0.1
+    assert jobs.look().done == 100
+    redis_client.hset(store.keys.dead_job, "lease", 1)
+    assert work_off(jobs, "w2").done == 620
+    assert store.depths().ready == 620
+
+
+def test_who_lost_the_job_moves_nothing(store, dead, jobs, bury, redis_client):
+    bury(3)
+    begin(jobs, dead)
+    redis_client.hset(store.keys.dead_job, mapping={"worker": "w2", "lease": 2**50})
+    entries = [letter.entry for letter in dead.traits(limit=5)]
+
+    assert dead.redrive(entries, step=Step("w1", entries[-1], 3, LEASE_MS)) == ["STOPPED"]
+    assert dead.delete(entries, step=Step("w1", entries[-1], 3, LEASE_MS)) == ["STOPPED"]
+
+    assert (store.depths().ready, store.depths().dead) == (0, 3)
+    assert jobs.look().done == 0
+
+
+def test_a_rate_makes_small_steps_and_waits_between(dead, jobs, bury):
+    bury(30)
+    begin(jobs, dead, rate=50)
+
+    assert jobs.work("w1") == pytest.approx(0.2)
+    found = jobs.look()
+    assert (found.done, found.looked, found.state) == (10, 10, "running")
+    begin_again = jobs.begin("delete", who="bob", until="9-9", total=1)
+    assert not begin_again
+
+
+def test_a_job_takes_only_what_it_means(store, dead, jobs, bury):
+    bury(3)
+    bury(2, name="remind", error="SMTPError: refused")
+    begin(jobs, dead, wanted=Filter(group=Group("remind", "SMTPError")))
+
+    found = work_off(jobs)
+
+    assert (found.done, found.looked) == (2, 5)
+    assert store.depths().dead == 3
+    assert [(found.group, found.letters) for found in dead.groups()] == [(Group("welcome", "ValueError"), 3)]
+
+
+def test_what_is_buried_later_is_not_meant(store, dead, jobs, bury):
+    bury(3)
+    begin(jobs, dead)
+    bury(2)
+
+    assert work_off(jobs).done == 3
+    assert store.depths().dead == 2
+
+
+def test_dead_letters_are_counted_where_they_are_buried_and_where_they_leave(dead, bury):
+    bury(3)
+    bury(1, name="remind", error="no class of an error")
+    entries = [letter.entry for letter in dead.traits(limit=9)]
+
+    assert {(found.group, found.letters) for found in dead.groups()} == {
+        (Group("welcome", "ValueError"), 3),
+        (Group("remind", ""), 1),
+    }
+    dead.redrive(entries[:1])
+    dead.delete([entries[1], "1-1"])
+    assert {(found.group, found.letters) for found in dead.groups()} == {
+        (Group("welcome", "ValueError"), 1),
+        (Group("remind", ""), 1),
+    }
+
+
+def test_counting_begins_anew_when_somebody_deleted_all_by_hand(store, dead, bury, redis_client):
+    bury(3)
+    redis_client.delete(store.keys.dead)
+    bury(1)
+
+    assert [found.letters for found in dead.groups()] == [1]
+
+
+def test_more_than_a_thousand_kinds_are_counted_together(store, dead, bury, redis_client):
+    redis_client.xadd(store.keys.dead, {"id": "first", "type": "x"})
+    redis_client.hset(store.keys.dead_groups, mapping={f"E{n}|x": "1 1" for n in range(1000)})
+    bury(2, name="one.more")
+
+    (rest,) = [found for found in dead.groups() if found.group is None]
+
+    assert rest.letters == 2
+    dead.delete([letter.entry for letter in dead.traits(limit=9)])
+    assert all(isinstance(found, Counted) and found.group is not None for found in dead.groups())
+
+
+def test_a_job_wakes_who_works_it_off(store, dead, jobs, bury, redis_client):
+    bury(1)
+    heard = redis_client.pubsub(ignore_subscribe_messages=True)
+    heard.subscribe(store.keys.wake)
+    heard.get_message(timeout=1)
+
+    begin(jobs, dead)
+
+    told = []
+    wait_until(lambda: told.append(heard.get_message(timeout=0.1)) or b"job" in [t and t["data"] for t in told])
+    heard.close()

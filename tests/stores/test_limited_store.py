@@ -1,0 +1,464 @@
+"""Limits on a real Redis: permits, windows, and what waits for them."""
+
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+
+from mq_django import queues
+from mq_django.conf import get_config
+from mq_django.core.lookup import Answer, Place
+from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.stores.limited_store import LimitedStore
+from mq_django.stores.stream_store import StreamStore
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def opened(mq_settings):
+    """Configure the limits of a queue and open it on connections of their own."""
+    sessions = []
+
+    def open_with(number=1, **limits):
+        mq_settings(QUEUES={"emails": limits})
+        config = get_config().queue("emails")
+        found = []
+        for _ in range(number):
+            sessions.append(Session(get_client("consume")))
+            found.append(open_store(config, sessions[-1]))
+        found[0].create_groups()
+        return found if number > 1 else found[0]
+
+    yield open_with
+    for session in sessions:
+        session.close()
+
+
+def publish(*keys, **options):
+    return [queues["emails"].publish("sms", key, key=key, **options) for key in keys]
+
+
+def data(deliveries):
+    return [item.message.data for item in deliveries]
+
+
+def ack(store, deliveries, consumer="c1", outcome=ACK):
+    assert store.settle(consumer, [Settlement(item, outcome) for item in deliveries]) == []
+
+
+def keys():
+    return get_config().queue("emails").keys
+
+
+def log(client, field="r"):
+    text = (client.hget(keys().limits, field) or b"").decode()
+    return [tuple(map(int, word.split(":"))) for word in text.split()]
+
+
+def now_us(client):
+    seconds, micros = client.time()
+    return seconds * 1_000_000 + micros
+
+
+def test_a_queue_without_limits_has_the_plain_store(opened):
+    assert type(opened()) is StreamStore
+    assert type(opened(RATE_LIMIT="10/s")) is LimitedStore
+
+
+def test_no_more_than_the_rate_is_taken_and_the_rest_waits_where_it_is(opened, redis_client):
+    store = opened(RATE_LIMIT="3/m")
+    publish("a", "b", "c", "d", "e")
+    assert data(store.take("c1", count=10)) == ["a", "b", "c"]
+    assert store.take("c1", count=10) == []
+    assert 0 < store.rest() <= 60
+    assert sum(count for _, count in log(redis_client)) == 3
+    assert store.depths().ready == 2
+
+
+def test_a_window_that_is_past_gives_its_grants_again(opened, redis_client):
+    store = opened(RATE_LIMIT="3/m")
+    publish("a", "b", "c", "d")
+    now = now_us(redis_client)
+    redis_client.hset(keys().limits, "r", f"{now - 61_000_000}:2 {now - 30_000_000}:1")
+    assert data(store.take("c1", count=10)) == ["a", "b"]
+    store.take("c1", count=10)
+    assert 25 < store.rest() <= 30
+
+
+@pytest.mark.parametrize("word", ["{digits}:{digits}", "{ahead}:1000", "{ahead}:{digits}", "0:{digits}"])
+@pytest.mark.parametrize("field", ["r", "r:a"])
+def test_a_log_that_strangers_or_a_clock_set_back_wrote_stops_nothing(opened, redis_client, field, word):
+    store = opened(RATE_LIMIT={"queue": "3/m", "key": "3/m"})
+    publish("a", "b")
+    ahead = now_us(redis_client) + 20_000_000
+    redis_client.hset(keys().limits, field, word.format(digits="9" * 5000, ahead=ahead))
+    assert data(store.take("c1", count=10)) == ["a", "b"]
+    assert store.rest() == 0.0
+
+
+@pytest.mark.parametrize("rate", ["10/s", "100/s"])
+def test_eight_consumers_never_take_more_in_any_window_and_use_nearly_all(opened, redis_client, rate):
+    limit, seconds = int(rate.partition("/")[0]), 3.0
+    stores = opened(8, RATE_LIMIT=rate)
+    queues["emails"].publish_many([("sms", n) for n in range(limit * 10)])
+    seen, stop, lock = set(), threading.Event(), threading.Lock()
+
+    def consume(number, store):
+        while not stop.is_set():
+            if rest := store.rest():
+                stop.wait(rest)
+                continue
+            taken = store.take(f"c{number}", count=5)
+            if taken:
+                with lock:
+                    seen.update(log(redis_client))
+                ack(store, taken, f"c{number}")
+
+    threads = [threading.Thread(target=consume, args=pair) for pair in enumerate(stores)]
+    began = now_us(redis_client)
+    for thread in threads:
+        thread.start()
+    stop.wait(seconds)
+    stop.set()
+    served = (now_us(redis_client) - began) / 1e6
+    for thread in threads:
+        thread.join(5)
+    took = (now_us(redis_client) - began) / 1e6
+    handled = limit * 10 - stores[0].depths().ready
+    # A first full load at once, and then a load a second.
+    assert handled >= 0.95 * limit * int(served)
+    if limit <= 64:
+        grants = sorted(at for at, count in seen for _ in range(count))
+        assert len(grants) == handled
+        for first, last in zip(grants, grants[limit:], strict=False):
+            assert last - first > 1_000_000
+    assert handled <= limit * (int(took) + 1)
+
+
+def test_those_who_find_nothing_free_are_told_different_times_to_come_again(opened, redis_client):
+    stores = opened(4, RATE_LIMIT="4/s")
+    publish(*"abcdefgh")
+    now = now_us(redis_client)
+    redis_client.hset(keys().limits, "r", " ".join(f"{now - 900_000 + n * 200_000}:1" for n in range(4)))
+    for number, store in enumerate(stores):
+        assert store.take(f"c{number}", count=1) == []
+    rests = [store.rest() for store in stores]
+    for earlier, later in pairwise(rests):
+        assert later - earlier > 0.1
+    assert stores[0].take("c0", count=1) == []
+    assert abs(stores[0].rest() - rests[0]) < 0.1
+
+
+def test_no_more_are_handled_at_once_than_may_be(opened):
+    first, second = opened(2, CONCURRENCY=2)
+    publish("a", "b", "c")
+    held = first.take("c1", count=10)
+    assert data(held) == ["a", "b"]
+    assert second.take("c2", count=10) == []
+    ack(first, held[:1])
+    assert data(second.take("c2", count=10)) == ["c"]
+
+
+@pytest.mark.parametrize("outcome", [ACK, Retry(), HandBack(), Bury("no")])
+def test_every_way_to_settle_gives_the_permit_back(opened, redis_client, outcome):
+    store = opened(CONCURRENCY={"queue": 1, "key": 1})
+    publish("a", "b")
+    held = store.take("c1", count=10)
+    assert len(held) == 1
+    ack(store, held, outcome=outcome)
+    assert len(store.take("c1", count=10)) == 1
+
+
+def test_who_waits_for_a_permit_is_woken_when_one_is_given_back(opened, redis_client):
+    first, second = opened(2, CONCURRENCY=1)
+    publish("a", "b")
+    held = first.take("c1", count=10)
+    assert second.take("c2", count=10) == []
+    got = []
+    waiter = threading.Thread(target=lambda: got.extend(second.fetch("c2", count=10, block_ms=20_000)))
+    before = redis_client.info("clients")["blocked_clients"]
+    waiter.start()
+    wait_until(lambda: redis_client.info("clients")["blocked_clients"] > before)
+    began = time.monotonic()
+    ack(first, held)
+    waiter.join(10)
+    assert data(got) == ["b"]
+    assert time.monotonic() - began < 2
+
+
+def test_permits_that_come_back_together_wake_all_who_wait(opened, redis_client):
+    stores = opened(4, CONCURRENCY=3)
+    publish(*"abcdef")
+    held = stores[0].take("c0", count=10)
+    got, threads = [], []
+    before = redis_client.info("clients")["blocked_clients"]
+    for number, store in enumerate(stores[1:], 1):
+        assert store.take(f"c{number}", count=1) == []
+
+        def wait(store=store, number=number):
+            got.extend(store.fetch(f"c{number}", count=1, block_ms=20_000))
+
+        threads.append(threading.Thread(target=wait))
+        threads[-1].start()
+    wait_until(lambda: redis_client.info("clients")["blocked_clients"] == before + 3)
+    ack(stores[0], held, "c0")
+    for thread in threads:
+        thread.join(5)
+    assert sorted(data(got)) == ["d", "e", "f"]
+
+
+def test_a_new_message_reaches_who_waits_for_one(opened, redis_client):
+    store = opened(RATE_LIMIT={"queue": "10/s", "key": "5/s"}, CONCURRENCY={"queue": 5, "key": 2})
+    assert store.take("c1", count=10) == []
+    got = []
+    waiter = threading.Thread(target=lambda: got.extend(store.fetch("c1", count=10, block_ms=20_000)))
+    before = redis_client.info("clients")["blocked_clients"]
+    waiter.start()
+    wait_until(lambda: redis_client.info("clients")["blocked_clients"] > before)
+    publish("a")
+    waiter.join(10)
+    assert data(got) == ["a"]
+    assert sum(count for _, count in log(redis_client)) == 1
+
+
+def test_what_a_blocked_read_brings_over_the_limit_goes_back_uncharged(opened, redis_client):
+    first, second = opened(2, CONCURRENCY=1)
+    for number, store in ((1, first), (2, second)):
+        assert store.take(f"c{number}", count=1) == []
+    publish("a", "b")
+    assert data(first.fetch("c1", count=1, block_ms=1000)) == ["a"]
+    assert second.fetch("c2", count=1, block_ms=1000) == []
+    assert first.depths().pending == 1
+    assert first.depths().ready == 1
+
+
+def test_over_the_limit_of_its_key_a_message_is_parked_once_and_others_go_on(opened, redis_client):
+    store = opened(CONCURRENCY={"key": 1})
+    ids = publish("a", "a", "a", "b", "c")
+    held = store.take("c1", count=10)
+    assert data(held) == ["a", "b", "c"]
+    assert store.depths().parked == 2
+    assert queues["emails"].find(ids[1]).place is Place.PARKED
+    assert queues["emails"].find(ids[1]).message.attempt == 1
+    redis_client.config_resetstat()
+    for _ in range(3):
+        assert store.take("c1", count=10) == []
+    assert "cmdstat_zadd" not in redis_client.info("commandstats")
+
+
+def test_parked_messages_come_back_one_by_one_in_their_order_with_their_attempt(opened, redis_client):
+    store = opened(CONCURRENCY={"key": 1})
+    ids = publish(*"aaaa")
+    order = []
+    for _ in range(4):
+        (held,) = store.take("c1", count=10)
+        assert held.message.attempt == 1
+        order.append(held.message.id)
+        ack(store, [held])
+    assert order == ids
+    assert store.take("c1", count=10) == []
+    assert not redis_client.exists(
+        *(getattr(keys(), kind) for kind in ("parked", "turns", "permits", "waiting", "unique"))
+    )
+
+
+def test_new_messages_of_a_key_stand_behind_its_parked_ones(opened):
+    store = opened(CONCURRENCY={"key": 1})
+    _, second = publish("a", "a")
+    held = store.take("c1", count=10)
+    (third,) = publish("a")
+    ack(store, held)
+    order = []
+    while held := store.take("c1", count=10):
+        order += [item.message.id for item in held]
+        ack(store, held)
+    assert order == [second, third]
+
+
+def test_a_freed_permit_of_a_key_reaches_a_blocked_reader(opened, redis_client):
+    first, second = opened(2, CONCURRENCY={"key": 1})
+    publish("a", "a")
+    held = first.take("c1", count=10)
+    assert second.take("c2", count=10) == []
+    got = []
+    waiter = threading.Thread(target=lambda: got.extend(second.fetch("c2", count=10, block_ms=20_000)))
+    before = redis_client.info("clients")["blocked_clients"]
+    waiter.start()
+    wait_until(lambda: redis_client.info("clients")["blocked_clients"] > before)
+    ack(first, held)
+    waiter.join(5)
+    assert data(got) == ["a"]
+
+
+def test_a_rate_of_each_key_holds_for_each_and_parks_the_rest(opened, redis_client):
+    store = opened(RATE_LIMIT={"key": "2/m"})
+    publish("a", "a", "a", "b", "b", "b", "c")
+    assert data(store.take("c1", count=10)) == ["a", "a", "b", "b", "c"]
+    assert store.depths().parked == 2
+    now = now_us(redis_client)
+    redis_client.hset(keys().limits, "r:a", f"{now - 61_000_000}:2")
+    redis_client.zadd(keys().turns, {"a": 1})
+    assert data(store.take("c1", count=10)) == ["a"]
+    assert store.take("c1", count=10) == []
+
+
+def test_the_turn_of_a_parked_key_is_met_without_a_new_message(opened, redis_client):
+    store = opened(RATE_LIMIT={"key": "5/s"})
+    publish(*["a"] * 12)
+    began, got = time.monotonic(), []
+    while len(got) < 12 and time.monotonic() - began < 10:
+        if rest := store.rest():
+            threading.Event().wait(rest)
+            continue
+        found = store.take("c1", count=10) or store.fetch("c1", count=10, block_ms=5000)
+        got += [(time.monotonic() - began, item) for item in found]
+        ack(store, found)
+    assert len(got) == 12
+    # A read would block for five seconds.
+    assert 2.0 <= got[-1][0] < 3.0
+
+
+def test_a_permit_of_a_consumer_that_was_killed_comes_back_with_its_messages(opened, redis_client):
+    first, second = opened(2, CONCURRENCY={"queue": 3, "key": 1})
+    publish("a", "a", "b")
+    assert data(first.take("dead", count=10)) == ["a", "b"]
+    assert second.take("c2", count=10) == []
+    held = second.held_by("dead", limit=10)
+    assert second.settle("dead", [Settlement(item, HandBack()) for item in held]) == []
+    again = second.take("c2", count=10)
+    assert sorted(data(again)) == ["a", "b"]
+    assert {item.message.attempt for item in again} == {1}
+
+
+def test_a_permit_whose_delivery_vanished_is_found_out(opened, redis_client):
+    store = opened(CONCURRENCY={"key": 1})
+    publish("a", "a")
+    (held,) = store.take("c1", count=10)
+    redis_client.xack(keys().ready, "mq", held.entry)
+    redis_client.xdel(keys().ready, held.entry)
+    redis_client.zadd(keys().turns, {"a": 1})
+    assert data(store.take("c1", count=10)) == ["a"]
+
+
+def test_what_is_parked_uses_nothing_of_the_queue_s_own_rate(opened, redis_client):
+    store = opened(RATE_LIMIT="10/m", CONCURRENCY={"key": 1})
+    publish("a", "a", "a", "b")
+    assert data(store.take("c1", count=10)) == ["a", "b"]
+    assert sum(count for _, count in log(redis_client)) == 2
+
+
+def test_a_parked_message_can_be_cancelled_and_purged(opened, redis_client):
+    store = opened(CONCURRENCY={"key": 1})
+    ids = publish("a", "a", "a")
+    held = store.take("c1", count=10)
+    assert queues["emails"].cancel(ids[1]) is Answer.CANCELLED
+    assert store.depths().parked == 1
+    while store.purge(limit=10):
+        pass
+    ack(store, held)
+    assert store.take("c1", count=10) == []
+    assert not redis_client.exists(keys().parked, keys().turns, keys().waiting, keys().unique)
+
+
+def test_limits_and_priorities_go_together(opened):
+    store = opened(CONCURRENCY={"queue": 1, "key": 1})
+    for level in (-5, 0, 5):
+        queues["emails"].publish("sms", level, priority=level, key=f"k{level}")
+    order = []
+    while held := store.take("c1", count=10):
+        order += data(held)
+        ack(store, held)
+    assert order == [5, 0, -5]
+
+
+def test_a_flood_of_one_key_does_not_hold_up_another(opened):
+    store = opened(CONCURRENCY={"key": 2})
+    queues["emails"].publish_many([("sms", n) for n in range(500)], key="flood")
+    publish("other")
+    seen, rounds = [], 0
+    while "other" not in seen:
+        found = store.take("c1", count=8) or store.fetch("c1", count=8, block_ms=10)
+        seen += data(found)
+        rounds += 1
+        assert rounds < 100
+    assert len(seen) == 3
+    assert store.depths().parked == 498
+
+
+def test_logs_of_keys_that_are_past_are_cleared_away(opened, redis_client):
+    store = opened(RATE_LIMIT={"key": "5/s"})
+    redis_client.hset(keys().limits, "r:old", "1:5")
+    redis_client.zadd(keys().rates, {"old": 1})
+    publish("a")
+    store.take("c1", count=10)
+    assert not redis_client.hexists(keys().limits, "r:old")
+    assert redis_client.zrange(keys().rates, 0, -1) == [b"a"]
+
+
+def test_logs_of_many_keys_do_not_pile_up(opened, redis_client):
+    store = opened(RATE_LIMIT={"key": "5/s"})
+    for at in range(0, 3000, 500):
+        past = [f"key-{n}" for n in range(at, at + 500)]
+        redis_client.hset(keys().limits, mapping=dict.fromkeys((f"r:{key}" for key in past), "1:5"))
+        redis_client.zadd(keys().rates, dict.fromkeys(past, 1))
+    for _ in range(2):
+        # Those that come in a batch take more along than they bring, and so does every look at an idle queue.
+        publish(*(f"new-{n}" for n in range(300)))
+        ack(store, store.take("c1", count=300))
+    assert redis_client.zcard(keys().rates) <= 3000 + 600 - 2 * 600
+    for _ in range(10):
+        assert store.take("c1", count=10) == []
+    assert redis_client.zcount(keys().rates, "-inf", 1) == 0
+    assert redis_client.hlen(keys().limits) == redis_client.zcard(keys().rates)
+
+
+def test_what_was_parked_is_ready_again_when_the_limit_is_taken_away(opened, redis_client):
+    store = opened(CONCURRENCY={"key": 1})
+    publish("a", "a", "a")
+    ack(store, store.take("c1", count=1))
+    held = store.take("c1", count=10)
+    free = opened()
+    assert free.depths().parked == 1
+    promoted = free.promote(limit=500)
+    assert promoted.moved == 1
+    assert data(free.take("c2", count=10)) == ["a"]
+    assert not redis_client.exists(keys().parked, keys().waiting, keys().unique)
+    ack(free, held)
+
+
+def test_a_paused_queue_gives_nothing(opened, redis_client):
+    store = opened(RATE_LIMIT="10/s")
+    publish("a")
+    redis_client.hset(keys().control, "paused", 1)
+    assert store.take("c1", count=10) == []
+    redis_client.hdel(keys().control, "paused")
+    assert data(store.take("c1", count=10)) == ["a"]
+
+
+def test_deliveries_that_came_unseen_need_a_permit_of_their_key(opened, redis_client):
+    store = opened(CONCURRENCY={"key": 1})
+    publish("a", "a")
+    redis_client.xreadgroup("mq", "c1", {keys().ready: ">"}, count=10)
+    held = store.held_by("c1", limit=10)
+    assert data(store.admit("c1", held)) == ["a"]
+    assert data(store.admit("c1", store.held_by("c1", limit=10))) == ["a"]
+    assert store.depths().parked == 1
+
+
+def test_a_full_redis_can_be_emptied_through_its_limits(opened, redis_client):
+    store = opened(RATE_LIMIT={"queue": "1000/s", "key": "1000/s"}, CONCURRENCY={"queue": 10, "key": 5})
+    publish(*"abcdefghij", *"aaaaaaaaaa")
+    redis_client.config_set("maxmemory", 1)
+    try:
+        seen = []
+        while found := store.take("c1", count=4):
+            seen += data(found)
+            ack(store, found)
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    assert len(seen) == 20

@@ -1,0 +1,189 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mq_django import registry
+from mq_django.core.schedules import Scheduled, every
+from mq_django.errors import WrongKeyType
+from mq_django.stores.schedule_state import Firing, Schedules, ScheduleState, planned
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests import places
+from tests.stores.acts import take_all
+
+PROCESSES = 8
+
+
+@pytest.fixture
+def schedules(emails):
+    return Schedules(emails.config, Pooled(get_client("consume")))
+
+
+REPORT = Scheduled(name="nightly", queue="emails", message="report", data={"for": "all"}, when=every(minutes=1))
+
+
+def seen_since(client, keys, ms):
+    client.hset(keys.schedules, f"last:{REPORT.name}", ms)
+
+
+def test_a_new_schedule_begins_now(schedules, keys, redis_client):
+    before = places.now_ms(redis_client)
+    now_ms, (last,) = schedules.look([REPORT.name])
+    assert before <= now_ms == last
+    assert schedules.look([REPORT.name])[1] == [last]
+
+
+def test_a_tick_publishes_its_message_once(schedules, keys, store, redis_client):
+    tick = places.now_ms(redis_client) - 10
+    seen_since(redis_client, keys, tick - 60_000)
+    assert schedules.fire(REPORT, tick)[0] is Firing.FIRED
+    assert schedules.fire(REPORT, tick)[0] is Firing.DONE
+    (taken,) = take_all(store)
+    message = taken.message
+    assert (message.name, message.data, message.published_ms) == ("report", {"for": "all"}, tick)
+    assert message.headers["scheduledtime"].endswith("Z")
+
+
+def test_of_many_processes_one_fires_a_tick(schedules, keys, redis_client):
+    start = threading.Barrier(PROCESSES)
+    tick = places.now_ms(redis_client) - 10
+    seen_since(redis_client, keys, 0)
+
+    def fire(_):
+        start.wait()
+        return schedules.fire(REPORT, tick)[0]
+
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        firings = list(pool.map(fire, range(PROCESSES)))
+    assert sorted(firings) == [Firing.DONE] * (PROCESSES - 1) + [Firing.FIRED]
+    assert redis_client.xlen(keys.ready) == 1
+
+
+def test_ticks_that_were_missed_together_are_made_up_for_once(schedules, keys, redis_client):
+    now = places.now_ms(redis_client)
+    seen_since(redis_client, keys, now - 3_600_000)
+    missed = [now - 3_000_000, now - 2_000_000, now - 1_000_000]
+    assert [schedules.fire(REPORT, tick)[0] for tick in missed] == [Firing.FIRED, Firing.DONE, Firing.DONE]
+    assert redis_client.xlen(keys.ready) == 1
+
+
+def test_no_tick_is_early_by_the_server_s_clock(schedules, keys, redis_client):
+    seen_since(redis_client, keys, 0)
+    firing, now_ms = schedules.fire(REPORT, places.now_ms(redis_client) + 5000)
+    assert firing is Firing.EARLY
+    assert abs(now_ms - places.now_ms(redis_client)) < 5000
+    assert not redis_client.exists(keys.ready)
+
+
+def test_a_paused_schedule_lets_its_ticks_pass_and_does_not_make_up_for_them(schedules, keys, redis_client):
+    tick = places.now_ms(redis_client) - 10
+    seen_since(redis_client, keys, 0)
+    schedules.pause(REPORT.name)
+    assert schedules.states()["nightly"].paused
+    assert schedules.fire(REPORT, tick)[0] is Firing.PAUSED
+    schedules.resume(REPORT.name)
+    assert schedules.fire(REPORT, tick)[0] is Firing.DONE
+    assert not redis_client.exists(keys.ready)
+
+
+def test_what_a_paused_schedule_let_pass_is_not_made_up_for_when_nobody_was_there(schedules, keys, redis_client):
+    seen_since(redis_client, keys, 1000)
+    schedules.pause(REPORT.name)
+    before = places.now_ms(redis_client)
+    schedules.resume(REPORT.name)
+    assert schedules.look([REPORT.name])[1][0] >= before
+    assert schedules.fire(REPORT, before - 10)[0] is Firing.DONE
+    seen_since(redis_client, keys, 1000)
+    schedules.resume(REPORT.name)
+    assert schedules.look([REPORT.name])[1] == [1000]
+
+
+def test_a_schedule_can_be_fired_at_once_even_when_it_is_paused(schedules, keys, store, redis_client):
+    seen_since(redis_client, keys, 1000)
+    schedules.pause(REPORT.name)
+    message_id = schedules.fire_now(REPORT)
+    (taken,) = take_all(store)
+    assert (taken.message.id, dict(taken.message.headers)) == (message_id, {})
+    state = schedules.states()["nightly"]
+    assert (state.last_ms, state.paused) == (1000, True)
+    assert abs(state.fired_ms - places.now_ms(redis_client)) < 60_000
+
+
+def test_what_nobody_has_seen_has_no_state(schedules, keys, redis_client):
+    assert schedules.states() == {}
+    redis_client.hset(keys.schedules, mapping={"last:a:b": "7", "last:c": "junk", "odd": "x"})
+    assert schedules.states() == {
+        "a:b": ScheduleState(last_ms=7),
+        "c": ScheduleState(),
+        "": ScheduleState(),
+    }
+
+
+def test_a_scheduled_message_has_its_priority_its_key_and_its_end(schedules, keys, store, redis_client, emails):
+    entry = Scheduled(
+        name="n",
+        queue="emails",
+        message="m",
+        data=1,
+        when=every(minutes=1),
+        priority=7,
+        key="k",
+        expires=every(hours=1).period,
+    )
+    tick = places.now_ms(redis_client) - 10
+    schedules.fire(entry, tick)
+    (taken,) = take_all(store)
+    assert (taken.message.priority, taken.message.key, taken.message.expires_ms) == (7, "k", tick + 3_600_000)
+
+
+def test_a_key_that_holds_something_else_stops_a_tick_before_it_is_done(schedules, keys, redis_client):
+    redis_client.set(keys.ready, "mine")
+    with pytest.raises(WrongKeyType):
+        schedules.fire(REPORT, places.now_ms(redis_client) - 10)
+    assert not redis_client.exists(keys.schedules)
+
+
+@pytest.fixture
+def in_code(monkeypatch):
+    monkeypatch.setattr(registry, "_schedules", {})
+    registry.schedule(REPORT)
+
+
+@pytest.mark.usefixtures("in_code")
+def test_every_schedule_is_listed_with_its_next_tick(emails, schedules, keys, redis_client):
+    now_ms, (found,) = planned(emails.config, Pooled(get_client("consume")))
+    assert (found.name, found.queue, found.entry, found.state) == ("nightly", "emails", REPORT, ScheduleState())
+    assert now_ms < found.next_ms <= now_ms + 60_000
+    assert found.next_ms % 60_000 == 0
+
+
+@pytest.mark.usefixtures("in_code")
+def test_a_tick_that_nobody_fires_is_listed_as_over(emails, keys, redis_client):
+    seen_since(redis_client, keys, 30_000)
+    _, (found,) = planned(emails.config, Pooled(get_client("consume")))
+    assert (found.state.last_ms, found.next_ms) == (30_000, 60_000)
+
+
+@pytest.mark.usefixtures("in_code")
+def test_a_paused_schedule_has_no_next_tick_and_has_one_when_it_goes_on(emails, schedules):
+    wire = Pooled(get_client("consume"))
+    schedules.look([REPORT.name])
+    schedules.pause(REPORT.name)
+    (found,) = planned(emails.config, wire)[1]
+    assert (found.state.paused, found.next_ms) == (True, None)
+    schedules.resume(REPORT.name)
+    (found,) = planned(emails.config, wire)[1]
+    assert not found.state.paused
+    assert found.next_ms
+
+
+def test_a_schedule_that_left_the_code_is_listed_until_it_is_forgotten(emails, schedules, keys, redis_client):
+    wire = Pooled(get_client("consume"))
+    schedules.look(["old"])
+    schedules.pause("old")
+    (found,) = planned(emails.config, wire)[1]
+    assert (found.name, found.entry, found.next_ms, found.state.paused) == ("old", None, None, True)
+    schedules.forget("old")
+    assert planned(emails.config, wire)[1] == []
+    assert not redis_client.exists(keys.schedules)

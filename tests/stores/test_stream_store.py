@@ -1,0 +1,441 @@
+"""The default store on a real Redis: each transition, its fence, and what strangers leave in its keys."""
+
+import pytest
+from redis.exceptions import ResponseError
+
+from mq_django.conf import get_config
+from mq_django.core.ids import new_id
+from mq_django.core.jsontext import dumps
+from mq_django.core.keys import GROUP, READY, URGENT
+from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.errors import QueueFull, RedisOutOfMemory, WrongKeyType
+from mq_django.stores import open_store
+from mq_django.stores.base import Outgoing, Settlement
+from mq_django.stores.stream_store import FULL
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+
+OUTCOMES = [Ack(), Retry(), HandBack(), Bury(), SetAside(), Expire()]
+
+
+@pytest.fixture
+def store(mq_settings):
+    session = Session(get_client("consume"))
+    yield open_store(get_config().queue("default"), session)
+    session.release()
+
+
+def publish(store, *datas, **attributes):
+    messages = [Message(new_id(), "n", data, "default", **attributes) for data in datas]
+    store.publish([Outgoing(message, dumps(message.data)) for message in messages])
+    return [message.id for message in messages]
+
+
+def take(store, consumer, count=100):
+    """Take what is there; the first look at a queue makes its group."""
+    return store.take(consumer, count=count) or store.take(consumer, count=count)
+
+
+def settle(store, consumer, deliveries, outcome, **more):
+    return store.settle(consumer, [Settlement(delivery, outcome, **more) for delivery in deliveries])
+
+
+def where(store):
+    depths = store.depths()
+    return {name: count for name, count in depths._asdict().items() if count}
+
+
+def test_what_was_published_is_taken_once_and_in_order(store):
+    ids = publish(store, 1, 2, 3)
+    assert [d.message.id for d in take(store, "a", count=2)] == ids[:2]
+    assert [d.message.data for d in take(store, "b")] == [3]
+    assert where(store) == {"pending": 3}
+
+
+def test_a_blocked_read_makes_the_group_it_misses(store):
+    publish(store, 1)
+    assert store.fetch("a", count=1, block_ms=1) == []
+    assert [d.message.data for d in store.fetch("a", count=1, block_ms=1)] == [1]
+
+
+def test_what_was_there_before_the_group_is_delivered(store, redis_client):
+    redis_client.xadd(store.keys.ready, {"type": "n", "data": "1"})
+    assert len(take(store, "a")) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "left"),
+    [
+        (Ack(), {}),
+        (Expire(), {}),
+        (Retry(), {"delayed": 2}),
+        (HandBack(), {"ready": 2}),
+        (Bury(), {"dead": 2}),
+        (SetAside(), {"unhandled": 2}),
+    ],
+)
+def test_each_outcome_moves_a_message_to_one_place(store, outcome, left):
+    publish(store, 1, 2)
+    assert settle(store, "a", take(store, "a"), outcome, delay_ms=60_000) == []
+    assert where(store) == left
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
+def test_who_does_not_hold_a_delivery_changes_nothing(store, outcome):
+    (message_id,) = publish(store, 1)
+    taken = take(store, "a")
+    assert settle(store, "thief", taken, outcome) == [message_id]
+    assert where(store) == {"pending": 1}
+    assert settle(store, "a", taken, Ack()) == []
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
+def test_settling_twice_does_it_once(store, outcome):
+    (message_id,) = publish(store, 1)
+    taken = take(store, "a")
+    settle(store, "a", taken, outcome, delay_ms=60_000)
+    once = where(store)
+    assert settle(store, "a", taken, outcome, delay_ms=60_000) == [message_id]
+    assert where(store) == once
+
+
+def test_a_batch_of_every_outcome_is_one_round_trip(store, monkeypatch):
+    publish(store, *range(6))
+    taken = take(store, "a")
+    trips = []
+    monkeypatch.setattr(
+        store, "_wire", type("Counting", (), {"trip": lambda _, commands: trips.append(commands) or []})()
+    )
+    with pytest.raises(ValueError, match="shorter"):
+        store.settle("a", [Settlement(d, outcome) for d, outcome in zip(taken, OUTCOMES, strict=True)])
+    assert len(trips) == 1
+    assert len(trips[0]) == 5 + 1  # one command an outcome
+
+
+def test_settling_and_taking_share_a_round_trip(store):
+    ids = publish(store, 1, 2, 3)
+    first = take(store, "a", count=1)
+    fetched = store.settle_and_take("a", [Settlement(first[0], Ack())], count=5)
+    assert [d.message.id for d in fetched.deliveries] == ids[1:]
+    assert fetched.stale == []
+    assert where(store) == {"pending": 2}
+
+
+def test_a_retry_waits_its_time_and_comes_back_counted(store):
+    (message_id,) = publish(store, {"a": [1]}, headers={"traceparent": "x"})
+    settle(store, "a", take(store, "a"), Retry(), delay_ms=60_000)
+    assert store.promote(limit=10).moved == 0
+    store.waiting._wire.trip([("ZADD", store.keys.due, 0, message_id)])
+    assert store.promote(limit=10).moved == 1
+    (again,) = store.take("b", count=1)
+    assert again.message.attempt == 2
+    assert (again.message.id, again.message.data, again.message.headers) == (
+        message_id,
+        {"a": [1]},
+        {"traceparent": "x"},
+    )
+    assert not again.alone
+
+
+def test_what_ran_when_its_process_died_comes_back_to_run_alone(store):
+    publish(store, 1)
+    settle(store, "a", take(store, "a"), Retry(alone=True))
+    store.promote(limit=10)
+    (again,) = store.take("b", count=1)
+    assert again.alone
+    settle(store, "b", [again], HandBack())
+    (once_more,) = store.take("c", count=1)
+    assert once_more.alone
+    assert once_more.message.attempt == 2
+
+
+def test_what_is_handed_back_goes_before_what_is_ready_and_keeps_itself(store):
+    ids = publish(store, 1, 2, 3)
+    first = take(store, "a", count=1)
+    settle(store, "a", first, HandBack())
+    taken = store.take("b", count=5)
+    assert [d.message.id for d in taken] == ids
+    assert taken[0].home == URGENT
+    assert taken[0].message == first[0].message
+
+
+def test_what_is_handed_back_reaches_a_blocked_reader(store):
+    (message_id,) = publish(store, 1)
+    settle(store, "a", take(store, "a"), HandBack())
+    (again,) = store.fetch("b", count=1, block_ms=1)
+    assert (again.message.id, again.home) == (message_id, READY)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"type": "n", "data": "1"},
+        {"type": "n", "data": "1", "id": "mine"},
+        {"message": '{"type":"n","data":1}'},
+        {"message": '{"type":"n","data":1,"id":"inside"}'},
+        {"id": "beside", "message": '{"type":"n","data":1,"time":"2026-01-01T00:00:00Z"}'},
+    ],
+)
+def test_a_strangers_message_keeps_its_id_and_time_when_handed_back(store, redis_client, fields):
+    redis_client.xadd(store.keys.ready, fields)
+    (first,) = take(store, "a")
+    settle(store, "a", [first], HandBack())
+    (again,) = store.take("b", count=1)
+    assert again.message == first.message
+
+
+def test_another_group_of_the_stream_does_not_decide_where_a_message_goes_back(store, redis_client):
+    publish(store, 1)
+    taken = take(store, "a")
+    redis_client.xgroup_create(store.keys.ready, "audit", id="0")
+    settle(store, "a", taken, HandBack())
+    assert store.fetch("b", count=1, block_ms=1)
+
+
+def test_a_message_goes_back_to_a_stream_that_is_not_there(store, redis_client):
+    publish(store, 1, 2)
+    settle(store, "a", take(store, "a", count=1), HandBack())
+    (held,) = store.take("a", count=1)
+    assert held.home == URGENT
+    redis_client.delete(store.keys.ready)
+    assert settle(store, "a", [held], HandBack()) == []
+    assert [d.message.data for d in take(store, "b")] == [1]
+
+
+def test_a_message_goes_back_to_a_stream_without_group(store, redis_client):
+    publish(store, 1, 2)
+    settle(store, "a", take(store, "a", count=1), HandBack())
+    (held,) = store.take("a", count=1)
+    redis_client.xgroup_destroy(store.keys.ready, GROUP)
+    assert settle(store, "a", [held], HandBack()) == []
+    # The group is made anew when a fetch finds that it is missing.
+    assert sorted(d.message.data for _ in range(2) for d in take(store, "b")) == [1, 2]
+
+
+def test_what_is_lost_with_a_machine_twice_runs_alone_from_then_on(store):
+    publish(store, 1)
+    for time, alone in enumerate([False, True, True]):
+        settle(store, f"c{time}", take(store, f"c{time}"), HandBack(lost=True))
+        (again,) = store.take("x", count=1)
+        assert (again.alone, again.message.attempt) == (alone, 1)
+        settle(store, "x", [again], HandBack())
+
+
+def test_a_stream_for_what_goes_first_that_a_stranger_made_gets_its_group(store, redis_client):
+    redis_client.xadd(store.keys.urgent, {"type": "n", "data": "1"})
+    assert [d.message.data for d in take(store, "a")] == [1]
+
+
+def test_a_paused_queue_gives_nothing(store, redis_client):
+    publish(store, 1)
+    take(store, "a", count=1)
+    publish(store, 2)
+    redis_client.hset(store.keys.control, "paused", "1")
+    assert store.take("a", count=1) == []
+
+
+def test_a_full_queue_refuses_and_writes_nothing(mq_settings):
+    mq_settings(QUEUES={"default": {"MAX_DEPTH": 2}})
+    store = open_store(get_config().queue("default"), Session(get_client("consume")))
+    publish(store, 1, 2)
+    with pytest.raises(QueueFull):
+        publish(store, 3)
+    settle(store, "a", take(store, "a", count=1), Retry(), delay_ms=60_000)
+    with pytest.raises(QueueFull):
+        publish(store, 4)
+    assert where(store) == {"ready": 1, "delayed": 1}
+
+
+def test_held_by_tells_both_homes_without_touching_anything(store, redis_client):
+    ids = publish(store, 1, 2, 3)
+    settle(store, "a", take(store, "a", count=1), HandBack())
+    store.take("b", count=2)
+    before = redis_client.xpending_range(store.keys.ready, GROUP, "-", "+", 10)
+    held = store.held_by("b", limit=10)
+    assert sorted(d.message.id for d in held) == sorted(ids[:2])
+    assert {d.home for d in held} == {READY, URGENT}
+    after = redis_client.xpending_range(store.keys.ready, GROUP, "-", "+", 10)
+    assert [row["times_delivered"] for row in before] == [row["times_delivered"] for row in after]
+    assert len(store.held_by("b", limit=1)) == 1
+
+
+def test_held_by_reads_more_than_one_trip_holds(store):
+    publish(store, *range(250))
+    take(store, "a", count=250)
+    assert [d.message.data for d in store.held_by("a", limit=1000)] == list(range(250))
+
+
+def test_an_entry_deleted_behind_our_back_still_leaves_the_pending_list(store, redis_client):
+    publish(store, 1, 2)
+    redis_client.xdel(store.keys.ready, take(store, "a")[0].entry)
+    held = store.held_by("a", limit=10)
+    assert isinstance(held[0], Undecodable)
+    assert held[0].fields == []
+    assert isinstance(held[1], Delivery)
+    assert settle(store, "a", held, Ack()) == []
+    assert where(store) == {}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
+def test_settling_what_was_deleted_behind_our_back_leaves_nothing_pending(store, redis_client, outcome):
+    publish(store, 1)
+    taken = take(store, "a")
+    redis_client.xtrim(store.keys.ready, maxlen=0, approximate=False)
+    assert settle(store, "a", taken, outcome) == []
+    assert redis_client.xpending(store.keys.ready, GROUP)["pending"] == 0
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
+def test_after_a_flush_everything_held_is_stale(store, redis_client, outcome):
+    (message_id,) = publish(store, 1)
+    taken = take(store, "a")
+    redis_client.delete(store.keys.ready)
+    assert settle(store, "a", taken, outcome) == [message_id]
+    assert where(store) == {}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "key"),
+    [(Retry(), "due"), (Retry(), "waiting"), (Bury(), "dead"), (Bury(), "dead_ids"), (SetAside(), "unhandled")],
+)
+def test_a_key_of_the_wrong_type_moves_nothing(store, redis_client, outcome, key):
+    publish(store, 1)
+    taken = take(store, "a")
+    name = getattr(store.keys, key)
+    redis_client.set(name, "x")
+    with pytest.raises(WrongKeyType):
+        settle(store, "a", taken, outcome)
+    redis_client.delete(name)
+    assert where(store) == {"pending": 1}
+
+
+def test_a_wrong_type_where_a_message_would_go_back_moves_nothing(store, redis_client):
+    publish(store, 1, 2)
+    taken = take(store, "a", count=1)
+    redis_client.set(store.keys.urgent, "x")
+    with pytest.raises(WrongKeyType):
+        settle(store, "a", taken, HandBack())
+    redis_client.delete(store.keys.urgent)
+    assert where(store) == {"ready": 1, "pending": 1}
+
+
+def test_extending_resets_the_idle_time_of_what_is_held_and_counts_nothing(store, redis_client):
+    publish(store, 1, 2)
+    mine, other = take(store, "a")
+    store.pass_on("a", "b", [(other.home, other.entry)])
+    assert store.extend("a", [(mine.home, mine.entry), (other.home, other.entry)]) == [(other.home, other.entry)]
+    rows = redis_client.xpending_range(store.keys.ready, GROUP, "-", "+", 10)
+    assert [(row["consumer"], row["times_delivered"]) for row in rows] == [(b"a", 1), (b"b", 1)]
+    assert store.extend("a", []) == []
+
+
+def test_extending_after_a_flush_tells_that_nothing_is_held(store, redis_client):
+    publish(store, 1)
+    (taken,) = take(store, "a")
+    redis_client.delete(store.keys.ready)
+    assert store.extend("a", [(taken.home, taken.entry)]) == [(taken.home, taken.entry)]
+
+
+def test_passing_on_moves_the_fence(store):
+    (message_id,) = publish(store, 1)
+    (taken,) = take(store, "a")
+    assert store.pass_on("a", "heir", [(taken.home, taken.entry)]) == []
+    assert settle(store, "a", [taken], Ack()) == [message_id]
+    assert settle(store, "heir", store.held_by("heir", limit=5), Ack()) == []
+
+
+def test_a_buried_message_tells_why_and_what_it_was(store, redis_client):
+    publish(store, {"a": 1}, headers={"deadreason": "x", "source": "y"})
+    settle(store, "a", take(store, "a"), Bury("E: broke\ud800", "trace", reason="error"))
+    ((_, fields),) = redis_client.xrange(store.keys.dead)
+    assert fields[b"deadreason"] == b"error"
+    assert fields[b"deaderror"] == b"E: broke?"
+    assert fields[b"source"] == b"y"
+
+
+def test_what_cannot_be_decoded_is_buried_with_its_bytes_cut_at_a_bound(store, redis_client):
+    redis_client.xadd(store.keys.ready, {b"\xff": b"x" * 3_000_000})
+    (item,) = take(store, "a")
+    assert isinstance(item, Undecodable)
+    settle(store, "a", [item], Bury(item.reason, reason="undecodable"))
+    ((_, fields),) = redis_client.xrange(store.keys.dead)
+    assert fields[b"deadraw"].startswith(b"\xff\nxxx")
+    assert len(fields[b"deadraw"]) == 64 * 1024
+
+
+def test_forgotten_scripts_are_run_by_their_text(store, redis_client):
+    ids = publish(store, 1, 2, 3)
+    first = take(store, "a", count=1)
+    # A restarted server knows no script; this server is ours alone.
+    redis_client.script_flush()
+    fetched = store.settle_and_take("a", [Settlement(first[0], Ack())], count=5)
+    assert [d.message.id for d in fetched.deliveries] == ids[1:]
+    assert where(store) == {"pending": 2}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
+def test_out_of_memory_publishing_is_refused_and_settling_is_not(store, redis_client, outcome):
+    publish(store, *range(3))
+    taken = take(store, "a", count=2)
+    publish(store, 4)
+    before = redis_client.config_get("maxmemory")["maxmemory"]
+    redis_client.config_set("maxmemory", "1")
+    try:
+        with pytest.raises(RedisOutOfMemory):
+            publish(store, 5)
+        assert settle(store, "a", taken, outcome, delay_ms=60_000) == []
+        assert store.take("a", count=1)
+    finally:
+        redis_client.config_set("maxmemory", before)
+
+
+def test_a_foreign_consumer_group_name_is_not_needed_to_read_depths(store, redis_client):
+    redis_client.xadd(store.keys.ready, {"type": "n", "data": "1"})
+    with pytest.raises(ResponseError):
+        redis_client.xpending(store.keys.ready, GROUP)
+    assert where(store) == {"ready": 1}
+
+
+def test_in_a_queue_that_flows_what_goes_first_comes_at_most_a_batch_late(store):
+    publish(store, *range(300))
+    store.create_groups()
+    first, *_ = held = take(store, "a", count=FULL)
+    settle(store, "a", [first], HandBack())
+    late = take(store, "a", count=FULL)
+    again = take(store, "a", count=FULL)
+    found = [item.message.data for item in (*held, *late, *again)]
+    assert sorted(found) == [0, *range(3 * FULL - 1)]
+    assert found.index(0, 1) <= 2 * FULL
+
+
+def test_what_was_handed_back_while_a_queue_ran_dry_is_taken(store, redis_client):
+    publish(store, *range(FULL + 1))
+    store.create_groups()
+    held = take(store, "a", count=FULL)
+    # Undelivered messages stand in `ready`, so these go where only the script looks ...
+    settle(store, "a", held, HandBack())
+    # ... and then somebody else takes the last of `ready`.
+    redis_client.xreadgroup(GROUP, "b", {store.keys.ready: ">"})
+    assert len(take(store, "a", count=FULL)) == FULL
+
+
+def test_a_queue_that_flows_notices_a_pause(store, redis_client):
+    publish(store, *range(300))
+    store.create_groups()
+    take(store, "a", count=FULL)
+    redis_client.hset(store.keys.control, "paused", "1")
+    take(store, "a", count=FULL)
+    assert take(store, "a", count=FULL) == []
+
+
+def test_a_large_batch_is_fenced_message_by_message(store):
+    publish(store, *range(60))
+    mine, theirs = take(store, "a", count=50), take(store, "b", count=5)
+    # The newest of what is held, backwards, and what is not held among them.
+    batch = [*mine[:9:-1], *theirs]
+    assert settle(store, "a", batch, Ack()) == [item.message.id for item in theirs]
+    assert [item.message.data for item in store.held_by("a", limit=100)] == list(range(10))
+    assert [item.message.data for item in store.held_by("b", limit=100)] == list(range(50, 55))
+    assert where(store) == {"ready": 5, "pending": 15}
+    assert settle(store, "a", [*mine, *theirs], Ack()) == [item.message.id for item in (*mine[10:], *theirs)]
