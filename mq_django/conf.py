@@ -16,6 +16,7 @@ from mq_django.core.bounds import data_text
 from mq_django.core.configs import EMBEDDED, Config, GroupConfig, Handling, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.keys import NAME
 from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, RSMQ_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES, limits
+from mq_django.core.schedule_options import read_schedules
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConfigurationError, InvalidMessage
 
@@ -144,7 +145,7 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     options = dict(raw)
     queues = options.pop("QUEUES", {"default": {}})
     topics = options.pop("TOPICS", {})
-    found = reader.options(options, OPTIONS, "MQ_DJANGO", also=("QUEUES", "TOPICS"))
+    found = reader.options(options, {**OPTIONS, "SCHEDULES": read_schedules}, "MQ_DJANGO", also=("QUEUES", "TOPICS"))
     namespace = found.get("namespace", "mq")
     configs = reader.queues(queues, namespace)
     logs = reader.topics(topics, namespace, configs)

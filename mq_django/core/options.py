@@ -12,14 +12,12 @@ from typing import Any
 from mq_django.core.limits import Limits, Rate
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize, check_seconds
-from mq_django.core.schedules import Schedule, Scheduled, cron, every
-from mq_django.core.wire import check_name
-from mq_django.errors import InvalidValue, MQError
+from mq_django.errors import InvalidValue
 
 URL_SCHEMES = ("redis://", "rediss://", "unix://")
 
 
-def _duration(value: Any) -> timedelta:
+def read_duration(value: Any) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -28,45 +26,37 @@ def _duration(value: Any) -> timedelta:
     raise TypeError("a timedelta or a number of seconds")
 
 
-def _positive_duration(value: Any) -> timedelta:
-    duration = _duration(value)
+def read_positive_duration(value: Any) -> timedelta:
+    duration = read_duration(value)
     if duration <= timedelta(0):
         raise TypeError("a timedelta or a number of seconds above zero")
     return duration
 
 
-def _lifetime(value: Any) -> timedelta:
-    duration = _positive_duration(value)
-    # Its end has to be a date.
-    if duration > timedelta(days=36600):
-        raise TypeError("'expires' must be at most 36600 days")
-    return duration
+def read_optional_timeout(value: Any) -> timedelta | None:
+    return None if value is None else read_positive_duration(value)
 
 
-def _optional_timeout(value: Any) -> timedelta | None:
-    return None if value is None else _positive_duration(value)
-
-
-def _result_ttl(value: Any) -> timedelta:
-    duration = _duration(value)
+def read_result_ttl(value: Any) -> timedelta:
+    duration = read_duration(value)
     if duration < timedelta(0):
         raise TypeError("a timedelta or a number of seconds, not below zero")
     return duration
 
 
-def _count(value: Any) -> int:
+def read_count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise TypeError("a whole number from 1")
     return value
 
 
-def _optional_count(value: Any) -> int | None:
-    return None if value is None else _count(value)
+def read_optional_count(value: Any) -> int | None:
+    return None if value is None else read_count(value)
 
 
-def _size(value: Any) -> int:
+def read_size(value: Any) -> int:
     # Consumers refuse what is over a megabyte, so a larger limit would let messages in that nobody handles.
-    if _count(value) > 1024 * 1000:
+    if read_count(value) > 1024 * 1000:
         raise TypeError("a number of bytes from 1 to 1,024,000")
     return int(value)
 
@@ -86,10 +76,10 @@ def _exceptions(value: Any) -> tuple[type[Exception], ...]:
 
 
 RETRY_ARGUMENTS = {
-    "max_attempts": _optional_count,
-    "delay": _duration,
+    "max_attempts": read_optional_count,
+    "delay": read_duration,
     "factor": _number,
-    "max_delay": _duration,
+    "max_delay": read_duration,
     "jitter": _number,
     "bury_on": _exceptions,
 }
@@ -102,7 +92,7 @@ def _retry_argument(name: str, value: Any) -> Any:
         raise TypeError(f"a RetryPolicy whose {name} is {error}") from error
 
 
-def _retry(value: Any) -> RetryPolicy:
+def read_retry(value: Any) -> RetryPolicy:
     if isinstance(value, RetryPolicy):
         return value
     if not isinstance(value, Mapping):
@@ -117,7 +107,7 @@ def _retry(value: Any) -> RetryPolicy:
         raise TypeError(f"a RetryPolicy that can work ({error})") from error
 
 
-def _store(value: Any) -> str:
+def read_store(value: Any) -> str:
     if value not in ("stream", "rsmq"):
         raise TypeError('"stream" or "rsmq"')
     return str(value)
@@ -134,12 +124,12 @@ def _of_queue_and_key(value: Any, read: Callable[[Any], Any], words: str) -> dic
         raise TypeError(f'{words}, or a dict of "queue" and "key"') from error
 
 
-def _rate_limit(value: Any) -> dict[str, Any]:
+def read_rate_limit(value: Any) -> dict[str, Any]:
     return _of_queue_and_key(value, Rate.parse, 'a rate such as "10/s", "100/m" or "5/10s"')
 
 
-def _concurrency(value: Any) -> dict[str, Any]:
-    return _of_queue_and_key(value, _count, "a whole number from 1")
+def read_concurrency(value: Any) -> dict[str, Any]:
+    return _of_queue_and_key(value, read_count, "a whole number from 1")
 
 
 def limits(options: dict[str, Any]) -> dict[str, Any]:
@@ -156,20 +146,20 @@ def limits(options: dict[str, Any]) -> dict[str, Any]:
 
 #: Option -> what reads its value.
 QUEUE_OPTIONS = {
-    "STORE": _store,
-    "VISIBILITY_TIMEOUT": _positive_duration,
-    "MAX_ATTEMPTS": _count,
-    "RETRY": _retry,
-    "TIMEOUT": _optional_timeout,
-    "MAX_SIZE": _size,
-    "MAX_DEPTH": _optional_count,
-    "RESULT_TTL": _result_ttl,
-    "RATE_LIMIT": _rate_limit,
-    "CONCURRENCY": _concurrency,
+    "STORE": read_store,
+    "VISIBILITY_TIMEOUT": read_positive_duration,
+    "MAX_ATTEMPTS": read_count,
+    "RETRY": read_retry,
+    "TIMEOUT": read_optional_timeout,
+    "MAX_SIZE": read_size,
+    "MAX_DEPTH": read_optional_count,
+    "RESULT_TTL": read_result_ttl,
+    "RATE_LIMIT": read_rate_limit,
+    "CONCURRENCY": read_concurrency,
 }
 
 
-def _from_one(value: Any) -> int:
+def read_vt(value: Any) -> int:
     try:
         found = check_seconds("VT", value)
     except InvalidValue as error:
@@ -180,68 +170,68 @@ def _from_one(value: Any) -> int:
     return found
 
 
-def _delay(value: Any) -> int:
+def read_delay(value: Any) -> int:
     try:
         return check_seconds("DELAY", value)
     except InvalidValue as error:
         raise TypeError(f"a whole number of seconds from 0 to {MAX_SECONDS}") from error
 
 
-def _maxsize(value: Any) -> int:
+def read_maxsize(value: Any) -> int:
     try:
         return check_maxsize(value)
     except InvalidValue as error:
         raise TypeError(f"a whole number from {MIN_MAXSIZE} to {MAX_MAXSIZE}, or -1") from error
 
 
-def _rsmq_namespace(value: Any) -> str:
+def read_rsmq_namespace(value: Any) -> str:
     # Braces, because on a Redis Cluster the namespace carries the hash tag.
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:{}-]{1,80}", value):
         raise TypeError("1 to 80 letters, digits, and any of _ . : - { }")
     return value
 
 
-def _switch(value: Any) -> bool:
+def read_switch(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError("True or False")
     return value
 
 
 RSMQ_OPTIONS = {
-    "STORE": _store,
-    "NAMESPACE": _rsmq_namespace,
-    "VT": _from_one,
-    "DELAY": _delay,
-    "MAXSIZE": _maxsize,
-    "REALTIME": _switch,
-    "MAX_ATTEMPTS": _count,
-    "RETRY": _retry,
-    "TIMEOUT": _optional_timeout,
-    "MAX_DEPTH": _optional_count,
+    "STORE": read_store,
+    "NAMESPACE": read_rsmq_namespace,
+    "VT": read_vt,
+    "DELAY": read_delay,
+    "MAXSIZE": read_maxsize,
+    "REALTIME": read_switch,
+    "MAX_ATTEMPTS": read_count,
+    "RETRY": read_retry,
+    "TIMEOUT": read_optional_timeout,
+    "MAX_DEPTH": read_optional_count,
 }
 
 
-def _share(value: Any) -> float:
+def read_share(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
         raise TypeError("a number above 0 and up to 1")
     return float(value)
 
 
 TOPIC_OPTIONS = {
-    "RETENTION": _optional_timeout,
-    "RETENTION_COUNT": _optional_count,
-    "RETENTION_BYTES": _optional_count,
-    "RETENTION_ALARM": _share,
-    "DUPLICATE_WINDOW": _positive_duration,
-    "VISIBILITY_TIMEOUT": _positive_duration,
-    "MAX_ATTEMPTS": _count,
-    "RETRY": _retry,
-    "TIMEOUT": _optional_timeout,
-    "MAX_SIZE": _size,
+    "RETENTION": read_optional_timeout,
+    "RETENTION_COUNT": read_optional_count,
+    "RETENTION_BYTES": read_optional_count,
+    "RETENTION_ALARM": read_share,
+    "DUPLICATE_WINDOW": read_positive_duration,
+    "VISIBILITY_TIMEOUT": read_positive_duration,
+    "MAX_ATTEMPTS": read_count,
+    "RETRY": read_retry,
+    "TIMEOUT": read_optional_timeout,
+    "MAX_SIZE": read_size,
 }
 
 
-def _connection(value: Any) -> str:
+def read_connection(value: Any) -> str:
     # One slash is a mistake, and what it leaves may be a password: an alias is told in full.
     is_url = isinstance(value, str) and (":/" in value or "@" in value)
     if not isinstance(value, str) or not value or (is_url and not value.startswith(URL_SCHEMES)):
@@ -249,86 +239,27 @@ def _connection(value: Any) -> str:
     return value
 
 
-def _namespace(value: Any) -> str:
+def read_namespace(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:-]{1,80}", value):
         raise TypeError("1 to 80 letters, digits, and any of _ . : -")
     return value
 
 
-def _directory(value: Any) -> Path:
+def read_directory(value: Any) -> Path:
     if not isinstance(value, str | Path):
         raise TypeError("a path")
     return Path(value)
 
 
-def _signals(value: Any) -> tuple[Mapping[str, Any], ...]:
+def read_signals(value: Any) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
         raise TypeError("a list of dicts")
     return tuple(MappingProxyType(dict(item)) for item in value)
 
 
-#: Option of a schedule -> the type it must have.
-SCHEDULE_OPTIONS: dict[str, tuple[type, ...]] = {
-    "cron": (str,),
-    "timezone": (str,),
-    "every": (timedelta, int, float),
-    "queue": (str,),
-    "message": (str,),
-    "data": (object,),
-    "task": (str,),
-    "args": (list, tuple),
-    "kwargs": (Mapping,),
-    "priority": (int,),
-    "key": (str,),
-    "expires": (timedelta, int, float),
-}
-
-
-def _schedules(value: Any) -> Mapping[str, Scheduled]:
-    if not isinstance(value, Mapping):
-        raise TypeError("a dict of name: schedule")
-    found = {}
-    for name, entry in value.items():
-        try:
-            found[name] = _scheduled(check_name(name), entry)
-        except (TypeError, MQError) as error:
-            raise TypeError(f"a dict of name: schedule; in {name!r:.80}, {error}") from error
-    return MappingProxyType(found)
-
-
-def _scheduled(name: str, entry: Any) -> Scheduled:
-    if not isinstance(entry, Mapping):
-        raise TypeError("write a dict of options")
-    for option, value in entry.items():
-        kinds = SCHEDULE_OPTIONS.get(option)
-        if kinds is None:
-            raise TypeError(f"{option!r} is no option; there are {', '.join(SCHEDULE_OPTIONS)}")
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            raise TypeError(f"{option!r} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r:.80}")
-    if ("cron" in entry) == ("every" in entry) or ("message" in entry) == ("task" in entry):
-        raise TypeError('give "cron" or "every", and "message" or "task"')
-    if "cron" in entry:
-        when: Schedule = cron(entry["cron"], timezone=entry.get("timezone"))
-    else:
-        when = every(_duration(entry["every"]))
-    as_task = {"args": list(entry.get("args", ())), "kwargs": dict(entry.get("kwargs", {}))}
-    return Scheduled(
-        name=name,
-        queue=entry.get("queue", "default"),
-        message=check_name(entry.get("message", entry.get("task"))),
-        data=as_task if "task" in entry else entry.get("data"),
-        when=when,
-        priority=max(-100, min(100, entry.get("priority", 0))),
-        key=entry.get("key"),
-        expires=_lifetime(entry["expires"]) if "expires" in entry else None,
-        where=f'MQ_DJANGO["SCHEDULES"][{name!r}]',
-    )
-
-
 OPTIONS = {
-    "CONNECTION": _connection,
-    "NAMESPACE": _namespace,
-    "DIRECTORY": _directory,
-    "SIGNALS": _signals,
-    "SCHEDULES": _schedules,
+    "CONNECTION": read_connection,
+    "NAMESPACE": read_namespace,
+    "DIRECTORY": read_directory,
+    "SIGNALS": read_signals,
 }
