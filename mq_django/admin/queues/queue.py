@@ -7,10 +7,10 @@ from django.utils.translation import gettext as _
 
 from mq_django import inspector
 from mq_django.admin.queues import limits, schedules
-from mq_django.admin.queues.settings import settings_of
 from mq_django.admin.topics import groups
 from mq_django.admin.ui import charts, spans, text
 from mq_django.admin.ui.page import VIEW, Page, needs
+from mq_django.admin.ui.settings import settings_of
 from mq_django.admin.ui.tabs import tabs
 from mq_django.admin.ui.wording import problem
 from mq_django.core.keys import GROUP_SEPARATOR
