@@ -1,31 +1,49 @@
-"""What the settings say about a queue."""
+"""The options of a queue, a group or a topic."""
 
 from datetime import timedelta
+from typing import Any
 
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import text
-from mq_django.conf import get_config
+from mq_django.conf import Handling, get_config
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.limits import Limit
+from mq_django.core.options import options_of
+from mq_django.core.retries import RetryPolicy
 
 
 def settings_of(name: str) -> list[tuple[str, str]]:
-    """Return the options of a queue, as rows of a table."""
-    config = get_config().queue(name)
+    """Return the options of a queue, a group or a topic as rows of a table: name and value."""
+    project = get_config()
+    config: Handling = project.topics[name] if name in project.topics else project.queue(name)
+    # A group has no others of its own.
+    options = options_of(Handling if GROUP_SEPARATOR in name else type(config)).values()
+    rows = [(option, getattr(config, option.attribute)) for option in options]
+    # Limits have a table of their own.
+    return [(option.name, _value(value, option.is_bytes)) for option, value in rows if not isinstance(value, Limit)]
 
-    def time(value: timedelta | None) -> str:
-        return _("none") if value is None else text.duration(round(value.total_seconds() * 1000))
 
-    retry = config.retry
-    return [
-        (_("Visibility timeout"), time(config.visibility_timeout)),
-        (_("Attempts"), text.number(retry.max_attempts or config.max_attempts)),
-        (
-            _("Retries"),
-            _("after %(first)s, then %(factor)s times longer, at most %(longest)s")
-            % {"first": time(retry.delay), "factor": f"{retry.factor:g}", "longest": time(retry.max_delay)},
-        ),
-        (_("Handler timeout"), time(config.timeout)),
-        (_("Largest data"), text.size(config.max_size)),
-        (_("Most messages"), _("no limit") if config.max_depth is None else text.number(config.max_depth)),
-        (_("Results are kept for"), time(config.result_ttl)),
-    ]
+def _value(value: Any, is_bytes: bool = False) -> str:
+    match value:
+        case None:
+            return _("none")
+        case timedelta():
+            return text.duration(round(value.total_seconds() * 1000))
+        case RetryPolicy():
+            return _retries(value)
+        case float():
+            return text.percent(value)
+        case bool() | str():
+            return str(value)
+    return text.size(value) if is_bytes else text.number(value)
+
+
+def _retries(policy: RetryPolicy) -> str:
+    words = _("after %(first)s, then %(factor)s times longer, at most %(longest)s") % {
+        "first": _value(policy.delay),
+        "factor": f"{policy.factor:g}",
+        "longest": _value(policy.max_delay),
+    }
+    most = policy.max_attempts
+    return words if most is None else _("%(retries)s; %(count)s attempts") % {"retries": words, "count": most}
