@@ -13,6 +13,7 @@ from mq_django.conf import QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedule_options import SCHEDULE_OPTIONS
+from mq_django.triggers.configured import KEYS
 from tests.install.wheels import ROOT, build, copy_source
 from tests.option_tables import CONFIGS, PAGE, renewed, words
 
@@ -60,6 +61,12 @@ def test_the_arguments_of_a_retry_policy_are_listed_with_their_defaults():
 def test_the_options_of_a_schedule_are_listed():
     help_text = options_of(CONFIGS["project"])["SCHEDULES"].help_text
     assert set(re.findall(r'`"(\w+)"`', help_text)) == set(SCHEDULE_OPTIONS)
+
+
+def test_every_key_of_a_trigger_is_described():
+    section = SETTINGS.partition("## Triggers without code")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| (`.*?) \|", section, flags=re.MULTILINE)
+    assert {key for names in named for key in re.findall(r"`(\w+)`", names)} == KEYS
 
 
 def test_a_package_index_gets_a_description_without_dead_links(tmp_path: Path):
