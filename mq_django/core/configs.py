@@ -1,34 +1,26 @@
-"""What the settings say, as frozen values; `mq_django.conf` reads them."""
+"""The settings of queues, topics and groups, as frozen values; `mq_django.conf` reads them."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
 from mq_django.core.limits import Limit, Limits, Rate
 from mq_django.core.options import (
     option,
     read_concurrency,
-    read_connection,
     read_count,
     read_delay,
-    read_directory,
     read_maxsize,
-    read_namespace,
     read_optional_count,
     read_optional_timeout,
-    read_options_by_name,
     read_positive_duration,
     read_rate_limit,
     read_result_ttl,
     read_retry,
     read_rsmq_namespace,
     read_share,
-    read_signals,
     read_size,
     read_store,
     read_switch,
@@ -36,11 +28,7 @@ from mq_django.core.options import (
 )
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
-from mq_django.core.schedule_options import read_schedules
-from mq_django.core.schedules import Scheduled
-from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
-
-EMBEDDED = "embedded"
+from mq_django.errors import ConfigurationError
 
 STORE = option(
     read_store,
@@ -240,73 +228,3 @@ class TopicConfig(Handling):
         shared = {option.name: getattr(self, option.name) for option in fields(Handling)}
         own = {"name": f"{self.name}{GROUP_SEPARATOR}{name}", "topic": self.name, "group": name}
         return GroupConfig(**{**shared, **own})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """All of `settings.MQ_DJANGO`."""
-
-    connection: str = field(
-        default=EMBEDDED,
-        metadata=option(
-            read_connection,
-            "A django-redis alias of `CACHES` kept for queues; or a `redis://`, `rediss://` or `unix://` URL; or "
-            '`"embedded"`: a private server for development, shared by all processes of the project.',
-        ),
-    )
-    namespace: str = field(default="mq", metadata=option(read_namespace, "What every key starts with."))
-    directory: Path = field(
-        default_factory=lambda: Path.cwd() / ".mq_django",
-        metadata=option(
-            read_directory,
-            "Where the embedded server keeps its data; its file `socket` holds the path of the Unix socket that the "
-            "server listens on. Keep the directory out of version control.",
-            shown='`BASE_DIR / ".mq_django"`',
-        ),
-    )
-    queues: Mapping[str, QueueConfig] = field(
-        metadata=option(
-            read_options_by_name,
-            "Queue names to options. Names are letters, digits, `_` and `-`.",
-            shown='`{"default": {}}`',
-        )
-    )
-    topics: Mapping[str, TopicConfig] = field(
-        default_factory=dict,
-        metadata=option(
-            read_options_by_name,
-            "Topic names to [options of a topic](#options-of-a-topic). A queue and a topic may not share a name.",
-        ),
-    )
-    signals: tuple[Mapping[str, Any], ...] = field(
-        default=(), metadata=option(read_signals, "[Triggers without code](#triggers-without-code).", shown="`[]`")
-    )
-    schedules: Mapping[str, Scheduled] = field(
-        default_factory=dict,
-        metadata=option(
-            read_schedules,
-            'Name to schedule: `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, or `"task"` '
-            'with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`. One process fires each '
-            "tick. Of the ticks missed while nothing was running only the last fires; those missed while the schedule "
-            "was paused do not fire.",
-        ),
-    )
-
-    def queue(self, name: str) -> QueueConfig:
-        """Return the options of a queue, or of a group of a topic by `topic:group`; else raise UnknownQueue."""
-        topic, separator, group = str(name).partition(GROUP_SEPARATOR)
-        if separator and NAME.fullmatch(group):
-            return self.topic(topic).group(group)
-        try:
-            return self.queues[name]
-        except (KeyError, TypeError):
-            known = ", ".join(sorted(self.queues)) or "none"
-            raise UnknownQueue(f'No queue {name!r} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
-
-    def topic(self, name: str) -> TopicConfig:
-        """Return the options of a topic, or raise UnknownTopic."""
-        try:
-            return self.topics[name]
-        except (KeyError, TypeError):
-            known = ", ".join(sorted(self.topics)) or "none"
-            raise UnknownTopic(f'No topic {name!r} in MQ_DJANGO["TOPICS"]; configured: {known}') from None
