@@ -43,7 +43,7 @@ BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 # Seconds that `make compat` publishes.
 COMPAT_SECONDS ?= 60
 
-.PHONY: help demo test test-slow e2e lint install-matrix compat chaos slow bench guard clean
+.PHONY: help demo test test-slow e2e lint install-matrix compat chaos slow docs bench guard clean
 
 help:
 	@echo "make demo            run the example shop (DEMO_SECONDS=20 to stop by itself)"
@@ -55,6 +55,7 @@ help:
 	@echo "make compat          run an older version and this one on the same keys: nothing is lost or doubled"
 	@echo "make chaos           kill, stop and mislead everything for three minutes: nothing is lost"
 	@echo "make slow            the same, all of it, for an hour (SLOW_MINUTES=240)"
+	@echo "make docs            write the tables of options in docs/settings.md"
 	@echo "make bench           measure beside the raw limit and other queues (PEERS=none for the short form)"
 	@echo "make guard           see that the speed holds, by ratios to the raw limit"
 	@echo "make clean           remove the environments and what was built"
@@ -76,6 +77,9 @@ lint: $(VENV)/.test $(VENV)/.lint
 # The wheel in environments of its own, with every Python that is found.
 install-matrix: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.install
+
+docs: $(VENV)/.ready
+	$(BIN)/python -m tests.option_tables
 
 bench: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m benchmarks --peers '$(PEERS)' --only '$(STEPS)' $(if $(WRITE_DOCS),--write-docs) \

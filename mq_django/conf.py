@@ -1,9 +1,8 @@
 """`settings.MQ_DJANGO` as frozen configs, read when first asked for."""
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -13,9 +12,10 @@ from django.conf import settings
 from django.core.signals import setting_changed
 
 from mq_django.core.bounds import data_text
-from mq_django.core.configs import EMBEDDED, Config, GroupConfig, Handling, QueueConfig, RsmqConfig, TopicConfig
+from mq_django.core.configs import GroupConfig, Handling, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.keys import NAME
-from mq_django.core.options import OPTIONS, QUEUE_OPTIONS, RSMQ_OPTIONS, TOPIC_OPTIONS, URL_SCHEMES, limits
+from mq_django.core.options import URL_SCHEMES, options_of
+from mq_django.core.project import EMBEDDED, Config
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConfigurationError, InvalidMessage
 
@@ -60,38 +60,34 @@ class _Reader:
     def refuse(self, setting: str, message: str, hint: str) -> None:
         self.problems.append(Problem(setting, message, hint))
 
-    def options(
-        self, raw: Mapping[Any, Any], readers: Mapping[str, Any], where: str, *, also: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        found = {}
+    def options(self, raw: Mapping[Any, Any], config: type[Any], where: str) -> dict[str, Any]:
+        options, found = options_of(config), {}
         for name, value in raw.items():
             setting = f"{where}[{name!r}]"
             if name in LATER:
                 self.refuse(setting, f"{setting} is not available in this version.", f"Remove {name!r}.")
-            elif name not in readers:
-                known = ", ".join(sorted([*readers, *also]))
+            elif name not in options:
+                known = ", ".join(sorted(options))
                 self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {known}.")
             else:
                 try:
-                    found[str(name).lower()] = readers[name](value)
+                    found[options[name].attribute] = options[name].read(value)
                 except TypeError as error:
                     self.refuse(setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}.")
         return found
 
-    def queues(self, raw: Any, namespace: str) -> dict[str, QueueConfig]:
+    def queues(self, raw: Mapping[Any, Any], namespace: str) -> dict[str, QueueConfig]:
         found: dict[str, QueueConfig] = {}
-        for name, options in self._named(raw, "QUEUES", _queue_options):
+        for name, options in self._named(raw, "QUEUES", _queue_config):
             if options.get("store") == "rsmq":
-                if "vt" in options:
-                    options["visibility_timeout"] = timedelta(seconds=options.pop("vt"))
                 found[name] = RsmqConfig(name=name, **options)
             else:
-                found[name] = QueueConfig(name=name, namespace=namespace, **limits(options))
+                found[name] = QueueConfig(name=name, namespace=namespace, **options)
         return found
 
-    def topics(self, raw: Any, namespace: str, queues: Container[str]) -> dict[str, TopicConfig]:
+    def topics(self, raw: Mapping[Any, Any], namespace: str, queues: Container[str]) -> dict[str, TopicConfig]:
         found = {}
-        for name, options in self._named(raw, "TOPICS", lambda _: TOPIC_OPTIONS):
+        for name, options in self._named(raw, "TOPICS", lambda _: TopicConfig):
             if name in queues:
                 self.refuse(
                     f'MQ_DJANGO["TOPICS"][{name!r}]', f"{name!r} names a queue and a topic.", "Rename one of them."
@@ -100,12 +96,9 @@ class _Reader:
         return found
 
     def _named(
-        self, raw: Any, what: str, readers: Callable[[Mapping[Any, Any]], Mapping[str, Any]]
+        self, raw: Mapping[Any, Any], what: str, config_of: Callable[[Mapping[Any, Any]], type[Handling]]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         where, kind = f'MQ_DJANGO["{what}"]', what.lower()[:-1]
-        if not isinstance(raw, Mapping):
-            self.refuse(where, f"{where} must be a dict of name: options.", 'Write {"default": {}}.')
-            return
         for name, options in raw.items():
             if not isinstance(name, str) or not NAME.fullmatch(name):
                 hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
@@ -113,7 +106,7 @@ class _Reader:
             elif not isinstance(options, Mapping):
                 self.refuse(f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}.")
             else:
-                yield name, self.options(options, readers(options), f"{where}[{name!r}]")
+                yield name, self.options(options, config_of(options), f"{where}[{name!r}]")
 
     def schedule(self, scheduled: Scheduled, configs: Mapping[str, QueueConfig]) -> None:
         """Check what a schedule publishes, as a publish to its queue would."""
@@ -131,8 +124,8 @@ class _Reader:
                 self.refuse(where, f"{where} cannot be published: {error}.", "Give it data that is JSON, and shorter.")
 
 
-def _queue_options(options: Mapping[Any, Any]) -> Mapping[str, Any]:
-    return RSMQ_OPTIONS if options.get("STORE") == "rsmq" else QUEUE_OPTIONS
+def _queue_config(options: Mapping[Any, Any]) -> type[QueueConfig]:
+    return RsmqConfig if options.get("STORE") == "rsmq" else QueueConfig
 
 
 def read(raw: Any) -> tuple[Config, list[Problem]]:
@@ -141,13 +134,10 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     if not isinstance(raw, Mapping):
         reader.refuse("MQ_DJANGO", "MQ_DJANGO must be a dict.", 'Write MQ_DJANGO = {"QUEUES": {"default": {}}}.')
         raw = {}
-    options = dict(raw)
-    queues = options.pop("QUEUES", {"default": {}})
-    topics = options.pop("TOPICS", {})
-    found = reader.options(options, OPTIONS, "MQ_DJANGO", also=("QUEUES", "TOPICS"))
+    found = reader.options(raw, Config, "MQ_DJANGO")
     namespace = found.get("namespace", "mq")
-    configs = reader.queues(queues, namespace)
-    logs = reader.topics(topics, namespace, configs)
+    configs = reader.queues(found.pop("queues", {"default": {}}), namespace)
+    logs = reader.topics(found.pop("topics", {}), namespace, configs)
     for scheduled in found.get("schedules", {}).values():
         reader.schedule(scheduled, configs)
     base = getattr(settings, "BASE_DIR", None)

@@ -126,8 +126,26 @@ def handler(
 ) -> Callable[[Function], Function]:
     """Register a function as the handler of a queue's messages named `name`.
 
-    The function takes the `Message`. Returning handles it; an exception retries it by `retry`; returning
-    `mq_django.Retry(delay=...)` or `mq_django.Bury(...)` decides by itself. `timeout` is in seconds.
+    The function takes the `Message`. A message is handled when the function returns, and retried when it raises. To
+    decide otherwise it returns `mq_django.Retry(delay=...)` or `mq_django.Bury(...)`.
+
+        @handler("emails", "welcome", timeout=30)
+        def send_welcome(message):
+            send_mail(..., recipient_list=[message.data["email"]])
+
+    Args:
+        queue: one of MQ_DJANGO["QUEUES"].
+        name: 1 to 255 printable characters.
+        retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
+        timeout: seconds or a timedelta; None: the queue's TIMEOUT.
+
+    Returns:
+        A decorator that returns the function as it is. A coroutine function runs on an event loop.
+
+    Raises:
+        InvalidMessage: no message can have this name.
+        ConfigurationError: `retry` is not a RetryPolicy; when it decorates a function, also: the timeout is not above
+            zero, or the queue has another handler of this name.
     """
     check_name(name)
 
@@ -145,13 +163,28 @@ def subscriber(
 ) -> Callable[[Function], Function]:
     """Register a function as the handler of a topic's messages for one group.
 
-    Without `name` it gets those of every name that no other subscriber of the group has asked for; when all have asked
-    for a name, the group passes over the rest. `start` is where the group begins when it is new: "beginning", "end", a
-    datetime, or the id of an entry. See handler() for the rest.
+        @subscriber("orders", group="billing", name="order.paid")
+        def bill(message):
+            Invoice.objects.create(order_id=message.data["order_id"])
+
+    Args:
+        topic: one of MQ_DJANGO["TOPICS"].
+        group: 1 to 160 letters, digits, _ and -.
+        name: only messages of this name. None: of every name that has no subscriber of its own in the group. If all
+            subscribers of a group have a name, the group skips all other messages.
+        start: where a new group begins: "beginning", "end", a datetime, or the id of an entry.
+        retry: as for handler(); None: as the topic's RETRY says.
+        timeout: seconds or a timedelta; None: the topic's TIMEOUT.
+
+    Returns:
+        A decorator that returns the function as it is. A coroutine function runs on an event loop.
 
     Raises:
-        ConfigurationError: the group cannot be called so, another subscriber of it starts elsewhere, or `retry` or
-            `timeout` is none.
+        InvalidMessage: no message can have this name.
+        InvalidOffset: `start` is not a place in a log.
+        ConfigurationError: the topic or the group cannot have this name, another subscriber of the group has another
+            `start`, `retry` is not a RetryPolicy, or the timeout is not above zero; when it decorates a function, also:
+            the group has another subscriber of this name.
     """
     check_retry(retry)
     seconds(timeout)

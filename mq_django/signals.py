@@ -1,24 +1,32 @@
 """Django signals that mq_django sends.
 
-All carry `queue` (its name). The ones about deliveries are sent from the thread that runs the handler, and only when
-somebody listens, so that they cost nothing otherwise.
+All arguments are keyword arguments; each signal has `queue`, a name. An error of a receiver is logged and has no other
+effect. The sender is a class, the same for all queues: filter by `queue`. A signal without receivers costs nothing.
 """
 
 from django.dispatch import Signal
 
-#: A message was accepted by Redis. Arguments: queue, message_id, name. What a receiver raises is logged by Django
-#: and does not fail the publish, whose message is there.
+#: Redis accepted a message, after the commit if the publish waited for one. Sent by the process that publishes, not for
+#: what a schedule fires or an operator redrives.
+#: Sender: mq_django.producers.Queue or mq_django.producers.Topic.
+#: Arguments: queue (str: a queue or a topic), message_id (str), name (str: the message's).
 message_published = Signal()
 
-#: A handler is about to run. Arguments: queue, message.
+#: A handler is about to run. Sent in the thread that runs it: for a coroutine function in the event loop's.
+#: Sender: mq_django.registry.Handler. Arguments: queue (str), message (mq_django.Message).
 handler_started = Signal()
 
-#: A handler has ended. Arguments: queue, message, outcome, seconds.
+#: A handler has ended, and the outcome is on its way to Redis. Sent in the same thread as handler_started.
+#: Sender: mq_django.registry.Handler. Arguments: queue (str), message (mq_django.Message), outcome (Ack, Retry, Bury or
+#: another of mq_django.core.outcomes), seconds (float: how long the handler ran).
 handler_finished = Signal()
 
-#: A delivery was settled by a consumer that no longer held it; nothing was changed. Arguments: queue, message_id.
+#: A consumer settled a delivery that it no longer held; nothing was changed. Another consumer handles the message.
+#: Sender: the consumer's class that settles. Arguments: queue (str), message_id (str).
 delivery_stale = Signal()
 
-#: A group of a topic is so far behind that it will lose messages to the retention. Arguments: queue (the topic), group,
-#: share (of the retention), lag. Sent once a fall behind, by whichever supervisor saw it.
+#: A group of a topic is so far behind that it will lose messages to the retention. Sent once, by one supervisor, each
+#: time a group falls behind by more than RETENTION_ALARM.
+#: Sender: the supervisor's class that trims topics. Arguments: queue (str: the topic), group (str), share (float: how
+#: much of the retention the group is behind), lag (int: messages; None if unknown).
 retention_alarm = Signal()

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from mq_django import conf
-from mq_django.conf import EMBEDDED, get_config, read
+from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
+from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
+
+OTHER_FORMS = {"QUEUES", "TOPICS", "RATE_LIMIT", "CONCURRENCY", "VT"}
 
 
 def one_problem(raw):
@@ -96,8 +98,54 @@ def test_an_option_of_a_queue_is_read(option, value, read_as):
 
 def test_every_option_of_a_queue_is_tried_above():
     marks = test_an_option_of_a_queue_is_read.pytestmark
-    # Limits become one value: see tests/core/test_limits.py.
-    assert {case[0] for case in marks[0].args[1]} == set(conf.QUEUE_OPTIONS) - {"RATE_LIMIT", "CONCURRENCY"}
+    # For limits see tests/core/test_limits.py.
+    assert {case[0] for case in marks[0].args[1]} == set(options_of(QueueConfig)) - {"RATE_LIMIT", "CONCURRENCY"}
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        lambda project: project,
+        lambda project: project.queue("emails"),
+        lambda project: project.queue("jobs"),
+        lambda project: project.topic("orders"),
+    ],
+    ids=["project", "queue", "rsmq", "topic"],
+)
+def test_a_default_passes_the_check_of_its_option(find):
+    config = find(read({"QUEUES": {"emails": {}, "jobs": {"STORE": "rsmq"}}, "TOPICS": {"orders": {}}})[0])
+    # The settings say these in a form of their own.
+    options = [option for name, option in options_of(type(config)).items() if name not in OTHER_FORMS]
+    assert len(options) >= 5
+    for option in options:
+        default = getattr(config, option.attribute)
+        assert option.read(default) == default
+
+
+def test_a_queue_in_rsmqs_format_has_options_of_its_own():
+    config, problems = read({"QUEUES": {"jobs": {"STORE": "rsmq", "VT": 60, "NAMESPACE": "{r}", "DELAY": 5}}})
+    assert problems == []
+    jobs = config.queue("jobs")
+    assert (jobs.visibility_timeout, jobs.vt, jobs.namespace, jobs.delay) == (timedelta(minutes=1), 60, "{r}", 5)
+    assert not {"VISIBILITY_TIMEOUT", "MAX_SIZE", "RESULT_TTL", "RATE_LIMIT", "CONCURRENCY"} & set(
+        options_of(RsmqConfig)
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("VT", value) for value in (0, -1, 1.5, True, 10_000_000, None, timedelta(seconds=5))),
+        *(("DELAY", value) for value in (-1, 0.5, False, 10_000_000, "0")),
+        *(("MAXSIZE", value) for value in (0, 1023, 65537, -2, True, "1024")),
+        *(("REALTIME", value) for value in (1, "yes", None)),
+        *(("NAMESPACE", value) for value in ("", "a b", "x" * 81, 7)),
+        *((name, 5) for name in ("VISIBILITY_TIMEOUT", "MAX_SIZE", "RESULT_TTL", "RATE_LIMIT", "CONCURRENCY")),
+    ],
+)
+def test_a_wrong_option_of_a_queue_in_rsmqs_format_is_named(option, value):
+    problem = one_problem({"QUEUES": {"jobs": {"STORE": "rsmq", option: value}}})
+    assert problem.setting == f"MQ_DJANGO[\"QUEUES\"]['jobs']['{option}']"
 
 
 def test_a_retry_policy_can_be_given_as_a_dict():
@@ -168,7 +216,7 @@ def test_a_wrong_option_of_a_queue_is_named(option, value):
 
 
 def test_every_option_of_a_queue_can_be_wrong():
-    assert {option for option, _ in WRONG_OPTIONS} == set(conf.QUEUE_OPTIONS)
+    assert {option for option, _ in WRONG_OPTIONS} == set(options_of(QueueConfig))
 
 
 @pytest.mark.parametrize(
@@ -202,9 +250,12 @@ def test_a_setting_that_is_no_dict_is_named(raw):
     assert one_problem(raw).setting == "MQ_DJANGO"
 
 
-@pytest.mark.parametrize("queues", [None, ["emails"], "emails"])
-def test_queues_that_are_no_dict_are_named(queues):
-    assert "QUEUES" in one_problem({"QUEUES": queues}).message
+@pytest.mark.parametrize("setting", ["QUEUES", "TOPICS"])
+@pytest.mark.parametrize("value", [None, ["emails"], "emails", []])
+def test_queues_and_topics_that_are_no_dict_are_named(setting, value):
+    problem = one_problem({setting: value})
+    assert problem.setting == f"MQ_DJANGO['{setting}']"
+    assert "must be a dict of name: options" in problem.message
 
 
 @pytest.mark.parametrize("options", [None, [], "fast"])
@@ -304,7 +355,6 @@ def test_a_topic_has_its_options_and_its_groups_have_those_of_handling():
 @pytest.mark.parametrize(
     "raw",
     [
-        {"TOPICS": []},
         {"TOPICS": {"a b": {}}},
         {"TOPICS": {"orders": {"RETENTION": 0}}},
         {"TOPICS": {"orders": {"RETENTION_COUNT": 0}}},

@@ -2,13 +2,20 @@
 
 import re
 import zipfile
+from dataclasses import fields
 from email.parser import BytesParser
 from email.policy import compat32
 from pathlib import Path
 
 import pytest
 
+from mq_django.conf import QueueConfig, RsmqConfig, TopicConfig
+from mq_django.core.options import options_of
+from mq_django.core.retries import RetryPolicy
+from mq_django.core.schedule_options import SCHEDULE_OPTIONS
+from mq_django.triggers.configured import KEYS
 from tests.install.wheels import ROOT, build, copy_source
+from tests.option_tables import CONFIGS, PAGE, renewed, words
 
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "example_project" / "README.md"]
 
@@ -17,6 +24,49 @@ PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "example_pr
 def test_links_between_pages_lead_somewhere(page: Path):
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+SETTINGS = PAGE.read_text(encoding="utf-8")
+
+
+def test_the_tables_of_options_say_what_the_configs_declare():
+    assert renewed(SETTINGS) == SETTINGS, "run `make docs`"
+
+
+def test_every_config_has_its_table():
+    assert sorted(re.findall(r"<!-- options: (\w+) -->\n\| ", SETTINGS)) == sorted(CONFIGS)
+
+
+@pytest.mark.parametrize(
+    ("marker", "config", "apart"), [("topic", TopicConfig, set()), ("rsmq", RsmqConfig, {"STORE"})]
+)
+def test_options_that_a_queue_has_too_are_named_below_the_table(marker, config, apart):
+    below = re.search(rf"<!-- options: {marker} -->\n(?:\|.*\n)+\nand (.*?), as of", SETTINGS)
+    assert set(re.findall(r"`(\w+)`", below[1])) == (set(options_of(config)) & set(options_of(QueueConfig))) - apart
+
+
+def test_the_arguments_of_a_retry_policy_are_listed_with_their_defaults():
+    listed = re.findall(r"`(\w+)`(?: \(([^)]+)\))?", options_of(QueueConfig)["RETRY"].help_text.partition(":")[2])
+    defaults = RetryPolicy()
+    assert {name: shown for name, shown in listed if shown} == {
+        "delay": words(defaults.delay),
+        "factor": f"{defaults.factor:g}",
+        "max_delay": "1 h",
+        "jitter": str(defaults.jitter),
+    }
+    assert defaults.max_delay.total_seconds() == 3600
+    assert {name for name, _ in listed} == {field.name for field in fields(RetryPolicy)}
+
+
+def test_the_options_of_a_schedule_are_listed():
+    help_text = options_of(CONFIGS["project"])["SCHEDULES"].help_text
+    assert set(re.findall(r'`"(\w+)"`', help_text)) == set(SCHEDULE_OPTIONS)
+
+
+def test_every_key_of_a_trigger_is_described():
+    section = SETTINGS.partition("## Triggers without code")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| (`.*?) \|", section, flags=re.MULTILINE)
+    assert {key for names in named for key in re.findall(r"`(\w+)`", names)} == KEYS
 
 
 def test_a_package_index_gets_a_description_without_dead_links(tmp_path: Path):

@@ -4,7 +4,7 @@ import pytest
 
 from mq_django import registry
 from mq_django.core.retries import RetryPolicy
-from mq_django.errors import ConfigurationError, InvalidMessage
+from mq_django.errors import ConfigurationError, InvalidMessage, InvalidOffset
 from mq_django.registry import handler, subscriber
 from mq_django.task_backend import task
 
@@ -12,6 +12,7 @@ from mq_django.task_backend import task
 @pytest.fixture(autouse=True)
 def _own_registry(monkeypatch):
     monkeypatch.setattr(registry, "_handlers", {})
+    monkeypatch.setattr(registry, "_starts", {})
 
 
 def test_a_handler_is_found_by_queue_and_name():
@@ -74,3 +75,38 @@ def test_a_policy_is_a_policy(wrong):
             register()
     with pytest.raises(ConfigurationError, match="retry= must be a RetryPolicy"):
         task(retry=wrong)(print)
+
+
+@pytest.mark.parametrize(
+    ("decorate", "error"),
+    [
+        (lambda: handler("emails", ""), InvalidMessage),
+        (lambda: handler("emails", "welcome", retry=3), ConfigurationError),
+        (lambda: handler("emails", "welcome", timeout=0), ConfigurationError),
+        (lambda: subscriber("orders", group="billing", name=""), InvalidMessage),
+        (lambda: subscriber("orders", group="billing", start="soon"), InvalidOffset),
+        (lambda: subscriber("orders", group="b b"), ConfigurationError),
+        (lambda: subscriber("o o", group="billing"), ConfigurationError),
+        (lambda: subscriber("orders", group="billing", timeout=0), ConfigurationError),
+        (lambda: subscriber("orders", group="billing", retry=3), ConfigurationError),
+    ],
+)
+def test_an_error_is_one_that_the_docstring_lists(decorate, error):
+    documented = (handler if decorate.__code__.co_names[0] == "handler" else subscriber).__doc__
+    assert f"{error.__name__}: " in documented.partition("Raises:")[2]
+    with pytest.raises(error):
+        decorate()(print)
+
+
+def test_a_group_has_one_subscriber_of_a_name_and_one_start():
+    subscriber("orders", group="billing", name="paid")(first_handler)
+    with pytest.raises(ConfigurationError, match="has two handlers"):
+        subscriber("orders", group="billing", name="paid")(second_handler)
+    with pytest.raises(ConfigurationError, match="starts at"):
+        subscriber("orders", group="billing", start="end")
+
+
+def first_handler(message): ...
+
+
+def second_handler(message): ...

@@ -1,22 +1,28 @@
 import gc
 import logging
+import sys
 import uuid
 from datetime import timedelta
 
 import pytest
 from django.contrib.auth import get_user_model, user_logged_in
+from django.contrib.auth import signals as auth_signals
 from django.core import serializers
 from django.db import transaction
+from django.db.models import Model, signals
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 from django.dispatch import Signal
 from django.utils import timezone
 
 from mq_django import on_signal
+from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
 from mq_django.errors import AlreadyPublished, ConfigurationError, ConnectionLost, InvalidMessage
 from mq_django.triggers import declarations
+from mq_django.triggers.configured import read_entry
 from mq_django.triggers.links import expand
-from tests.testapp import tasks
+from mq_django.triggers.targets import Enqueues
+from tests.testapp import models, tasks
 from tests.testapp.models import Cart, Dated, GiftCart, Order, Tag, Ticket
 from tests.working import take, work
 
@@ -28,14 +34,20 @@ paid = Signal()
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
 
+@pytest.fixture
+def entries():
+    """The entries of SIGNALS."""
+    return []
+
+
 @pytest.fixture(autouse=True)
-def mq(mq_settings):
+def mq(mq_settings, entries):
     tasks.ran.clear()
-    return mq_settings
+    return lambda **changed: mq_settings(**{"SIGNALS": entries, **changed})
 
 
 @pytest.fixture
-def trigger(monkeypatch):
+def decorated(monkeypatch):
     """Make triggers with on_signal that are gone after the test."""
     made = []
     add = declarations._add
@@ -48,6 +60,41 @@ def trigger(monkeypatch):
     yield lambda *args, task=tasks.note, **options: on_signal(*args, **options)(task)
     for one in made:
         one.disconnect()
+
+
+@pytest.fixture
+def configured(entries, mq):
+    """Make the same triggers with entries of SIGNALS."""
+
+    def add(signal, *, task=tasks.note, **options):
+        entry = {"signal": signal, "task": task, **options}
+        entry = {key: as_setting(value) for key, value in entry.items()}
+        # Where on_signal raises, the settings are checked and logged.
+        read_entry(get_config(), len(entries), entry).resolve()
+        entries.append(entry)
+        mq()
+
+    return add
+
+
+@pytest.fixture(params=["decorated", "configured"])
+def trigger(request):
+    """Make a trigger, in each of the two forms: what a test says of one holds for both."""
+    return request.getfixturevalue(request.param)
+
+
+def as_setting(value):
+    """Return how settings name something: by its path, when it has one."""
+    if isinstance(value, list | tuple):
+        return [as_setting(each) for each in value]
+    if isinstance(value, type) and issubclass(value, Model) and not value._meta.abstract:
+        return value._meta.label
+    if isinstance(value, Signal | Enqueues) or callable(value):
+        for module in (signals, auth_signals, tasks, models, sys.modules[__name__]):
+            for name, found in vars(module).items():
+                if found is value:
+                    return f"{module.__name__}.{name}"
+    return value
 
 
 @pytest.fixture
@@ -75,8 +122,8 @@ def test_a_save_enqueues_a_task_with_the_pk(trigger):
     assert ran() == [(cart.pk,)]
 
 
-def test_the_decorator_gives_the_task_back(trigger):
-    assert trigger(post_save, sender=Cart) is tasks.note
+def test_the_decorator_gives_the_task_back(decorated):
+    assert decorated(post_save, sender=Cart) is tasks.note
 
 
 def test_a_pk_that_is_no_integer_is_text(trigger):
@@ -450,9 +497,9 @@ def test_everybody_is_a_sender_of_none():
 # connecting
 
 
-def test_a_module_that_is_imported_again_enqueues_once(trigger):
+def test_a_module_that_is_imported_again_enqueues_once(decorated):
     for _ in range(2):
-        trigger(post_save, sender=Cart, when=lambda created: created)
+        decorated(post_save, sender=Cart, when=lambda created: created)
     Cart.objects.create()
     assert len(ran()) == 1
 
@@ -465,9 +512,9 @@ def test_two_triggers_of_one_task_are_two(trigger):
     assert len(ran()) == 2
 
 
-def test_a_trigger_made_before_the_models_waits_for_them(trigger, monkeypatch):
+def test_a_trigger_made_before_the_models_waits_for_them(decorated, monkeypatch):
     monkeypatch.setattr(declarations.apps, "models_ready", False)
-    trigger(post_save, sender="testapp.Cart")
+    decorated(post_save, sender="testapp.Cart")
     monkeypatch.undo()
     Cart.objects.create()
     assert ran() == []
@@ -479,7 +526,6 @@ def test_a_trigger_made_before_the_models_waits_for_them(trigger, monkeypatch):
 @pytest.mark.parametrize(
     ("signal", "options", "reason"),
     [
-        (POST_SAVE, {}, "is not a signal"),
         (post_save, {"delay": "1h"}, "A delay is"),
         (post_save, {"delay": True}, "A delay is"),
         (post_save, {"delay": -1}, "A delay is"),
@@ -493,12 +539,13 @@ def test_a_trigger_made_before_the_models_waits_for_them(trigger, monkeypatch):
         (post_save, {"delay": 5, "unique": "x", "on_conflict": "first"}, "on_conflict must"),
         (post_save, {"delay": 5, "cancel_on": [(post_delete, Cart, "x")]}, "needs unique="),
         (post_save, {"delay": 5, "unique": "x", "cancel_on": [post_delete]}, "cancel_on="),
-        (post_save, {"delay": 5, "unique": "x", "cancel_on": [(POST_SAVE, Cart)]}, "is not a signal"),
         (post_save, {"delay": 5, "unique": "x", "cancel_on": [(post_delete, Cart, "{0}")]}, "not a template"),
-        (post_save, {"args": "{instance.pk}"}, "args="),
         (post_save, {"args": 7}, "args="),
         (post_save, {"sender": "testapp.Nothing"}, "names no model"),
         (post_save, {"when": 7}, "called"),
+        (7, {}, "is not a signal"),
+        ([post_save, 7], {}, "is not a signal"),
+        (post_save, {"delay": 5, "unique": "x", "cancel_on": [(7, Cart)]}, "is not a signal"),
     ],
 )
 def test_what_cannot_work_is_refused_when_it_is_written(trigger, signal, options, reason):
@@ -506,23 +553,29 @@ def test_what_cannot_work_is_refused_when_it_is_written(trigger, signal, options
         trigger(signal, **options)
 
 
-def test_only_a_task_of_ours_can_be_triggered(trigger):
+@pytest.mark.parametrize(
+    ("signal", "options", "reason"),
+    [
+        (POST_SAVE, {}, "is not a signal"),
+        (post_save, {"delay": 5, "unique": "x", "cancel_on": [(POST_SAVE, Cart)]}, "is not a signal"),
+        (post_save, {"args": "{instance.pk}"}, "args="),
+    ],
+)
+def test_a_decorator_is_not_given_paths(decorated, signal, options, reason):
+    with pytest.raises(ConfigurationError, match=reason):
+        decorated(signal, **options)
+
+
+def test_only_a_task_of_ours_can_be_triggered(decorated):
     with pytest.raises(ConfigurationError, match="@task"):
-        trigger(post_save, sender=Cart, task=lambda pk: None)
+        decorated(post_save, sender=Cart, task=lambda pk: None)
 
 
 # settings
 
 
-@pytest.fixture
-def signals(mq):
-    """Put triggers into the settings."""
-    yield lambda *entries: mq(SIGNALS=list(entries))
-    mq()
-
-
-def test_a_trigger_of_the_settings_publishes_a_message(signals):
-    signals({"signal": POST_SAVE, "sender": "testapp.Cart", "queue": "emails", "name": "cart.saved"})
+def test_a_trigger_of_the_settings_publishes_a_message(mq):
+    mq(SIGNALS=[{"signal": POST_SAVE, "sender": "testapp.Cart", "queue": "emails", "name": "cart.saved"}])
     cart = Cart.objects.create()
     assert [(message.name, message.data) for message in take("emails")] == [("cart.saved", cart.pk)]
 
@@ -536,26 +589,28 @@ def test_a_trigger_of_the_settings_publishes_a_message(signals):
         (lambda instance: instance.owner.upper(), "ADA"),
     ],
 )
-def test_the_data_of_a_message_can_be_said(signals, data, published):
-    signals({"signal": POST_SAVE, "sender": "testapp.Cart", "queue": "emails", "name": "cart.saved", "data": data})
+def test_the_data_of_a_message_can_be_said(mq, data, published):
+    mq(SIGNALS=[{"signal": POST_SAVE, "sender": "testapp.Cart", "queue": "emails", "name": "cart.saved", "data": data}])
     Cart.objects.create(pk=1, owner="ada")
     assert [message.data for message in take("emails")] == [published]
 
 
-def test_a_trigger_of_the_settings_enqueues_a_task(signals, waiting):
-    signals(
-        {
-            "signal": POST_SAVE,
-            "sender": "testapp.Cart",
-            "task": "tests.testapp.tasks.note",
-            "args": ["{instance.owner}"],
-            "delay": timedelta(hours=1),
-            "unique": "cart:{instance.pk}",
-            "expires": timedelta(hours=2),
-            "priority": -5,
-            "when": "tests.testapp.triggers.is_owned",
-            "cancel_on": [("django.db.models.signals.post_delete", "testapp.Cart")],
-        }
+def test_a_trigger_of_the_settings_enqueues_a_task(mq, waiting):
+    mq(
+        SIGNALS=[
+            {
+                "signal": POST_SAVE,
+                "sender": "testapp.Cart",
+                "task": "tests.testapp.tasks.note",
+                "args": ["{instance.owner}"],
+                "delay": timedelta(hours=1),
+                "unique": "cart:{instance.pk}",
+                "expires": timedelta(hours=2),
+                "priority": -5,
+                "when": "tests.testapp.triggers.is_owned",
+                "cancel_on": [("django.db.models.signals.post_delete", "testapp.Cart")],
+            }
+        ]
     )
     Cart.objects.create()
     cart = Cart.objects.create(owner="ada")
@@ -564,20 +619,20 @@ def test_a_trigger_of_the_settings_enqueues_a_task(signals, waiting):
     assert waiting() == []
 
 
-def test_triggers_follow_the_settings(signals):
+def test_triggers_follow_the_settings(mq):
     entry = {"signal": POST_SAVE, "sender": "testapp.Cart", "queue": "emails", "name": "cart.saved"}
-    signals(entry)
-    signals(entry, {**entry, "name": "also"})
+    mq(SIGNALS=[entry])
+    mq(SIGNALS=[entry, {**entry, "name": "also"}])
     Cart.objects.create()
     assert sorted(message.name for message in take("emails")) == ["also", "cart.saved"]
-    signals()
+    mq(SIGNALS=[])
     Cart.objects.create()
     assert len(take("emails")) == 0
 
 
-def test_a_trigger_that_cannot_work_is_logged_and_the_others_do(signals, caplog):
+def test_a_trigger_that_cannot_work_is_logged_and_the_others_do(mq, caplog):
     entry = {"signal": POST_SAVE, "sender": "testapp.Cart", "queue": "emails", "name": "cart.saved"}
-    signals({**entry, "sender": "testapp.Nothing"}, entry)
+    mq(SIGNALS=[{**entry, "sender": "testapp.Nothing"}, entry])
     assert 'MQ_DJANGO["SIGNALS"][0] is not connected' in caplog.text
     Cart.objects.create()
     assert len(take("emails")) == 1

@@ -1,21 +1,39 @@
-"""What the settings say, as frozen values; `mq_django.conf` reads them."""
+"""The settings of queues, topics and groups, as frozen values; `mq_django.conf` reads them."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
-from mq_django.core.limits import Limits
+from mq_django.core.limits import Limit, Limits, Rate
+from mq_django.core.options import (
+    option,
+    read_concurrency,
+    read_count,
+    read_delay,
+    read_maxsize,
+    read_optional_count,
+    read_optional_timeout,
+    read_positive_duration,
+    read_rate_limit,
+    read_result_ttl,
+    read_retry,
+    read_rsmq_namespace,
+    read_share,
+    read_size,
+    read_store,
+    read_switch,
+    read_vt,
+)
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
-from mq_django.core.schedules import Scheduled
-from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
+from mq_django.errors import ConfigurationError
 
-EMBEDDED = "embedded"
+STORE = option(
+    read_store,
+    'How the queue lives in Redis: `"rsmq"` for [queues shared with other programs](#queues-in-rsmqs-format).',
+)
 
 #: A publish asks several times, and spelling a queue's keys takes 5 microseconds.
 queue_keys = cache(QueueKeys)
@@ -25,31 +43,78 @@ rsmq_keys = cache(RsmqKeys)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handling:
-    """What queues and topics have in common: how their messages are handled, each option with its default."""
+    """What queues and topics have in common: how their messages are handled."""
 
     name: str
     namespace: str = "mq"
-    #: After this long without a heartbeat of its supervisor, a delivery goes to somebody else.
-    visibility_timeout: timedelta = timedelta(seconds=10)
-    #: Deliveries that may fail before a message is buried.
-    max_attempts: int = 25
-    retry: RetryPolicy = RetryPolicy()
-    #: How long a handler may run; None: without end.
-    timeout: timedelta | None = None
-    #: Bytes of JSON that a message's data may have.
-    max_size: int = 256 * 1024
+    max_attempts: int = field(
+        default=25,
+        metadata=option(read_count, "Deliveries that may fail before a message is a dead letter."),
+    )
+    retry: RetryPolicy = field(
+        default=RetryPolicy(),
+        metadata=option(
+            read_retry,
+            "A `RetryPolicy`, or a dict of its arguments: `delay` (1 s), `factor` (2), `max_delay` (1 h), "
+            "`jitter` (0.25), `max_attempts`, `bury_on`.",
+            shown="`{}`",
+        ),
+    )
+    timeout: timedelta | None = field(
+        default=None, metadata=option(read_optional_timeout, "How long a handler may run.")
+    )
+    visibility_timeout: timedelta = field(
+        default=timedelta(seconds=10),
+        metadata=option(
+            read_positive_duration,
+            "When the heartbeat of a supervisor has been silent for this long, its consumers' messages go to others. "
+            "How long a handler runs does not matter. Processes with different values, as in a rolling deploy, judge "
+            "each other by the value that each announces.",
+        ),
+    )
+    max_size: int = field(
+        default=256 * 1024,
+        metadata=option(read_size, "Bytes of JSON that a message's data may have.", is_bytes=True),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig(Handling):
     """The options of one queue."""
 
-    store: str = "stream"
-    #: Messages ready, waiting and pending together, from which a publish raises QueueFull; None: no limit.
-    max_depth: int | None = None
-    #: How long a task's result is kept; zero: not at all.
-    result_ttl: timedelta = timedelta(days=1)
-    limits: Limits = Limits()
+    max_depth: int | None = field(
+        default=None,
+        metadata=option(
+            read_optional_count,
+            "Messages ready, waiting and pending together from which a publish raises `QueueFull`.",
+        ),
+    )
+    result_ttl: timedelta = field(
+        default=timedelta(days=1),
+        metadata=option(read_result_ttl, "How long a task's result is kept; 0: not at all."),
+    )
+    rate_limit: Limit[Rate] = field(
+        default=Limit(),
+        metadata=option(
+            read_rate_limit,
+            '`"10/s"`, `"100/m"`, `"5/10s"`: deliveries in any such stretch of time, of all consumers together. '
+            '`{"queue": "100/s", "key": "10/s"}` limits each key, too.',
+        ),
+    )
+    concurrency: Limit[int] = field(
+        default=Limit(),
+        metadata=option(
+            read_concurrency,
+            'Deliveries at once, of all consumers together: `5`, or `{"queue": 20, "key": 1}`.',
+        ),
+    )
+    store: str = field(default="stream", metadata=STORE)
+
+    @property
+    def limits(self) -> Limits:
+        """Return all limits as one value."""
+        rate, at_once = self.rate_limit, self.concurrency
+        return Limits(rate=rate.queue, key_rate=rate.key, concurrency=at_once.queue, key_concurrency=at_once.key)
 
     @property
     def keys(self) -> QueueKeys:
@@ -61,17 +126,36 @@ class QueueConfig(Handling):
 class RsmqConfig(QueueConfig):
     """The options of a queue in RSMQ's format, which programs in other languages share."""
 
-    namespace: str = "rsmq"
-    store: str = "rsmq"
-    #: What the queue is created with; seconds as in RSMQ, and UTF-16 units, or -1.
-    delay: int = DEFAULT_DELAY
-    maxsize: int = DEFAULT_MAXSIZE
-    #: Publish on RSMQ's channel after a send, and expect that of others.
-    realtime: bool = False
-    #: RSMQ's vt. Consumers of ours keep hidden what they hold.
-    visibility_timeout: timedelta = timedelta(seconds=DEFAULT_VT)
+    namespace: str = field(
+        default="rsmq",
+        metadata=option(read_rsmq_namespace, 'RSMQ\'s `ns`. On a Redis Cluster it carries the hash tag: `"{rsmq}"`.'),
+    )
+    visibility_timeout: timedelta = field(
+        default=timedelta(seconds=DEFAULT_VT),
+        metadata=option(
+            read_vt,
+            "Seconds from 1: what the queue is created with, and how long our consumers hide what they take.",
+            name="VT",
+        ),
+    )
+    delay: int = field(
+        default=DEFAULT_DELAY,
+        metadata=option(read_delay, "Seconds, as RSMQ has it; what the queue is created with."),
+    )
+    maxsize: int = field(
+        default=DEFAULT_MAXSIZE,
+        metadata=option(read_maxsize, "UTF-16 units, or -1; what the queue is created with."),
+    )
+    realtime: bool = field(
+        default=False,
+        metadata=option(read_switch, "Publish on RSMQ's channel after a send, and expect that of others."),
+    )
+    store: str = field(default="rsmq", metadata=STORE)
+    # These are no options of such a queue.
     max_size: int = 1024 * 1000
     result_ttl: timedelta = timedelta(0)
+    rate_limit: Limit[Rate] = Limit()
+    concurrency: Limit[int] = Limit()
 
     @property
     def keys(self) -> RsmqKeys:
@@ -102,15 +186,35 @@ class GroupConfig(QueueConfig):
 class TopicConfig(Handling):
     """The options of one topic; those of handling are its groups'."""
 
-    #: How long a message is kept; None: for ever, unless one of the next two says otherwise.
-    retention: timedelta | None = timedelta(days=7)
-    #: How many messages are kept, and how many bytes of Redis' memory they may take.
-    retention_count: int | None = None
-    retention_bytes: int | None = None
-    #: The share of the retention that a group may be behind before that is an alarm.
-    retention_alarm: float = 0.8
-    #: How long a message's id is remembered, so that publishing it again adds nothing.
-    duplicate_window: timedelta = timedelta(minutes=5)
+    retention: timedelta | None = field(
+        default=timedelta(days=7),
+        metadata=option(
+            read_optional_timeout,
+            "How long a message is kept; `None`: for ever, unless one of the next two says otherwise.",
+        ),
+    )
+    retention_count: int | None = field(
+        default=None, metadata=option(read_optional_count, "How many messages are kept.")
+    )
+    retention_bytes: int | None = field(
+        default=None,
+        metadata=option(
+            read_optional_count,
+            "How much of Redis's memory the log may take, as `MEMORY USAGE` estimates it.",
+            is_bytes=True,
+        ),
+    )
+    retention_alarm: float = field(
+        default=0.8,
+        metadata=option(read_share, "The share of the retention that a group may be behind before that is an alarm."),
+    )
+    duplicate_window: timedelta = field(
+        default=timedelta(minutes=5),
+        metadata=option(
+            read_positive_duration,
+            "How long a `message_id=` is remembered, so that publishing it again adds nothing.",
+        ),
+    )
 
     @property
     def keys(self) -> TopicKeys:
@@ -124,39 +228,3 @@ class TopicConfig(Handling):
         shared = {option.name: getattr(self, option.name) for option in fields(Handling)}
         own = {"name": f"{self.name}{GROUP_SEPARATOR}{name}", "topic": self.name, "group": name}
         return GroupConfig(**{**shared, **own})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """All of `settings.MQ_DJANGO`."""
-
-    #: A django-redis alias, a URL, or `embedded`.
-    connection: str = EMBEDDED
-    namespace: str = "mq"
-    #: Where the embedded server keeps its data.
-    directory: Path = field(default_factory=lambda: Path.cwd() / ".mq_django")
-    queues: Mapping[str, QueueConfig]
-    topics: Mapping[str, TopicConfig] = field(default_factory=dict)
-    #: Triggers without code: see `mq_django.triggers`.
-    signals: tuple[Mapping[str, Any], ...] = ()
-    #: Schedules without code, by name.
-    schedules: Mapping[str, Scheduled] = field(default_factory=dict)
-
-    def queue(self, name: str) -> QueueConfig:
-        """Return the options of a queue, or of a group of a topic by `topic:group`; else raise UnknownQueue."""
-        topic, separator, group = str(name).partition(GROUP_SEPARATOR)
-        if separator and NAME.fullmatch(group):
-            return self.topic(topic).group(group)
-        try:
-            return self.queues[name]
-        except (KeyError, TypeError):
-            known = ", ".join(sorted(self.queues)) or "none"
-            raise UnknownQueue(f'No queue {name!r} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
-
-    def topic(self, name: str) -> TopicConfig:
-        """Return the options of a topic, or raise UnknownTopic."""
-        try:
-            return self.topics[name]
-        except (KeyError, TypeError):
-            known = ", ".join(sorted(self.topics)) or "none"
-            raise UnknownTopic(f'No topic {name!r} in MQ_DJANGO["TOPICS"]; configured: {known}') from None

@@ -3,11 +3,14 @@
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Generic, NamedTuple, TypeVar
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RATE = re.compile(r"(\d{1,9})\s*/\s*(\d{0,6})\s*([smhd])", re.ASCII)
 #: Grants that a window may have: their log is read at every fetch.
 MAX_COUNT = 1_000_000
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,13 @@ class Rate:
     def micros(self) -> int:
         """Return the window in microseconds."""
         return self.window // timedelta(microseconds=1)
+
+
+class Limit(NamedTuple, Generic[Value]):
+    """One kind of limit, of the queue as a whole and of each key; None: there is none."""
+
+    queue: Value | None = None
+    key: Value | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,25 +1,75 @@
-"""What reads the value of each setting: a reader raises TypeError with the words for "must be ..."."""
+"""Options of the settings: how the field of a config declares one, and the functions that read their values.
+
+A function that reads a value raises TypeError with the words that follow "must be".
+"""
 
 import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from mq_django.core.limits import Limits, Rate
+from mq_django.core.limits import Limit, Rate
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize, check_seconds
-from mq_django.core.schedules import Schedule, Scheduled, cron, every
-from mq_django.core.wire import check_name
-from mq_django.errors import InvalidValue, MQError
+from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize
+from mq_django.errors import InvalidValue
 
 URL_SCHEMES = ("redis://", "rediss://", "unix://")
 
+Value = TypeVar("Value")
 
-def _duration(value: Any) -> timedelta:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An option of the settings, as a field of a config declares it."""
+
+    #: The key in the settings, and the attribute of the config.
+    name: str
+    attribute: str
+    #: Returns the attribute's value for a value from the settings.
+    read: Callable[[Any], Any]
+    #: Markdown for the tables of docs/settings.md; `shown` is the default, where its own form is not what one writes.
+    help_text: str
+    shown: str
+    #: An int counts bytes.
+    is_bytes: bool
+
+
+def option(
+    read: Callable[[Any], Any], help_text: str, *, name: str = "", shown: str = "", is_bytes: bool = False
+) -> dict[str, Any]:
+    """Return the metadata of a field that declares an option, called like the field unless `name` is given."""
+    return {"name": name, "read": read, "help_text": help_text, "shown": shown, "is_bytes": is_bytes}
+
+
+def options_of(config: type[Any]) -> dict[str, Option]:
+    """Return the options that the fields of a config declare, by name."""
+    declared = [field for field in fields(config) if field.metadata]
+    named = {field.metadata["name"] or field.name.upper(): field for field in declared}
+    return {name: Option(**{**field.metadata, "name": name, "attribute": field.name}) for name, field in named.items()}
+
+
+def _reader(
+    kind: type | tuple[type, ...],
+    words: str,
+    allowed: Callable[[Any], object] = lambda _: True,
+    convert: Callable[[Any], Any] = lambda value: value,
+) -> Callable[[Any], Any]:
+    """Return a function that reads values of some types if they are allowed. A bool is no number."""
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool) or not allowed(value):
+            raise TypeError(words)
+        return convert(value)
+
+    return read
+
+
+def read_duration(value: Any) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -28,70 +78,48 @@ def _duration(value: Any) -> timedelta:
     raise TypeError("a timedelta or a number of seconds")
 
 
-def _positive_duration(value: Any) -> timedelta:
-    duration = _duration(value)
+def read_positive_duration(value: Any) -> timedelta:
+    duration = read_duration(value)
     if duration <= timedelta(0):
         raise TypeError("a timedelta or a number of seconds above zero")
     return duration
 
 
-def _lifetime(value: Any) -> timedelta:
-    duration = _positive_duration(value)
-    # Its end has to be a date.
-    if duration > timedelta(days=36600):
-        raise TypeError("'expires' must be at most 36600 days")
-    return duration
+def _optional(read: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
+    return lambda value: None if value is None else read(value)
 
 
-def _optional_timeout(value: Any) -> timedelta | None:
-    return None if value is None else _positive_duration(value)
+read_optional_timeout = _optional(read_positive_duration)
 
 
-def _result_ttl(value: Any) -> timedelta:
-    duration = _duration(value)
+def read_result_ttl(value: Any) -> timedelta:
+    duration = read_duration(value)
     if duration < timedelta(0):
         raise TypeError("a timedelta or a number of seconds, not below zero")
     return duration
 
 
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise TypeError("a whole number from 1")
-    return value
-
-
-def _optional_count(value: Any) -> int | None:
-    return None if value is None else _count(value)
-
-
-def _size(value: Any) -> int:
-    # Consumers refuse what is over a megabyte, so a larger limit would let messages in that nobody handles.
-    if _count(value) > 1024 * 1000:
-        raise TypeError("a number of bytes from 1 to 1,024,000")
-    return int(value)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise TypeError("a number")
-    return value
-
-
-def _exceptions(value: Any) -> tuple[type[Exception], ...]:
-    if isinstance(value, list | tuple) and all(
-        isinstance(item, type) and issubclass(item, Exception) for item in value
-    ):
-        return tuple(value)
-    raise TypeError("a list of exception classes")
-
+read_count = _reader(int, "a whole number from 1", lambda value: value >= 1)
+read_optional_count = _optional(read_count)
+# Consumers refuse what is over a megabyte, so a larger limit would let messages in that nobody handles.
+read_size = _reader(int, "a number of bytes from 1 to 1,024,000", lambda value: 1 <= value <= 1024 * 1000)
+read_share = _reader((int, float), "a number above 0 and up to 1", lambda value: 0 < value <= 1, float)
+read_switch = _reader(bool, "True or False")
+_read_number = _reader((int, float), "a number", lambda value: not math.isnan(value))
+_read_exceptions = _reader(
+    (list, tuple),
+    "a list of exception classes",
+    lambda value: all(isinstance(item, type) and issubclass(item, Exception) for item in value),
+    tuple,
+)
 
 RETRY_ARGUMENTS = {
-    "max_attempts": _optional_count,
-    "delay": _duration,
-    "factor": _number,
-    "max_delay": _duration,
-    "jitter": _number,
-    "bury_on": _exceptions,
+    "max_attempts": read_optional_count,
+    "delay": read_duration,
+    "factor": _read_number,
+    "max_delay": read_duration,
+    "jitter": _read_number,
+    "bury_on": _read_exceptions,
 }
 
 
@@ -102,7 +130,7 @@ def _retry_argument(name: str, value: Any) -> Any:
         raise TypeError(f"a RetryPolicy whose {name} is {error}") from error
 
 
-def _retry(value: Any) -> RetryPolicy:
+def read_retry(value: Any) -> RetryPolicy:
     if isinstance(value, RetryPolicy):
         return value
     if not isinstance(value, Mapping):
@@ -117,218 +145,67 @@ def _retry(value: Any) -> RetryPolicy:
         raise TypeError(f"a RetryPolicy that can work ({error})") from error
 
 
-def _store(value: Any) -> str:
-    if value not in ("stream", "rsmq"):
-        raise TypeError('"stream" or "rsmq"')
-    return str(value)
+read_store = _reader(str, '"stream" or "rsmq"', ("stream", "rsmq").__contains__)
 
 
-def _of_queue_and_key(value: Any, read: Callable[[Any], Any], words: str) -> dict[str, Any]:
-    """Read a limit of the queue, or a dict of one of the queue and one of each key."""
+def _limit(value: Any, read: Callable[[Any], Value], words: str) -> Limit[Value]:
     parts = value if isinstance(value, Mapping) else {"queue": value}
     if not parts or set(parts) - {"queue", "key"}:
         raise TypeError(f'{words}, or a dict of "queue" and "key"')
     try:
-        return {name: None if part is None else read(part) for name, part in parts.items()}
+        return Limit(**{name: None if part is None else read(part) for name, part in parts.items()})
     except (TypeError, ValueError) as error:
         raise TypeError(f'{words}, or a dict of "queue" and "key"') from error
 
 
-def _rate_limit(value: Any) -> dict[str, Any]:
-    return _of_queue_and_key(value, Rate.parse, 'a rate such as "10/s", "100/m" or "5/10s"')
+def read_rate_limit(value: Any) -> Limit[Rate]:
+    return _limit(value, Rate.parse, 'a rate such as "10/s", "100/m" or "5/10s"')
 
 
-def _concurrency(value: Any) -> dict[str, Any]:
-    return _of_queue_and_key(value, _count, "a whole number from 1")
+def read_concurrency(value: Any) -> Limit[int]:
+    return _limit(value, read_count, "a whole number from 1")
 
 
-def limits(options: dict[str, Any]) -> dict[str, Any]:
-    """Return a queue's options with its limits as one value."""
-    rates, at_once = options.pop("rate_limit", {}), options.pop("concurrency", {})
-    found = Limits(
-        rate=rates.get("queue"),
-        key_rate=rates.get("key"),
-        concurrency=at_once.get("queue"),
-        key_concurrency=at_once.get("key"),
-    )
-    return {**options, "limits": found}
+# RSMQ allows a vt of 0, which hides nothing: two consumers would handle the same message at once.
+read_vt = _reader(
+    int,
+    f"a whole number of seconds from 1 to {MAX_SECONDS}",
+    lambda value: 1 <= value <= MAX_SECONDS,
+    lambda value: timedelta(seconds=value),
+)
+read_delay = _reader(int, f"a whole number of seconds from 0 to {MAX_SECONDS}", lambda value: 0 <= value <= MAX_SECONDS)
 
 
-#: Option -> what reads its value.
-QUEUE_OPTIONS = {
-    "STORE": _store,
-    "VISIBILITY_TIMEOUT": _positive_duration,
-    "MAX_ATTEMPTS": _count,
-    "RETRY": _retry,
-    "TIMEOUT": _optional_timeout,
-    "MAX_SIZE": _size,
-    "MAX_DEPTH": _optional_count,
-    "RESULT_TTL": _result_ttl,
-    "RATE_LIMIT": _rate_limit,
-    "CONCURRENCY": _concurrency,
-}
-
-
-def _from_one(value: Any) -> int:
-    try:
-        found = check_seconds("VT", value)
-    except InvalidValue as error:
-        raise TypeError(f"a whole number of seconds from 1 to {MAX_SECONDS}") from error
-    # RSMQ allows 0, which hides nothing: two consumers would handle the same message at once.
-    if found < 1:
-        raise TypeError(f"a whole number of seconds from 1 to {MAX_SECONDS}")
-    return found
-
-
-def _delay(value: Any) -> int:
-    try:
-        return check_seconds("DELAY", value)
-    except InvalidValue as error:
-        raise TypeError(f"a whole number of seconds from 0 to {MAX_SECONDS}") from error
-
-
-def _maxsize(value: Any) -> int:
+def read_maxsize(value: Any) -> int:
     try:
         return check_maxsize(value)
     except InvalidValue as error:
         raise TypeError(f"a whole number from {MIN_MAXSIZE} to {MAX_MAXSIZE}, or -1") from error
 
 
-def _rsmq_namespace(value: Any) -> str:
-    # Braces, because on a Redis Cluster the namespace carries the hash tag.
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:{}-]{1,80}", value):
-        raise TypeError("1 to 80 letters, digits, and any of _ . : - { }")
-    return value
+read_namespace = _reader(
+    str, "1 to 80 letters, digits, and any of _ . : -", re.compile(r"[A-Za-z0-9_.:-]{1,80}").fullmatch
+)
+# Braces, because on a Redis Cluster the namespace carries the hash tag.
+read_rsmq_namespace = _reader(
+    str, "1 to 80 letters, digits, and any of _ . : - { }", re.compile(r"[A-Za-z0-9_.:{}-]{1,80}").fullmatch
+)
 
 
-def _switch(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("True or False")
-    return value
-
-
-RSMQ_OPTIONS = {
-    "STORE": _store,
-    "NAMESPACE": _rsmq_namespace,
-    "VT": _from_one,
-    "DELAY": _delay,
-    "MAXSIZE": _maxsize,
-    "REALTIME": _switch,
-    "MAX_ATTEMPTS": _count,
-    "RETRY": _retry,
-    "TIMEOUT": _optional_timeout,
-    "MAX_DEPTH": _optional_count,
-}
-
-
-def _share(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise TypeError("a number above 0 and up to 1")
-    return float(value)
-
-
-TOPIC_OPTIONS = {
-    "RETENTION": _optional_timeout,
-    "RETENTION_COUNT": _optional_count,
-    "RETENTION_BYTES": _optional_count,
-    "RETENTION_ALARM": _share,
-    "DUPLICATE_WINDOW": _positive_duration,
-    "VISIBILITY_TIMEOUT": _positive_duration,
-    "MAX_ATTEMPTS": _count,
-    "RETRY": _retry,
-    "TIMEOUT": _optional_timeout,
-    "MAX_SIZE": _size,
-}
-
-
-def _connection(value: Any) -> str:
+def _is_connection(value: str) -> bool:
     # One slash is a mistake, and what it leaves may be a password: an alias is told in full.
-    is_url = isinstance(value, str) and (":/" in value or "@" in value)
-    if not isinstance(value, str) or not value or (is_url and not value.startswith(URL_SCHEMES)):
-        raise TypeError('a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"')
-    return value
+    is_url = ":/" in value or "@" in value
+    return value.startswith(URL_SCHEMES) if is_url else bool(value)
 
 
-def _namespace(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:-]{1,80}", value):
-        raise TypeError("1 to 80 letters, digits, and any of _ . : -")
-    return value
-
-
-def _directory(value: Any) -> Path:
-    if not isinstance(value, str | Path):
-        raise TypeError("a path")
-    return Path(value)
-
-
-def _signals(value: Any) -> tuple[Mapping[str, Any], ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
-        raise TypeError("a list of dicts")
-    return tuple(MappingProxyType(dict(item)) for item in value)
-
-
-#: Option of a schedule -> the type it must have.
-SCHEDULE_OPTIONS: dict[str, tuple[type, ...]] = {
-    "cron": (str,),
-    "timezone": (str,),
-    "every": (timedelta, int, float),
-    "queue": (str,),
-    "message": (str,),
-    "data": (object,),
-    "task": (str,),
-    "args": (list, tuple),
-    "kwargs": (Mapping,),
-    "priority": (int,),
-    "key": (str,),
-    "expires": (timedelta, int, float),
-}
-
-
-def _schedules(value: Any) -> Mapping[str, Scheduled]:
-    if not isinstance(value, Mapping):
-        raise TypeError("a dict of name: schedule")
-    found = {}
-    for name, entry in value.items():
-        try:
-            found[name] = _scheduled(check_name(name), entry)
-        except (TypeError, MQError) as error:
-            raise TypeError(f"a dict of name: schedule; in {name!r:.80}, {error}") from error
-    return MappingProxyType(found)
-
-
-def _scheduled(name: str, entry: Any) -> Scheduled:
-    if not isinstance(entry, Mapping):
-        raise TypeError("write a dict of options")
-    for option, value in entry.items():
-        kinds = SCHEDULE_OPTIONS.get(option)
-        if kinds is None:
-            raise TypeError(f"{option!r} is no option; there are {', '.join(SCHEDULE_OPTIONS)}")
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            raise TypeError(f"{option!r} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r:.80}")
-    if ("cron" in entry) == ("every" in entry) or ("message" in entry) == ("task" in entry):
-        raise TypeError('give "cron" or "every", and "message" or "task"')
-    if "cron" in entry:
-        when: Schedule = cron(entry["cron"], timezone=entry.get("timezone"))
-    else:
-        when = every(_duration(entry["every"]))
-    as_task = {"args": list(entry.get("args", ())), "kwargs": dict(entry.get("kwargs", {}))}
-    return Scheduled(
-        name=name,
-        queue=entry.get("queue", "default"),
-        message=check_name(entry.get("message", entry.get("task"))),
-        data=as_task if "task" in entry else entry.get("data"),
-        when=when,
-        priority=max(-100, min(100, entry.get("priority", 0))),
-        key=entry.get("key"),
-        expires=_lifetime(entry["expires"]) if "expires" in entry else None,
-        where=f'MQ_DJANGO["SCHEDULES"][{name!r}]',
-    )
-
-
-OPTIONS = {
-    "CONNECTION": _connection,
-    "NAMESPACE": _namespace,
-    "DIRECTORY": _directory,
-    "SIGNALS": _signals,
-    "SCHEDULES": _schedules,
-}
+read_connection = _reader(
+    str, 'a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"', _is_connection
+)
+read_directory = _reader((str, Path), "a path", convert=Path)
+read_options_by_name = _reader(Mapping, 'a dict of name: options, such as {"default": {}}')
+read_signals = _reader(
+    (list, tuple),
+    "a list of dicts",
+    lambda value: all(isinstance(item, Mapping) for item in value),
+    lambda value: tuple(MappingProxyType(dict(item)) for item in value),
+)

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import redis
-from asgiref.sync import sync_to_async
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.bounds import check_whole, data_text
@@ -15,6 +14,7 @@ from mq_django.core.lookup import Answer, Found
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.wire import check_headers, check_name
 from mq_django.errors import InvalidMessage
+from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.publish_options import (
     check_conflict,
     check_priority,
@@ -225,25 +225,11 @@ class Queue:
         """Look a message up that waits, by its id or its unique key."""
         return self._store().find(_named(message_id, unique))
 
-    async def apublish(self, name: str, data: Any, **options: Any) -> str:
-        """See publish()."""
-        return await sync_to_async(self.publish, thread_sensitive=True)(name, data, **options)
-
-    async def apublish_many(self, messages: Iterable[tuple[str, Any]], **options: Any) -> list[str]:
-        """See publish_many()."""
-        return await sync_to_async(self.publish_many, thread_sensitive=True)(messages, **options)
-
-    async def acancel(self, message_id: str | None = None, **options: Any) -> Answer | None:
-        """See cancel()."""
-        return await sync_to_async(self.cancel, thread_sensitive=True)(message_id, **options)
-
-    async def areschedule(self, message_id: str | None = None, **options: Any) -> Answer | None:
-        """See reschedule()."""
-        return await sync_to_async(self.reschedule, thread_sensitive=True)(message_id, **options)
-
-    async def afind(self, message_id: str | None = None, **options: Any) -> Found:
-        """See find()."""
-        return await sync_to_async(self.find, thread_sensitive=True)(message_id, **options)
+    apublish = asynchronous(publish)
+    apublish_many = asynchronous(publish_many)
+    acancel = asynchronous(cancel)
+    areschedule = asynchronous(reschedule)
+    afind = asynchronous(find)
 
     def _store(self) -> Store:
         client, opened = get_client("produce"), self._opened

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync
 
 from mq_django.conf import GroupConfig, TopicConfig, get_config
 from mq_django.core.bounds import check_whole, data_text
@@ -17,6 +17,7 @@ from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.wire import check_headers, check_name
 from mq_django.errors import UnknownGroup, UnknownHandler
+from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.publish_options import check_text, expiry
 from mq_django.producers.queues import batches
 from mq_django.producers.transactions import after_commit
@@ -122,13 +123,8 @@ class Topic:
             after_commit(send, using=using, on_commit=on_commit, robust=robust)
         return [item.message.id for item in outgoing]
 
-    async def apublish(self, name: str, data: Any, **options: Any) -> str:
-        """See publish()."""
-        return await sync_to_async(self.publish, thread_sensitive=True)(name, data, **options)
-
-    async def apublish_many(self, messages: Iterable[tuple[str, Any]], **options: Any) -> list[str]:
-        """See publish_many()."""
-        return await sync_to_async(self.publish_many, thread_sensitive=True)(messages, **options)
+    apublish = asynchronous(publish)
+    apublish_many = asynchronous(publish_many)
 
     def group(self, name: str) -> "Group":
         """Return a group of the topic, whether or not there is one of that name yet."""

@@ -1,6 +1,7 @@
 """`MQ_DJANGO["SIGNALS"]`: triggers without code."""
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 from django.apps import apps
@@ -14,12 +15,11 @@ from mq_django.core.logs import get_logger
 from mq_django.core.templates import Arguments
 from mq_django.core.wire import check_name
 from mq_django.errors import ConfigurationError, MQError
-from mq_django.triggers.declarations import build, connect_waiting
+from mq_django.triggers.declarations import build, connect_waiting, on_signal, several
 from mq_django.triggers.links import Trigger
 from mq_django.triggers.targets import (
     Enqueues,
     MessageTarget,
-    Sending,
     Target,
     TaskTarget,
     mapping,
@@ -29,29 +29,9 @@ from mq_django.triggers.targets import (
 
 logger = get_logger("mq_django.triggers")
 
-KEYS = frozenset(
-    [
-        "signal",
-        "sender",
-        "task",
-        "queue",
-        "name",
-        "delay",
-        "unique",
-        "unique_for",
-        "on_conflict",
-        "expires",
-        "priority",
-        "cancel_on",
-        "when",
-        "args",
-        "data",
-        "strict",
-    ]
-)
-
-#: Keys that say how to publish.
-SENDING = ("delay", "on_conflict", "unique_for", "expires", "priority")
+#: What an entry says as `@on_signal` does, and all that it may say.
+DECLARED = signature(on_signal).parameters.keys() - {"args"}
+KEYS = DECLARED | {"task", "args", "queue", "name", "data"}
 
 _connected: list[Trigger] = []
 
@@ -113,17 +93,13 @@ def read_entry(config: Config, number: int, entry: Mapping[str, Any]) -> Trigger
         raise ConfigurationError('it has no "signal"')
     target = _target(entry)
     config.queue(target.queue)
-    signal = entry["signal"]
-    return build(
-        [_loaded(each) for each in signal] if isinstance(signal, list | tuple) else _loaded(signal),
-        sender=entry.get("sender"),
-        target=target,
-        sending=Sending(robust=not entry.get("strict"), **{name: entry.get(name) for name in SENDING}),
-        unique=entry.get("unique"),
-        cancel_on=[_cancellation(each) for each in entry.get("cancel_on", ())],
-        when=_loaded(entry.get("when")),
-        uid=f"SIGNALS[{number}]",
-    )
+    declared = {
+        **{name: entry[name] for name in DECLARED & entry.keys()},
+        "signal": [_loaded(each) for each in several(entry["signal"])],
+        "when": _loaded(entry.get("when")),
+        "cancel_on": [_cancellation(each) for each in entry.get("cancel_on", ())],
+    }
+    return build(target, f"SIGNALS[{number}]", **declared)
 
 
 def _target(entry: Mapping[str, Any]) -> Target:

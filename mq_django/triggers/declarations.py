@@ -12,7 +12,7 @@ from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.producers.publish_options import check_conflict, check_priority, claim_ms, due, expiry
 from mq_django.producers.queues import queues
 from mq_django.triggers.links import Link, Receiver, Trigger, database
-from mq_django.triggers.targets import Enqueues, Sending, Target, TaskTarget, calling, task_arguments
+from mq_django.triggers.targets import Enqueues, Target, TaskTarget, calling, task_arguments
 
 Task = TypeVar("Task")
 
@@ -61,18 +61,23 @@ def on_signal(
     def decorate(task: Task) -> Task:
         if not isinstance(task, Enqueues):
             raise ConfigurationError(f"@on_signal stands above @task of mq_django, not above {task!r:.100}")
-        _add(
-            build(
-                signal,
-                sender=sender,
-                target=TaskTarget(task, task_arguments(args)),
-                sending=Sending(delay, not strict, on_conflict, unique_for, expires, priority),
-                unique=unique,
-                cancel_on=cancel_on,
-                when=when,
-                uid=":".join(map(_identity, (task.module_path, delay, unique, unique_for, on_conflict, when, args))),
-            )
+        uid = ":".join(map(_identity, (task.module_path, delay, unique, unique_for, on_conflict, when, args)))
+        trigger = build(
+            TaskTarget(task, task_arguments(args)),
+            uid,
+            signal=signal,
+            sender=sender,
+            delay=delay,
+            unique=unique,
+            unique_for=unique_for,
+            on_conflict=on_conflict,
+            expires=expires,
+            priority=priority,
+            cancel_on=cancel_on,
+            when=when,
+            strict=strict,
         )
+        _add(trigger)
         return task
 
     return decorate
@@ -93,35 +98,34 @@ def connect_waiting() -> None:
 
 
 def build(
-    signal: Signal | Sequence[Signal],
-    *,
-    sender: Any,
     target: Target,
-    sending: Sending,
-    unique: str | None,
-    cancel_on: Sequence[Sequence[Any]],
-    when: Callable[..., Any] | None,
     uid: str,
+    *,
+    signal: Any,
+    sender: Any = None,
+    unique: str | None = None,
+    cancel_on: Sequence[Any] = (),
+    when: Callable[..., Any] | None = None,
+    strict: bool = False,
+    **publishing: Any,
 ) -> Trigger:
-    """Return a trigger, not yet connected.
+    """Return the trigger that enqueues `target`, not yet connected; see on_signal() for its options.
 
     Raises:
         ConfigurationError: it cannot work.
     """
-    sending = _checked(sending, unique)
+    options = {**_checked(unique, **publishing), "robust": not strict}
     key = None if unique is None else Template(unique)
     decide = None if when is None else calling(when)
-    strict = not sending.robust
 
     def enqueue(arguments: Arguments) -> None:
         if decide is None or decide(arguments):
-            unique_key = None if key is None else key.fill(arguments)
-            target.publish(arguments, sending, unique=unique_key, using=database(arguments))
+            filled = None if key is None else key.fill(arguments)
+            target.publish(arguments, {**options, "unique": filled, "using": database(arguments)})
 
-    receiver = Receiver(enqueue, f"of {target}", strict)
-    links = [Link(each, _several(sender), receiver, f"mq_django:{uid}") for each in _signals(signal)]
+    links = _links(signal, sender, Receiver(enqueue, f"of {target}", strict), uid)
     for number, entry in enumerate(cancel_on):
-        links += _cancelling(entry, target, key, strict, f"mq_django:{uid}:cancel:{number}")
+        links += _cancelling(entry, target, key, strict, f"{uid}:cancel:{number}")
     return Trigger(links)
 
 
@@ -137,39 +141,51 @@ def _cancelling(entry: Any, target: Target, key: Template | None, strict: bool, 
         unique = template.fill(arguments)
         queues[target.queue].cancel(unique=unique, using=database(arguments), robust=not strict)
 
-    receiver = Receiver(cancel, f"that cancels {target}", strict)
-    return [Link(each, _several(sender), receiver, uid) for each in _signals(signal)]
+    return _links(signal, sender, Receiver(cancel, f"that cancels {target}", strict), uid)
 
 
-def _checked(sending: Sending, unique: str | None) -> Sending:
-    """Return how to publish, with what to do about the same unique key said."""
-    claims = sending.unique_for is not None
+def _links(signal: Any, sender: Any, receiver: Receiver, uid: str) -> list[Link]:
+    return [Link(each, several(sender), receiver, f"mq_django:{uid}") for each in _signals(signal)]
+
+
+def _checked(
+    unique: str | None,
+    *,
+    delay: timedelta | float | None = None,
+    unique_for: timedelta | float | str | None = None,
+    on_conflict: str | None = None,
+    expires: timedelta | None = None,
+    priority: int | None = None,
+) -> dict[str, Any]:
+    """Return those of the options of a publish that are given, with what to do about the same unique key."""
+    claims = unique_for is not None
     try:
-        due(sending.delay, None)
-        claim_ms(unique, sending.unique_for)
-        expiry(sending.expires)
-        check_priority(sending.priority or 0)
+        due(delay, None)
+        claim_ms(unique, unique_for)
+        expiry(expires)
+        check_priority(priority or 0)
         # A second signal of one key is no error: that is what the key is for.
-        conflict = check_conflict(
-            "keep" if claims and sending.on_conflict is None else sending.on_conflict, claims=claims
-        )
+        conflict = check_conflict("keep" if claims and on_conflict is None else on_conflict, claims=claims)
     except InvalidMessage as error:
         raise ConfigurationError(str(error)) from error
-    if unique is not None and sending.delay is None and not claims:
+    if unique is not None and delay is None and not claims:
         raise ConfigurationError("unique= needs delay= (it is what waits that is unique) or unique_for=")
-    return sending._replace(on_conflict=None if unique is None else conflict)
+    given = {"delay": delay, "unique_for": unique_for, "expires": expires, "priority": priority}
+    given["on_conflict"] = None if unique is None else conflict
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _signals(value: Any) -> Sequence[Signal]:
-    signals = value if isinstance(value, list | tuple) else [value]
+    signals = several(value)
     for signal in signals:
         if not isinstance(signal, Signal):
             raise ConfigurationError(f"{signal!r:.100} is not a signal")
     return signals
 
 
-def _several(sender: Any) -> Sequence[Any]:
-    return sender if isinstance(sender, list | tuple) else [sender]
+def several(value: Any) -> Sequence[Any]:
+    """Return one or a list of them as a list."""
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def _identity(value: Any) -> str:

@@ -3,8 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from mq_django.core.templates import Arguments, filler
 from mq_django.errors import ConfigurationError, InvalidMessage
@@ -27,22 +26,6 @@ class Enqueues(Protocol):
         """Publish a message that runs the task."""
 
 
-class Sending(NamedTuple):
-    """How a trigger publishes, whatever the signal says."""
-
-    delay: timedelta | float | None
-    robust: bool
-    on_conflict: str | None = None
-    unique_for: timedelta | float | str | None = None
-    expires: timedelta | None = None
-    #: None: the task's own, or 0.
-    priority: int | None = None
-
-    def options(self) -> dict[str, Any]:
-        """Return what was said of it, as `Queue.publish` and the tasks' `using` take it."""
-        return {name: value for name, value in self._asdict().items() if value is not None}
-
-
 class Target(Protocol):
     """What a trigger enqueues."""
 
@@ -50,8 +33,8 @@ class Target(Protocol):
     def queue(self) -> str:
         """Return the name of its queue."""
 
-    def publish(self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None) -> None:
-        """Publish a message about a signal's arguments."""
+    def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
+        """Publish a message about a signal's arguments, with options of `Queue.publish`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +49,10 @@ class TaskTarget:
         """See Target.queue."""
         return self.task.queue_name
 
-    def publish(self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None) -> None:
+    def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
         """See Target.publish()."""
         args = self.args(arguments)
-        task = self.task.using(**sending.options(), unique=unique, using=using)
+        task = self.task.using(**options)
         if isinstance(args, Mapping):
             task.enqueue(**args)
         elif isinstance(args, list | tuple):
@@ -89,10 +72,10 @@ class MessageTarget:
     name: str
     data: Callable[[Arguments], Any]
 
-    def publish(self, arguments: Arguments, sending: Sending, *, unique: str | None, using: str | None) -> None:
+    def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
         """See Target.publish()."""
         data = self.data(arguments)
-        queues[self.queue].publish(self.name, data, **sending.options(), unique=unique, using=using)
+        queues[self.queue].publish(self.name, data, **options)
 
     def __str__(self) -> str:
         return f"{self.queue}/{self.name}"

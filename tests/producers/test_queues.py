@@ -16,12 +16,14 @@ from mq_django.errors import (
     WrongKeyType,
 )
 from mq_django.inspector.activity import activity_of_days
+from mq_django.producers import Queue, Topic
 from mq_django.signals import message_published
 from mq_django.stores.counters import add_command
 from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.sessions import Session
 from tests import places
 from tests.producers.lossy import LossyWay
+from tests.signal_docs import arguments_of
 
 
 @pytest.fixture
@@ -253,7 +255,7 @@ def test_a_listener_that_fails_does_not_fail_the_publish(mq_settings, caplog):
         raise RuntimeError("no")
 
     def listen(**arguments):
-        told.append(arguments["message_id"])
+        told.append(arguments)
 
     for receiver in (fail, listen):
         message_published.connect(receiver)
@@ -263,7 +265,9 @@ def test_a_listener_that_fails_does_not_fail_the_publish(mq_settings, caplog):
     finally:
         for receiver in (fail, listen):
             message_published.disconnect(receiver)
-    assert told == ids
+    assert [arguments["message_id"] for arguments in told] == ids
+    assert {frozenset(arguments) for arguments in told} == {frozenset(arguments_of(message_published))}
+    assert {arguments["sender"] for arguments in told} == {Queue, Topic}
     assert [record.exc_info[0] for record in caplog.records if record.name == "django.dispatch"] == [RuntimeError] * 4
 
 

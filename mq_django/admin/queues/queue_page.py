@@ -7,11 +7,11 @@ from django.utils.translation import gettext as _
 
 from mq_django import inspector
 from mq_django.admin.queues import limits_section, schedules_page
-from mq_django.admin.queues.settings_section import settings_of
 from mq_django.admin.topics import group_section
 from mq_django.admin.ui import charts, spans, text
 from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.page import VIEW, Page, needs
+from mq_django.admin.ui.settings_section import settings_of
 from mq_django.admin.ui.tabs import tabs
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector.activity import Activity

@@ -12,6 +12,7 @@ from mq_django.admin.topics import group_section
 from mq_django.admin.ui import charts, spans, text
 from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.page import VIEW, Page, needs
+from mq_django.admin.ui.settings_section import settings_of
 from mq_django.admin.ui.tabs import topic_tabs
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -27,7 +28,7 @@ PARTS = ("tabs", "problems", "tiles", "topic_groups", "topic_chart")
 def topic(page: Page, topic: str) -> HttpResponse:
     """Show a topic: its log, its groups, what was published."""
     live_url = page.url("topic_stats", topic) + spans.query(spans.span_of(page), "")
-    return page.render("topic", topic, live_url=live_url, settings=_settings(topic), **_context(page, topic))
+    return page.render("topic", topic, live_url=live_url, settings=settings_of(topic), **_context(page, topic))
 
 
 @needs(VIEW)
@@ -118,29 +119,6 @@ def retention_of(view: TopicView) -> str:
     if view.retention_bytes:
         kept.append(text.size(view.retention_bytes))
     return _("kept: %(what)s") % {"what": ", ".join(kept)} if kept else _("kept for ever")
-
-
-def _settings(name: str) -> list[tuple[str, str]]:
-    config = get_config().topic(name)
-
-    def count(value: int | None) -> str:
-        return _("no limit") if value is None else text.number(value)
-
-    retention = config.retention
-    return [
-        (_("Kept for"), text.duration(round(retention.total_seconds() * 1000)) if retention else _("no limit")),
-        (_("Messages kept"), count(config.retention_count)),
-        (_("Memory for them"), text.size(config.retention_bytes) if config.retention_bytes else _("no limit")),
-        (
-            _("Alarm of a group"),
-            _("from %(percent)s %% of that") % {"percent": text.number(100 * config.retention_alarm)},
-        ),
-        (
-            _("Ids are remembered for"),
-            text.duration(round(config.duplicate_window.total_seconds() * 1000)),
-        ),
-        (_("Largest data"), text.size(config.max_size)),
-    ]
 
 
 def overview(page: Page, views: Sequence[QueueView]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -14,6 +14,7 @@ from mq_django.stores.topic_store import TopicStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.commands import calls
+from tests.signal_docs import arguments_of
 from tests.stores.cases import outgoing
 
 ME = "host-1-me"
@@ -37,6 +38,7 @@ def alarms():
     heard = []
 
     def hear(**told):
+        assert set(told) == arguments_of(retention_alarm)
         heard.append((told["queue"], told["group"], round(told["share"], 2), told["lag"]))
 
     retention_alarm.connect(hear)

@@ -20,6 +20,7 @@ from mq_django.signals import handler_finished, handler_started
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.signal_docs import arguments_of
 
 ENTRY = b"1-1"
 
@@ -201,6 +202,19 @@ def test_receivers_that_raise_harm_nobody(rig, error):
         for signal in (handler_started, handler_finished):
             signal.disconnect(dispatch_uid="test")
     assert isinstance(settlement.outcome, Ack)
+
+
+def test_receivers_get_what_is_documented(rig):
+    told = []
+    for signal in (handler_started, handler_finished):
+        signal.connect(lambda **given: told.append(given), weak=False, dispatch_uid="test")
+    try:
+        rig.run(lambda message: None)
+    finally:
+        for signal in (handler_started, handler_finished):
+            signal.disconnect(dispatch_uid="test")
+    assert [set(given) for given in told] == [arguments_of(handler_started), arguments_of(handler_finished)]
+    assert {given["sender"] for given in told} == {Handler}
 
 
 def test_a_handlers_timeout_wins_over_the_queues(mq_settings):

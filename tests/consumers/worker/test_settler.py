@@ -14,6 +14,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.counters import WAITED, bucket, latency_bucket
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+from tests.signal_docs import arguments_of
 from tests.waiting import wait_until
 
 
@@ -127,12 +128,13 @@ def test_what_redis_refuses_for_a_while_counts_once(settler, store, held, caplog
 
 def test_what_others_took_is_told_once_and_counted(settler, store, held, caplog, redis_client):
     told = []
-    delivery_stale.connect(lambda **more: told.append(more["message_id"]), weak=False, dispatch_uid="test")
+    delivery_stale.connect(lambda **given: told.append(given), weak=False, dispatch_uid="test")
     store.pass_on("me", "other", [(held[0].home, held[0].entry)])
     add(settler, held, ACK)
     settler.settle(store)
     delivery_stale.disconnect(dispatch_uid="test")
-    assert told == [held[0].message.id]
+    assert [given["message_id"] for given in told] == [held[0].message.id]
+    assert set(told[0]) == arguments_of(delivery_stale)
     assert caplog.text.count("no longer ours") == 1
     assert store.depths().pending == 1
     add(settler, held[:1], HandBack())

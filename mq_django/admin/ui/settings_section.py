@@ -1,0 +1,49 @@
+"""The options of a queue, a group or a topic."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from mq_django.admin.ui import text
+from mq_django.conf import Handling, get_config
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.limits import Limit
+from mq_django.core.options import options_of
+from mq_django.core.retries import RetryPolicy
+
+
+def settings_of(name: str) -> list[tuple[str, str]]:
+    """Return the options of a queue, a group or a topic as rows of a table: name and value."""
+    project = get_config()
+    config: Handling = project.topics[name] if name in project.topics else project.queue(name)
+    # A group has no others of its own.
+    options = options_of(Handling if GROUP_SEPARATOR in name else type(config)).values()
+    rows = [(option, getattr(config, option.attribute)) for option in options]
+    # Limits have a table of their own.
+    return [(option.name, _value(value, option.is_bytes)) for option, value in rows if not isinstance(value, Limit)]
+
+
+def _value(value: Any, is_bytes: bool = False) -> str:
+    match value:
+        case None:
+            return _("none")
+        case timedelta():
+            return text.duration(round(value.total_seconds() * 1000))
+        case RetryPolicy():
+            return _retries(value)
+        case float():
+            return text.percent(value)
+        case bool() | str():
+            return str(value)
+    return text.size(value) if is_bytes else text.number(value)
+
+
+def _retries(policy: RetryPolicy) -> str:
+    words = _("after %(first)s, then %(factor)s times longer, at most %(longest)s") % {
+        "first": _value(policy.delay),
+        "factor": f"{policy.factor:g}",
+        "longest": _value(policy.max_delay),
+    }
+    most = policy.max_attempts
+    return words if most is None else _("%(retries)s; %(count)s attempts") % {"retries": words, "count": most}

@@ -1,0 +1,92 @@
+"""All settings of a project, as one frozen value; `mq_django.conf` reads them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mq_django.core.configs import QueueConfig, TopicConfig
+from mq_django.core.keys import GROUP_SEPARATOR, NAME
+from mq_django.core.options import (
+    option,
+    read_connection,
+    read_directory,
+    read_namespace,
+    read_options_by_name,
+    read_signals,
+)
+from mq_django.core.schedule_options import read_schedules
+from mq_django.core.schedules import Scheduled
+from mq_django.errors import UnknownQueue, UnknownTopic
+
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All of `settings.MQ_DJANGO`."""
+
+    connection: str = field(
+        default=EMBEDDED,
+        metadata=option(
+            read_connection,
+            "A django-redis alias of `CACHES` kept for queues; or a `redis://`, `rediss://` or `unix://` URL; or "
+            '`"embedded"`: a private server for development, shared by all processes of the project.',
+        ),
+    )
+    namespace: str = field(default="mq", metadata=option(read_namespace, "What every key starts with."))
+    directory: Path = field(
+        default_factory=lambda: Path.cwd() / ".mq_django",
+        metadata=option(
+            read_directory,
+            "Where the embedded server keeps its data; its file `socket` holds the path of the Unix socket that the "
+            "server listens on. Keep the directory out of version control.",
+            shown='`BASE_DIR / ".mq_django"`',
+        ),
+    )
+    queues: Mapping[str, QueueConfig] = field(
+        metadata=option(
+            read_options_by_name,
+            "Queue names to options. Names are letters, digits, `_` and `-`.",
+            shown='`{"default": {}}`',
+        )
+    )
+    topics: Mapping[str, TopicConfig] = field(
+        default_factory=dict,
+        metadata=option(
+            read_options_by_name,
+            "Topic names to [options of a topic](#options-of-a-topic). A queue and a topic may not share a name.",
+        ),
+    )
+    signals: tuple[Mapping[str, Any], ...] = field(
+        default=(), metadata=option(read_signals, "[Triggers without code](#triggers-without-code).", shown="`[]`")
+    )
+    schedules: Mapping[str, Scheduled] = field(
+        default_factory=dict,
+        metadata=option(
+            read_schedules,
+            'Name to schedule: `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, or `"task"` '
+            'with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`. One process fires each '
+            "tick. Of the ticks missed while nothing was running only the last fires; those missed while the schedule "
+            "was paused do not fire.",
+        ),
+    )
+
+    def queue(self, name: str) -> QueueConfig:
+        """Return the options of a queue, or of a group of a topic by `topic:group`; else raise UnknownQueue."""
+        topic, separator, group = str(name).partition(GROUP_SEPARATOR)
+        if separator and NAME.fullmatch(group):
+            return self.topic(topic).group(group)
+        try:
+            return self.queues[name]
+        except (KeyError, TypeError):
+            known = ", ".join(sorted(self.queues)) or "none"
+            raise UnknownQueue(f'No queue {name!r} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
+
+    def topic(self, name: str) -> TopicConfig:
+        """Return the options of a topic, or raise UnknownTopic."""
+        try:
+            return self.topics[name]
+        except (KeyError, TypeError):
+            known = ", ".join(sorted(self.topics)) or "none"
+            raise UnknownTopic(f'No topic {name!r} in MQ_DJANGO["TOPICS"]; configured: {known}') from None

@@ -1,0 +1,22 @@
+"""Methods for coroutines."""
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def asynchronous(method: Callable[Parameters, Result]) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
+    """Return a coroutine function, named with a leading `a`, that runs the method in the thread of synchronous code."""
+
+    @wraps(method)
+    async def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        return await sync_to_async(method, thread_sensitive=True)(*args, **kwargs)
+
+    owner, _, name = method.__qualname__.rpartition(".")
+    call.__name__, call.__qualname__ = f"a{name}", f"{owner}.a{name}"
+    return call

@@ -1,0 +1,26 @@
+import inspect
+
+import pytest
+
+from mq_django.producers import Queue, Topic
+
+PAIRS = [
+    *((Queue, name) for name in ("publish", "publish_many", "cancel", "reschedule", "find")),
+    *((Topic, name) for name in ("publish", "publish_many")),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), PAIRS)
+def test_a_coroutine_function_has_the_parameters_and_the_documentation_of_its_method(owner, name):
+    method, found = getattr(owner, name), getattr(owner, f"a{name}")
+    assert inspect.iscoroutinefunction(found)
+    assert inspect.signature(found) == inspect.signature(method)
+    assert "self" in inspect.signature(found).parameters
+    assert found.__doc__ == method.__doc__
+    assert (found.__name__, found.__qualname__) == (f"a{name}", f"{owner.__name__}.a{name}")
+
+
+@pytest.mark.parametrize("owner", [Queue, Topic])
+def test_every_method_that_writes_or_looks_up_has_a_coroutine_function(owner):
+    found = {name for name, value in vars(owner).items() if inspect.iscoroutinefunction(value)}
+    assert found == {f"a{name}" for kind, name in PAIRS if kind is owner}
