@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 FEATURES = {
     "ack": ("A message was handled, and let its unique key go.", "{acked}:*"),
     "retry": ("One handler failed and is tried again in half an hour, another one asked for two hours.", "{retried}:*"),
-    "bury": ("One handler failed for good, and another one gave up.", "{buried}:*"),
+    "bury": ("One handler failed for good, and another one gave up.", "{buried}:*", "{refused}:*"),
     "undecodable": ("An entry of another program was no message.", "{undecodable}:*"),
     "expire": ("A message of another program had expired.", "{expired}:*"),
     "redrive": ("A dead letter was put back.", "{redriven}:*"),
@@ -42,7 +42,8 @@ FEATURES = {
 ENDS = {
     "{acked}:ready": 0,
     "{retried}:due": 2,
-    "{buried}:dead": 2,
+    "{buried}:dead": 1,
+    "{refused}:dead": 1,
     "{undecodable}:dead": 1,
     "{expired}:ready": 0,
     "{redriven}:dead": 1,
@@ -104,7 +105,7 @@ def publish(client, namespace):
     queues["retried"].publish("end", {"end": "raise"}, key="user:7", headers={"tenant": "a"})
     queues["retried"].publish("end", {"end": "retry"}, priority=5)
     queues["buried"].publish("end", {"end": "raise"}, key="user:7", headers={"tenant": "a"})
-    queues["buried"].publish("end", {"end": "bury"})
+    queues["refused"].publish("end", {"end": "bury"})
     client.xadd(f"{namespace}:{{undecodable}}:ready", {"data": "1"})
     client.xadd(f"{namespace}:{{expired}}:ready", {"type": "end", "data": "1", "expires": "2020-01-01T00:00:00Z"})
     queues["redriven"].publish("end", {"end": "raise"}, key="user:7", headers={"tenant": "a"})

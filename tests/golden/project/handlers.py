@@ -3,7 +3,10 @@
 from mq_django import Bury, Message, Retry, handler, subscriber
 from tests.golden.project import tasks  # noqa: F401 - registered here as in the process that enqueues them
 
-QUEUES = ("acked", "retried", "buried", "undecodable", "expired", "redriven", "worked", "limited", "paused", "legacy")
+QUEUES = (
+    *("acked", "retried", "buried", "refused", "undecodable", "expired"),
+    *("redriven", "worked", "limited", "paused", "legacy"),
+)
 
 
 def end(message: Message) -> object:

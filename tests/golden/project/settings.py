@@ -26,6 +26,7 @@ def options(connection: str, namespace: str) -> dict[str, Any]:
             "acked": {},
             "retried": _LATER,
             "buried": {"MAX_ATTEMPTS": 1},
+            "refused": {},
             "undecodable": {},
             "expired": {},
             "redriven": {"MAX_ATTEMPTS": 1},
