@@ -42,7 +42,7 @@ def test_files_are_written_when_asked_for(tmp_path, monkeypatch):
 def test_each_file_has_its_feature():
     published = {f"publish-{feature.__name__.replace('_', '-')}" for feature in PUBLISHING}
     consumed = {f"consume-{feature}" for feature in [*CONSUMING, "heartbeat"]}
-    assert {path.stem for path in Path(KEYS).iterdir()} == published | consumed
+    assert {path.stem for path in Path(KEYS).iterdir()} <= published | consumed
 
 
 @pytest.mark.parametrize(
