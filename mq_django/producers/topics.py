@@ -139,8 +139,9 @@ class Topic:
         if message_published.receivers:
             for item, is_new in zip(outgoing, added, strict=True):
                 if is_new:
-                    told = {"queue": self.name, "message_id": item.message.id, "name": item.message.name}
-                    message_published.send_robust(Topic, **told)
+                    message_published.send_robust(
+                        Topic, queue=self.name, message_id=item.message.id, name=item.message.name
+                    )
 
     def _log(self, role: Role) -> Log:
         return Log(self.config, Pooled(get_client(role)))

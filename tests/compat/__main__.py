@@ -17,7 +17,7 @@ import redis
 from mq_django.transport.servers import PrivateServer
 from tests.compat.history import read
 from tests.compat.judge import Account, faults
-from tests.compat.versions import ROOT, NoHistory, Version, export_old, stop
+from tests.compat.versions import OLD_COMMIT, ROOT, NoHistory, Version, export, stop
 from tests.waiting import wait_until
 
 #: Seconds to work everything off after the last publish.
@@ -30,7 +30,7 @@ PURPOSE = "on purpose"
 
 def run(seconds: float, folder: Path) -> list[str]:
     """Let both versions work side by side, and return a sentence for each promise that was not kept."""
-    export_old(folder / "old")
+    export(OLD_COMMIT, folder / "old")
     with PrivateServer(tcp=True) as server:
         old = Version(label="old", path=folder / "old", connection=server.url, folder=folder)
         new = Version(label="new", path=ROOT, connection=server.url, folder=folder)

@@ -81,17 +81,17 @@ class Version:
         }
 
 
-def export_old(folder: Path) -> None:
-    """Write the old version's package into a folder.
+def export(commit: str, folder: Path) -> None:
+    """Write the package of an older version into a folder.
 
     Raises:
-        NoHistory: this is no checkout, or one without the old commit.
+        NoHistory: this is no checkout, or one without that commit.
     """
     archive = subprocess.run(
-        ["git", "archive", OLD_COMMIT, "mq_django"], cwd=ROOT, capture_output=True, timeout=60, check=False
+        ["git", "archive", commit, "mq_django"], cwd=ROOT, capture_output=True, timeout=60, check=False
     )
     if archive.returncode:
-        raise NoHistory(f"Commit {OLD_COMMIT} is needed (git fetch --unshallow): {archive.stderr.decode().strip()}")
+        raise NoHistory(f"Commit {commit} is needed (git fetch --unshallow): {archive.stderr.decode().strip()}")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
         files.extractall(folder, filter="data")
 

@@ -1,0 +1,1 @@
+"""A project with a queue for each thing that a consumer does."""

@@ -1,0 +1,35 @@
+"""What applications import, call and configure: `public/*.txt`."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.compat.versions import ROOT
+from tests.golden import files
+from tests.golden.public import PARTS
+
+PUBLIC = Path(__file__).parent / "public"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_is_public(part):
+    lines = "\n".join(PARTS[part]()).strip()
+    files.check(PUBLIC, {part: f"{lines}\n"})
+
+
+def test_each_file_has_its_part():
+    assert {path.stem for path in PUBLIC.iterdir()} <= set(PARTS)
+
+
+def test_what_the_documentation_imports_is_public():
+    described = "\n".join(line for part in ("names", "errors", "signals") for line in PARTS[part]())
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    imports = [found for page in pages for found in re.findall(r"from (mq_django[\w.]*) import (.+)", page.read_text())]
+    assert len(imports) > 5
+    missing = [name for _, found in imports for name in re.findall(r"\w+", found) if not _describes(described, name)]
+    assert missing == []
+
+
+def _describes(described: str, name: str) -> bool:
+    return bool(re.search(rf"^(mq_django\.(\w+\.)?)?{name}\b", described, re.MULTILINE))

@@ -1,0 +1,1 @@
+"""A project with two queues, whose handlers do nothing or fail."""
