@@ -24,7 +24,7 @@ from tests import places
 from tests.stores.acts import make_due, take_all
 from tests.stores.cases import RSMQ, STREAM, TOPIC, RsmqCase, outgoing
 from tests.stores.everything import ME, OTHER, marked, use
-from tests.stores.neighbours import Recorder, breaks
+from tests.stores.neighbours import Neighbours, breaks
 
 OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
 
@@ -63,7 +63,7 @@ READS_COUNTS = {"counters_count", "pages_look", "rsmq_look", "topic_look"}
 @pytest.fixture
 def recorder(mq_settings, namespace, redis_client):
     with pytest.MonkeyPatch.context() as patch:
-        found = Recorder(redis_client, namespace)
+        found = Neighbours(redis_client, namespace)
         found.install(patch)
         record(found, mq_settings, namespace)
     return found
