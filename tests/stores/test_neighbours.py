@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from importlib.resources import files
 
 import pytest
 
@@ -24,14 +23,10 @@ from tests import places
 from tests.stores.acts import make_due, take_all
 from tests.stores.cases import RSMQ, STREAM, TOPIC, RsmqCase, outgoing
 from tests.stores.everything import ME, OTHER, marked, use
+from tests.stores.lua_files import lua_files
 from tests.stores.neighbours import Neighbours, breaks
 
 OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
-
-
-def lua_files():
-    folder = files("mq_django.transport").joinpath("lua")
-    return {path.name.removesuffix(".lua") for path in folder.iterdir() if path.name.endswith(".lua")}
 
 
 #: Scripts that let a full Redis be emptied, so that they have to go on when memory is out.

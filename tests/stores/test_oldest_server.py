@@ -17,6 +17,7 @@ from tests.stores.test_neighbours import *  # noqa: F403
 from tests.stores.test_permits import *  # noqa: F403
 from tests.stores.test_priority import *  # noqa: F403
 from tests.stores.test_schedules import *  # noqa: F403
+from tests.stores.test_script_contracts import *  # noqa: F403
 from tests.stores.test_unique import *  # noqa: F403
 from tests.stores.test_waiting import *  # noqa: F403
 
