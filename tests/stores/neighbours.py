@@ -51,8 +51,10 @@ class Neighbours(Recorder):
         self.calls: dict[str, list[Call]] = {}
         self._idle: Counter[str] = Counter()
 
-    def keep(self, call: Call) -> None:
-        """Keep a call, unless there are enough of its script."""
+    def keep(self, call: Call, reply: Any) -> None:
+        """Keep a call that returned no error, unless there are enough of its script."""
+        if isinstance(reply, Exception):
+            return
         kept, changed = self.calls.setdefault(call.name, []), self.dump() != call.before
         if not changed:
             self._idle[call.name] += 1

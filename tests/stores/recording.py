@@ -30,14 +30,14 @@ class Call:
 
 
 class Recorder(ABC):
-    """Runs commands one by one, and offers the calls of scripts that return no error to `keep`."""
+    """Runs commands one by one, and offers the calls of scripts to `keep`."""
 
     def __init__(self, client: redis.Redis, namespace: str) -> None:
         self.client = client
         self.namespace = namespace
 
     @abstractmethod
-    def keep(self, call: Call) -> None:
+    def keep(self, call: Call, reply: Any) -> None:
         """Keep a call that has just been made, or drop it."""
 
     def install(self, monkeypatch: Any) -> None:
@@ -55,8 +55,7 @@ class Recorder(ABC):
         name = scripts._by_sha[str(command[1])].name
         before = self.dump()
         reply = run()
-        if not isinstance(reply, Exception):
-            self.keep(Call(name, command, before))
+        self.keep(Call(name, command, before), reply)
         return reply
 
     def keys(self) -> list[bytes]:

@@ -1,13 +1,13 @@
 """The contract of each script: what it replies and writes, in every case that matters, as `contracts/golden/` has it.
 
 `MQ_CONTRACTS=write python -m pytest tests/stores/test_script_contracts.py` writes these files anew, when a change is
-meant; what is different in them is then to be reviewed like code. Where Redis 6.2 tells less than newer servers, there
-are files of its own, written by the same with `tests/stores/test_oldest_server.py -k contract`.
+meant; what is different in them is then to be reviewed like code. Where Redis 6.2 tells or allows less than newer servers,
+there are files of its own, written by the same with `tests/stores/test_oldest_server.py -k contract`.
 """
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -57,8 +57,15 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def compared(name: str, agreed: Texts, texts: Texts) -> list[str]:
+    """Return what is different, each part under the title of its call."""
     was, now = (found.get(name, "").splitlines() for found in (agreed, texts))
-    return list(difflib.unified_diff(was, now, f"{name}, as agreed", f"{name}, as it is", lineterm="", n=6))
+    lines = difflib.unified_diff(was, now, f"{name}, as agreed", f"{name}, as it is", lineterm="", n=4)
+    return [f"{line} {title_at(was, line)}" if line.startswith("@@") else line for line in lines]
+
+
+def title_at(was: Sequence[str], hunk: str) -> str:
+    first = int(hunk.split()[1].lstrip("-").partition(",")[0])
+    return next((line for line in reversed(was[:first]) if line.startswith("## ")), "")
 
 
 def write(texts: Texts, *, is_6_2: bool) -> None:

@@ -30,12 +30,12 @@ local function next_entry(stream)
   end
   return ms .. '-' .. string.format('%.0f', n + 1)
 end
-local function in_order(flat)
+local function backwards(flat)
   local names, values = {}, {}
   for at = 1, #flat, 2 do
     names[#names + 1], values[flat[at]] = flat[at], flat[at + 1]
   end
-  table.sort(names)
+  table.sort(names, function(a, b) return a > b end)
   for at, name in ipairs(names) do
     flat[2 * at - 1], flat[2 * at] = name, values[name]
   end
@@ -60,7 +60,7 @@ local function frozen(call, name, ...)
   local reply = call(name, unpack(args))
   if type(reply) == 'table' and not reply.err then
     if command == 'hgetall' then
-      return in_order(reply)
+      return backwards(reply)
     elseif command == 'xpending' and type(reply[1]) == 'table' then
       for _, pending in ipairs(reply) do
         pending[3] = 1000

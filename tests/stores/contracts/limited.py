@@ -126,6 +126,10 @@ def taken_and_parked(stage: Stage) -> None:
     store.publish([message_of(n, key=key) for n, key in ((1, "a"), (2, "a"), (3, "a"))])
     with stage.under("what the queue's rate had granted to those that are parked is for others"):
         assert len(store.take(ME, count=5)) == 1
+    stage.client.hset(store.keys.limits, "r", f"{NOW_MS - 10}000:1")
+    store.publish([message_of(n, key="a") for n in (4, 5)])
+    with stage.under("all of what the queue's rate had granted just now"):
+        assert store.take(ME, count=5) == []
 
 
 def of_ranked(stage: Stage) -> None:

@@ -164,6 +164,7 @@ def schedules(stage: Stage) -> None:
         found.fire(report, NOW_MS - 5)
     with stage.under("at once, though it is paused"):
         found.fire_now(report)
+    stage.client.hset(store.keys.schedules, "last:nightly", 5)
     with stage.under("paused, and running"):
         found.resume("nightly")
         found.resume("nightly")

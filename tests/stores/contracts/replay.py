@@ -1,8 +1,9 @@
 """Calls of scripts, recorded under titles and run again as they were, twice, and under worse conditions."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import redis
 
@@ -13,7 +14,7 @@ from tests.stores.recording import Call, Recorder
 
 #: A consumer that never held anything.
 NOBODY = "host-9-nobody"
-AGAIN = "once more"
+AGAIN, FULL = "once more", "with a full Redis"
 #: Keys of a call that are replaced by another type: one script has all the counters of 35 days.
 MOST_KEYS = 20
 
@@ -30,11 +31,12 @@ class Contracts(Recorder):
     @contextmanager
     def under(self, title: str) -> Iterator[None]:
         """Keep the calls that are made from here on."""
-        self._title = title
+        known, self._title = len(self.titled), title
         yield
         self._title = ""
+        assert len(self.titled) > known, f"no script was called: {title}"
 
-    def keep(self, call: Call) -> None:
+    def keep(self, call: Call, reply: Any) -> None:
         """Keep a call that has a title."""
         if self._title:
             self.titled.append((self._title, call))
@@ -59,13 +61,15 @@ class Contracts(Recorder):
         effect = self._effect(call)
         yield from effect
         alike: dict[tuple[str, ...], list[str]] = {}
-        for name, other, commands in self._variants(call, is_first=is_first):
+        changes = any(line.startswith(("-", "+")) for line in effect)
+        for name, other, commands in self._variants(call, is_first=is_first, changes=changes):
             self.restore(call.before)
             if name == AGAIN:
                 self.run(call)
             for command in commands:
                 self.client.execute_command(*command)
-            alike.setdefault(tuple(self._effect(other)), []).append(name)
+            with self._full() if name == FULL else nullcontext():
+                alike.setdefault(tuple(self._effect(other)), []).append(name)
         for found, names in alike.items():
             yield from (f"### {name}" for name in names)
             yield from ["the same"] if list(found) == effect else found
@@ -80,9 +84,23 @@ class Contracts(Recorder):
         told = self._view.reply(reply)
         return [*shortened([f"= {told[0]}", *told[1:]]), *difference(before, self._view.state(self.keys()))]
 
-    def _variants(self, call: Call, *, is_first: bool) -> Iterator[tuple[str, Call, Sequence[Command]]]:
+    @contextmanager
+    def _full(self) -> Iterator[None]:
+        """Let Redis have no memory left."""
+        before = {name: self.client.config_get(name)[name] for name in ("maxmemory-policy", "maxmemory")}
+        try:
+            self.client.config_set("maxmemory-policy", "noeviction")
+            self.client.config_set("maxmemory", 1)
+            yield
+        finally:
+            for name, value in before.items():
+                self.client.config_set(name, value)
+
+    def _variants(self, call: Call, *, is_first: bool, changes: bool) -> Iterator[tuple[str, Call, Sequence[Command]]]:
         """Yield the conditions under which a call is run again."""
         yield AGAIN, call, []
+        if changes:
+            yield FULL, call, []
         if ME in call.command:
             arguments = tuple(NOBODY if part == ME else part for part in call.command)
             yield "by a consumer that holds nothing", replace(call, command=arguments), []

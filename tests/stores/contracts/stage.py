@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from mq_django.conf import get_config
-from mq_django.core.keys import GroupKeys
+from mq_django.core.keys import GroupKeys, RsmqKeys
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Outcome
 from mq_django.stores import open_members, open_store
@@ -29,7 +29,7 @@ def message_of(number: int, name: str = "welcome", **options: Any) -> Outgoing:
 
 def rsmq_id(number: int) -> str:
     """Return an id of RSMQ's form, of some time before now."""
-    return f"jo0000000{number:x}{number:x<22}"
+    return f"jo0000000{number:x}{f'{number:x}':x<22}"
 
 
 class Stage:
@@ -103,6 +103,13 @@ class Stage:
     def lose(self, store: Store, item: Delivery) -> None:
         """Let another consumer hold a delivery."""
         assert store.pass_on(ME, OTHER, [(item.home, item.entry)]) == []
+
+    def let_idle(self, store: Store, items: Sequence[Delivery]) -> None:
+        """Let deliveries from a stream be an hour old."""
+        for item in items:
+            if not isinstance(store.keys, RsmqKeys):
+                key, entry = store.keys.homes()[item.home], item.entry.partition(b"@")[0]
+                self.client.xclaim(key, store.keys.group, ME, 0, [entry], idle=3_600_000, justid=True)
 
     def make_due(self, store: Store, *members: str) -> None:
         """Let messages be due a second ago."""

@@ -3,20 +3,49 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import redis
 
 #: Lines of one key or of a reply that stand whole; of more the first and the last.
-LONGEST = 24
+LONGEST = 60
+#: Since a delivery: longer than any test runs, and less than what a scene sets.
+LONG_AGO_MS = 600_000
 #: Characters of a line of several words.
 WIDTH = 118
 _PLAIN = re.compile(r"[\w.:{}@*+|<>/=-]+")
+#: Returns type, milliseconds to live and content of each of some keys that are there.
+READ = """
+local function groups_of(key)
+  local groups = redis.call('xinfo', 'groups', key)
+  for at, group in ipairs(groups) do
+    local name = group[2]
+    local pending = redis.call('xpending', key, name, '-', '+', 100000)
+    groups[at] = { group, redis.call('xinfo', 'consumers', key, name), pending }
+  end
+  return groups
+end
+local reads = {
+  string = function(key) return redis.call('get', key) end,
+  set = function(key) return redis.call('smembers', key) end,
+  list = function(key) return redis.call('lrange', key, 0, -1) end,
+  hash = function(key) return redis.call('hgetall', key) end,
+  zset = function(key) return redis.call('zrange', key, 0, -1, 'withscores') end,
+  stream = function(key) return { redis.call('xrange', key, '-', '+'), groups_of(key) } end,
+}
+local reply = {}
+for at, key in ipairs(KEYS) do
+  local kind = redis.call('type', key).ok
+  reply[at] = { kind, redis.call('pttl', key), reads[kind](key) }
+end
+return reply
+"""
 #: The ids that the stage gives messages.
 _ID = re.compile(r"jo0000000([0-9a-f])\1x{21}")
 #: How the servers end and begin what they say of an error in a script.
+_OUT_OF_MEMORY = re.compile(r"^-?(OOM )?(?=command not allowed)")
 _AROUND = re.compile(r"( script: .*| \(.*\)$|.*user_script:\s?\d+: )")
 
 
@@ -31,15 +60,10 @@ class View:
 
     def state(self, keys: Sequence[bytes]) -> list[str]:
         """Return what keys hold, a line for each field, member, entry, group and delivery."""
-        pipeline = self._client.pipeline(transaction=False)
-        for key in keys:
-            pipeline.type(key)
-            pipeline.pttl(key)
-        found = pipeline.execute()
         lines: list[str] = []
-        for key, kind, ttl in zip(keys, found[::2], found[1::2], strict=True):
+        for key, (kind, ttl, found) in zip(keys, self._client.eval(READ, len(keys), *keys), strict=True):
             name = f"{self.text(key)} {kind.decode()}"
-            lines += [f"{name} {line}" for line in getattr(self, f"_{kind.decode()}")(key)]
+            lines += [f"{name} {line}" for line in getattr(self, f"_{kind.decode()}")(found)]
             lines += [f"{name} expires in about {round(ttl / 10_000) * 10} s"] * (ttl >= 0)
         return lines
 
@@ -59,7 +83,7 @@ class View:
     def reply(self, reply: Any) -> list[str]:
         """Return a reply, a line for each of its parts."""
         if isinstance(reply, Exception):
-            return [f"error {_AROUND.sub('', self._decoded(str(reply)))}"]
+            return [f"error {_OUT_OF_MEMORY.sub('', _AROUND.sub('', self._decoded(str(reply)))).strip()}"]
         if isinstance(reply, list):
             return ["list", *(f"  {json.dumps(self._plain(part), ensure_ascii=False)}" for part in reply)]
         return [json.dumps(self._plain(reply), ensure_ascii=False)]
@@ -69,44 +93,40 @@ class View:
             return [self._plain(part) for part in reply]
         return self._decoded(reply) if isinstance(reply, bytes) else reply
 
-    def _none(self, key: bytes) -> Iterator[str]:
-        yield from ()
+    def _string(self, value: bytes) -> Iterator[str]:
+        yield self.text(value)
 
-    def _string(self, key: bytes) -> Iterator[str]:
-        yield self.text(self._client.get(key))
+    def _set(self, members: Sequence[bytes]) -> Iterator[str]:
+        yield from sorted(map(self.text, members))
 
-    def _set(self, key: bytes) -> Iterator[str]:
-        yield from sorted(self.text(member) for member in self._client.smembers(key))
-
-    def _list(self, key: bytes) -> Iterator[str]:
-        for place, value in enumerate(self._client.lrange(key, 0, -1)):
+    def _list(self, values: Sequence[bytes]) -> Iterator[str]:
+        for place, value in enumerate(values):
             yield f"{place} {self.text(value)}"
 
-    def _hash(self, key: bytes) -> Iterator[str]:
-        for field, value in sorted(self._client.hgetall(key).items()):
-            yield f"{self.text(field)} {self.text(value)}"
+    def _hash(self, flat: Sequence[bytes]) -> Iterator[str]:
+        yield from sorted(self._zset(flat))
 
-    def _zset(self, key: bytes) -> Iterator[str]:
-        for member, score in self._client.zrange(key, 0, -1, withscores=True, score_cast_func=bytes):
-            yield f"{self.text(member)} {self.text(score)}"
+    def _zset(self, flat: Sequence[bytes]) -> Iterator[str]:
+        for name, value in zip(flat[::2], flat[1::2], strict=True):
+            yield f"{self.text(name)} {self.text(value)}"
 
-    def _stream(self, key: bytes) -> Iterator[str]:
-        # By a script, because the client would make a dictionary of the fields, which may be there twice.
-        for entry, fields in self._client.eval("return redis.call('xrange', KEYS[1], '-', '+')", 1, key):
+    def _stream(self, found: Sequence[Any]) -> Iterator[str]:
+        entries, groups = found
+        for entry, fields in entries:
             yield f"{self.text(entry)} {' '.join(map(self.text, fields))}"
-        for group in self._client.xinfo_groups(key):
-            yield from self._group(key, group)
+        for flat, consumers, pending in groups:
+            yield from self._group(dict(zip(flat[::2], flat[1::2], strict=True)), consumers, pending)
 
-    def _group(self, key: bytes, group: dict[str, Any]) -> Iterator[str]:
-        name = self.text(group["name"])
-        yield f"group {name} read up to {self.text(group['last-delivered-id'])}"
-        if self.counts and group.get("entries-read") is not None:
-            yield f"group {name} has read {group['entries-read']} entries"
-        for consumer in self._client.xinfo_consumers(key, group["name"]):
-            yield f"group {name} has {self.text(consumer['name'])}"
-        for held in self._client.xpending_range(key, group["name"], "-", "+", 100_000):
-            times = held["times_delivered"]
-            yield f"group {name} pending {self.text(held['message_id'])} {self.text(held['consumer'])} {times}"
+    def _group(self, group: Mapping[bytes, Any], consumers: Sequence[Any], pending: Sequence[Any]) -> Iterator[str]:
+        name = f"group {self.text(group[b'name'])}"
+        yield f"{name} read up to {self.text(group[b'last-delivered-id'])}"
+        if self.counts and group.get(b"entries-read") is not None:
+            yield f"{name} has read {group[b'entries-read']} entries"
+        for consumer in consumers:
+            yield f"{name} has {self.text(consumer[1])}"
+        for entry, consumer, idle_ms, times in pending:
+            age = " long ago" * (idle_ms > LONG_AGO_MS)
+            yield f"{name} pending {self.text(entry)} {self.text(consumer)} {times}{age}"
 
 
 def by_key(lines: Sequence[str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ MINUTE = 60_000
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
     yield from (add, add_unique, add_taken_id, full, claim, claim_past, cancel, reschedule, find, promote)
-    yield from (promote_by_priority, rank, rank_before_others, release, unclaim)
+    yield from (promote_by_priority, rank, rank_before_others, rank_beside_handed_back, release, unclaim)
 
 
 def unique(number: int, key: str, **options: Any) -> Outgoing:
@@ -237,6 +237,17 @@ def rank_before_others(stage: Stage) -> None:
     stage.client.hset(store.keys.control, "paused", "1")
     with stage.under("paused"):
         store.take(ME, count=10)
+
+
+def rank_beside_handed_back(stage: Stage) -> None:
+    store = stage.queue()
+    store.publish([message_of(1)])
+    store.publish([message_of(2, priority=5), message_of(3, priority=6)])
+    taken = store.take(ME, count=1)
+    stage.settle(store, HandBack(), taken)
+    stage.client.hset(store.keys.control, "turns", "x")
+    with stage.under("what was handed back, then by priority, and the turn is no number"):
+        assert len(store.take(ME, count=3)) == 3
 
 
 def release(stage: Stage) -> None:
