@@ -1,8 +1,8 @@
 """The contract of each script: what it replies and writes, in every case that matters, as `contracts/golden/` has it.
 
 `MQ_CONTRACTS=write python -m pytest tests/stores/test_script_contracts.py` writes these files anew, when a change is
-meant; what is different in them is then to be reviewed like code. Where Redis 6.2 tells or allows less than newer servers,
-there are files of its own, written by the same with `tests/stores/test_oldest_server.py -k contract`.
+meant; what is different in them is then to be reviewed like code. Where Redis 6.2 tells or allows less, it has files of
+its own; `tests/stores/test_oldest_server.py -k contract` writes these.
 """
 
 import difflib

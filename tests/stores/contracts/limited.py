@@ -92,6 +92,8 @@ def of_key_by_rate(stage: Stage) -> None:
     stage.client.zadd(store.keys.turns, {"a": NOW_MS, "unknown": 5})
     with stage.under("its turn, and a grant is free; another has nothing parked"):
         assert len(store.take(ME, count=10)) == 1
+    with stage.under("settled, with a rate and without a limit at once"):
+        stage.settle(store, ACK, store.held_by(ME, limit=1))
     with stage.under("granted by key"):
         limit_use(store.config, stage.wire())
 

@@ -93,7 +93,7 @@ def rooms(stage: Stage) -> None:
 def rsmq_rooms(stage: Stage) -> None:
     store = rsmq_queues.everywhere(stage)
     page = Pages(store.config, stage.wire())
-    stage.client.zadd(store.keys.zset, {"without": NOW_MS + 5})
+    stage.client.zadd(store.keys.zset, {"without": NOW_MS + 5, rsmq_id(3): NOW_MS + 4})
     with stage.under("three that are hidden, one without a body, without what is long"):
         page.delayed(start=0, limit=3, max_bytes=LONG)
     with stage.under("from the second on"):

@@ -127,8 +127,8 @@ def change(stage: Stage) -> None:
     with stage.under("later than the other: nobody is told; and of no message"):
         assert rsmq.show("emails", rsmq_id(2), 90)
         assert not rsmq.show("emails", rsmq_id(3), 90)
-    with stage.under("before the other"):
-        assert rsmq.show("emails", rsmq_id(2), 0)
+    with stage.under("the first, so that another is first now"):
+        assert rsmq.show("emails", rsmq_id(1), 95)
     with stage.under("held by a consumer, with notes"):
         assert rsmq.delete("emails", [rsmq_id(1), rsmq_id(2)]) == 2
 
@@ -188,6 +188,7 @@ def tidy(stage: Stage) -> None:
 def hold(stage: Stage) -> None:
     store = everywhere(stage)
     assert isinstance(store, RsmqStore)
+    stage.client.zadd(store.keys.zset, {rsmq_id(3): NOW_MS + 1000})
     assert store.take(ME, count=1)
     stage.client.hset(store.keys.owners, mapping={"gone": f"{ME} 1", rsmq_id(5): f"{OTHER} 1"})
     stage.client.hset(store.keys.notes, f"{rsmq_id(3)}:free", 1)

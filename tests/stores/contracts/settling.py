@@ -105,6 +105,7 @@ def hand_back_lost(stage: Stage, store: Store) -> None:
 
 def set_aside(stage: Stage, store: Store) -> None:
     taken = four(stage, store)
+    stage.let_idle(store, taken[:2])
     with stage.under("two of different names; another is no longer held"):
         assert len(stage.settle(store, SetAside(), taken)) == 1
     with stage.under("released by its name"):

@@ -105,9 +105,11 @@ class Stage:
         assert store.pass_on(ME, OTHER, [(item.home, item.entry)]) == []
 
     def let_idle(self, store: Store, items: Sequence[Delivery]) -> None:
-        """Let deliveries from a stream be an hour old."""
+        """Let deliveries from a stream be an hour old, and those of RSMQ end in a second."""
         for item in items:
-            if not isinstance(store.keys, RsmqKeys):
+            if isinstance(store.keys, RsmqKeys):
+                self.client.zadd(store.keys.zset, {item.message.id: NOW_MS + 1000})
+            else:
                 key, entry = store.keys.homes()[item.home], item.entry.partition(b"@")[0]
                 self.client.xclaim(key, store.keys.group, ME, 0, [entry], idle=3_600_000, justid=True)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from mq_django.core.outcomes import HandBack, SetAside
+from mq_django.core.outcomes import ACK, HandBack, SetAside
 from mq_django.stores.control import Control
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.contracts.waits import claims, everywhere
@@ -97,6 +97,9 @@ def members(stage: Stage) -> None:
         assert roll.condemn("s8", -1)
     with stage.under("condemned"):
         assert roll.beat("s1", {"pid": 1}, {ME: {}}, generation=found.generation) is None
+    stage.settle(store, ACK, store.held_by(ME, limit=1))
+    with stage.under("all is done, and its stream forgets the consumer"):
+        assert roll.leave([ME]) == []
     with stage.under("nothing is held, and the supervisor leaves, too"):
         assert roll.leave([OTHER, "unknown"], supervisor="s1") == []
 

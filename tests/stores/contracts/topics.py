@@ -7,6 +7,7 @@ from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
 from mq_django.stores.lag import count_between
 from mq_django.stores.survey import survey
+from mq_django.transport import scripts
 from tests.stores.contracts.frozen import NOW, NOW_MS
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.everything import ME
@@ -78,6 +79,9 @@ def seek(stage: Stage) -> None:
     entries = [entry.decode() for entry, _ in stage.client.xrange(log.keys.log)]
     with stage.under("to an entry"):
         log.seek("billing", entries[2])
+    with stage.under("to what is no entry: the group stays where it is"):
+        args = ["billing", "no entry", "", ""]
+        stage.wire().trip([scripts.command("topic_seek", keys=[log.keys.log, store.keys.control], args=args)])
     stage.client.hset(store.keys.control, "log-generation", NOW_MS + 5)
     with stage.under("from a generation that is in the future"):
         log.seek("billing", entries[1])

@@ -17,7 +17,7 @@ MINUTE = 60_000
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (add, add_unique, add_taken_id, full, claim, claim_past, cancel, reschedule, find, promote)
+    yield from (add, add_unique, replace_many, add_taken_id, full, claim, claim_past, cancel, reschedule, find, promote)
     yield from (promote_by_priority, rank, rank_before_others, rank_beside_handed_back, release, unclaim)
 
 
@@ -49,6 +49,14 @@ def add_unique(stage: Stage) -> None:
         store.publish([unique(7, "cart")], on_conflict="error")
     with stage.under("not refused: the key is free"):
         store.publish([unique(8, "free")], on_conflict="error")
+
+
+def replace_many(stage: Stage) -> None:
+    store = stage.queue()
+    store.publish([unique(1, "cart")])
+    stage.client.zadd(store.keys.replaced, {f"r{number}": number for number in range(10_000)})
+    with stage.under("after ten thousand replaced ones"):
+        store.publish([unique(2, "cart")])
 
 
 def add_taken_id(stage: Stage) -> None:
