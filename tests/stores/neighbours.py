@@ -1,4 +1,4 @@
-"""What scripts do when a key beside them is broken: their calls, recorded with what was in Redis before each."""
+"""What scripts do when a key beside them is broken."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ import redis
 
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Session
+from tests.stores.recording import Call, Recorder
 
 #: Data of the messages of `everything`, in any form of body.
 MARK = re.compile(rb"mark-\d+\.")
@@ -23,23 +23,6 @@ _HASH = re.compile(
     r":(waiting|unique|claims|control|dead-(ids|groups|job)|consumers|limits|schedules|owners|notes|Q|counters:[mh]:\d+)$"
 )
 _STREAM = re.compile(r":(ready|urgent|log|dead|freed)$")
-
-Dump = Mapping[bytes, bytes]
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a script."""
-
-    name: str
-    command: Command
-    #: What was in Redis before it, by key.
-    before: Dump
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """Its KEYS."""
-        return [str(key) for key in self.command[3 : 3 + int(self.command[2])]]
 
 
 @dataclass(frozen=True)
@@ -57,73 +40,28 @@ class Effect:
         return [f"lost {len(lost)}"] * bool(lost) + [f"doubled {len(twice)}"] * bool(twice)
 
 
-class Recorder:
-    """Runs commands one by one, and keeps the calls of scripts that change something."""
+class Neighbours(Recorder):
+    """Keeps the calls of scripts that change something, and runs them again beside broken keys."""
 
     #: Calls kept of a script, and calls without an effect.
     MOST = (4, 1)
 
     def __init__(self, client: redis.Redis, namespace: str) -> None:
-        self.client = client
-        self.namespace = namespace
+        super().__init__(client, namespace)
         self.calls: dict[str, list[Call]] = {}
         self._idle: Counter[str] = Counter()
 
-    def install(self, monkeypatch: Any) -> None:
-        """Let every session run through it."""
-        trip = Session.trip
-
-        def one_by_one(session: Session, commands: Sequence[Command]) -> list[Any]:
-            return [self._run(lambda one=one: trip(session, [one])[0], one) for one in commands]
-
-        monkeypatch.setattr(Session, "trip", one_by_one)
-
-    def _run(self, run: Any, command: Command) -> Any:
-        if command[0] != "EVALSHA":
-            return run()
-        name = scripts._by_sha[str(command[1])].name
-        before = self.dump()
-        reply = run()
-        if not isinstance(reply, Exception):
-            self._keep(Call(name, command, before), changed=self.dump() != before)
-        return reply
-
-    def _keep(self, call: Call, *, changed: bool) -> None:
-        kept = self.calls.setdefault(call.name, [])
+    def keep(self, call: Call, reply: Any) -> None:
+        """Keep a call that returned no error, unless there are enough of its script."""
+        if isinstance(reply, Exception):
+            return
+        kept, changed = self.calls.setdefault(call.name, []), self.dump() != call.before
         if not changed:
             self._idle[call.name] += 1
         if len(kept) < self.MOST[0] and (changed or self._idle[call.name] <= self.MOST[1]):
             kept.append(call)
 
-    def keys(self) -> list[bytes]:
-        """Return the keys of the namespace."""
-        return sorted(self.client.scan_iter(match=f"*{self.namespace}*", count=1000))
-
-    def dump(self) -> Dump:
-        """Return what is in Redis."""
-        keys = self.keys()
-        pipeline = self.client.pipeline(transaction=False)
-        for key in keys:
-            pipeline.dump(key)
-        return {key: dump for key, dump in zip(keys, pipeline.execute(), strict=True) if dump is not None}
-
-    def restore(self, dump: Dump) -> None:
-        """Put back what was in Redis."""
-        pipeline = self.client.pipeline(transaction=False)
-        for key in self.keys():
-            pipeline.delete(key)
-        for key, value in dump.items():
-            pipeline.restore(key, 0, value)
-        pipeline.execute()
-
-    def run(self, call: Call) -> Any:
-        """Run a call, and return its reply or its error."""
-        try:
-            return self.client.execute_command(*scripts.in_full(call.command))
-        except redis.RedisError as error:
-            return error
-
-    def effect(self, call: Call, broken: Sequence[Command] = ()) -> "Effect":
+    def effect(self, call: Call, broken: Sequence[Command] = ()) -> Effect:
         """Run a call beside broken keys."""
         self.restore(call.before)
         for command in broken:

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from importlib.resources import files
 
 import pytest
 
@@ -24,14 +23,10 @@ from tests import places
 from tests.stores.acts import make_due, take_all
 from tests.stores.cases import RSMQ, STREAM, TOPIC, RsmqCase, outgoing
 from tests.stores.everything import ME, OTHER, marked, use
-from tests.stores.neighbours import Recorder, breaks
+from tests.stores.lua_files import lua_files
+from tests.stores.neighbours import Neighbours, breaks
 
 OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
-
-
-def lua_files():
-    folder = files("mq_django.transport").joinpath("lua")
-    return {path.name.removesuffix(".lua") for path in folder.iterdir() if path.name.endswith(".lua")}
 
 
 #: Scripts that let a full Redis be emptied, so that they have to go on when memory is out.
@@ -63,7 +58,7 @@ READS_COUNTS = {"counters_count", "pages_look", "rsmq_look", "topic_look"}
 @pytest.fixture
 def recorder(mq_settings, namespace, redis_client):
     with pytest.MonkeyPatch.context() as patch:
-        found = Recorder(redis_client, namespace)
+        found = Neighbours(redis_client, namespace)
         found.install(patch)
         record(found, mq_settings, namespace)
     return found

@@ -17,6 +17,7 @@ from tests.stores.test_limited_store import *  # noqa: F403
 from tests.stores.test_neighbours import *  # noqa: F403
 from tests.stores.test_priority import *  # noqa: F403
 from tests.stores.test_schedule_state import *  # noqa: F403
+from tests.stores.test_script_contracts import *  # noqa: F403
 from tests.stores.test_unique import *  # noqa: F403
 from tests.stores.test_waiting_room import *  # noqa: F403
 

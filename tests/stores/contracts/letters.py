@@ -1,0 +1,106 @@
+"""Dead letters: read, redriven, deleted, resubmitted, and jobs about many of them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mq_django.core.filters import Filter
+from mq_django.core.outcomes import Bury
+from mq_django.stores.background_jobs import Jobs
+from mq_django.stores.base import Store
+from mq_django.stores.dead_letter_queue import DeadLetters, Step
+from tests.stores.contracts.frozen import NOW_MS
+from tests.stores.contracts.settling import TRACE
+from tests.stores.contracts.stage import Stage, message_of
+from tests.stores.everything import ME
+
+UNKNOWN = "5-5"
+
+
+def scenes() -> Iterator[Any]:
+    """Yield every scene, with a queue and with one in RSMQ's format."""
+    opened: list[Callable[[Stage], Store]] = [Stage.queue, Stage.rsmq]
+    for scene in (read, redrive, redrive_in_a_step, delete, resubmit, job):
+        for open_one in opened:
+            yield lambda stage, scene=scene, open_one=open_one: scene(stage, *buried(stage, open_one(stage)))
+
+
+def buried(stage: Stage, store: Store) -> tuple[DeadLetters, list[str], Store]:
+    """Bury three messages and what is none, and return the entries of `dead`."""
+    one = message_of(1, key="k", expires_ms=NOW_MS + 9, headers={"deadline": "x"}, published_ms=NOW_MS - 500)
+    items = stage.taken(store, one, message_of(2), message_of(3, "report"), message_of(4))
+    failed = Bury("ValueError: no", TRACE, "attempts")
+    stage.settle(store, failed, items[:2], micros=1500)
+    stage.settle(store, Bury("gone"), items[2:])
+    stage.client.xdel(store.keys.dead, stage.client.xrange(store.keys.dead)[-1][0])
+    stage.client.xadd(store.keys.dead, {"id": "raw", "deadraw": "a" * 5, "deaderror": "?"}, f"{NOW_MS}-9")
+    entries = [entry.decode() for entry, _ in stage.client.xrange(store.keys.dead)]
+    return DeadLetters(store.config, stage.wire()), entries, store
+
+
+def read(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
+    with stage.under("the newest two, without what is long"):
+        dead.newest(limit=2, max_bytes=6)
+    with stage.under("those before one, whole"):
+        dead.newest(limit=9, before=entries[2], which="WHOLE")
+    with stage.under("the oldest up to one, as a filter reads them"):
+        dead.traits(limit=9, after=entries[0], until=entries[2])
+    with stage.under("two, and one that is not there"):
+        dead.some([entries[0], UNKNOWN, entries[2]])
+
+
+def redrive(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
+    with stage.under("two of three, one that is not there, and what is no message"):
+        dead.redrive([entries[0], UNKNOWN, entries[3], entries[2]])
+    stage.client.hset(store.keys.dead_ids, message_of(2).message.id, "9-9")
+    with stage.under("buried again meanwhile under the same id"):
+        dead.redrive([entries[1]])
+
+
+def redrive_in_a_step(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
+    stage.client.hset(store.keys.dead_job, mapping={"state": "running", "worker": "w1", "done": 5})
+    with stage.under("in a step of a job"):
+        dead.redrive([entries[0], entries[3], UNKNOWN], step=Step("w1", entries[3], 4, 10_000))
+    with stage.under("in a step of a job that is another's"):
+        assert dead.redrive(entries, step=Step("w2", entries[3], 4, 10_000)) == ["STOPPED"]
+    stage.client.hset(store.keys.dead_job, "state", "cancelled")
+    with stage.under("in a step of a job that is over"):
+        assert dead.redrive(entries, step=Step("w1", entries[3], 4, 10_000)) == ["STOPPED"]
+
+
+def delete(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
+    with stage.under("two, and one that is not there"):
+        dead.delete([entries[0], UNKNOWN, entries[3]])
+    stage.client.hset(store.keys.dead_job, mapping={"state": "running", "worker": "w1"})
+    with stage.under("in a step of a job"):
+        dead.delete([entries[1], UNKNOWN], step=Step("w1", entries[1], 2, 10_000))
+    with stage.under("in a step of a job that is another's"):
+        dead.delete([entries[2]], step=Step("w2", entries[2], 1, 10_000))
+
+
+def resubmit(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
+    words = []
+    for title, entry in (("with other data", entries[0]), ("is no message", entries[3]), ("not there", UNKNOWN)):
+        with stage.under(title):
+            words.append(dead.resubmit(entry, message_id=message_of(9).message.id, text=b'{"n":9}'))
+    assert words == ["RESUBMITTED", "UNDECODABLE", "MISSING"]
+
+
+def job(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
+    jobs = Jobs(store.config, stage.wire())
+    with stage.under("none is there"):
+        jobs.work("w1")
+        assert not jobs.cancel()
+    stage.client.hset(store.keys.dead_job, mapping={"state": "finished", "old": "1"})
+    with stage.under("in place of one that is over"):
+        assert jobs.begin("redrive", who=ME, wanted=Filter(), until=entries[2], total=3, rate=0)
+    with stage.under("another runs"):
+        assert not jobs.begin("delete", who=ME, until=entries[2], total=3)
+    with stage.under("by nobody yet"):
+        jobs.work("w1")
+    with stage.under("by another worker"):
+        jobs.work("w2")
+    with stage.under("ended"):
+        jobs.work("w1")
+    jobs.begin("delete", who=ME, until=entries[2], total=3)
+    with stage.under("cancelled"):
+        assert jobs.cancel()

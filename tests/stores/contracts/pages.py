@@ -1,0 +1,180 @@
+"""What people look at, counters, results and schedules."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.core.schedules import Scheduled, every
+from mq_django.stores.base import Settlement, Store
+from mq_django.stores.counters import add_command
+from mq_django.stores.entries import Entries
+from mq_django.stores.pages import Pages, counted, look
+from mq_django.stores.results import settled_commands
+from mq_django.stores.schedule_state import Schedules
+from tests.stores.contracts import rsmq_queues, waits
+from tests.stores.contracts.frozen import NOW, NOW_MS
+from tests.stores.contracts.settling import TRACE
+from tests.stores.contracts.stage import Stage, message_of, rsmq_id
+from tests.stores.everything import ME
+
+#: Of whatever a page shows.
+LONG = 30
+
+
+def scenes() -> Iterator[Any]:
+    """Yield every scene."""
+    yield from (entries, before, rooms, rsmq_rooms, counters, results, schedules, schedules_by_priority)
+    opened: list[Callable[[Stage], Store]] = [waits.everywhere, rsmq_queues.everywhere]
+    for open_one in opened:
+        yield lambda stage, open_one=open_one: at_a_glance(stage, open_one(stage))
+
+
+def entries(stage: Stage) -> None:
+    store = stage.queue()
+    page = Entries(store.config, stage.wire())
+    with stage.under("nothing is there"):
+        assert page.pending(limit=5) == page.ready(limit=5) == []
+    taken = stage.taken(store, message_of(1), message_of(2, headers={"long": "x" * 99}))
+    store.publish([message_of(number) for number in (3, 4, 5)])
+    with stage.under("without what is long"):
+        assert len(page.pending(limit=5, max_bytes=LONG)) == 2
+        assert len(page.ready(limit=2, max_bytes=LONG)) == 2
+    with stage.under("after another"):
+        assert len(page.pending(limit=1, after=page.pending(limit=1)[0].cursor)) == 1
+        page.ready(limit=2, after=page.ready(limit=1)[0].cursor)
+    cursor = page.ready(limit=1)[0].cursor
+    store.take(ME, count=2)
+    with stage.under("after one that was handed out since"):
+        assert len(page.ready(limit=5, after=cursor)) == 1
+    with stage.under("two that are there, and one that is not"):
+        page.some([(0, taken[0].entry.decode()), (0, taken[1].entry.decode()), (1, "5-5")], max_bytes=LONG)
+    stage.client.xdel(store.keys.ready, taken[0].entry)
+    with stage.under("deleted while it was held"):
+        page.pending(limit=1)
+    store = stage.rsmq()
+    items = stage.taken(store, message_of(1), message_of(2, headers={"long": "x" * 99}))
+    with stage.under("two that are there, and one that is not"):
+        receipts = [(0, item.entry.decode()) for item in items]
+        Entries(store.config, stage.wire()).some([*receipts, (0, f"{rsmq_id(9)}:1")], max_bytes=LONG)
+
+
+def before(stage: Stage) -> None:
+    store = stage.queue()
+    page = Entries(store.config, stage.wire())
+    store.publish([message_of(1), message_of(2), message_of(3)])
+    store.publish([message_of(number, priority=level) for number, level in ((4, 5), (5, 6), (6, -5))])
+    held = store.take(ME, count=3)
+    store.publish([message_of(7), message_of(8)])
+    stage.settle(store, HandBack(), held[-2:])
+    for home in ("ready", "urgent", "priority"):
+        with stage.under(f"in {home}"):
+            for found in page.ready(limit=20):
+                if found.home == home:
+                    page.before(home, found.entry)
+    with stage.under("not there"):
+        page.before("ready", b"5-5")
+        page.before("priority", b"unknown")
+
+
+def rooms(stage: Stage) -> None:
+    store = waits.everywhere(stage)
+    page = Pages(store.config, stage.wire())
+    stage.client.zadd(store.keys.due, {"without": 5})
+    with stage.under("three delayed, one without a body, without what is long"):
+        page.delayed(start=0, limit=3, max_bytes=LONG)
+    with stage.under("from the second on"):
+        page.delayed(start=1, limit=3)
+    with stage.under("elsewhere"):
+        page.unhandled(start=0, limit=5)
+        page.parked(start=0, limit=5)
+        page.ranked(start=0, limit=5)
+
+
+def rsmq_rooms(stage: Stage) -> None:
+    store = rsmq_queues.everywhere(stage)
+    page = Pages(store.config, stage.wire())
+    stage.client.zadd(store.keys.zset, {"without": NOW_MS + 5, rsmq_id(3): NOW_MS + 4})
+    with stage.under("three that are hidden, one without a body, without what is long"):
+        page.delayed(start=0, limit=3, max_bytes=LONG)
+    with stage.under("from the second on"):
+        page.delayed(start=1, limit=3)
+    with stage.under("from the last on"):
+        page.delayed(start=3, limit=3)
+
+
+def at_a_glance(stage: Stage, store: Store) -> None:
+    keys, config = store.keys, store.config
+    stage.members(store).beat("s1", {}, {ME: {}})
+    stage.client.hset(keys.minutes(int(NOW) // 3600), "33|handled|", 5)
+    stage.client.hset(keys.minutes(int(NOW) // 3600 - 1), "59|handled|", 7)
+    with stage.under("something of everything"):
+        look([config], stage.wire(), minutes=36)
+    stage.client.hset(keys.control, "paused", "1")
+    stage.settle(store, Bury("no"), store.take("other", count=1) or store.held_by(ME, limit=1))
+    with stage.under("paused, without counters"):
+        look([config], stage.wire(), minutes=0)
+
+
+def counters(stage: Stage) -> None:
+    store, wire = stage.queue(), stage.wire()
+    with stage.under("by name and in all"):
+        wire.trip(
+            [add_command(store.keys, {("handled", "welcome"): 2, ("retried", "report"): 1, ("t3", "welcome"): 2})]
+        )
+    with stage.under("of two hours"):
+        hour = int(NOW) // 3600
+        counted([store.keys.minutes(hour), store.keys.minutes(hour - 1)], wire, slots=60, longest=50)
+    for key in stage.client.scan_iter(match=f"*{stage.namespace}*counters*"):
+        stage.client.hset(key, "n|", 1000)
+    with stage.under("of a name beyond a thousand, and of one that is known"):
+        wire.trip([add_command(store.keys, {("handled", "new"): 2, ("handled", "welcome"): 1})])
+
+
+def results(stage: Stage) -> None:
+    store, wire = stage.queue(RESULT_TTL=60), stage.wire()
+    one, two, three = stage.taken(store, message_of(1, published_ms=NOW_MS), message_of(2), message_of(3))
+    with stage.under("retried, done and buried, all for the first time"):
+        told = [
+            Settlement(one, Retry(error="ValueError: no", traceback=TRACE), 1000, 1500, keeps_result=True),
+            Settlement(two, ACK, keeps_result=True),
+            Settlement(three, Bury("ValueError: no"), keeps_result=True),
+        ]
+        wire.trip(settled_commands(store.config, ME, told))
+    with stage.under("done after a retry"):
+        wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
+
+
+def schedules(stage: Stage) -> None:
+    store = stage.queue()
+    found = Schedules(store.config, stage.wire())
+    report = Scheduled(name="nightly", queue="emails", message="report", data={"n": 1}, when=every(minutes=1))
+    with stage.under("one is new"):
+        found.look(["nightly"])
+    stage.client.hset(store.keys.schedules, "last:nightly", NOW_MS - 60_000)
+    with stage.under("one is known, another is new"):
+        found.look(["nightly", "hourly"])
+    with stage.under("its tick, and for a second time"):
+        found.fire(report, NOW_MS - 10)
+        found.fire(report, NOW_MS - 10)
+    with stage.under("too early"):
+        found.fire(report, NOW_MS + 1)
+    found.pause("nightly")
+    stage.client.hset(store.keys.schedules, "last:nightly", 253402300800000)
+    with stage.under("paused, and its last tick is no moment"):
+        found.fire(report, NOW_MS - 5)
+    with stage.under("at once, though it is paused"):
+        found.fire_now(report)
+    stage.client.hset(store.keys.schedules, "last:nightly", 5)
+    with stage.under("paused, and running"):
+        found.resume("nightly")
+        found.resume("nightly")
+
+
+def schedules_by_priority(stage: Stage) -> None:
+    store = stage.queue()
+    store.publish([message_of(1)])
+    report = Scheduled(
+        name="nightly", queue="emails", message="report", data=None, when=every(minutes=1), priority=5, key="k"
+    )
+    with stage.under("with a priority, behind what is ready"):
+        Schedules(store.config, stage.wire()).fire(report, NOW_MS)

@@ -1,0 +1,143 @@
+"""How deliveries are settled, by the three stores."""
+
+from collections.abc import Callable, Iterator
+
+from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.stores.base import Store
+from tests.stores.contracts.stage import Stage, message_of
+from tests.stores.everything import ME, OTHER
+
+TRACE = 'Traceback (most recent call last):\n  File "a.py"\nValueError: no\n'
+
+Open = Callable[[Stage], Store]
+Scene = Callable[[Stage, Store], None]
+
+
+def scenes() -> Iterator[Callable[[Stage], None]]:
+    """Yield every scene with every store."""
+    opened: list[Open] = [Stage.queue, Stage.group, Stage.rsmq]
+    for scene in (ack, ack_many, retry, retry_on, hand_back, hand_back_behind, hand_back_lost, set_aside, bury, keep):
+        for open_one in opened:
+            yield lambda stage, scene=scene, open_one=open_one: scene(stage, open_one(stage))
+
+
+def four(stage: Stage, store: Store) -> list:
+    """Take four messages, and lose the third to another consumer."""
+    items = [
+        message_of(1, published_ms=1_999_999_999_000, key="k", headers={"tenant": "a"}),
+        message_of(2, "report"),
+        message_of(3),
+        message_of(4),
+    ]
+    taken = list(stage.taken(store, *items))
+    stage.lose(store, taken[2])
+    return taken[:3]
+
+
+def ack(stage: Stage, store: Store) -> None:
+    taken = four(stage, store)
+    with stage.under("two are done, another is no longer held, and a fourth goes on"):
+        assert len(stage.settle(store, ACK, taken)) == 1
+    with stage.under("an expired one goes like one that is done"):
+        stage.settle(store, Expire(), store.held_by(ME, limit=5))
+
+
+def ack_many(stage: Stage, store: Store) -> None:
+    taken = stage.taken(store, *(message_of(number) for number in range(1, 15)))
+    stage.lose(store, taken[5])
+    with stage.under("more than ten, of which one is no longer held and another stays"):
+        assert len(stage.settle(store, ACK, taken[:-1])) == 1
+
+
+def retry(stage: Stage, store: Store) -> None:
+    taken = four(stage, store)
+    outcome = Retry(error="ValueError: no", traceback=TRACE)
+    with stage.under("two wait a minute, with their stories; another is no longer held"):
+        assert len(stage.settle(store, outcome, taken, delay_ms=60_000, micros=1500)) == 1
+
+
+def retry_on(stage: Stage, store: Store) -> None:
+    waits = message_of(9, delay_ms=30_000)
+    store.publish([waits])
+    one, two, three = stage.taken(store, *(message_of(number) for number in (1, 2, 3)))
+    with stage.under("alone from now on, and behind what is due before it: nobody is told"):
+        stage.settle(store, Retry(alone=True), [one], delay_ms=60_000)
+    with stage.under("at once, before what is due"):
+        stage.settle(store, Retry(), [two], delay_ms=0)
+    if store.config.store == "stream":
+        store.publish([message_of(3, delay_ms=90_000)])
+        with stage.under("another message waits under its id"):
+            stage.settle(store, Retry(), [three], delay_ms=60_000)
+
+
+def hand_back(stage: Stage, store: Store) -> None:
+    taken = four(stage, store)
+    with stage.under("two go back, and nothing stands before them; another is no longer held"):
+        assert len(stage.settle(store, HandBack(), taken)) == 1
+
+
+def hand_back_behind(stage: Stage, store: Store) -> None:
+    one, two = stage.taken(store, message_of(1), message_of(2))
+    stage.publish(store, message_of(3))
+    with stage.under("while another is ready"):
+        stage.settle(store, HandBack(), [one])
+    with stage.under("a second one while another is ready"):
+        stage.settle(store, HandBack(), [two])
+
+
+def hand_back_lost(stage: Stage, store: Store) -> None:
+    taken = stage.taken(store, message_of(1), message_of(2))
+    with stage.under("its consumer vanished with its machine"):
+        stage.settle(store, HandBack(lost=True), taken[:1])
+    with stage.under("it was running beside others as their process died"):
+        stage.settle(store, HandBack(suspect=True), taken[1:])
+    again = store.take(ME, count=2)
+    with stage.under("both once more, the other way round"):
+        stage.settle(store, HandBack(lost=True), again)
+    again = store.take(ME, count=2)
+    with stage.under("what is to run alone, a third time"):
+        stage.settle(store, HandBack(suspect=True), again)
+    again = store.take(ME, count=2)
+    with stage.under("what was to run alone failed, one of them as the killer"):
+        stage.settle(store, Retry(alone=True), again[:1], delay_ms=1000)
+        stage.settle(store, Retry(), again[1:], delay_ms=1000)
+
+
+def set_aside(stage: Stage, store: Store) -> None:
+    taken = four(stage, store)
+    stage.let_idle(store, taken[:2])
+    with stage.under("two of different names; another is no longer held"):
+        assert len(stage.settle(store, SetAside(), taken)) == 1
+    with stage.under("released by its name"):
+        assert store.release_unhandled(["welcome"], limit=5) == 1
+    with stage.under("nothing of this name is left"):
+        assert store.release_unhandled(["welcome"], limit=5) == 0
+
+
+def bury(stage: Stage, store: Store) -> None:
+    taken = four(stage, store)
+    with stage.under("two of different names with an error; another is no longer held"):
+        outcome = Bury("ValueError: no", TRACE, "attempts")
+        assert len(stage.settle(store, outcome, taken, micros=1500)) == 1
+    stage.settle(store, HandBack(lost=True), store.held_by(ME, limit=5))
+    (last,) = store.take(ME, count=1)
+    with stage.under("a second one of a name, with another error and no traceback"):
+        stage.settle(store, Bury("gone", reason="crashed"), [last])
+    stage.client.hset(store.keys.dead_groups, mapping={f"Error{number}|": "1 5" for number in range(1000)})
+    five, six = stage.taken(store, message_of(5), message_of(6))
+    with stage.under("in a thousand groups: the next are counted together"):
+        stage.settle(store, Bury("KeyError: 1"), [five])
+    stage.client.delete(store.keys.dead)
+    with stage.under("after the dead letters were deleted by hand: they are counted anew"):
+        stage.settle(store, Bury("KeyError: 1"), [six])
+
+
+def keep(stage: Stage, store: Store) -> None:
+    taken = four(stage, store)
+    stage.let_idle(store, taken[:2])
+    receipts = [(item.home, item.entry) for item in taken]
+    with stage.under("two are extended; another is no longer held"):
+        assert len(store.extend(ME, receipts)) == 1
+    stage.let_idle(store, taken[:2])
+    with stage.under("two are passed on; another is no longer held"):
+        assert len(store.pass_on(ME, OTHER, receipts)) == 1

@@ -1,0 +1,79 @@
+"""The contract of each script: what it replies and writes, in every case that matters, as `contracts/golden/` has it.
+
+`MQ_CONTRACTS=write python -m pytest tests/stores/test_script_contracts.py` writes these files anew, when a change is
+meant; what is different in them is then to be reviewed like code. Where Redis 6.2 tells or allows less, it has files of
+its own; `tests/stores/test_oldest_server.py -k contract` writes these.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.stores.contracts import letters, limited, pages, rsmq_queues, settling, streams, topics, waits
+from tests.stores.contracts.frozen import count_anew, freeze
+from tests.stores.contracts.replay import Contracts
+from tests.stores.contracts.stage import Stage
+from tests.stores.lua_files import lua_files
+
+PARTS = (settling, streams, waits, limited, letters, topics, rsmq_queues, pages)
+GOLDEN = Path(__file__).parent / "contracts" / "golden"
+OF_6_2 = GOLDEN / "redis-6.2"
+WRITES = os.environ.get("MQ_CONTRACTS") == "write"
+
+Texts = Mapping[str, str]
+
+
+@pytest.fixture
+def texts(mq_settings, namespace, redis_client, declared_keys) -> Texts:
+    contracts = Contracts(redis_client, namespace)
+    with pytest.MonkeyPatch.context() as patch:
+        freeze(patch)
+        contracts.install(patch)
+        stage = Stage(contracts, mq_settings, namespace)
+        for scene in (scene for part in PARTS for scene in part.scenes()):
+            with patch.context() as ids:
+                count_anew(ids)
+                scene(stage)
+            stage.clear()
+    return contracts.texts()
+
+
+def test_every_script_keeps_its_contract(texts, redis_client):
+    is_6_2 = redis_client.info("server")["redis_version"].startswith("6.2.")
+    if WRITES:
+        write(texts, is_6_2=is_6_2)
+    assert set(texts) == lua_files(), "each script has its scene in tests/stores/contracts/"
+    agreed = {**read(GOLDEN), **(read(OF_6_2) if is_6_2 else {})}
+    different = [text for name in sorted({*agreed, *texts}) for text in compared(name, agreed, texts)]
+    if different:
+        pytest.fail("\n".join(different), pytrace=False)
+
+
+def read(folder: Path) -> dict[str, str]:
+    return {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.txt")}
+
+
+def compared(name: str, agreed: Texts, texts: Texts) -> list[str]:
+    """Return what is different, each part under the title of its call."""
+    was, now = (found.get(name, "").splitlines() for found in (agreed, texts))
+    lines = difflib.unified_diff(was, now, f"{name}, as agreed", f"{name}, as it is", lineterm="", n=4)
+    return [f"{line} {title_at(was, line)}" if line.startswith("@@") else line for line in lines]
+
+
+def title_at(was: Sequence[str], hunk: str) -> str:
+    first = int(hunk.split()[1].lstrip("-").partition(",")[0])
+    return next((line for line in reversed(was[:first]) if line.startswith("## ")), "")
+
+
+def write(texts: Texts, *, is_6_2: bool) -> None:
+    folder = OF_6_2 if is_6_2 else GOLDEN
+    newer = read(GOLDEN) if is_6_2 else {}
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.txt"):
+        path.unlink()
+    for name, text in texts.items():
+        if newer.get(name) != text:
+            (folder / f"{name}.txt").write_text(text, encoding="utf-8")
