@@ -25,7 +25,7 @@ from mq_django.consumers.shared_state import Board  # noqa: E402
 from mq_django.consumers.worker.dispatcher import Dispatcher  # noqa: E402
 from mq_django.consumers.worker.executor import Executor  # noqa: E402
 from mq_django.consumers.worker.loops import LoopPool  # noqa: E402
-from mq_django.consumers.worker.pools import Job, ThreadPool  # noqa: E402
+from mq_django.consumers.worker.pools import ThreadPool, WorkItem  # noqa: E402
 from mq_django.consumers.worker.settler import Settler  # noqa: E402
 from mq_django.stores.stream_store import StreamStore  # noqa: E402
 from mq_django.transport.scripts import Command  # noqa: E402
@@ -87,7 +87,7 @@ class Pieces:
         self._store = StreamStore(config, self._wire)
         self._settler = Settler(self._store, config.name, "measured", threading.Event(), threading.Event())
         self._threads = ThreadPool(THREADS, board)
-        self._jobs: list[Job] = []
+        self._jobs: list[WorkItem] = []
         self._threads.put = self._jobs.append
         self._dispatcher = Dispatcher(
             config.name,

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.signals import setting_changed
 
 from mq_django.core.bounds import data_text
-from mq_django.core.configs import GroupConfig, Handling, QueueConfig, RsmqConfig, TopicConfig
+from mq_django.core.configs import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.keys import NAME
 from mq_django.core.options import URL_SCHEMES, options_of
 from mq_django.core.project import EMBEDDED, Config
@@ -23,8 +23,8 @@ __all__ = [
     "EMBEDDED",
     "URL_SCHEMES",
     "Config",
+    "DeliveryOptions",
     "GroupConfig",
-    "Handling",
     "Problem",
     "QueueConfig",
     "RsmqConfig",
@@ -96,7 +96,7 @@ class _Reader:
         return found
 
     def _named(
-        self, raw: Mapping[Any, Any], what: str, config_of: Callable[[Mapping[Any, Any]], type[Handling]]
+        self, raw: Mapping[Any, Any], what: str, config_of: Callable[[Mapping[Any, Any]], type[DeliveryOptions]]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         where, kind = f'MQ_DJANGO["{what}"]', what.lower()[:-1]
         for name, options in raw.items():

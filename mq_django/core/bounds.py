@@ -3,7 +3,7 @@
 from typing import Any
 
 from mq_django.core.attempt_history import MAX_DATA
-from mq_django.core.configs import Handling
+from mq_django.core.configs import DeliveryOptions
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Message
 from mq_django.core.wire import MAX_ENTRY_BYTES, MAX_PARTS, RESERVED, encode_body
@@ -17,7 +17,7 @@ MAX_LEVELS = 500
 _ADDED, _STORY = 1024, 384 * 1024
 
 
-def data_text(data: Any, config: Handling) -> bytes:
+def data_text(data: Any, config: DeliveryOptions) -> bytes:
     """Return data as JSON text that a queue or topic takes.
 
     Raises:

@@ -42,7 +42,7 @@ rsmq_keys = cache(RsmqKeys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handling:
+class DeliveryOptions:
     """What queues and topics have in common: how their messages are handled."""
 
     name: str
@@ -79,7 +79,7 @@ class Handling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueConfig(Handling):
+class QueueConfig(DeliveryOptions):
     """The options of one queue."""
 
     max_depth: int | None = field(
@@ -183,7 +183,7 @@ class GroupConfig(QueueConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfig(Handling):
+class TopicConfig(DeliveryOptions):
     """The options of one topic; those of handling are its groups'."""
 
     retention: timedelta | None = field(
@@ -225,6 +225,6 @@ class TopicConfig(Handling):
         """Return the options of one of its groups."""
         if not NAME.fullmatch(name):
             raise ConfigurationError(f"A group's name is 1 to 160 letters, digits, _ and -, not {name!r:.200}")
-        shared = {option.name: getattr(self, option.name) for option in fields(Handling)}
+        shared = {option.name: getattr(self, option.name) for option in fields(DeliveryOptions)}
         own = {"name": f"{self.name}{GROUP_SEPARATOR}{name}", "topic": self.name, "group": name}
         return GroupConfig(**{**shared, **own})

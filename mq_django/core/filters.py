@@ -11,7 +11,7 @@ from mq_django.errors import InvalidFilter
 _ERROR_CLASS = re.compile(r"([A-Za-z_][\w.]{0,199})(?=:|\Z)", re.ASCII)
 
 
-class Meant(Protocol):
+class Filterable(Protocol):
     """What a filter looks at of a message."""
 
     @property
@@ -24,7 +24,7 @@ class Meant(Protocol):
     def published_ms(self) -> int | None: ...
 
 
-class Group(NamedTuple):
+class FailureGroup(NamedTuple):
     """Dead letters of one name that failed with the same error; either may be empty."""
 
     name: str
@@ -50,7 +50,7 @@ class Filter:
     since_ms: int | None = None
     until_ms: int | None = None
     #: Of dead letters.
-    group: Group | None = None
+    group: FailureGroup | None = None
 
     def __post_init__(self) -> None:
         texts = (self.id, self.name, self.key, self.error, *(self.group or ()))
@@ -61,7 +61,7 @@ class Filter:
     def __bool__(self) -> bool:
         return self != NOTHING
 
-    def takes(self, message: Meant, error: str = "") -> bool:
+    def takes(self, message: Filterable, error: str = "") -> bool:
         """Tell whether a message is meant, or a dead letter with its error."""
         at = message.published_ms
         return (
@@ -70,7 +70,7 @@ class Filter:
             and (not self.key or self.key == message.key)
             and (self.since_ms is None or (at is not None and at >= self.since_ms))
             and (self.until_ms is None or (at is not None and at < self.until_ms))
-            and (self.group is None or self.group == Group(message.name, error_class(error)))
+            and (self.group is None or self.group == FailureGroup(message.name, error_class(error)))
             # As people see it: who looks for a secret must not find where it is.
             and (not self.error or self.error.casefold() in redact_text(error).casefold())
         )
@@ -89,10 +89,10 @@ class Filter:
         if not isinstance(found, dict) or any(value in ("", None) for value in found.values()):
             raise InvalidFilter(f"Not a filter: {found!r:.200}")
         group = found.get("group")
-        if "group" in found and not (isinstance(group, list) and len(group) == len(Group._fields)):
+        if "group" in found and not (isinstance(group, list) and len(group) == len(FailureGroup._fields)):
             raise InvalidFilter(f"Not a group: {group!r:.200}")
         try:
-            return cls(**found | ({"group": Group(*group)} if group else {}))
+            return cls(**found | ({"group": FailureGroup(*group)} if group else {}))
         except TypeError as error:
             raise InvalidFilter(f"Not a filter: {found!r:.200}") from error
 

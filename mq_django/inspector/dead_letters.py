@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mq_django.conf import get_config
-from mq_django.core.filters import NOTHING, Filter, Group
+from mq_django.core.filters import NOTHING, FailureGroup, Filter
 from mq_django.core.messages import DeadLetter
 from mq_django.core.numbers import whole
 from mq_django.core.redaction import redact_bytes, redact_text
@@ -93,7 +93,7 @@ class DeadGroup:
     """Dead letters of one name that failed with the same error."""
 
     #: None: all those for which there was no room, beyond 1000 groups.
-    group: Group | None
+    group: FailureGroup | None
     count: int
     #: When one was buried last: ms since 1970.
     buried_ms: int
@@ -124,7 +124,7 @@ def look_among(name: str, wanted: Filter, *, after: str = "", limit: int) -> Sca
     return Scanned(rows, found.scanned, found.after)
 
 
-def count_group(name: str, group: Group) -> int | None:
+def count_group(name: str, group: FailureGroup) -> int | None:
     """Return how many dead letters a group has; None when it was not counted apart."""
     return next((found.letters for found in _dead(name).groups() if found.group == group), None)
 

@@ -6,11 +6,11 @@ from typing import Literal
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.inspector import dead_letters
-from mq_django.stores.background_jobs import IDLE, Job, Jobs, What
+from mq_django.stores.background_jobs import IDLE, BackgroundJob, BackgroundJobs, What
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
-__all__ = ["IDLE", "Begun", "Job", "What", "begin", "cancel", "look", "work"]
+__all__ = ["IDLE", "BackgroundJob", "Begun", "What", "begin", "cancel", "look", "work"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def begin(name: str, what: What, *, who: str, wanted: Filter = NOTHING, until: s
     return Begun("begun" if done else "busy", found.count)
 
 
-def look(name: str) -> Job | None:
+def look(name: str) -> BackgroundJob | None:
     """Return the job that runs, or the last one of the last week, or None."""
     return _jobs(name).look()
 
@@ -55,5 +55,5 @@ def work(name: str, worker: str) -> float:
     return _jobs(name).work(worker)
 
 
-def _jobs(name: str) -> Jobs:
-    return Jobs(get_config().queue(name), Pooled(get_client("inspect")))
+def _jobs(name: str) -> BackgroundJobs:
+    return BackgroundJobs(get_config().queue(name), Pooled(get_client("inspect")))

@@ -32,7 +32,7 @@ State = Literal["running", "finished", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class BackgroundJob:
     """What is being done to dead letters, or was done last."""
 
     what: What
@@ -58,7 +58,7 @@ class Job:
     worker: str
 
 
-class Jobs:
+class BackgroundJobs:
     """The job of one queue."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
@@ -85,7 +85,7 @@ class Jobs:
         args: list[Argument] = [self._keys.wake, *(part for field in fields.items() for part in field)]
         return self._run("jobs_begin", args) == b"BEGUN"
 
-    def look(self) -> Job | None:
+    def look(self) -> BackgroundJob | None:
         """Return the job that runs, or the last one of the last week, or None."""
         (reply,) = self._wire.trip([("HGETALL", self._keys.dead_job)])
         return _job(reply_or_raise(reply))
@@ -108,7 +108,7 @@ class Jobs:
             return IDLE
         return self._step(job, worker)
 
-    def _step(self, job: Job, worker: str) -> float:
+    def _step(self, job: BackgroundJob, worker: str) -> float:
         limit = max(1, min(MOVED, job.rate // STEPS)) if job.rate else MOVED
         after = job.after if is_entry(job.after) else ""
         found = self._letters.traits(limit=BATCH if job.wanted else limit, after=after, until=job.until)
@@ -131,7 +131,7 @@ class Jobs:
         return reply
 
 
-def _job(flat: object) -> Job | None:
+def _job(flat: object) -> BackgroundJob | None:
     if not isinstance(flat, list) or not flat:
         return None
     found: Mapping[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -148,7 +148,7 @@ def _job(flat: object) -> Job | None:
     numbers = ("total", "looked", "done", "missing", "refused")
     known: dict[str, Any] = {name: whole(found.get(name.encode())) or 0 for name in numbers}
     known |= {name: text_of(found.get(name.encode())) for name in ("who", "after", "worker")}
-    return Job(
+    return BackgroundJob(
         **known,
         what=what,  # type: ignore[arg-type]  # get_args() says that it is one
         state=state,  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig
-from mq_django.core.filters import Group
+from mq_django.core.filters import FailureGroup
 from mq_django.core.keys import READY, RsmqKeys
 from mq_django.core.messages import DeadLetter, Delivery
 from mq_django.core.numbers import whole
@@ -50,7 +50,7 @@ class Counted(NamedTuple):
     """How many dead letters there are of a name and an error."""
 
     #: None: of all for which there was no room, beyond 1000.
-    group: Group | None
+    group: FailureGroup | None
     letters: int
     #: When one was buried last: ms since 1970.
     buried_ms: int
@@ -72,7 +72,7 @@ NO_STEP = Step("", "", 0, 0)
 Which = Literal["WHOLE", "LISTED", "TRAITS"]
 
 
-class Page(NamedTuple):
+class LetterPage(NamedTuple):
     """A page of dead letters, and how many there are in all."""
 
     total: int
@@ -93,13 +93,15 @@ class DeadLetters:
         self._keys = config.keys
         self._wire = wire
 
-    def newest(self, *, limit: int, before: str = "", max_bytes: int = MAX_LISTED, which: Which = "LISTED") -> Page:
+    def newest(
+        self, *, limit: int, before: str = "", max_bytes: int = MAX_LISTED, which: Which = "LISTED"
+    ) -> LetterPage:
         """Return up to `limit` dead letters, newest first, from those older than the entry `before`."""
         return _page(self._wire.trip([self._list("NEWEST", _next(before) or "+", "-", limit, max_bytes, which)])[0])
 
     def oldest(
         self, *, limit: int, after: str = "", until: str = "", max_bytes: int = MAX_LISTED, which: Which = "LISTED"
-    ) -> Page:
+    ) -> LetterPage:
         """Return up to `limit` dead letters, oldest first: those after the entry `after`, to `until`."""
         command = self._list("OLDEST", _next(after) or "-", until or "+", limit, max_bytes, which)
         return _page(self._wire.trip([command])[0])
@@ -226,12 +228,12 @@ def _counted(field: bytes, value: bytes) -> Counted | None:
     numbers = [whole(part) for part in value.split(b" ")]
     if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
         return None
-    return Counted(Group(name, error) if separator else None, numbers[0], numbers[1])
+    return Counted(FailureGroup(name, error) if separator else None, numbers[0], numbers[1])
 
 
-def _page(reply: Any) -> Page:
+def _page(reply: Any) -> LetterPage:
     total, *flat = reply_or_raise(reply)
-    return Page(total, [_listed(*pair) for pair in zip(flat[::2], flat[1::2], strict=True)])
+    return LetterPage(total, [_listed(*pair) for pair in zip(flat[::2], flat[1::2], strict=True)])
 
 
 def _listed(entry: bytes, flat: list[bytes | int]) -> Fields:

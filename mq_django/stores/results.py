@@ -45,7 +45,7 @@ _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=: |:?$)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class TaskAttempt:
     """What one run of a task came to."""
 
     #: READY: it is tried again; FAILED; SUCCESSFUL.
@@ -75,7 +75,7 @@ class Result:
     due_ms: int | None
     priority: int
     #: In the order of their deliveries.
-    attempts: Sequence[Attempt]
+    attempts: Sequence[TaskAttempt]
 
     @property
     def status(self) -> str:
@@ -137,9 +137,9 @@ def read_result(text: bytes) -> Result | None:
     )
 
 
-def _attempt(line: Mapping[str, Any]) -> Attempt:
+def _attempt(line: Mapping[str, Any]) -> TaskAttempt:
     error = line.get("error")
-    return Attempt(
+    return TaskAttempt(
         status=line["status"],
         number=_number(line),
         consumer=str(line.get("consumer")),

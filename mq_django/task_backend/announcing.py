@@ -22,7 +22,7 @@ _logger = logging.getLogger(LOGGER)
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class TaskSignal:
     """One of Django's signals about tasks, to which Django itself listens in order to log."""
 
     signal: Signal
@@ -48,6 +48,6 @@ class Announcement:
             self.send(sender, result)
 
 
-ENQUEUED = Announcement(task_enqueued, log_task_enqueued)
-STARTED = Announcement(task_started, log_task_started)
-FINISHED = Announcement(task_finished, log_task_finished)
+ENQUEUED = TaskSignal(task_enqueued, log_task_enqueued)
+STARTED = TaskSignal(task_started, log_task_started)
+FINISHED = TaskSignal(task_finished, log_task_finished)

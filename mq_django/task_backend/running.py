@@ -55,7 +55,7 @@ def _call(task: AnyTask) -> Any:
     def call(message: Message) -> Outcome:
         if not has_arguments(message.data):
             return MALFORMED
-        attempt = Attempt(task, message)
+        attempt = TaskRun(task, message)
         started = attempt.starting()
         if started is not None:
             STARTED.send(attempt.sender, started)
@@ -78,7 +78,7 @@ def _async_call(task: AnyTask) -> Any:
     async def call(message: Message) -> Outcome:
         if not has_arguments(message.data):
             return MALFORMED
-        attempt = Attempt(task, message)
+        attempt = TaskRun(task, message)
         started = attempt.starting()
         if started is not None:
             await STARTED.asend(attempt.sender, started)
@@ -119,7 +119,7 @@ def has_arguments(data: Any) -> bool:
     return isinstance(data, dict) and isinstance(data.get("args"), list) and isinstance(data.get("kwargs"), dict)
 
 
-class Attempt:
+class TaskRun:
     """One run of a task for one message."""
 
     __slots__ = ("_result", "_task", "_value", "args", "kwargs", "message")

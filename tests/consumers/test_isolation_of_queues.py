@@ -24,7 +24,7 @@ from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.isolation import Isolation, Receiver
+from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.orphan_heartbeat import OrphanBeat
 from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.timekeeper import Releaser
@@ -156,9 +156,9 @@ def isolation(queues, both):
     return service
 
 
-@case(Receiver)
+@case(QuarantineFetcher)
 def receiver(queues, both):
-    return Receiver("c", "line", Ward(), both, [None, None])
+    return QuarantineFetcher("c", "line", Ward(), both, [None, None])
 
 
 class Ward:

@@ -1,6 +1,6 @@
 import pytest
 
-from mq_django.core.filters import NOTHING, Filter, Group, error_class
+from mq_django.core.filters import NOTHING, FailureGroup, Filter, error_class
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Message
 from mq_django.errors import InvalidFilter
@@ -23,9 +23,9 @@ MESSAGE = Message("m1", "order.paid", 1, "q", key="order:7", published_ms=1000)
         ({"since_ms": 1000, "until_ms": 1001}, True),
         ({"until_ms": 1000}, False),
         ({"since_ms": 1001}, False),
-        ({"group": Group("order.paid", "mail.SMTPError")}, True),
-        ({"group": Group("order", "mail.SMTPError")}, False),
-        ({"group": Group("order.paid", "")}, False),
+        ({"group": FailureGroup("order.paid", "mail.SMTPError")}, True),
+        ({"group": FailureGroup("order", "mail.SMTPError")}, False),
+        ({"group": FailureGroup("order.paid", "")}, False),
     ],
 )
 def test_a_filter_takes_what_fits_all_of_it(wanted, takes):
@@ -36,7 +36,7 @@ def test_a_message_of_unknown_time_is_of_no_time():
     assert not Filter(since_ms=1).takes(MESSAGE._replace(published_ms=None))
 
 
-@pytest.mark.parametrize("wanted", [NOTHING, Filter(name="x", until_ms=3), Filter(group=Group("", ""))])
+@pytest.mark.parametrize("wanted", [NOTHING, Filter(name="x", until_ms=3), Filter(group=FailureGroup("", ""))])
 def test_a_filter_comes_back_as_it_was_told(wanted):
     assert Filter.of(loads(dumps(wanted.as_dict()))) == wanted
 

@@ -7,7 +7,7 @@ import pytest
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.stores import open_members
-from mq_django.stores.background_jobs import IDLE, Jobs
+from mq_django.stores.background_jobs import IDLE, BackgroundJobs
 from mq_django.stores.schedule_state import Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -56,6 +56,6 @@ def test_a_job_whose_filter_makes_no_sense_is_ended_and_moves_nothing(redis_clie
     entry = redis_client.xadd(config.keys.dead, {"id": "i", "type": "n", "data": "1", "deadreason": "error"})
     fields = {"what": "delete", "state": "running", "until": entry, "wanted": json.dumps(wanted), "total": 1}
     redis_client.hset(config.keys.dead_job, mapping=fields)
-    assert Jobs(config, Pooled(get_client("chores"))).work("w") == IDLE
+    assert BackgroundJobs(config, Pooled(get_client("chores"))).work("w") == IDLE
     assert redis_client.hget(config.keys.dead_job, "state") == b"cancelled"
     assert redis_client.xlen(config.keys.dead) == 1

@@ -4,7 +4,7 @@ import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.core.filters import Filter, Group
+from mq_django.core.filters import FailureGroup, Filter
 from mq_django.errors import ConnectionLost, InvalidFilter
 from mq_django.inspector import dead_letters, jobs
 from mq_django.stores.dead_letter_queue import DeadLetters
@@ -13,7 +13,7 @@ from tests.seeding import bury, bury_garbage, bury_many
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
 
-def work_off(worker: str = "w1", queue: str = "emails") -> jobs.Job:
+def work_off(worker: str = "w1", queue: str = "emails") -> jobs.BackgroundJob:
     """Make every step of the job, and return what it says in the end."""
     while jobs.work(queue, worker) != jobs.IDLE:
         pass
@@ -85,12 +85,12 @@ def test_a_group_is_meant_exactly():
     bury("emails", "order", error="ValueError: 1")
     bury("emails", "order.paid", error="ValueError: 2")
     bury("emails", "order", error="ValueErrors: 3")
-    jobs.begin("emails", "redrive", who="ann", wanted=Filter(group=Group("order", "ValueError")))
+    jobs.begin("emails", "redrive", who="ann", wanted=Filter(group=FailureGroup("order", "ValueError")))
 
     assert work_off().done == 1
     assert [(found.group, found.count) for found in dead_letters.groups("emails")] == [
-        (Group("order", "ValueErrors"), 1),
-        (Group("order.paid", "ValueError"), 1),
+        (FailureGroup("order", "ValueErrors"), 1),
+        (FailureGroup("order.paid", "ValueError"), 1),
     ]
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mq_django.core.filters import Filter, Group
+from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.outcomes import Bury
-from mq_django.stores.background_jobs import IDLE, LEASE_MS, Jobs
+from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_queue import Counted, DeadLetters, Step
 from mq_django.transport.connections import get_client
@@ -36,7 +36,7 @@ def dead(store):
 
 @pytest.fixture
 def jobs(store):
-    return Jobs(store.config, Pooled(get_client("inspect")))
+    return BackgroundJobs(store.config, Pooled(get_client("inspect")))
 
 
 @pytest.fixture
@@ -112,13 +112,13 @@ def test_a_rate_makes_small_steps_and_waits_between(dead, jobs, bury):
 def test_a_job_takes_only_what_it_means(store, dead, jobs, bury):
     bury(3)
     bury(2, name="remind", error="SMTPError: refused")
-    begin(jobs, dead, wanted=Filter(group=Group("remind", "SMTPError")))
+    begin(jobs, dead, wanted=Filter(group=FailureGroup("remind", "SMTPError")))
 
     found = work_off(jobs)
 
     assert (found.done, found.looked) == (2, 5)
     assert store.depths().dead == 3
-    assert [(found.group, found.letters) for found in dead.groups()] == [(Group("welcome", "ValueError"), 3)]
+    assert [(found.group, found.letters) for found in dead.groups()] == [(FailureGroup("welcome", "ValueError"), 3)]
 
 
 def test_what_is_buried_later_is_not_meant(store, dead, jobs, bury):
@@ -136,14 +136,14 @@ def test_dead_letters_are_counted_where_they_are_buried_and_where_they_leave(dea
     entries = [letter.entry for letter in dead.traits(limit=9)]
 
     assert {(found.group, found.letters) for found in dead.groups()} == {
-        (Group("welcome", "ValueError"), 3),
-        (Group("remind", ""), 1),
+        (FailureGroup("welcome", "ValueError"), 3),
+        (FailureGroup("remind", ""), 1),
     }
     dead.redrive(entries[:1])
     dead.delete([entries[1], "1-1"])
     assert {(found.group, found.letters) for found in dead.groups()} == {
-        (Group("welcome", "ValueError"), 1),
-        (Group("remind", ""), 1),
+        (FailureGroup("welcome", "ValueError"), 1),
+        (FailureGroup("remind", ""), 1),
     }
 
 

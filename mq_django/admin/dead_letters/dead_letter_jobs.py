@@ -16,11 +16,11 @@ from mq_django.admin.ui.confirm import CONFIRMED, confirm
 from mq_django.admin.ui.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.admin.ui.tabs import tabs
-from mq_django.core.filters import Group, is_exception
+from mq_django.core.filters import FailureGroup, is_exception
 from mq_django.core.visible import spell
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters, jobs
-from mq_django.inspector.jobs import Job, What
+from mq_django.inspector.jobs import BackgroundJob, What
 from mq_django.inspector.queues import glance
 
 #: What is asked for so few is done before the answer, whether or not a consumer lives; and for how many seconds.
@@ -243,7 +243,7 @@ def _of(count: int, total: int) -> str:
     return _("%(count)s of %(total)s") % {"count": text.number(count), "total": text.number(total)}
 
 
-def _progress(found: Job) -> str:
+def _progress(found: BackgroundJob) -> str:
     sentences: dict[tuple[str, str], str] = {
         ("redrive", "running"): _("Redriving: %(done)s so far."),
         ("redrive", "finished"): _("Redriven: %(done)s dead letters."),
@@ -255,7 +255,7 @@ def _progress(found: Job) -> str:
     return sentences[found.what, found.state] % {"done": text.number(found.done)}
 
 
-def _meant(found: Job, *, can_see_data: bool) -> str:
+def _meant(found: BackgroundJob, *, can_see_data: bool) -> str:
     """Return in words which dead letters a job means; keys and errors may quote data."""
     wanted = found.wanted
     if not wanted:
@@ -273,7 +273,7 @@ def _meant(found: Job, *, can_see_data: bool) -> str:
     return ", ".join(word % value for word, value in words if value)
 
 
-def _group_error(group: Group | None, *, can_see_data: bool) -> str:
+def _group_error(group: FailureGroup | None, *, can_see_data: bool) -> str:
     if group is None or not group.error or can_see_data or is_exception(group.error):
         return group.error if group else ""
     return HIDDEN

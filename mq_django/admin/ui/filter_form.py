@@ -17,7 +17,7 @@ from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED
 from mq_django.admin.ui.page import SEE_DATA, Page
 from mq_django.admin.ui.references import HIDDEN
-from mq_django.core.filters import Filter, Group, is_exception
+from mq_django.core.filters import FailureGroup, Filter, is_exception
 from mq_django.core.visible import spell
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.scan import Scanned
@@ -85,7 +85,7 @@ def refuse_others(page: Page, *known: str) -> None:
         raise InvalidFilter(_("There is no filter “%(field)s” here.") % {"field": spell(field)[:200]})
 
 
-def group_terms(group: Group) -> dict[str, str]:
+def group_terms(group: FailureGroup) -> dict[str, str]:
     """Return what asks for a group of dead letters."""
     return {OF_NAME: group.name, OF_ERROR: group.error}
 
@@ -104,7 +104,7 @@ def wanted(page: Page, message_id: str = "") -> Filter:
         error=fields.get("error", ""),
         since_ms=_milliseconds(fields["from"]) if "from" in fields else None,
         until_ms=_milliseconds(fields["to"]) if "to" in fields else None,
-        group=Group(fields[OF_NAME], fields[OF_ERROR]) if OF_NAME in fields else None,
+        group=FailureGroup(fields[OF_NAME], fields[OF_ERROR]) if OF_NAME in fields else None,
     )
 
 

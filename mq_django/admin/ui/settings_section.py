@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import text
-from mq_django.conf import Handling, get_config
+from mq_django.conf import DeliveryOptions, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.limits import Limit
 from mq_django.core.options import options_of
@@ -16,9 +16,9 @@ from mq_django.core.retries import RetryPolicy
 def settings_of(name: str) -> list[tuple[str, str]]:
     """Return the options of a queue, a group or a topic as rows of a table: name and value."""
     project = get_config()
-    config: Handling = project.topics[name] if name in project.topics else project.queue(name)
+    config: DeliveryOptions = project.topics[name] if name in project.topics else project.queue(name)
     # A group has no others of its own.
-    options = options_of(Handling if GROUP_SEPARATOR in name else type(config)).values()
+    options = options_of(DeliveryOptions if GROUP_SEPARATOR in name else type(config)).values()
     rows = [(option, getattr(config, option.attribute)) for option in options]
     # Limits have a table of their own.
     return [(option.name, _value(value, option.is_bytes)) for option, value in rows if not isinstance(value, Limit)]

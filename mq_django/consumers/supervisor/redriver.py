@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.next_checks import NextChecks
-from mq_django.stores.background_jobs import IDLE, Jobs
+from mq_django.stores.background_jobs import IDLE, BackgroundJobs
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
@@ -23,7 +23,7 @@ class Redriver(Service):
         super().__init__()
         session = Session(get_client("chores"))
         self._queues = queues
-        self._jobs = [Jobs(config, session) for config in queues]
+        self._jobs = [BackgroundJobs(config, session) for config in queues]
         self._worker = worker
         self._checks = NextChecks(len(queues))
 

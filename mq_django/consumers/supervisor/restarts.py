@@ -7,7 +7,7 @@ from typing import NamedTuple
 FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
 
 
-class Place(NamedTuple):
+class PendingStart(NamedTuple):
     """A place that waits for its next process."""
 
     #: When it may be started, in seconds on the monotonic clock.
@@ -20,12 +20,12 @@ class Restarts:
     """The places of processes that ended. Each waits for itself: the others go on."""
 
     def __init__(self) -> None:
-        self._places: list[Place] = []
+        self._places: list[PendingStart] = []
 
     def ended(self, now: float, deaths: int, *, at_least: float = 0.0) -> float:
         """Note that a process has ended, as so many before it in its place; return the seconds until its successor."""
         pause = max(at_least, min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(deaths - 2, 10)) if deaths > 1 else 0.0)
-        self._places.append(Place(now + pause, deaths))
+        self._places.append(PendingStart(now + pause, deaths))
         return pause
 
     def waiting(self, now: float) -> int:

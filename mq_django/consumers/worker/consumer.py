@@ -14,7 +14,7 @@ from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetcher import Fetcher
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.isolation import Isolation, Receiver
+from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.room import Room
@@ -69,9 +69,11 @@ class Consumer:
         #: What it holds is held under these.
         self.names = [self.id]
         self._isolation = Isolation(self.id, board, self._open(), self._settlers)
-        self._receiver: Receiver | None = None
+        self._receiver: QuarantineFetcher | None = None
         if line:
-            self._receiver = Receiver(self.id, line, board, self._open(), list(self._dispatchers(isolate=False)))
+            self._receiver = QuarantineFetcher(
+                self.id, line, board, self._open(), list(self._dispatchers(isolate=False))
+            )
         self._fetchers: list[Service] = [self._receiver] if self._receiver else list(self._make_fetchers())
         self._threads.wake_fetchers = self._loop.wake_fetchers = self._wake_fetchers
         self._liveness = Liveness()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from mq_django.consumers.decisions import unusable
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.loops import LoopPool
-from mq_django.consumers.worker.pools import Job, ThreadPool
+from mq_django.consumers.worker.pools import ThreadPool, WorkItem
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
@@ -67,9 +67,9 @@ class Dispatcher:
         elif item.alone and self._isolate is not None:
             self._isolate(item)
         elif handler.is_async:
-            self._loop_pool.put(Job(item, handler, self._executor))
+            self._loop_pool.put(WorkItem(item, handler, self._executor))
         else:
-            self._threads.put(Job(item, handler, self._executor))
+            self._threads.put(WorkItem(item, handler, self._executor))
 
     def _handler(self, name: str) -> Handler | None:
         handler = find(self._queue, name)

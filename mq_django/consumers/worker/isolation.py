@@ -94,7 +94,7 @@ class Isolation(Service):
         self._settlers[number].in_hand.difference_update(receipts)
 
 
-class Receiver(Service):
+class QuarantineFetcher(Service):
     """The fetcher of a ward: runs what was passed on to its line, one after another."""
 
     name = "ward"

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from mq_django.consumers.shared_state import Board, Receipt
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.pools import JOIN_LOOK, Job, Pool, make_caches
+from mq_django.consumers.worker.pools import JOIN_LOOK, Pool, WorkItem, make_caches
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import HandBack
@@ -30,7 +30,7 @@ SILENT = 5.0
 GLANCE = 0.5
 
 
-class Lane:
+class CoroutineLane:
     """One of the coroutines that run at once."""
 
     databases: Databases
@@ -38,7 +38,7 @@ class Lane:
     def __init__(self, number: int, is_alone: Callable[[], bool]) -> None:
         self.number = number
         self.is_alone = is_alone
-        self.job: Job | None = None
+        self.job: WorkItem | None = None
         self.task: asyncio.Task[None] | None = None
 
     async def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
@@ -62,11 +62,11 @@ class LoopPool(Pool):
         self._board = board
         self._loop = asyncio.new_event_loop()
         self._lanes = [
-            Lane(number, lambda: len(self._free) == MAX_COROUTINES - 1)
+            CoroutineLane(number, lambda: len(self._free) == MAX_COROUTINES - 1)
             for number in range(first_lane, first_lane + MAX_COROUTINES)
         ]
         self._free = list(self._lanes)
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[WorkItem] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._databases: Databases | None = None
         self._opening = asyncio.Lock()
@@ -87,7 +87,7 @@ class LoopPool(Pool):
         """Start the loop's thread."""
         self.thread.start()
 
-    def put(self, job: Job) -> None:
+    def put(self, job: WorkItem) -> None:
         """Run a job as soon as there is a place."""
         with self._counting:
             self.held += 1
@@ -198,7 +198,7 @@ class LoopPool(Pool):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, lane: Lane, job: Job) -> None:
+    async def _run(self, lane: CoroutineLane, job: WorkItem) -> None:
         delivery, handler, executor = job
         try:
             lane.databases = await self._opened()

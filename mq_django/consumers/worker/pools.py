@@ -53,7 +53,7 @@ def make_caches() -> None:
             logger.debug("Cache %s cannot be made", alias, exc_info=True)
 
 
-class Job(NamedTuple):
+class WorkItem(NamedTuple):
     """A delivery with what runs it."""
 
     delivery: Delivery
@@ -61,12 +61,14 @@ class Job(NamedTuple):
     executor: Executor
 
 
-class Lane:
+class HandlerThread:
     """One thread that runs handlers, one after another."""
 
     databases: Databases
 
-    def __init__(self, number: int, jobs: "SimpleQueue[Job | None]", board: Board, on_low: Callable[[], None]) -> None:
+    def __init__(
+        self, number: int, jobs: "SimpleQueue[WorkItem | None]", board: Board, on_low: Callable[[], None]
+    ) -> None:
         self.number = number
         self._jobs = jobs
         self._board = board
@@ -100,7 +102,7 @@ class Lane:
             self._board.idle(self.number)
             connections.close_all()
 
-    def _wait(self) -> Job | None:
+    def _wait(self) -> WorkItem | None:
         self.busy = False
         self._board.idle(self.number)
         self.databases.refresh()
@@ -207,11 +209,11 @@ class ThreadPool(Pool):
 
     def __init__(self, threads: int, board: Board) -> None:
         super().__init__()
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[WorkItem | None] = SimpleQueue()
         #: Runs a job as soon as a thread is free.
-        self.put: Callable[[Job], None] = self._jobs.put
+        self.put: Callable[[WorkItem], None] = self._jobs.put
         self._ending = False
-        self.lanes = [Lane(number, self._jobs, board, self._ran) for number in range(threads)]
+        self.lanes = [HandlerThread(number, self._jobs, board, self._ran) for number in range(threads)]
 
     def start(self) -> None:
         """Start the threads."""

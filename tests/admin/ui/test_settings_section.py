@@ -4,7 +4,7 @@ import pytest
 
 from mq_django import RetryPolicy
 from mq_django.admin.ui.settings_section import settings_of
-from mq_django.conf import Handling, QueueConfig, RsmqConfig, TopicConfig
+from mq_django.conf import DeliveryOptions, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.options import options_of
 
 
@@ -56,7 +56,7 @@ def test_an_option_is_shown_by_its_name(name, option, shown):
         ("emails", QueueConfig, {"RATE_LIMIT", "CONCURRENCY"}),
         ("jobs", RsmqConfig, set()),
         ("orders", TopicConfig, set()),
-        ("orders:billing", Handling, set()),
+        ("orders:billing", DeliveryOptions, set()),
     ],
 )
 def test_every_option_is_shown_and_limits_in_their_own_table(name, config, elsewhere):

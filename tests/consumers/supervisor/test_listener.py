@@ -8,7 +8,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.inspector import dead_letters, jobs
-from mq_django.stores.background_jobs import Jobs
+from mq_django.stores.background_jobs import BackgroundJobs
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import in_full
 from tests.seeding import bury_many
@@ -68,7 +68,7 @@ def test_a_job_that_nobody_heard_of_is_begun_when_the_subscription_stands_again(
     bury_many("default", 2)
     found = dead_letters.count("default")
 
-    unheard = Jobs(get_config().queue("default"), Cut(redis_client))
+    unheard = BackgroundJobs(get_config().queue("default"), Cut(redis_client))
     assert unheard.begin("delete", who="ann", until=found.until, total=found.count)
 
     wait_until(lambda: jobs.look("default").state == "finished")

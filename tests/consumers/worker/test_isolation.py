@@ -8,7 +8,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.shared_state import Board
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.isolation import Isolation, Receiver, line_of
+from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher, line_of
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from tests.consumers.rig import Rig
@@ -93,7 +93,7 @@ def test_a_ward_runs_one_at_a_time(mq_settings, redis_client):
     # Some were brought over by a trip that broke.
     ward.store.take("me", count=2)
     ward.store.take(line_of("me"), count=18)
-    receiver = Receiver("me", line_of("me"), ward.board, [ward.store], [ward.dispatcher])
+    receiver = QuarantineFetcher("me", line_of("me"), ward.board, [ward.store], [ward.dispatcher])
     settling = threading.Thread(target=settle, args=(ward,))
     settling.start()
     receiver.run_once()
@@ -127,7 +127,7 @@ def test_a_ward_holds_nothing_but_what_it_runs(mq_settings, redis_client):
     ward.store.take(line_of("me"), count=3)
     settling = threading.Thread(target=settle, args=(ward,))
     settling.start()
-    Receiver("me", line_of("me"), ward.board, [ward.store], [ward.dispatcher]).run_once()
+    QuarantineFetcher("me", line_of("me"), ward.board, [ward.store], [ward.dispatcher]).run_once()
     ward.stopped = True
     settling.join()
     ward.close()
@@ -154,7 +154,7 @@ def test_what_a_ward_without_a_supervisor_gives_back_is_its_line_too(mq_settings
 
 def test_a_ward_that_is_stopped_leaves_the_rest(rig, redis_client):
     suspect(redis_client, rig, 3)
-    receiver = Receiver("me", line_of("me"), rig.board, [rig.store], [rig.dispatcher])
+    receiver = QuarantineFetcher("me", line_of("me"), rig.board, [rig.store], [rig.dispatcher])
     receiver.stop()
     receiver.run_once()
     assert rig.settler.in_hand == set()

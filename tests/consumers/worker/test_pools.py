@@ -9,7 +9,7 @@ import pytest
 
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.loops import MAX_COROUTINES
-from mq_django.consumers.worker.pools import PATIENCE, Job
+from mq_django.consumers.worker.pools import PATIENCE, WorkItem
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, HandBack, Retry
 from mq_django.errors import HandlerTimeout
@@ -32,7 +32,7 @@ def job(rig, call, data=None, *, timeout=None, is_async=False, where=""):
     handler = Handler(name="n", queue="default", call=call, is_async=is_async, where=where)
     if timeout is not None:
         rig.executor._timeout = lambda handler: timeout
-    return Job(delivery, handler, rig.executor)
+    return WorkItem(delivery, handler, rig.executor)
 
 
 def settled(rig, count):

@@ -5,7 +5,7 @@ from typing import Any
 
 from mq_django.core.filters import Filter
 from mq_django.core.outcomes import Bury
-from mq_django.stores.background_jobs import Jobs
+from mq_django.stores.background_jobs import BackgroundJobs
 from mq_django.stores.base import Store
 from mq_django.stores.dead_letter_queue import DeadLetters, Step
 from tests.stores.contracts.frozen import NOW_MS
@@ -86,7 +86,7 @@ def resubmit(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) 
 
 
 def job(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
-    jobs = Jobs(store.config, stage.wire())
+    jobs = BackgroundJobs(store.config, stage.wire())
     with stage.under("none is there"):
         jobs.work("w1")
         assert not jobs.cancel()

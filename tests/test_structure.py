@@ -1,0 +1,74 @@
+"""Names are unique, and modules, classes and functions stay small."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import quantiles
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "mq_django"
+MODULES = [path for path in sorted(ROOT.rglob("*.py")) if "migrations" not in path.parts]
+
+#: Django asks for these names, each in its place: commands, and the model behind the admin's pages.
+DJANGO_NAMES = {"Command", "Queue"}
+#: Modules in which the inspector shows what the other module is about.
+SAME_SUBJECT = {"entries", "messages", "queues", "topics"}
+
+MAX_MODULE, MAX_CLASS = 320, 250
+#: Without the docstring.
+MAX_FUNCTION, P90_FUNCTION = 50, 18
+#: Larger classes, and how large. None may grow, and none is added.
+LARGE_CLASSES = {"Family": 281, "StreamStore": 266}
+
+
+def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[Path, ast.AST]]:
+    for path in MODULES:
+        yield from ((path, node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds))
+
+
+def lines(node: ast.AST) -> int:
+    return node.end_lineno - node.lineno + 1
+
+
+def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    documented = ast.get_docstring(function) is not None
+    return lines(function) - (lines(function.body[0]) if documented else 0)
+
+
+def repeated(named: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
+    found = defaultdict(list)
+    for name, place in named:
+        found[name].append(place)
+    return {name: places for name, places in found.items() if len(places) > 1}
+
+
+def test_no_class_name_stands_for_two_classes():
+    found = repeated((node.name, str(path)) for path, node in nodes(ast.ClassDef))
+    assert found.keys() == DJANGO_NAMES
+
+
+def test_no_file_name_stands_for_two_modules():
+    found = repeated((path.stem, str(path)) for path in MODULES if path.stem != "__init__")
+    assert found.keys() == SAME_SUBJECT
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_stay_small(path):
+    assert len(path.read_text().splitlines()) <= MAX_MODULE
+
+
+def test_classes_stay_small():
+    found = {node.name: lines(node) for _, node in nodes(ast.ClassDef) if lines(node) > MAX_CLASS}
+    assert found == LARGE_CLASSES
+
+
+def test_functions_fit_on_a_screen():
+    found = {lines_of_code(node): node.name for _, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)}
+    assert max(found) <= MAX_FUNCTION, found[max(found)]
+
+
+def test_most_functions_are_short():
+    found = [lines_of_code(node) for _, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)]
+    assert quantiles(found, n=10)[-1] <= P90_FUNCTION
