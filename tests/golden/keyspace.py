@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import redis
@@ -26,9 +27,27 @@ def dump(client: redis.Redis, namespace: str, *patterns: str) -> str:
 
     The namespace is shown as `mq`.
     """
-    seconds, micros = client.time()
-    keyspace = _Keyspace(client, namespace, Normal(seconds * 1000 + micros / 1000))
+    keyspace = _Keyspace(client, namespace, _normal(client))
     return "".join(f"{line.rstrip()}\n" for pattern in patterns or ["*"] for line in keyspace.lines(pattern))
+
+
+@contextmanager
+def heard(client: redis.Redis, namespace: str) -> Iterator[list[str]]:
+    """Yield a list that has, at the end, what was said on the channels of a namespace meanwhile."""
+    lines: list[str] = []
+    with client.pubsub() as pubsub:
+        pubsub.psubscribe(f"{namespace}:*")
+        assert pubsub.get_message(timeout=10)["type"] == "psubscribe"
+        yield lines
+        client.publish(f"{namespace}:", "")
+        keyspace = _Keyspace(client, namespace, _normal(client))
+        while (said := pubsub.get_message(timeout=10))["data"]:
+            lines.append(f"{keyspace.text(said['channel'])}  channel\n    {keyspace.text(said['data'])}\n")
+
+
+def _normal(client: redis.Redis) -> Normal:
+    seconds, micros = client.time()
+    return Normal(seconds * 1000 + micros / 1000)
 
 
 class _Keyspace:
@@ -47,7 +66,7 @@ class _Keyspace:
     def lines(self, pattern: str) -> Iterator[str]:
         counters: dict[str, Counter[str]] = {}
         for key in sorted(self._client.scan_iter(match=f"{self._namespace}:{pattern}", count=1000), key=self._order):
-            name, is_counter = _HOURS.subn(r"\1:<number>", self._text(key))
+            name, is_counter = _HOURS.subn(r"\1:<number>", self.text(key))
             kind = self._client.type(key).decode()
             if kind == "hash" and not self._fields(key):
                 continue
@@ -60,23 +79,27 @@ class _Keyspace:
         for head, counts in counters.items():
             yield from (head, *(f"    {field} -> {count}" for field, count in sorted(counts.items())))
 
+    def text(self, raw: bytes) -> str:
+        """Return bytes as text that is the same in every run."""
+        return self._normal.text(self._plain(raw))
+
     def _stream(self, key: bytes) -> Iterator[str]:
         for entry, fields in self._client.xrange(key):
-            yield self._text(entry)
+            yield self.text(entry)
             for name, value in fields.items():
-                yield from (f"    {line}" for line in self._value(f"{self._text(name)} ", value))
+                yield from (f"    {line}" for line in self._value(f"{self.text(name)} ", value))
         for group in sorted(self._client.xinfo_groups(key), key=lambda group: group["name"]):
-            yield f"group {self._text(group['name'])}, read up to {self._text(group['last-delivered-id'])}"
+            yield f"group {self.text(group['name'])}, read up to {self.text(group['last-delivered-id'])}"
             for consumer in self._client.xinfo_consumers(key, group["name"]):
-                yield f"    consumer {self._text(consumer['name'])}"
+                yield f"    consumer {self.text(consumer['name'])}"
             for held in self._client.xpending_range(key, group["name"], "-", "+", 100):
-                holder = self._text(held["consumer"])
-                yield f"    {self._text(held['message_id'])} of {holder}, delivered {held['times_delivered']} times"
+                holder = self.text(held["consumer"])
+                yield f"    {self.text(held['message_id'])} of {holder}, delivered {held['times_delivered']} times"
 
     def _hash(self, key: bytes) -> Iterator[str]:
         fields = self._fields(key)
         for field in sorted(fields, key=lambda field: self._order(field, fields[field])):
-            yield from self._value(f"{self._text(field)} -> ", fields[field])
+            yield from self._value(f"{self.text(field)} -> ", fields[field])
 
     def _sorted_set(self, key: bytes) -> Iterator[str]:
         # Not by score: within a millisecond the order is that of the members, which are random.
@@ -84,24 +107,24 @@ class _Keyspace:
             member: f"{score:.17g}".encode() for member, score in self._client.zrange(key, 0, -1, withscores=True)
         }
         for member in sorted(scores, key=lambda member: self._order(scores[member], member)):
-            yield f"{self._text(member)} at {self._text(scores[member])}"
+            yield f"{self.text(member)} at {self.text(scores[member])}"
 
     def _set(self, key: bytes) -> Iterator[str]:
-        yield from (self._text(member) for member in sorted(self._client.smembers(key), key=self._order))
+        yield from (self.text(member) for member in sorted(self._client.smembers(key), key=self._order))
 
     def _string(self, key: bytes) -> Iterator[str]:
-        yield from self._text(self._client.get(key)).split("\n")
+        yield from self.text(self._client.get(key)).split("\n")
 
     def _fields(self, key: bytes) -> dict[bytes, bytes]:
         return {name: value for name, value in self._client.hgetall(key).items() if not _LEFT_OUT.fullmatch(name)}
 
     def _value(self, name: str, value: bytes) -> Iterator[str]:
-        first, *others = self._text(value).split("\n")
+        first, *others = self.text(value).split("\n")
         yield from (f"{name}{first}", *(f"    {line}" for line in others))
 
     def _count(self, key: bytes, totals: Counter[str]) -> None:
         for field, count in self._fields(key).items():
-            name = _BUCKET.sub("<bucket>", _SLOT.sub("<slot>", self._text(field)))
+            name = _BUCKET.sub("<bucket>", _SLOT.sub("<slot>", self.text(field)))
             # Each key says which names it knows, and how many.
             totals[name] = max(totals[name], int(count)) if name.startswith("n|") else totals[name] + int(count)
 
@@ -113,9 +136,6 @@ class _Keyspace:
         """Return by what to sort texts: first by what is the same in every run."""
         plain = [self._plain(text) for text in texts]
         return [self._normal.alike(text) for text in plain], [(len(text), text) for text in plain]
-
-    def _text(self, raw: bytes) -> str:
-        return self._normal.text(self._plain(raw))
 
     def _plain(self, raw: bytes) -> str:
         return raw.replace(self._namespace.encode(), b"mq").decode(errors="backslashreplace")

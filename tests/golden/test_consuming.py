@@ -12,7 +12,7 @@ import pytest
 from django.core.management import call_command
 
 from mq_django import queues, topics
-from tests.compat.versions import ROOT
+from tests.compat.versions import ROOT, stop
 from tests.golden import files
 from tests.golden.keyspace import dump
 from tests.golden.project import tasks
@@ -84,8 +84,7 @@ def consumer(connection: str, namespace: str, log: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        process.terminate()
-        assert process.wait(30) == 0, log.read_text()
+        assert stop(process) == 0, log.read_text()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from mq_django import queues, topics
 from mq_django.rsmq import RSMQ
 from tests.golden import files
-from tests.golden.keyspace import dump
+from tests.golden.keyspace import dump, heard
 from tests.golden.project import tasks
 
 KEYS = Path(__file__).parent / "keys"
@@ -129,6 +129,7 @@ def test_what_publishing_writes(feature, mq_settings, settings, namespace, redis
         QUEUES={"default": {}, "emails": {}, "jobs": {"STORE": "rsmq", "NAMESPACE": namespace}}, TOPICS={"news": {}}
     )
     settings.TASKS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "QUEUES": []}}
-    feature(namespace) if feature is rsmq_api else feature()
-    told = f"# {feature.__doc__}\n\n{dump(redis_client, namespace)}"
+    with heard(redis_client, namespace) as said:
+        feature(namespace) if feature is rsmq_api else feature()
+    told = f"# {feature.__doc__}\n\n{dump(redis_client, namespace)}{''.join(said)}"
     files.check(KEYS, {f"publish-{feature.__name__.replace('_', '-')}": told})
