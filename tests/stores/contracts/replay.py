@@ -1,6 +1,6 @@
 """Calls of scripts, recorded under titles and run again as they were, twice, and under worse conditions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -8,13 +8,19 @@ from typing import Any
 import redis
 
 from mq_django.transport.scripts import Command
-from tests.stores.contracts.states import View, by_key, difference, packed, shortened
+from tests.stores.contracts.states import Detail, View, by_key, difference, packed, shortened
 from tests.stores.everything import ME
 from tests.stores.recording import Call, Recorder
 
 #: A consumer that never held anything.
 NOBODY = "host-9-nobody"
 AGAIN, FULL = "once more", "with a full Redis"
+#: What some scripts change besides what all servers tell alike.
+DETAILS: Mapping[str, Detail] = {
+    "topic_seek": "entries read",
+    "topic_skip": "consumers",
+    "members_leave": "consumers",
+}
 #: Keys of a call that are replaced by another type: one script has all the counters of 35 days.
 MOST_KEYS = 20
 
@@ -51,8 +57,7 @@ class Contracts(Recorder):
 
     def _contract(self, title: str, call: Call, *, is_first: bool) -> Iterator[str]:
         count = int(call.command[2])
-        # It says itself how many entries a group has read.
-        self._view.counts = call.name == "topic_seek"
+        self._view.detail = DETAILS.get(call.name)
         yield f"## {title}"
         for what, words in (("keys", call.keys), ("args", call.command[3 + count :])):
             yield from shortened(packed(what, [self._view.text(word) for word in words]))
