@@ -99,8 +99,11 @@ def job(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> No
         jobs.work("w1")
     with stage.under("by another worker"):
         jobs.work("w2")
+    stage.client.hset(store.keys.dead_job, "lease", NOW_MS)
+    with stage.under("by another worker, whose lease is over now"):
+        jobs.work("w2")
     with stage.under("ended"):
-        jobs.work("w1")
+        jobs.work("w2")
     jobs.begin("delete", who=ME, until=entries[2], total=3)
     with stage.under("cancelled"):
         assert jobs.cancel()

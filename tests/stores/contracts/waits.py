@@ -17,7 +17,20 @@ MINUTE = 60_000
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (add, add_unique, replace_many, add_taken_id, full, claim, claim_past, cancel, reschedule, find, promote)
+    yield from (
+        add,
+        add_unique,
+        replace_many,
+        add_taken_id,
+        full,
+        just_fits,
+        claim,
+        claim_past,
+        cancel,
+        reschedule,
+        find,
+        promote,
+    )
     yield from (promote_by_priority, rank, rank_before_others, rank_beside_handed_back, release, unclaim)
 
 
@@ -80,6 +93,21 @@ def full(stage: Stage) -> None:
             store.claim(message_of(4, unique="a", claims=True), for_ms=0, on_conflict="error")
     with stage.under("full, and it replaces another: not refused"):
         store.publish([unique(5, "cart")])
+
+
+def just_fits(stage: Stage) -> None:
+    kinds = (message_of(3), message_of(3, priority=5), message_of(3, delay_ms=MINUTE), claims(3))
+    for item in kinds:
+        store = stage.queue(MAX_DEPTH=4)
+        store.publish([message_of(1, delay_ms=MINUTE)])
+        stage.settle(store, HandBack(), stage.taken(store, message_of(2)))
+        store.publish([message_of(4)])
+        with stage.under("as many as it may hold"):
+            if item.message.claims:
+                store.claim(item, for_ms=0, on_conflict="error")
+            else:
+                store.publish([item])
+        stage.clear()
 
 
 def claims(number: int, **options: Any) -> Outgoing:
