@@ -164,6 +164,9 @@ def schedules(stage: Stage) -> None:
     with stage.under("too early"):
         found.fire(report, NOW_MS + 1)
     found.pause("nightly")
+    stage.client.hset(store.keys.schedules, "last:nightly", 253402300799999)
+    with stage.under("done with up to the last moment there is"):
+        found.fire(report, NOW_MS - 5)
     stage.client.hset(store.keys.schedules, "last:nightly", 253402300800000)
     with stage.under("paused, and its last tick is no moment"):
         found.fire(report, NOW_MS - 5)

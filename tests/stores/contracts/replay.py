@@ -56,15 +56,21 @@ class Contracts(Recorder):
         return {name: "\n".join([f"# {name}", *lines, ""]) for name, lines in by_name.items()}
 
     def _contract(self, title: str, call: Call, *, is_first: bool) -> Iterator[str]:
-        count = int(call.command[2])
         self._view.detail = DETAILS.get(call.name)
         yield f"## {title}"
-        for what, words in (("keys", call.keys), ("args", call.command[3 + count :])):
+        args = call.command[3 + int(call.command[2]) :]
+        for what, words in (("keys", call.keys), ("args", args)):
             yield from shortened(packed(what, [self._view.text(word) for word in words]))
         self.restore(call.before)
         yield from by_key(self._view.state(self._there(call)))
         effect = self._effect(call)
         yield from effect
+        for found, names in self._otherwise(call, effect, is_first=is_first).items():
+            yield from (f"### {name}" for name in names)
+            yield from ["the same"] if list(found) == effect else found
+
+    def _otherwise(self, call: Call, effect: Sequence[str], *, is_first: bool) -> dict[tuple[str, ...], list[str]]:
+        """Return what a call does under other conditions, with the names of these."""
         alike: dict[tuple[str, ...], list[str]] = {}
         changes = any(line.startswith(("-", "+")) for line in effect)
         for name, other, commands in self._variants(call, is_first=is_first, changes=changes):
@@ -75,9 +81,7 @@ class Contracts(Recorder):
                 self.client.execute_command(*command)
             with self._full() if name == FULL else nullcontext():
                 alike.setdefault(tuple(self._effect(other)), []).append(name)
-        for found, names in alike.items():
-            yield from (f"### {name}" for name in names)
-            yield from ["the same"] if list(found) == effect else found
+        return alike
 
     def _there(self, call: Call) -> list[bytes]:
         """Return those keys of a call that were there before it."""

@@ -56,6 +56,8 @@ def add_unique(stage: Stage) -> None:
         assert store.publish([unique(4, "cart")], on_conflict="keep")[0] != message_of(4).message.id
     with stage.under("earliest, and this one is"):
         store.publish([unique(5, "cart", delay_ms=1)], on_conflict="earliest")
+    with stage.under("earliest, and they are due at the same time"):
+        store.publish([unique(9, "cart", delay_ms=1)], on_conflict="earliest")
     with stage.under("earliest, and the one before is"):
         store.publish([unique(6, "cart")], on_conflict="earliest")
     with stage.under("refused: the key is taken"), pytest.raises(AlreadyPublished):
@@ -214,6 +216,10 @@ def promote(stage: Stage) -> None:
     with stage.under("what is parked stays while keys have limits"):
         assert limited.promote(limit=10).moved == 0
     store = stage.queue()
+    stage.clear()
+    store.publish([message_of(1, due_ms=NOW_MS), message_of(2, due_ms=NOW_MS + 1)])
+    with stage.under("one is due now, another in a millisecond"):
+        assert store.promote(limit=10).moved == 1
     stage.clear()
     store.publish([message_of(1, delay_ms=1), message_of(2, delay_ms=2), message_of(1, delay_ms=3)])
     stage.client.zadd(store.keys.due, dict.fromkeys(stage.client.zrange(store.keys.due, 0, -1), 5))
