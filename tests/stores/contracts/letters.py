@@ -10,7 +10,7 @@ from mq_django.stores.base import Store
 from mq_django.stores.dead_letter_queue import DeadLetters, Step
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.settling import TRACE
-from tests.stores.contracts.stage import Stage, message_of
+from tests.stores.contracts.stage import Stage, message_of, rsmq_id
 from tests.stores.everything import ME
 
 UNKNOWN = "5-5"
@@ -49,11 +49,15 @@ def read(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> N
 
 
 def redrive(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
-    with stage.under("two of three, one that is not there, and what is no message"):
-        dead.redrive([entries[0], UNKNOWN, entries[3], entries[2]])
+    with stage.under("one, one that is not there, and what is no message"):
+        dead.redrive([entries[0], UNKNOWN, entries[3]])
     stage.client.hset(store.keys.dead_ids, message_of(2).message.id, "9-9")
     with stage.under("buried again meanwhile under the same id"):
         dead.redrive([entries[1]])
+    stage.client.hset(store.keys.waiting, rsmq_id(3), "another")
+    strange = stage.client.xadd(store.keys.dead, {"id": "strange", "deadreason": "?"}, f"{NOW_MS}-10").decode()
+    with stage.under("another message has its id; and what has neither a name nor a body"):
+        dead.redrive([entries[2], strange])
 
 
 def redrive_in_a_step(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
@@ -99,8 +103,11 @@ def job(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> No
         jobs.work("w1")
     with stage.under("by another worker"):
         jobs.work("w2")
+    stage.client.hset(store.keys.dead_job, "lease", NOW_MS)
+    with stage.under("by another worker, whose lease is over now"):
+        jobs.work("w2")
     with stage.under("ended"):
-        jobs.work("w1")
+        jobs.work("w2")
     jobs.begin("delete", who=ME, until=entries[2], total=3)
     with stage.under("cancelled"):
         assert jobs.cancel()

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from mq_django.core.outcomes import ACK
-from mq_django.inspector.limit_use import limit_use
+from mq_django.core.outcomes import ACK, HandBack
 from mq_django.stores.base import Settlement
 from mq_django.stores.stream_store import StreamStore
 from tests.stores.contracts.frozen import NOW_MS
@@ -22,8 +21,10 @@ def of_queue_by_rate(stage: Stage) -> None:
     store = stage.queue(RATE_LIMIT="3/s")
     store.publish([message_of(number) for number in range(1, 6)])
     stage.client.hset(store.keys.limits, "r", f"5:9 {NOW_MS - 1001}000:3 {NOW_MS - 10}000:1 {NOW_MS + 5000}000:1 x:y")
-    with stage.under("two of three grants are free"):
-        assert len(store.take(ME, count=10)) == 2
+    with stage.under("two of three grants are free, for one"):
+        assert len(store.take(ME, count=1)) == 1
+    with stage.under("one of three grants is free"):
+        assert len(store.take(ME, count=10)) == 1
     with stage.under("none is free: later"):
         assert store.take(ME, count=10) == []
     with stage.under("later than the one before"):
@@ -76,6 +77,12 @@ def of_key_at_once(stage: Stage) -> None:
         store.settle(ME, [Settlement(item, ACK) for item in found])
     with stage.under("with a permit that was given before"):
         store.take(ME, count=10)
+    store.publish([message_of(8, key="c"), message_of(9, key="c")])
+    assert len(store.take(ME, count=10)) == 1
+    stage.client.delete(store.keys.permits)
+    stage.client.zadd(store.keys.turns, {"c": NOW_MS}, xx=True)
+    with stage.under("its turn, and its permit was forgotten"):
+        assert len(store.take(ME, count=10)) == 1
 
 
 def of_key_by_rate(stage: Stage) -> None:
@@ -140,3 +147,7 @@ def of_ranked(stage: Stage) -> None:
     store.publish([message_of(2, priority=5), message_of(3, priority=-5)])
     with stage.under("by priority"):
         assert [item.message.id for item in store.take(ME, count=2)] == [message_of(n).message.id for n in (2, 1)]
+    store.publish([message_of(4)])
+    stage.settle(store, HandBack(), store.held_by(ME, limit=1))
+    with stage.under("what was handed back, and no more"):
+        assert len(store.take(ME, count=1)) == 1

@@ -39,6 +39,8 @@ def entries(stage: Stage) -> None:
     with stage.under("without what is long"):
         assert len(page.pending(limit=5, max_bytes=LONG)) == 2
         assert len(page.ready(limit=2, max_bytes=LONG)) == 2
+    with stage.under("as long as it may be"):
+        page.ready(limit=1, max_bytes=len('{"n":3}'))
     with stage.under("after another"):
         assert len(page.pending(limit=1, after=page.pending(limit=1)[0].cursor)) == 1
         page.ready(limit=2, after=page.ready(limit=1)[0].cursor)
@@ -66,6 +68,7 @@ def before(stage: Stage) -> None:
     held = store.take(ME, count=3)
     store.publish([message_of(7), message_of(8)])
     stage.settle(store, HandBack(), held[-2:])
+    store.publish([message_of(9, priority=9)])
     for home in ("ready", "urgent", "priority"):
         with stage.under(f"in {home}"):
             for found in page.ready(limit=20):
@@ -93,7 +96,7 @@ def rooms(stage: Stage) -> None:
 def rsmq_rooms(stage: Stage) -> None:
     store = rsmq_queues.everywhere(stage)
     page = Pages(store.config, stage.wire())
-    stage.client.zadd(store.keys.zset, {"without": NOW_MS + 5, rsmq_id(3): NOW_MS + 4})
+    stage.client.zadd(store.keys.zset, {"without": NOW_MS + 1, rsmq_id(3): NOW_MS + 4})
     with stage.under("three that are hidden, one without a body, without what is long"):
         page.delayed(start=0, limit=3, max_bytes=LONG)
     with stage.under("from the second on"):
@@ -105,6 +108,8 @@ def rsmq_rooms(stage: Stage) -> None:
 def at_a_glance(stage: Stage, store: Store) -> None:
     keys, config = store.keys, store.config
     stage.members(store).beat("s1", {}, {ME: {}})
+    store.publish([message_of(9)])
+    assert store.take(ME, count=1)
     stage.client.hset(keys.minutes(int(NOW) // 3600), "33|handled|", 5)
     stage.client.hset(keys.minutes(int(NOW) // 3600 - 1), "59|handled|", 7)
     with stage.under("something of everything"):
@@ -159,6 +164,9 @@ def schedules(stage: Stage) -> None:
     with stage.under("too early"):
         found.fire(report, NOW_MS + 1)
     found.pause("nightly")
+    stage.client.hset(store.keys.schedules, "last:nightly", 253402300799999)
+    with stage.under("done with up to the last moment there is"):
+        found.fire(report, NOW_MS - 5)
     stage.client.hset(store.keys.schedules, "last:nightly", 253402300800000)
     with stage.under("paused, and its last tick is no moment"):
         found.fire(report, NOW_MS - 5)

@@ -1,6 +1,6 @@
 """Calls of scripts, recorded under titles and run again as they were, twice, and under worse conditions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -8,13 +8,19 @@ from typing import Any
 import redis
 
 from mq_django.transport.scripts import Command
-from tests.stores.contracts.states import View, by_key, difference, packed, shortened
+from tests.stores.contracts.states import Detail, View, by_key, difference, packed, shortened
 from tests.stores.everything import ME
 from tests.stores.recording import Call, Recorder
 
 #: A consumer that never held anything.
 NOBODY = "host-9-nobody"
 AGAIN, FULL = "once more", "with a full Redis"
+#: What some scripts change besides what all servers tell alike.
+DETAILS: Mapping[str, Detail] = {
+    "topic_seek": "entries read",
+    "topic_skip": "consumers",
+    "members_leave": "consumers",
+}
 #: Keys of a call that are replaced by another type: one script has all the counters of 35 days.
 MOST_KEYS = 20
 
@@ -50,16 +56,21 @@ class Contracts(Recorder):
         return {name: "\n".join([f"# {name}", *lines, ""]) for name, lines in by_name.items()}
 
     def _contract(self, title: str, call: Call, *, is_first: bool) -> Iterator[str]:
-        count = int(call.command[2])
-        # It says itself how many entries a group has read.
-        self._view.counts = call.name == "topic_seek"
+        self._view.detail = DETAILS.get(call.name)
         yield f"## {title}"
-        for what, words in (("keys", call.keys), ("args", call.command[3 + count :])):
+        args = call.command[3 + int(call.command[2]) :]
+        for what, words in (("keys", call.keys), ("args", args)):
             yield from shortened(packed(what, [self._view.text(word) for word in words]))
         self.restore(call.before)
         yield from by_key(self._view.state(self._there(call)))
         effect = self._effect(call)
         yield from effect
+        for found, names in self._otherwise(call, effect, is_first=is_first).items():
+            yield from (f"### {name}" for name in names)
+            yield from ["the same"] if list(found) == effect else found
+
+    def _otherwise(self, call: Call, effect: Sequence[str], *, is_first: bool) -> dict[tuple[str, ...], list[str]]:
+        """Return what a call does under other conditions, with the names of these."""
         alike: dict[tuple[str, ...], list[str]] = {}
         changes = any(line.startswith(("-", "+")) for line in effect)
         for name, other, commands in self._variants(call, is_first=is_first, changes=changes):
@@ -70,9 +81,7 @@ class Contracts(Recorder):
                 self.client.execute_command(*command)
             with self._full() if name == FULL else nullcontext():
                 alike.setdefault(tuple(self._effect(other)), []).append(name)
-        for found, names in alike.items():
-            yield from (f"### {name}" for name in names)
-            yield from ["the same"] if list(found) == effect else found
+        return alike
 
     def _there(self, call: Call) -> list[bytes]:
         """Return those keys of a call that were there before it."""

@@ -73,6 +73,9 @@ def send_as_rsmq(stage: Stage) -> None:
     rsmq.create("emails", delay=2, maxsize=-1)
     with stage.under("two, without names, whose ids say when they were sent"):
         rsmq.send("emails", ["one", "zw\u00f6lf"])
+    rsmq.attributes("emails", {"maxsize": 1024})
+    with stage.under("as long as it may be"):
+        rsmq.send("emails", ["x" * 1024])
     with stage.under("with a delay of its own"):
         rsmq.send("emails", ["three"], delay=0)
 
@@ -143,7 +146,7 @@ def everywhere(stage: Stage) -> Store:
     taken = stage.taken(store, *(message_of(number) for number in (3, 4, 5, 6)))
     stage.settle(store, SetAside(), taken[1:2])
     stage.settle(store, Retry(error="no", alone=True), taken[2:], delay_ms=MINUTE)
-    stage.client.zadd(store.keys.zset, {rsmq_id(6): NOW_MS + 9}, xx=True)
+    stage.client.zadd(store.keys.zset, {rsmq_id(6): NOW_MS + 1}, xx=True)
     store.publish([message_of(1), message_of(2, delay_ms=MINUTE)])
     return store
 

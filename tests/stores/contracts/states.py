@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import redis
 
@@ -49,14 +49,18 @@ _OUT_OF_MEMORY = re.compile(r"^-?(OOM )?(?=command not allowed)")
 _AROUND = re.compile(r"( script: .*| \(.*\)$|.*user_script:\s?\d+: )")
 
 
+Detail = Literal["entries read", "consumers"]
+
+
 class View:
     """Reads the keys of one namespace, which it calls `mq`."""
 
     def __init__(self, client: redis.Redis, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
-        #: Whether to tell how many entries groups have read, which servers count from 7.0 on, and each in its own way.
-        self.counts = False
+        #: What to tell of groups in which servers differ: how many entries they have read is counted from 7.0 on, and
+        #: a consumer that found nothing is known from 7.2 on.
+        self.detail: Detail | None = None
 
     def state(self, keys: Sequence[bytes]) -> list[str]:
         """Return what keys hold, a line for each field, member, entry, group and delivery."""
@@ -120,9 +124,9 @@ class View:
     def _group(self, group: Mapping[bytes, Any], consumers: Sequence[Any], pending: Sequence[Any]) -> Iterator[str]:
         name = f"group {self.text(group[b'name'])}"
         yield f"{name} read up to {self.text(group[b'last-delivered-id'])}"
-        if self.counts and group.get(b"entries-read") is not None:
+        if self.detail == "entries read" and group.get(b"entries-read") is not None:
             yield f"{name} has read {group[b'entries-read']} entries"
-        for consumer in consumers:
+        for consumer in consumers if self.detail == "consumers" else []:
             yield f"{name} has {self.text(consumer[1])}"
         for entry, consumer, idle_ms, times in pending:
             age = " long ago" * (idle_ms > LONG_AGO_MS)

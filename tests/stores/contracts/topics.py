@@ -15,7 +15,7 @@ from tests.stores.everything import ME
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (publish, subscribe, fetch, seek, skip, trim, trim_in_the_way, alarm, look, page, unsubscribe)
+    yield from (publish, subscribe, fetch, seek, skip, trim, trim_in_the_way, alarm, look, page, count, unsubscribe)
 
 
 def publish(stage: Stage) -> None:
@@ -115,6 +115,8 @@ def trim(stage: Stage) -> None:
     with stage.under("less than a node of the stream is left: it stays"):
         assert log.trim().removed == 0
     log = stage.topic(RETENTION=1800)
+    for number in range(150):
+        stage.client.xadd(log.keys.log, {"type": "t", "data": number}, f"{NOW_MS - 1000}-{number + 1}")
     with stage.under("by time"):
         log.trim()
     log = stage.topic(RETENTION=None, RETENTION_BYTES=50_000)
@@ -178,6 +180,14 @@ def page(stage: Stage) -> None:
         assert count_between(log.keys, stage.wire(), first, "+") == (2, False)
     with stage.under("counted up to one"):
         assert count_between(log.keys, stage.wire(), "0-0", first) == (1, False)
+
+
+def count(stage: Stage) -> None:
+    log = stage.topic()
+    old(stage, log, 250)
+    args = [stage.client.xrange(log.keys.log)[9][0], 120, "+"]
+    with stage.under("no more than asked for"):
+        stage.wire().trip([scripts.command("topic_count", keys=[log.keys.log], args=args)])
 
 
 def unsubscribe(stage: Stage) -> None:

@@ -17,7 +17,20 @@ MINUTE = 60_000
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (add, add_unique, replace_many, add_taken_id, full, claim, claim_past, cancel, reschedule, find, promote)
+    yield from (
+        add,
+        add_unique,
+        replace_many,
+        add_taken_id,
+        full,
+        just_fits,
+        claim,
+        claim_past,
+        cancel,
+        reschedule,
+        find,
+        promote,
+    )
     yield from (promote_by_priority, rank, rank_before_others, rank_beside_handed_back, release, unclaim)
 
 
@@ -43,6 +56,8 @@ def add_unique(stage: Stage) -> None:
         assert store.publish([unique(4, "cart")], on_conflict="keep")[0] != message_of(4).message.id
     with stage.under("earliest, and this one is"):
         store.publish([unique(5, "cart", delay_ms=1)], on_conflict="earliest")
+    with stage.under("earliest, and they are due at the same time"):
+        store.publish([unique(9, "cart", delay_ms=1)], on_conflict="earliest")
     with stage.under("earliest, and the one before is"):
         store.publish([unique(6, "cart")], on_conflict="earliest")
     with stage.under("refused: the key is taken"), pytest.raises(AlreadyPublished):
@@ -80,6 +95,21 @@ def full(stage: Stage) -> None:
             store.claim(message_of(4, unique="a", claims=True), for_ms=0, on_conflict="error")
     with stage.under("full, and it replaces another: not refused"):
         store.publish([unique(5, "cart")])
+
+
+def just_fits(stage: Stage) -> None:
+    kinds = (message_of(3), message_of(3, priority=5), message_of(3, delay_ms=MINUTE), claims(3))
+    for item in kinds:
+        store = stage.queue(MAX_DEPTH=4)
+        store.publish([message_of(1, delay_ms=MINUTE)])
+        stage.settle(store, HandBack(), stage.taken(store, message_of(2)))
+        store.publish([message_of(4)])
+        with stage.under("as many as it may hold"):
+            if item.message.claims:
+                store.claim(item, for_ms=0, on_conflict="error")
+            else:
+                store.publish([item])
+        stage.clear()
 
 
 def claims(number: int, **options: Any) -> Outgoing:
@@ -186,6 +216,10 @@ def promote(stage: Stage) -> None:
     with stage.under("what is parked stays while keys have limits"):
         assert limited.promote(limit=10).moved == 0
     store = stage.queue()
+    stage.clear()
+    store.publish([message_of(1, due_ms=NOW_MS), message_of(2, due_ms=NOW_MS + 1)])
+    with stage.under("one is due now, another in a millisecond"):
+        assert store.promote(limit=10).moved == 1
     stage.clear()
     store.publish([message_of(1, delay_ms=1), message_of(2, delay_ms=2), message_of(1, delay_ms=3)])
     stage.client.zadd(store.keys.due, dict.fromkeys(stage.client.zrange(store.keys.due, 0, -1), 5))
