@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mq_django.core.outcomes import ACK, HandBack
+from mq_django.inspector.limit_use import limit_use
 from mq_django.stores.base import Settlement
 from mq_django.stores.stream_store import StreamStore
 from tests.stores.contracts.frozen import NOW_MS
