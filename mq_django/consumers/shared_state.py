@@ -36,8 +36,8 @@ _LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
 _RESULT = struct.Struct(f"<BBH{MAX_ENTRY}s")
 _TICKS = struct.Struct("<Q")
 _COUNTS = struct.Struct("<QQ")
-# Ticks, leaving, wants a ward, hurry, quiet; then what each queue needs, then the ward's name, then lanes and results.
-_LEAVING, _WANTS_WARD, _HURRY, _QUIET = 8, 9, 10, 11
+# Ticks, leaving, wants a ward, fast stop, quiet; then what each queue needs, then the ward's name, then lanes and results.
+_LEAVING, _WANTS_WARD, _FAST_STOP, _QUIET = 8, 9, 10, 11
 _HELD_UNTIL = 64
 _PAUSED = _HELD_UNTIL + 8 * MAX_QUEUES
 _UNHANDLED = _PAUSED + MAX_QUEUES
@@ -156,16 +156,16 @@ class Board:
         """Tell the consumer whether a queue has messages whose name nobody knew."""
         self._memory[_UNHANDLED + queue] = there_are
 
-    def hurry(self) -> None:
+    def stop_fast(self) -> None:
         """Tell the consumer, which was asked to stop, to hand back at once what it runs."""
-        self._memory[_HURRY] = 1
+        self._memory[_FAST_STOP] = 1
 
     def quiet(self) -> None:
         """Tell the consumer to fetch no more and to finish what it has; there is no way back."""
         if not self._memory[_QUIET]:
             self._memory[_QUIET] = _ASKED
 
-    def hush(self) -> None:
+    def mark_quiet(self) -> None:
         """Tell that the consumer fetches no more."""
         self._memory[_QUIET] = _OBEYED
 
@@ -215,7 +215,7 @@ class Board:
 
     def hurried(self) -> bool:
         """Tell whether the consumer is to hand back at once what it runs."""
-        return bool(self._memory[_HURRY])
+        return bool(self._memory[_FAST_STOP])
 
     def shall_be_quiet(self) -> bool:
         """Tell whether the consumer is to fetch no more, and still does."""

@@ -109,7 +109,7 @@ class Members:
         """Say that a supervisor and its consumers live, and return everybody.
 
         `generation` is the roll's that it saw last, "" at its first heartbeat. Returns None, and writes nothing, when
-        others have condemned it since.
+        others have evicted it since.
         """
         keys = self._keys
         args: list[Argument] = [
@@ -124,13 +124,13 @@ class Members:
             args += (f"consumer:{name}", dumps({**told, "supervisor": supervisor}))
         command = scripts.command("members_beat", keys=[keys.consumers, keys.control, *keys.homes()], args=args)
         reply = reply_or_raise(self._wire.trip([command])[0])
-        if reply == b"CONDEMNED":
+        if reply == b"EVICTED":
             return None
         found, flat, strays = reply
         return read_roll(dict(zip(flat[::2], flat[1::2], strict=True)), strays, found)
 
     def keep_alive(self, supervisor: str) -> bool:
-        """Beat for a supervisor that is gone, and tell whether it had not been condemned."""
+        """Beat for a supervisor that is gone, and tell whether it had not been evicted."""
         keys = self._keys
         generation = reply_or_raise(self._wire.trip([("HGET", keys.control, "generation")])[0]) or b"none"
         command = scripts.command(
@@ -138,14 +138,14 @@ class Members:
             keys=[keys.consumers, keys.control, *keys.homes()],
             args=[keys.group, supervisor, generation, token()],
         )
-        return bool(reply_or_raise(self._wire.trip([command])[0]) != b"CONDEMNED")
+        return bool(reply_or_raise(self._wire.trip([command])[0]) != b"EVICTED")
 
-    def condemn(self, supervisor: str, count: int) -> bool:
+    def evict(self, supervisor: str, count: int) -> bool:
         """Take a supervisor for dead if its counter still stands at `count` (-1: it has none); tell whether it did."""
         command = scripts.command(
-            "members_condemn", keys=[self._keys.consumers], args=[supervisor, "" if count < 0 else count]
+            "members_evict", keys=[self._keys.consumers], args=[supervisor, "" if count < 0 else count]
         )
-        return bool(reply_or_raise(self._wire.trip([command])[0]) == b"CONDEMNED")
+        return bool(reply_or_raise(self._wire.trip([command])[0]) == b"EVICTED")
 
     def adopt(self, stranger: str, heir: str) -> int:
         """Let `heir` hold some of what a consumer holds whose name may be no text; return how many, 0 at the end."""

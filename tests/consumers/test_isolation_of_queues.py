@@ -16,7 +16,7 @@ from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Board, Receipt
 from mq_django.consumers.supervisor.extender import Extender
-from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, Kin
+from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.redriver import Redriver
@@ -107,7 +107,7 @@ def extender(queues, both):
 @case(Heartbeat)
 def heartbeat(queues, both):
     nothing = lambda *args: None  # noqa: E731
-    service = Heartbeat(queues, Kin(lambda: Announcement("s", {}, {}), *[nothing] * 5))
+    service = Heartbeat(queues, HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 5))
     service._members = both
     return service
 

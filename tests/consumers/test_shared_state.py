@@ -94,7 +94,7 @@ def test_orders_reach_the_consumer(board, other_side):
     other_side.set_paused(3, True)
     other_side.set_unhandled(255, True)
     other_side.set_ward("host-1-abc")
-    other_side.hurry()
+    other_side.stop_fast()
     assert (board.paused(3), board.paused(2), board.unhandled(255)) == (True, False, True)
     assert board.ward() == "host-1-abc"
     assert board.hurried()

@@ -95,7 +95,7 @@ def _be_members(case):
     members = case.members()
     assert members.beat("s1", {"pid": 1}, {ME: {"pid": 2}}).consumers
     assert members.keep_alive("s1")
-    assert not members.condemn("s1", 99)
+    assert not members.evict("s1", 99)
     members.leave([ME, OTHER], supervisor="s1")
 
 

@@ -208,7 +208,7 @@ def be_strange(client, mq_settings):
     members.beat("s1", {}, {ME: {}})
     assert members.adopt("stranger", ME) == 1
     assert members.ask(ME, "stop")
-    members.condemn("s1", 1)
+    members.evict("s1", 1)
     for item in store.held_by(ME, limit=5):
         assert store.pass_on(ME, OTHER, [(item.home, item.entry)]) == []
 

@@ -83,14 +83,14 @@ class Announcement(NamedTuple):
         }
 
 
-class Kin(NamedTuple):
+class HeartbeatCallbacks(NamedTuple):
     """What a heartbeat asks and tells its supervisor, from its own thread. Queues go by their numbers."""
 
     announce: Callable[[], Announcement]
     #: (queue, announcement, moment): until this moment nobody takes those for dead.
     held: Callable[[int, Announcement, float], None]
     #: (announcement): others took us for dead.
-    condemned: Callable[[Announcement], None]
+    evicted: Callable[[Announcement], None]
     #: (queue, supervisor, roll): it is dead.
     dead: Callable[[int, str, Roll], None]
     #: (queue, consumer): it holds something, or did, and nobody speaks for it.
@@ -104,12 +104,12 @@ class Heartbeat(Service):
 
     name = "heartbeat"
 
-    def __init__(self, queues: Sequence[QueueConfig], kin: Kin) -> None:
+    def __init__(self, queues: Sequence[QueueConfig], callbacks: HeartbeatCallbacks) -> None:
         super().__init__()
         session = Session(get_client("chores"))
         self._queues = queues
         self._members = [open_members(config, session) for config in queues]
-        self._kin = kin
+        self._callbacks = callbacks
         self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
         self._interval = min(interval(timeout) for timeout in self._timeouts)
         glance = self._interval * 1.5
@@ -141,7 +141,7 @@ class Heartbeat(Service):
     def run_once(self) -> float:
         """Beat once in every queue."""
         began = time.monotonic()
-        announcement = self._kin.announce()
+        announcement = self._callbacks.announce()
         for step in (lambda number: self._beat(number, announcement), self._strike_off):
             self.each(range(len(self._queues)), step, called=self._name)
         verdict = min(silence.next_verdict() for silence in self._silences)
@@ -168,9 +168,9 @@ class Heartbeat(Service):
         now = time.monotonic()
         if roll is None:
             logger.error("Others took supervisor %s for dead; it begins anew", announcement.supervisor)
-            self._kin.condemned(announcement)
+            self._callbacks.evicted(announcement)
             return
-        self._kin.held(number, announcement, began + held_for(self._timeouts[number]))
+        self._callbacks.held(number, announcement, began + held_for(self._timeouts[number]))
         if generation and roll.generation != generation:
             logger.error(
                 "data_loss_suspected: queue %s was emptied behind our back, or its Redis lost data",
@@ -186,7 +186,7 @@ class Heartbeat(Service):
         news = {who: what for who, what in asks.items() if who in ours and self._asked.get(who) != what}
         if news:
             self._asked |= news
-            self._kin.asked(news)
+            self._callbacks.asked(news)
 
     def _look_around(self, number: int, supervisor: str, roll: Roll, now: float, *, blind: float) -> None:
         signs = roll.vital_signs()
@@ -194,16 +194,16 @@ class Heartbeat(Service):
         limits = {name: limit for name, told in roll.supervisors.items() if (limit := _own_limit(told))}
         silent = self._silences[number].observe(signs, now, blind=blind, limits=limits)
         for name in {*silent, *(name for name in signs if _is_gone(roll, name))}:
-            self._kin.dead(number, name, roll)
+            self._callbacks.dead(number, name, roll)
         for name in self._strays[number].observe(roll.strays, now, blind=blind):
-            self._kin.stray(number, name)
+            self._callbacks.stray(number, name)
 
     def _strike_off(self, number: int) -> None:
         if ended := list(self._departed[number]):
             stay = self._members[number].leave(ended)
             self._departed[number].difference_update(ended)
             for name in stay:
-                self._kin.stray(number, name)
+                self._callbacks.stray(number, name)
 
 
 def _own_limit(told: Mapping[str, Any]) -> float | None:

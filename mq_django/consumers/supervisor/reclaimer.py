@@ -35,7 +35,7 @@ LOOK_AGAIN, LAST_LOOK = 0.5, BLOCK_MS / 1000 + 1.5
 
 
 @dataclass(slots=True)
-class Remains:
+class DeadWorker:
     """A process that is gone, and the queues in which it may still hold something."""
 
     consumer: str
@@ -53,7 +53,7 @@ class Remains:
             self.queues = set(self.again)
             self.due = now + LOOK_AGAIN if now < self.last else math.inf
 
-    def linger(self, queues: Iterable[int]) -> "Remains":
+    def linger(self, queues: Iterable[int]) -> "DeadWorker":
         """Set it up for looks until nothing more can come to it."""
         self.again = frozenset(queues)
         self.due, self.last = time.monotonic() + LOOK_AGAIN, time.monotonic() + LAST_LOOK
@@ -80,7 +80,7 @@ def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int
     return moved
 
 
-def relieve(store: Store, number: int, consumer: str, spared: Collection[Receipt]) -> int:
+def hand_back_unbegun(store: Store, number: int, consumer: str, spared: Collection[Receipt]) -> int:
     """Hand back what a consumer that does not respond holds and has not begun; return how many messages."""
     held = store.held_by(consumer, limit=BATCH + len(spared))
     batch = [
@@ -101,7 +101,7 @@ def reclaim_supervisor(
     What was running nobody knows. What is lost like this twice runs alone from then on, in a ward; and what a ward
     held is charged. So a message that brings machines down ends too, and none is charged for its neighbours.
     """
-    if not members.condemn(supervisor, roll.beats.get(supervisor, -1)):
+    if not members.evict(supervisor, roll.beats.get(supervisor, -1)):
         return 0
     consumers = roll.consumers_of(supervisor)
     gone += consumers
@@ -130,7 +130,7 @@ class Reclaimer(Service):
         self._members = [open_members(config, session) for config in queues]
         #: Told a queue and a consumer that holds nothing there any more.
         self._settled = settled
-        self._remains: list[Remains] = []
+        self._dead_workers: list[DeadWorker] = []
         self._dead: dict[tuple[int, str], Roll] = {}
         self._strays: set[tuple[int, str]] = set()
         self._stopped: dict[str, Collection[Receipt]] = {}
@@ -140,11 +140,11 @@ class Reclaimer(Service):
     def child(self, consumer: str, evidence: Evidence) -> None:
         """Settle for a child that is gone; until that is done, however often Redis refuses."""
         queues = range(len(self._queues))
-        remains = Remains(consumer, evidence, set(queues))
+        dead_worker = DeadWorker(consumer, evidence, set(queues))
         if evidence.lingers:
-            remains.linger(queues)
+            dead_worker.linger(queues)
         with self._posting:
-            self._remains.append(remains)
+            self._dead_workers.append(dead_worker)
         self.wake()
 
     def stopped(self, consumer: str, spared: Collection[Receipt]) -> None:
@@ -173,7 +173,7 @@ class Reclaimer(Service):
 
     def is_done(self) -> bool:
         """Tell whether nothing of our own children is left to settle, as far as is known."""
-        return not any(remains.queues for remains in self._remains)
+        return not any(dead_worker.queues for dead_worker in self._dead_workers)
 
     def run_once(self) -> float:
         """Settle for everybody who was reported."""
@@ -182,30 +182,37 @@ class Reclaimer(Service):
         named = [(n, *found) for found in overdue.items() for n in {receipt.queue for receipt in found[1]}]
         self._apart(self._name, named)
         now = time.monotonic()
-        for remains in list(self._remains):
-            remains.look_again(now)
-        self._apart(self._settle, [(n, remains) for remains in list(self._remains) for n in sorted(remains.queues)])
+        for dead_worker in list(self._dead_workers):
+            dead_worker.look_again(now)
+        self._apart(
+            self._settle,
+            [(n, dead_worker) for dead_worker in list(self._dead_workers) for n in sorted(dead_worker.queues)],
+        )
         with self._posting:
-            self._remains = [remains for remains in self._remains if remains.queues or remains.due < math.inf]
+            self._dead_workers = [
+                dead_worker for dead_worker in self._dead_workers if dead_worker.queues or dead_worker.due < math.inf
+            ]
             dead, self._dead = self._dead, {}
             strays, self._strays = self._strays, set()
             stopped, self._stopped = self._stopped, {}
-        self._apart(self._relieve, [(n, *found) for found in stopped.items() for n in range(len(self._queues))])
-        self._apart(self._condemn, [(*found, roll) for found, roll in dead.items()])
+        self._apart(
+            self._hand_back_unbegun, [(n, *found) for found in stopped.items() for n in range(len(self._queues))]
+        )
+        self._apart(self._evict, [(*found, roll) for found, roll in dead.items()])
         self._apart(self._strike, strays)
-        due = min((remains.due for remains in self._remains), default=math.inf) - time.monotonic()
+        due = min((dead_worker.due for dead_worker in self._dead_workers), default=math.inf) - time.monotonic()
         return max(0.0, min(60.0 if self.is_done() else TRY_AGAIN, due))
 
     def _apart(self, do: Callable[..., None], cases: Iterable[tuple[Any, ...]]) -> None:
         """Call `do` with each case, whose first part is the number of its queue."""
         self.each(cases, lambda case: do(*case), called=lambda case: self._queues[case[0]].name)
 
-    def _settle(self, number: int, remains: Remains) -> None:
-        moved = reclaim(self._stores[number], number, remains.consumer, remains.evidence)
-        remains.queues.discard(number)
-        self._settled(number, remains.consumer)
+    def _settle(self, number: int, dead_worker: DeadWorker) -> None:
+        moved = reclaim(self._stores[number], number, dead_worker.consumer, dead_worker.evidence)
+        dead_worker.queues.discard(number)
+        self._settled(number, dead_worker.consumer)
         if moved:
-            logger.warning("%d messages of consumer %s go to others", moved, remains.consumer)
+            logger.warning("%d messages of consumer %s go to others", moved, dead_worker.consumer)
 
     def _name(self, number: int, consumer: str, late: Collection[Receipt]) -> None:
         held = self._stores[number].held_by(consumer, limit=BATCH)
@@ -214,15 +221,15 @@ class Reclaimer(Service):
                 told = (item.message.name, item.message.id, self._queues[number].name, consumer)
                 logger.error("Handler %s of message %r of queue %s runs past its timeout in consumer %s", *told)
 
-    def _relieve(self, number: int, consumer: str, spared: Collection[Receipt]) -> None:
-        if moved := relieve(self._stores[number], number, consumer, spared):
+    def _hand_back_unbegun(self, number: int, consumer: str, spared: Collection[Receipt]) -> None:
+        if moved := hand_back_unbegun(self._stores[number], number, consumer, spared):
             logger.warning("%d messages of consumer %s, which does not respond, go to others", moved, consumer)
 
-    def _condemn(self, number: int, supervisor: str, roll: Roll) -> None:
+    def _evict(self, number: int, supervisor: str, roll: Roll) -> None:
         gone: list[str] = []
         reclaim_supervisor(self._stores[number], self._members[number], number, supervisor, roll, gone)
         with self._posting:
-            self._remains += [Remains(consumer, Evidence()).linger([number]) for consumer in gone]
+            self._dead_workers += [DeadWorker(consumer, Evidence()).linger([number]) for consumer in gone]
 
     def _strike(self, number: int, consumer: str) -> None:
         members, store = self._members[number], self._stores[number]

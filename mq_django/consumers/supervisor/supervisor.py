@@ -12,7 +12,7 @@ from mq_django.consumers.liveness import STUCK, Liveness
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.extender import Extender
-from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, Kin
+from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
@@ -21,8 +21,8 @@ from mq_django.consumers.supervisor.reload import Change, Probe
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
 from mq_django.consumers.supervisor.trimmer import Trimmer
-from mq_django.consumers.supervisor.worker_process import Child, Terms
-from mq_django.consumers.supervisor.worker_set import Family
+from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess
+from mq_django.consumers.supervisor.worker_set import WorkerSet
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
@@ -44,7 +44,7 @@ class Supervisor:
     """Starts consumers, starts them again when they die, and does the chores that need no handler."""
 
     def __init__(
-        self, queues: Sequence[QueueConfig], *, processes: int, terms: Terms, signals: SignalPipe, probe: Probe
+        self, queues: Sequence[QueueConfig], *, processes: int, terms: WorkerOptions, signals: SignalPipe, probe: Probe
     ) -> None:
         self._queues = queues
         self._since_ms = int(time.time() * 1000)
@@ -56,27 +56,27 @@ class Supervisor:
         self._dismissed = False
         #: It stops so that the same command line can be executed again.
         self.restarts = False
-        self._condemned = False
+        self._evicted = False
         self.id = self._new_id()
         self._reclaimer = Reclaimer(queues, settled=self._settled)
-        self._family = Family(
+        self._workers = WorkerSet(
             self.id,
             terms,
             processes=processes,
             describe=self._describe,
-            mourn=self._reclaimer.child,
-            relieve=self._reclaimer.stopped,
+            on_exit=self._reclaimer.child,
+            on_unresponsive=self._reclaimer.stopped,
             name=self._reclaimer.late,
         )
-        mourners = (self._reclaimer.supervisor, self._reclaimer.stray)
-        kin = Kin(self._announce, self._family.held, self._doom, *mourners, self._asked)
-        self._heartbeat = Heartbeat(queues, kin)
+        on_silence = (self._reclaimer.supervisor, self._reclaimer.stray)
+        callbacks = HeartbeatCallbacks(self._announce, self._workers.held, self._on_evicted, *on_silence, self._asked)
+        self._heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in enumerate(queues)}
         self._listener = Listener(get_client("consume"), numbers, self._heard)
         session = Session(get_client("chores"))
         stores = [open_store(config, session) for config in queues]
         self._promoter = Promoter(stores, hears=lambda: self._listener.hears, seen=self._seen)
-        self._extender = Extender(queues, self._family)
+        self._extender = Extender(queues, self._workers)
         self._scheduler = Scheduler.of(queues)
         self._redriver = Redriver(queues, self.id)
         self._trimmer = Trimmer([Log(topic, Session(get_client("chores"))) for topic in get_config().topics.values()])
@@ -92,7 +92,7 @@ class Supervisor:
         for service in services:
             service.start()
         try:
-            while not (self._stop_asked and not len(self._family)):
+            while not (self._stop_asked and not len(self._workers)):
                 self._look()
                 self._watch(services)
                 self._wait()
@@ -104,17 +104,17 @@ class Supervisor:
         return 0
 
     def _look(self) -> None:
-        if self._condemned:
-            self._condemned = False
+        if self._evicted:
+            self._evicted = False
             self.id = self._new_id()
-            self._family.begin_anew(self.id)
-        if self._family.look(time.monotonic()):
+            self._workers.begin_anew(self.id)
+        if self._workers.look(time.monotonic()):
             # A consumer fetches nothing before it is announced.
             self._heartbeat.wake()
             # It knows of no pause before somebody looks.
             for number in range(len(self._queues)):
                 self._promoter.expect(number)
-        if self._family.is_drained and not self._stop_asked:
+        if self._workers.is_drained and not self._stop_asked:
             self._stop()
         self._reload()
 
@@ -152,14 +152,14 @@ class Supervisor:
         self._stop_asked += 1
         how = "at once" if self._stop_asked > 1 else "when what runs has finished"
         logger.info("Supervisor %s stops %s", self.id, how)
-        self._family.stop()
+        self._workers.stop()
 
     def _reload(self) -> None:
         """Take up changed code and settings, when a probe has found out what they mean for us."""
         change = self._probe.poll()
         if change is Change.NONE:
             logger.info("Supervisor %s replaces its consumers one after another", self.id)
-            self._family.renew()
+            self._workers.renew()
         elif change is Change.OWN:
             logger.info("Supervisor %s restarts: its queues, topics, schedules or settings have changed", self.id)
             self._stop()
@@ -178,9 +178,9 @@ class Supervisor:
 
     def _announce(self) -> Announcement:
         whereabouts = self._whereabouts(os.getpid(), started(os.getpid()))
-        return Announcement(self.id, whereabouts, self._family.announced(), self._family.doing())
+        return Announcement(self.id, whereabouts, self._workers.announced(), self._workers.doing())
 
-    def _describe(self, child: Child) -> Mapping[str, Any]:
+    def _describe(self, child: WorkerProcess) -> Mapping[str, Any]:
         told = self._whereabouts(child.process.pid, child.started)
         state = "stopping" if child.leaving else "quiet" if child.board.is_quiet() else "running"
         return {**told, "since_ms": child.since_ms, "threads": child.threads, "ward": child.ward, "state": state}
@@ -193,13 +193,13 @@ class Supervisor:
             found |= {"boot": machine.boot, "pids": machine.pids, "started": moment}
         return found
 
-    def _doom(self, announcement: Announcement) -> None:
+    def _on_evicted(self, announcement: Announcement) -> None:
         if announcement.supervisor == self.id:
-            self._condemned = True
+            self._evicted = True
             self._signals.ring()
 
     def _asked(self, asks: Mapping[str, str]) -> None:
-        self._family.ask(asks)
+        self._workers.ask(asks)
         if asks.get(self.id) == "stop":
             self._dismissed = True
             self._signals.ring()
@@ -209,7 +209,7 @@ class Supervisor:
 
     def _heard(self, number: int, text: str) -> None:
         if text in ("paused", "resumed"):
-            self._family.pause(number, text == "paused")
+            self._workers.pause(number, text == "paused")
         if text in ("asked", SUBSCRIBED):
             self._heartbeat.wake()
         if text in ("job", SUBSCRIBED):
@@ -218,5 +218,5 @@ class Supervisor:
             self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:
-        self._family.pause(number, promoted.paused)
-        self._family.tell_of_unhandled(number, bool(promoted.unhandled))
+        self._workers.pause(number, promoted.paused)
+        self._workers.tell_of_unhandled(number, bool(promoted.unhandled))

@@ -11,7 +11,7 @@ STILL = 15.0
 #: Seconds without a sign of life of a consumer with a late handler: it cannot be asked to leave.
 UNRESPONSIVE = 1.0
 #: Seconds without a sign of life after which what lies ready in a process goes to others.
-BENCH = 3.0
+SUSPEND_AFTER = 3.0
 #: Seconds that a process may take to load a project.
 START = 120.0
 #: The longest time between two looks that counts: in more than that we ourselves did not run.
@@ -44,7 +44,7 @@ class Watchdog:
     @property
     def responds(self) -> bool:
         """Tell whether the consumer has shown a sign of life lately; one that still starts does."""
-        return not self._ticks or self._still < BENCH
+        return not self._ticks or self._still < SUSPEND_AFTER
 
     @property
     def late(self) -> Collection[Running]:

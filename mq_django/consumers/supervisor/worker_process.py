@@ -25,7 +25,7 @@ LAST_STEPS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class WorkerOptions:
     """What holds for every consumer of a supervisor."""
 
     queues: Sequence[str]
@@ -39,7 +39,7 @@ class Terms:
     arguments: Sequence[str] = ()
 
 
-class Child:
+class WorkerProcess:
     """A consumer process, seen from its supervisor."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Child:
         board: Board,
         lifeline: int,
         process: "subprocess.Popen[bytes]",
-        terms: Terms,
+        terms: WorkerOptions,
         *,
         line: str,
         deaths: int,
@@ -70,13 +70,13 @@ class Child:
         #: Its supervisor speaks for it in every queue.
         self.announced: set[int] = set()
         #: It does not respond, and what it has not begun goes to others; since when, on the monotonic clock.
-        self.benched: float | None = None
+        self.suspended: float | None = None
         #: It was seen to be quiet.
         self.quiet = False
         #: It was asked to stop for good: nobody takes its place.
         self.dismissed = False
         #: Others took it for dead.
-        self.condemned = False
+        self.evicted = False
         self.watchdog = Watchdog(board)
         self._grace = terms.grace
         self._kill_at: float | None = None
@@ -99,7 +99,7 @@ class Child:
         again = self._kill_at is not None
         if again:
             # By the board too, because two signals at once arrive as one.
-            self.board.hurry()
+            self.board.stop_fast()
         self._kill_at = time.monotonic() + (0.0 if again else self._grace) + LAST_STEPS
         if self.process.poll() is None:
             self.process.terminate()
@@ -122,7 +122,7 @@ class Child:
         self.board.close()
 
 
-def spawn(consumer: str, supervisor: str, terms: Terms, *, line: str = "", deaths: int = 0) -> Child:
+def spawn(consumer: str, supervisor: str, terms: WorkerOptions, *, line: str = "", deaths: int = 0) -> WorkerProcess:
     """Start a consumer, or with a line a ward, as a new interpreter, which loads the code as it is now.
 
     A fork would share the supervisor's threads' locks and its old code.
@@ -142,10 +142,10 @@ def spawn(consumer: str, supervisor: str, terms: Terms, *, line: str = "", death
         finally:
             os.close(their_end)
         undo.pop_all()
-    return Child(consumer, board, our_end, process, terms, line=line, deaths=deaths)
+    return WorkerProcess(consumer, board, our_end, process, terms, line=line, deaths=deaths)
 
 
-def _orders(consumer: str, supervisor: str, terms: Terms, line: str, board: int, lifeline: int) -> Orders:
+def _orders(consumer: str, supervisor: str, terms: WorkerOptions, line: str, board: int, lifeline: int) -> Orders:
     return Orders(
         consumer=consumer,
         supervisor=supervisor,
@@ -161,7 +161,7 @@ def _orders(consumer: str, supervisor: str, terms: Terms, line: str, board: int,
     )
 
 
-def _execute(orders: Orders, terms: Terms) -> "subprocess.Popen[bytes]":
+def _execute(orders: Orders, terms: WorkerOptions) -> "subprocess.Popen[bytes]":
     with deaf_to_interrupts():
         return subprocess.Popen(  # noqa: S603 - our own interpreter and command
             command("--orders", orders.as_text(), *terms.arguments),

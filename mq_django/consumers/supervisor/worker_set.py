@@ -12,30 +12,30 @@ from mq_django.consumers.supervisor.quarantine import Wards
 from mq_django.consumers.supervisor.reclaimer import evidence_of
 from mq_django.consumers.supervisor.restarts import Restarts
 from mq_django.consumers.supervisor.watchdog import Verdict
-from mq_django.consumers.supervisor.worker_process import Child, Terms, spawn
+from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess, spawn
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 
 logger = get_logger(__name__)
 
 #: Seconds between two looks at what comes to a process that does not respond: its blocked reads still take messages.
-RELIEVE_AGAIN = 1.0
+SUSPEND_AGAIN = 1.0
 #: Seconds until a process is started that the system just refused to start.
 REFUSED_PAUSE = 0.5
 
 
-class Family:
+class WorkerSet:
     """Keeps a number of consumers alive. One thread calls everything that is not said to be for any thread."""
 
     def __init__(
         self,
         supervisor: str,
-        terms: Terms,
+        terms: WorkerOptions,
         *,
         processes: int,
-        describe: Callable[[Child], Mapping[str, Any]],
-        mourn: Callable[[str, Evidence], None],
-        relieve: Callable[[str, Collection[Receipt]], None],
+        describe: Callable[[WorkerProcess], Mapping[str, Any]],
+        on_exit: Callable[[str, Evidence], None],
+        on_unresponsive: Callable[[str, Collection[Receipt]], None],
         name: Callable[[str, Collection[Receipt]], None],
     ) -> None:
         self._supervisor = supervisor
@@ -43,21 +43,21 @@ class Family:
         self._processes = processes
         self._describe = describe
         #: Told of a consumer that has ended, and what its board says.
-        self._mourn = mourn
+        self._on_exit = on_exit
         #: Told of a consumer that does not respond, and what it has begun.
-        self._relieve = relieve
+        self._on_unresponsive = on_unresponsive
         #: Told of a consumer that is replaced, and what it runs past its timeout, to log the names of that.
         self._name = name
-        self._children: list[Child] = []
+        self._children: list[WorkerProcess] = []
         #: Held while children are added or let go, as other threads write on their boards.
         self._changing = threading.Lock()
         self._stopping = False
         self._restarts = Restarts()
-        self._wards = Wards(processes, mourn)
+        self._wards = Wards(processes, on_exit)
         #: The latest that is known of each queue.
         self._paused: dict[int, bool] = {}
-        self._to_renew: list[Child] = []
-        self._renewing: tuple[Child, Child] | None = None
+        self._to_renew: list[WorkerProcess] = []
+        self._renewing: tuple[WorkerProcess, WorkerProcess] | None = None
         #: What people ask, by consumer or supervisor, and has not been seen to.
         self._asked: dict[str, str] = {}
         #: Nobody is started any more.
@@ -77,7 +77,7 @@ class Family:
         back = self._obey()
         for child in self._children:
             self._watch(child, now)
-            back |= self._bench(child, now) | _has_fallen_quiet(child)
+            back |= self._suspend(child, now) | _has_fallen_quiet(child)
         before = len(self._children)
         self._renew(now)
         self._fill_up(now)
@@ -101,7 +101,7 @@ class Family:
         self._wards.end_line()
         for child in self._children:
             with self._changing:
-                child.condemned = True
+                child.evicted = True
             if not child.leaving:
                 child.terminate()
 
@@ -119,7 +119,7 @@ class Family:
                 child.board.set_unhandled(number, there_are)
 
     def ask(self, asks: Mapping[str, str]) -> None:
-        """Take what people ask of consumers or of the whole family, to be seen to at the next look. For any thread."""
+        """Take what people ask of consumers or of all of them, to be seen to at the next look. For any thread."""
         with self._changing:
             self._asked |= asks
 
@@ -127,12 +127,12 @@ class Family:
         """Return what each consumer does and has done, a value a queue. For any thread."""
         queues = range(len(self._terms.queues))
         with self._changing:
-            return {child.consumer: doing(child.board, queues) for child in self._children if not child.condemned}
+            return {child.consumer: doing(child.board, queues) for child in self._children if not child.evicted}
 
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what to tell of the consumers. For any thread."""
         with self._changing:
-            told = {child.consumer: self._describe(child) for child in self._children if not child.condemned}
+            told = {child.consumer: self._describe(child) for child in self._children if not child.evicted}
             lines = {child.consumer: child.line for child in self._children if child.line and child.consumer in told}
         return told | {line: {**told[name], "ward": False, "threads": 0} for name, line in lines.items()}
 
@@ -145,11 +145,11 @@ class Family:
         """Tell the announced consumers until when they hold what they have of a queue. For any thread."""
         with self._changing:
             for child in self._children:
-                if child.consumer in announcement.consumers and not child.condemned and child.benched is None:
+                if child.consumer in announcement.consumers and not child.evicted and child.suspended is None:
                     child.board.hold_until(number, moment)
                     child.announced.add(number)
 
-    def _start(self, now: float, *, ward: bool = False) -> Child | None:
+    def _start(self, now: float, *, ward: bool = False) -> WorkerProcess | None:
         """Start a process; None when the system refuses, which is tried again."""
         restarts = self._wards.restarts if ward else self._restarts
         deaths = restarts.take(now)
@@ -167,19 +167,19 @@ class Family:
             self._children.append(child)
         return child
 
-    def _active(self) -> list[Child]:
+    def _active(self) -> list[WorkerProcess]:
         """Return who counts as one of those that there shall be; a dismissed one does until it has ended."""
         return [child for child in self._children if not child.ward and (child.dismissed or not child.leaving)]
 
-    def _is_ready(self, child: Child) -> bool:
+    def _is_ready(self, child: WorkerProcess) -> bool:
         """Tell whether a process takes messages: it has started, and was announced where that is possible."""
         return bool(child.board.ticks() and child.announced)
 
-    def _is_renewed(self, child: Child) -> bool:
+    def _is_renewed(self, child: WorkerProcess) -> bool:
         """Tell whether a successor of a process has started, or will."""
         return child.leaving or child in self._to_renew or (self._renewing is not None and self._renewing[0] is child)
 
-    def _active_wards(self) -> list[Child]:
+    def _active_wards(self) -> list[WorkerProcess]:
         return [child for child in self._children if child.ward and not child.leaving]
 
     def _obey(self) -> bool:
@@ -243,7 +243,7 @@ class Family:
                 started = self._start(now)
                 self._renewing = (old, started) if started is not None else None
 
-    def _watch(self, child: Child, now: float) -> None:
+    def _watch(self, child: WorkerProcess, now: float) -> None:
         if child.kill_if_overdue(now):
             logger.error("Consumer %s did not stop in time and was killed", child.consumer)
             return
@@ -260,7 +260,7 @@ class Family:
             else:
                 self._to_renew.insert(0, child)
 
-    def _tell_of(self, child: Child, what: str, now: float) -> None:
+    def _tell_of(self, child: WorkerProcess, what: str, now: float) -> None:
         late = child.watchdog.late
         runs = [
             f"entry {item.receipt.entry.decode(errors='replace')!r} of queue {self._terms.queues[item.receipt.queue]}"
@@ -270,20 +270,20 @@ class Family:
         logger.error("Consumer %s is %s. Past its timeout: %s", child.consumer, what, ", ".join(runs) or "nothing")
         self._name(child.consumer, {item.receipt for item in late})
 
-    def _bench(self, child: Child, now: float) -> bool:
+    def _suspend(self, child: WorkerProcess, now: float) -> bool:
         """Give to others what lies ready in a process that does not respond; tell whether one responds again."""
         if child.watchdog.responds:
-            back = child.benched is not None
-            child.benched = None
+            back = child.suspended is not None
+            child.suspended = None
             return back
-        if child.benched is None or now - child.benched > RELIEVE_AGAIN:
+        if child.suspended is None or now - child.suspended > SUSPEND_AGAIN:
             with self._changing:
-                child.benched = now
+                child.suspended = now
                 # It may go on at any moment: what it has not begun by then it gives back itself.
                 for number in range(len(self._terms.queues)):
                     child.board.hold_until(number, 0.0)
             begun = {item.receipt for item in child.board.running()} | set(child.board.results())
-            self._relieve(child.consumer, begun)
+            self._on_unresponsive(child.consumer, begun)
         return False
 
     def _let_go_of_the_dead(self, now: float) -> None:
@@ -299,7 +299,7 @@ class Family:
                 if not child.has_begun:
                     (self._wards.restarts if child.ward else self._restarts).ended(now, child.deaths + 1)
             # Whoever ends in order cuts its blocked reads short first.
-            self._mourn(child.consumer, evidence_of(child.board, late=child.was_late, now=now, lingers=code != 0))
+            self._on_exit(child.consumer, evidence_of(child.board, late=child.was_late, now=now, lingers=code != 0))
             if child.ward:
                 self._wards.ended(child)
             with self._changing:
@@ -307,7 +307,7 @@ class Family:
                 child.close()
 
 
-def _has_fallen_quiet(child: Child) -> bool:
+def _has_fallen_quiet(child: WorkerProcess) -> bool:
     """Tell, once, that a consumer fetches no more."""
     before, child.quiet = child.quiet, child.board.is_quiet()
     return child.quiet and not before

@@ -135,7 +135,7 @@ class ChildProcess:
                 return
             if self._board.shall_be_quiet():
                 self._consumer.quiet()
-                self._board.hush()
+                self._board.mark_quiet()
                 logger.info("Consumer %s is quiet: it fetches no more", self._consumer.id)
             if time.monotonic() - self._seldom > SELDOM:
                 self._seldom = time.monotonic()

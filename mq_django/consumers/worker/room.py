@@ -4,7 +4,7 @@ from mq_django.consumers.worker.pools import Pool
 from mq_django.registry import kinds
 
 #: Messages that may wait in front of a blocked pool, so that those behind them reach the other one.
-BENCH = 500
+MAX_WAITING = 500
 
 
 class Room:
@@ -29,4 +29,4 @@ class Room:
         if all(room) or not any(room):
             return min(room)
         full = pools[room.index(0)]
-        return max(0, min(max(room), BENCH - full.waiting())) if full.blocked else 0
+        return max(0, min(max(room), MAX_WAITING - full.waiting())) if full.blocked else 0

@@ -15,7 +15,7 @@ from mq_django.consumers.supervisor.preflight import await_server, examine_serve
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor.supervisor import Supervisor
-from mq_django.consumers.supervisor.worker_process import Terms
+from mq_django.consumers.supervisor.worker_process import WorkerOptions
 from mq_django.consumers.worker import main
 from mq_django.consumers.worker.main import Orders
 from mq_django.errors import MQError
@@ -110,7 +110,7 @@ class Command(BaseCommand):
         return [config.queue(name) for name in found]
 
     def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:
-        terms = Terms(
+        terms = WorkerOptions(
             queues=[config.name for config in queues],
             threads=options["threads"],
             grace=options["grace"],

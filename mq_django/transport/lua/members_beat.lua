@@ -10,17 +10,17 @@
 -- then fields and values that say what it and its consumers are
 --
 -- Returns {generation, all of `consumers`, strays}; strays are names and oldest entries ('' for none) of consumers of
--- the streams that are not in `consumers`. Or 'CONDEMNED': others took the supervisor for dead; nothing was written.
+-- the streams that are not in `consumers`. Or 'EVICTED': others took the supervisor for dead; nothing was written.
 
 -- with types
 local wrong = wrong_type({ [KEYS[1]] = 'hash', [KEYS[2]] = 'hash' })
 if wrong then
   return wrong
 end
--- A flush takes the generation along: then a supervisor that is missing was not condemned but forgotten.
+-- A flush takes the generation along: then a supervisor that is missing was not evicted but forgotten.
 local generation = redis.call('hget', KEYS[2], 'generation')
 if generation and generation == ARGV[3] and redis.call('hexists', KEYS[1], 'beat:' .. ARGV[2]) == 0 then
-  return 'CONDEMNED'
+  return 'EVICTED'
 end
 
 -- with counted

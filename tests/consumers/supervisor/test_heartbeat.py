@@ -8,7 +8,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.consumers import machine
 from mq_django.consumers.heartbeat_timing import held_for, interval, silence_limit
-from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, Kin, Silence
+from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks, Silence
 from mq_django.consumers.supervisor.supervisor import Supervisor
 from mq_django.errors import ConnectionLost
 from mq_django.stores.members import Members
@@ -104,7 +104,7 @@ def test_each_is_judged_by_its_own_limit():
     assert [at for at, names in zip(range(6, 22, 2), later, strict=True) if "patient" in names] == [20]
 
 
-class Family:
+class WorkerSet:
     """Records what a heartbeat tells."""
 
     def __init__(self, supervisor="me", **description):
@@ -113,11 +113,11 @@ class Family:
         self.consumers = {"me-1": {"pid": 1}}
         self.told = []
 
-    def kin(self):
+    def callbacks(self):
         def tell(kind):
             return lambda *args: self.told.append((kind, *args[:2]))
 
-        return Kin(self.announce, self.held, tell("condemned"), tell("dead"), tell("stray"), tell("asked"))
+        return HeartbeatCallbacks(self.announce, self.held, tell("evicted"), tell("dead"), tell("stray"), tell("asked"))
 
     def announce(self):
         return Announcement(self.supervisor, self.description, self.consumers)
@@ -141,18 +141,18 @@ def members(config):
 
 
 @pytest.fixture
-def family():
-    return Family()
+def workers():
+    return WorkerSet()
 
 
 @pytest.fixture
-def heartbeat(config, family):
-    return Heartbeat([config], family.kin())
+def heartbeat(config, workers):
+    return Heartbeat([config], workers.callbacks())
 
 
-def test_a_beat_vouches_for_less_than_others_wait(heartbeat, family):
+def test_a_beat_vouches_for_less_than_others_wait(heartbeat, workers):
     pause = heartbeat.run_once()
-    ((kind, number, seconds),) = family.told
+    ((kind, number, seconds),) = workers.told
     assert (kind, number) == ("held", 0)
     assert seconds == pytest.approx(held_for(7), abs=0.5)
     assert 0 < pause <= interval(7)
@@ -165,42 +165,42 @@ def test_a_beat_tells_who_there_is(heartbeat, members):
     assert roll.vital_signs() == {"me": 1, "other": 1}
 
 
-def test_condemned_it_says_so_and_writes_nothing(heartbeat, family, members, redis_client, config):
+def test_evicted_it_says_so_and_writes_nothing(heartbeat, workers, members, redis_client, config):
     heartbeat.run_once()
-    assert members.condemn("me", 1)
-    family.told.clear()
+    assert members.evict("me", 1)
+    workers.told.clear()
     heartbeat.run_once()
-    assert family.kinds() == ["condemned"]
+    assert workers.kinds() == ["evicted"]
     assert redis_client.hget(config.keys.consumers, "beat:me") is None
     # Under another name it is somebody else.
-    family.supervisor = "me-again"
+    workers.supervisor = "me-again"
     heartbeat.run_once()
-    assert family.kinds() == ["condemned", "held"]
+    assert workers.kinds() == ["evicted", "held"]
 
 
-def test_nobody_condemns_who_has_beaten_since(heartbeat, members):
+def test_nobody_evicts_who_has_beaten_since(heartbeat, members):
     heartbeat.run_once()
     heartbeat.run_once()
-    assert not members.condemn("me", 1)
-    assert members.condemn("me", 2)
-    assert not members.condemn("me", 2)
-    # Who condemned it may have died over it; then another does it again.
-    assert members.condemn("me", -1)
+    assert not members.evict("me", 1)
+    assert members.evict("me", 2)
+    assert not members.evict("me", 2)
+    # Who evicted it may have died over it; then another does it again.
+    assert members.evict("me", -1)
 
 
-def test_a_flush_is_no_condemnation_and_is_told(heartbeat, family, redis_client, config, caplog):
+def test_a_flush_is_no_eviction_and_is_told(heartbeat, workers, redis_client, config, caplog):
     heartbeat.run_once()
     assert "data_loss_suspected" not in caplog.text
     redis_client.delete(config.keys.consumers, config.keys.control)
     heartbeat.run_once()
-    assert family.kinds() == ["held", "held"]
+    assert workers.kinds() == ["held", "held"]
     assert "data_loss_suspected: queue default" in caplog.text
     caplog.clear()
     heartbeat.run_once()
     assert caplog.text == ""
 
 
-def test_who_ran_here_and_has_gone_is_dead_at_once(heartbeat, family, members):
+def test_who_ran_here_and_has_gone_is_dead_at_once(heartbeat, workers, members):
     here = machine.here()._asdict()
     gone = {**here, "pid": 2**22 - 1, "started": "1"}
     members.beat("dead-here", gone, {"dead-here-1": gone})
@@ -210,12 +210,12 @@ def test_who_ran_here_and_has_gone_is_dead_at_once(heartbeat, family, members):
     members.beat("other-container", {**gone, "pids": "pid:[1]"}, {})
     members.beat("says-nothing", {}, {})
     heartbeat.run_once()
-    assert {told[2] for told in family.told if told[0] == "dead"} == {"dead-here", "reused-pid"}
+    assert {told[2] for told in workers.told if told[0] == "dead"} == {"dead-here", "reused-pid"}
 
 
 @pytest.mark.parametrize("says", [{"visibility_ms": 100}, {"visibility_ms": 3_600_000}, {"visibility_ms": -1}, {}])
 def test_a_peer_is_judged_by_the_timeout_that_it_announces(config, members, says):
-    heartbeat = Heartbeat([config], Family().kin())
+    heartbeat = Heartbeat([config], WorkerSet().callbacks())
     members.beat("peer", says, {})
     heartbeat.run_once()
     announced = {100: 0.1, 3_600_000: 3600.0}.get(says.get("visibility_ms"), 7.0)
@@ -228,31 +228,31 @@ def test_a_beat_announces_the_timeout_that_its_supervisor_goes_by(heartbeat, mem
 
 
 def test_a_silent_one_is_told_again_until_it_is_gone(config, members):
-    family = Family()
-    heartbeat = Heartbeat([config], family.kin())
+    workers = WorkerSet()
+    heartbeat = Heartbeat([config], workers.callbacks())
     heartbeat._silences[0] = Silence(AT_ONCE, 10.0)
     members.beat("silent", {}, {})
     heartbeat.run_once()
     for _ in range(2):
         heartbeat.run_once()
-    assert [told[1:] for told in family.told if told[0] == "dead"] == [(0, "silent")] * 2
+    assert [told[1:] for told in workers.told if told[0] == "dead"] == [(0, "silent")] * 2
     members.leave([], supervisor="silent")
-    family.told.clear()
+    workers.told.clear()
     heartbeat.run_once()
-    assert family.kinds() == ["held"]
+    assert workers.kinds() == ["held"]
 
 
-def test_a_consumer_that_left_is_struck_off_and_stays_so(heartbeat, family, redis_client, config):
+def test_a_consumer_that_left_is_struck_off_and_stays_so(heartbeat, workers, redis_client, config):
     heartbeat.run_once()
-    family.consumers = {}
+    workers.consumers = {}
     heartbeat.depart(0, "me-1")
     heartbeat.run_once()
     assert redis_client.hget(config.keys.consumers, "consumer:me-1") is None
 
 
 def test_a_consumer_that_nobody_speaks_for_is_told_by_what_it_holds(config, members, redis_client, publish):
-    family = Family()
-    heartbeat = Heartbeat([config], family.kin())
+    workers = WorkerSet()
+    heartbeat = Heartbeat([config], workers.callbacks())
     heartbeat._strays[0] = Silence(AT_ONCE, 10.0)
     publish()
     redis_client.xgroup_create(config.keys.ready, "mq", id="0")
@@ -262,35 +262,35 @@ def test_a_consumer_that_nobody_speaks_for_is_told_by_what_it_holds(config, memb
     assert roll.strays["stray"]
     heartbeat.run_once()
     heartbeat.run_once()
-    assert ("stray", 0, "stray") in family.told
+    assert ("stray", 0, "stray") in workers.told
 
 
-def test_what_is_wrong_with_one_queue_does_not_silence_the_others(mq_settings, redis_client, family, caplog):
+def test_what_is_wrong_with_one_queue_does_not_silence_the_others(mq_settings, redis_client, workers, caplog):
     mq_settings(QUEUES={"a": {}, "b": {}})
     configs = list(get_config().queues.values())
     redis_client.set(configs[0].keys.consumers, "x")
-    Heartbeat(configs, family.kin()).run_once()
-    assert [told[:2] for told in family.told] == [("held", 1)]
+    Heartbeat(configs, workers.callbacks()).run_once()
+    assert [told[:2] for told in workers.told] == [("held", 1)]
     assert "heartbeat of a cannot go on, and tries again: WRONGTYPE" in caplog.text
 
 
-def test_out_of_memory_it_still_beats(heartbeat, family, redis_client):
+def test_out_of_memory_it_still_beats(heartbeat, workers, redis_client):
     redis_client.config_set("maxmemory", "1")
     try:
         heartbeat.run_once()
         heartbeat.run_once()
     finally:
         redis_client.config_set("maxmemory", "0")
-    assert family.kinds() == ["held", "held"]
+    assert workers.kinds() == ["held", "held"]
 
 
-def test_nobody_is_judged_after_an_outage(heartbeat, members, family):
+def test_nobody_is_judged_after_an_outage(heartbeat, members, workers):
     heartbeat._silences[0] = Silence(AT_ONCE, 10.0)
     members.beat("silent", {}, {})
     heartbeat.run_once()
     heartbeat.recover(ConnectionLost("away"))
     heartbeat.run_once()
-    assert "dead" not in family.kinds()
+    assert "dead" not in workers.kinds()
 
 
 def test_every_start_has_a_name_of_its_own():

@@ -11,9 +11,9 @@ from mq_django.consumers.supervisor.reclaimer import (
     LAST_LOOK,
     Reclaimer,
     evidence_of,
+    hand_back_unbegun,
     reclaim,
     reclaim_supervisor,
-    relieve,
 )
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, HandBack, Retry
@@ -146,8 +146,8 @@ def test_a_dead_childs_deliveries_go_where_they_belong(config, store, take):
 
 def test_who_does_not_respond_keeps_what_it_has_begun(store, take):
     begun, *_ = receipts(take("stopped", 4))
-    assert relieve(store, 0, "stopped", [begun]) == 3
-    assert relieve(store, 0, "stopped", [begun]) == 0
+    assert hand_back_unbegun(store, 0, "stopped", [begun]) == 3
+    assert hand_back_unbegun(store, 0, "stopped", [begun]) == 0
     assert [delivery.entry for delivery in store.held_by("stopped", limit=9)] == [begun.entry]
 
 
@@ -220,7 +220,7 @@ def test_what_comes_to_the_dead_later_goes_back_soon(reclaimer, store, take):
     assert len(store.take("dead", count=9)) == 1
     wait_until(lambda: store.depths().ready == 1, timeout=2)
     # Its last reads have ended by then.
-    wait_until(lambda: not reclaimer._remains, timeout=LAST_LOOK + 2)
+    wait_until(lambda: not reclaimer._dead_workers, timeout=LAST_LOOK + 2)
 
 
 def test_what_comes_to_a_dead_supervisors_consumer_later_goes_back_soon(reclaimer, store, take, members):
@@ -237,7 +237,7 @@ def test_who_ended_in_order_is_looked_at_once(reclaimer, take):
     take("ended", 1)
     reclaimer.child("ended", Evidence())
     assert reclaimer.run_once() == 60.0
-    assert reclaimer._remains == []
+    assert reclaimer._dead_workers == []
 
 
 def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_settings, redis_client, caplog):
@@ -256,7 +256,7 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_set
     assert reclaimer.is_done()
 
 
-def test_a_stray_is_relieved_and_struck_off(reclaimer, store, take, redis_client):
+def test_a_stray_is_handed_back_and_struck_off(reclaimer, store, take, redis_client):
     take("stray", 2)
     reclaimer.stray(0, "stray")
     reclaimer.run_once()

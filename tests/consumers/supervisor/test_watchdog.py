@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.consumers.shared_state import Board
-from mq_django.consumers.supervisor.watchdog import BENCH, START, STILL, Verdict, Watchdog
+from mq_django.consumers.supervisor.watchdog import START, STILL, SUSPEND_AFTER, Verdict, Watchdog
 
 
 class Watched:
@@ -95,7 +95,7 @@ def test_while_we_ourselves_were_stopped_nobody_grows_late(watched):
 
 
 def test_without_signs_of_life_for_a_while_it_does_not_respond(watched):
-    watched.look(BENCH - 0.4)
+    watched.look(SUSPEND_AFTER - 0.4)
     assert watched.dog.responds
     watched.look(0.6)
     assert not watched.dog.responds

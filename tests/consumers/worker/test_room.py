@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mq_django.consumers.worker.room import BENCH, Room
+from mq_django.consumers.worker.room import MAX_WAITING, Room
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import HandBack
 from mq_django.registry import _handlers, _kinds, handler, kinds
@@ -72,7 +72,7 @@ def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
     room = Room("default", rig.threads, rig.loop)
     # What the loop has room for, again and again.
     assert room.messages(1.0) == 102
-    for _ in range(BENCH - 1):
+    for _ in range(MAX_WAITING - 1):
         rig.threads.put(job(rig, lambda message: None))
     assert room.messages(1.0) == 1
     rig.threads.put(job(rig, lambda message: None))

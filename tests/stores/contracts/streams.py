@@ -90,12 +90,12 @@ def members(stage: Stage) -> None:
     with stage.under("one holds something, and the supervisor stays with it"):
         assert roll.leave([ME, OTHER], supervisor="s1") == [ME]
     with stage.under("has beaten since"):
-        assert not roll.condemn("s1", 1)
+        assert not roll.evict("s1", 1)
     with stage.under("has not"):
-        assert roll.condemn("s1", 3)
+        assert roll.evict("s1", 3)
     with stage.under("without a heartbeat"):
-        assert roll.condemn("s8", -1)
-    with stage.under("condemned"):
+        assert roll.evict("s8", -1)
+    with stage.under("evicted"):
         assert roll.beat("s1", {"pid": 1}, {ME: {}}, generation=found.generation) is None
     stage.settle(store, ACK, store.held_by(ME, limit=1))
     with stage.under("all is done, and its stream forgets the consumer"):
