@@ -36,7 +36,7 @@ _LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
 _RESULT = struct.Struct(f"<BBH{MAX_ENTRY}s")
 _TICKS = struct.Struct("<Q")
 _COUNTS = struct.Struct("<QQ")
-# Ticks, leaving, wants a ward, fast stop, quiet; then what each queue needs, then the ward's name, then lanes and results.
+# Ticks, leaving, wants a ward, fast stop, quiet; then what each queue needs, the ward's name, lanes and results.
 _LEAVING, _WANTS_WARD, _FAST_STOP, _QUIET = 8, 9, 10, 11
 _HELD_UNTIL = 64
 _PAUSED = _HELD_UNTIL + 8 * MAX_QUEUES

@@ -135,10 +135,12 @@ def test_on_a_server_that_is_there_the_demo_leaves_nothing(start_demo: StartDemo
 
 
 def test_a_consumer_that_is_killed_loses_nothing(start_demo: StartDemo) -> None:
-    demo = start_demo("--seconds", "8")
-    wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
+    demo = start_demo()
+    before = wait_until(lambda: handled(demo), timeout=60, message="something was handled")
     victim = wait_until(demo.consumers, timeout=30)[0]
     os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: handled(demo) > before, timeout=60, message="more was handled")
+    os.killpg(demo.process.pid, signal.SIGINT)
 
     assert demo.finish() == 0, demo.explain()
 
@@ -147,15 +149,16 @@ def test_a_consumer_that_is_killed_loses_nothing(start_demo: StartDemo) -> None:
 
 
 def test_a_supervisor_that_is_killed_is_started_again_and_nothing_is_lost(start_demo: StartDemo) -> None:
-    demo = start_demo("--seconds", "9")
+    demo = start_demo()
     wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
     os.kill(demo.supervisor(), signal.SIGKILL)
+    log = demo.folder / "demo" / "logs" / "consumers.log"
+    wait_until(lambda: log.read_text().count("Stop with Ctrl-C") == 2, timeout=60, message="it is started again")
+    os.killpg(demo.process.pid, signal.SIGINT)
 
     assert demo.finish() == 0, demo.explain()
 
     assert demo.line("Lost") == 0, demo.explain()
-    log = (demo.folder / "demo" / "logs" / "consumers.log").read_text()
-    assert log.count("Stop with Ctrl-C") == 2, demo.explain()
 
 
 def test_ctrl_c_stops_all_of_it(start_demo: StartDemo) -> None:

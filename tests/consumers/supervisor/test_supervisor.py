@@ -357,12 +357,12 @@ def test_a_broken_queue_keeps_no_ward_from_the_others(trees, publish, history, r
 
 def test_what_kills_wards_holds_up_nothing_else_that_must_run_alone(trees, publish, history, store, redis_client):
     store.create_groups()
-    for number in range(12):
+    for number in range(8):
         data = json.dumps({"do": [] if number % 4 == 3 else [["kill", 9]]})
         redis_client.xadd(store.keys.ready, {"type": "act", "data": data, "alone": "1"})
     trees("--processes", "3", QUEUES={"default": {"MAX_ATTEMPTS": 2}})
-    history.wait_for("effect", 3, timeout=30)
-    wait_until(lambda: store.depths().dead == 9, timeout=40)
+    history.wait_for("effect", 2, timeout=50)
+    wait_until(lambda: store.depths().dead == 6, timeout=50)
     wait_until(lambda: empty(store))
     assert set(history.counts("start").values()) <= {1, 2}
     assert set(history.counts().values()) == {1}
