@@ -123,7 +123,8 @@ def bury(stage: Stage, store: Store) -> None:
     (last,) = store.take(ME, count=1)
     with stage.under("a second one of a name, with another error and no traceback"):
         stage.settle(store, Bury("gone", reason="crashed"), [last])
-    stage.client.hset(store.keys.dead_groups, mapping={f"Error{number}|": "1 5" for number in range(1000)})
+    more = 1000 - stage.client.hlen(store.keys.dead_groups)
+    stage.client.hset(store.keys.dead_groups, mapping={f"Error{number}|": "1 5" for number in range(more)})
     five, six = stage.taken(store, message_of(5), message_of(6))
     with stage.under("in a thousand groups: the next are counted together"):
         stage.settle(store, Bury("KeyError: 1"), [five])
