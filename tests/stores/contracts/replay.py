@@ -35,14 +35,18 @@ class Contracts(Recorder):
         super().__init__(client, namespace)
         self.titled: list[tuple[str, Call]] = []
         self._title = ""
+        #: Why scenes ended before their end.
+        self.ended: list[str] = []
         self._view = View(client, namespace)
 
     @contextmanager
     def under(self, title: str) -> Iterator[None]:
         """Keep the calls that are made from here on."""
         known, self._title = len(self.titled), title
-        yield
-        self._title = ""
+        try:
+            yield
+        finally:
+            self._title = ""
         assert len(self.titled) > known, f"no script was called: {title}"
 
     def keep(self, call: Call, reply: Any) -> None:

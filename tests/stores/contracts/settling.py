@@ -16,7 +16,19 @@ Scene = Callable[[Stage, Store], None]
 def scenes() -> Iterator[Callable[[Stage], None]]:
     """Yield every scene with every store."""
     opened: list[Open] = [Stage.queue, Stage.group, Stage.rsmq]
-    for scene in (ack, ack_many, retry, retry_on, hand_back, hand_back_behind, hand_back_lost, set_aside, bury, keep):
+    for scene in (
+        ack,
+        ack_many,
+        retry,
+        retry_on,
+        hand_back,
+        hand_back_behind,
+        hand_back_lost,
+        hand_back_of_others,
+        set_aside,
+        bury,
+        keep,
+    ):
         for open_one in opened:
             yield lambda stage, scene=scene, open_one=open_one: scene(stage, open_one(stage))
 
@@ -101,6 +113,14 @@ def hand_back_lost(stage: Stage, store: Store) -> None:
     with stage.under("what was to run alone failed, one of them as the killer"):
         stage.settle(store, Retry(alone=True), again[:1], delay_ms=1000)
         stage.settle(store, Retry(), again[1:], delay_ms=1000)
+
+
+def hand_back_of_others(stage: Stage, store: Store) -> None:
+    if store.config.store == "rsmq":
+        return
+    stage.client.xadd(store.keys.homes()[-1 if "g:" in store.keys.ready else 0], {"type": "t", "data": "1"}, "5-1")
+    with stage.under("another program published it, without an id and a time"):
+        stage.settle(store, HandBack(lost=True), store.take(ME, count=1))
 
 
 def set_aside(stage: Stage, store: Store) -> None:
