@@ -24,6 +24,9 @@ DETAILS: Mapping[str, Detail] = {
 #: Keys of a call that are replaced by another type: one script has all the counters of 35 days.
 MOST_KEYS = 20
 
+#: What calls do, with the conditions under which they do so.
+Alike = dict[tuple[str, ...], list[str]]
+
 
 class Contracts(Recorder):
     """Keeps the calls that are made under a title, and tells what each does."""
@@ -32,14 +35,18 @@ class Contracts(Recorder):
         super().__init__(client, namespace)
         self.titled: list[tuple[str, Call]] = []
         self._title = ""
+        #: Why scenes ended before their end.
+        self.ended: list[str] = []
         self._view = View(client, namespace)
 
     @contextmanager
     def under(self, title: str) -> Iterator[None]:
         """Keep the calls that are made from here on."""
         known, self._title = len(self.titled), title
-        yield
-        self._title = ""
+        try:
+            yield
+        finally:
+            self._title = ""
         assert len(self.titled) > known, f"no script was called: {title}"
 
     def keep(self, call: Call, reply: Any) -> None:
@@ -63,15 +70,16 @@ class Contracts(Recorder):
             yield from shortened(packed(what, [self._view.text(word) for word in words]))
         self.restore(call.before)
         yield from by_key(self._view.state(self._there(call)))
-        effect = self._effect(call)
+        before = self._view.state(self.keys())
+        effect = self._effect(call, before)
         yield from effect
-        for found, names in self._otherwise(call, effect, is_first=is_first).items():
+        for found, names in self._otherwise(call, before, effect, is_first=is_first).items():
             yield from (f"### {name}" for name in names)
             yield from ["the same"] if list(found) == effect else found
 
-    def _otherwise(self, call: Call, effect: Sequence[str], *, is_first: bool) -> dict[tuple[str, ...], list[str]]:
+    def _otherwise(self, call: Call, before: Sequence[str], effect: Sequence[str], *, is_first: bool) -> Alike:
         """Return what a call does under other conditions, with the names of these."""
-        alike: dict[tuple[str, ...], list[str]] = {}
+        alike: Alike = {}
         changes = any(line.startswith(("-", "+")) for line in effect)
         for name, other, commands in self._variants(call, is_first=is_first, changes=changes):
             self.restore(call.before)
@@ -79,16 +87,16 @@ class Contracts(Recorder):
                 self.run(call)
             for command in commands:
                 self.client.execute_command(*command)
+            was = self._view.state(self.keys()) if name == AGAIN or commands else before
             with self._full() if name == FULL else nullcontext():
-                alike.setdefault(tuple(self._effect(other)), []).append(name)
+                alike.setdefault(tuple(self._effect(other, was)), []).append(name)
         return alike
 
     def _there(self, call: Call) -> list[bytes]:
         """Return those keys of a call that were there before it."""
         return [key for key in dict.fromkeys(key.encode() for key in call.keys) if key in call.before]
 
-    def _effect(self, call: Call) -> list[str]:
-        before = self._view.state(self.keys())
+    def _effect(self, call: Call, before: Sequence[str]) -> list[str]:
         reply = self.run(call)
         told = self._view.reply(reply)
         return [*shortened([f"= {told[0]}", *told[1:]]), *difference(before, self._view.state(self.keys()))]

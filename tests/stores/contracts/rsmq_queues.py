@@ -84,8 +84,8 @@ def receive(stage: Stage) -> None:
     store = stage.rsmq(VT=20)
     with stage.under("nothing is there"):
         assert store.take(ME, count=5) == []
-    store.publish([message_of(1), message_of(2), message_of(3), message_of(4, delay_ms=MINUTE)])
-    with stage.under("two of three; another is hidden"):
+    store.publish([message_of(1), message_of(2), message_of(3), message_of(4, due_ms=NOW_MS + 1)])
+    with stage.under("two of three; another is hidden for a millisecond"):
         taken = store.take(ME, count=2)
     stage.settle(store, HandBack(suspect=True), taken[:1])
     stage.settle(store, Retry(error="no"), taken[1:], delay_ms=0)
@@ -195,6 +195,7 @@ def hold(stage: Stage) -> None:
     assert store.take(ME, count=1)
     stage.client.hset(store.keys.owners, mapping={"gone": f"{ME} 1", rsmq_id(5): f"{OTHER} 1"})
     stage.client.hset(store.keys.notes, f"{rsmq_id(3)}:free", 1)
+    stage.client.hdel(store.keys.hash, f"{rsmq_id(1)}:fr")
     with stage.under("with bodies; one was deleted meanwhile"):
         assert len(store.held_by(ME, limit=5)) == 2
     with stage.under("without bodies"):

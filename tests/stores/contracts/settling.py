@@ -16,7 +16,19 @@ Scene = Callable[[Stage, Store], None]
 def scenes() -> Iterator[Callable[[Stage], None]]:
     """Yield every scene with every store."""
     opened: list[Open] = [Stage.queue, Stage.group, Stage.rsmq]
-    for scene in (ack, ack_many, retry, retry_on, hand_back, hand_back_behind, hand_back_lost, set_aside, bury, keep):
+    for scene in (
+        ack,
+        ack_many,
+        retry,
+        retry_on,
+        hand_back,
+        hand_back_behind,
+        hand_back_lost,
+        hand_back_of_others,
+        set_aside,
+        bury,
+        keep,
+    ):
         for open_one in opened:
             yield lambda stage, scene=scene, open_one=open_one: scene(stage, open_one(stage))
 
@@ -103,6 +115,14 @@ def hand_back_lost(stage: Stage, store: Store) -> None:
         stage.settle(store, Retry(), again[1:], delay_ms=1000)
 
 
+def hand_back_of_others(stage: Stage, store: Store) -> None:
+    if store.config.store == "rsmq":
+        return
+    stage.client.xadd(store.keys.homes()[-1 if "g:" in store.keys.ready else 0], {"type": "t", "data": "1"}, "5-1")
+    with stage.under("another program published it, without an id and a time"):
+        stage.settle(store, HandBack(lost=True), store.take(ME, count=1))
+
+
 def set_aside(stage: Stage, store: Store) -> None:
     taken = four(stage, store)
     stage.let_idle(store, taken[:2])
@@ -123,7 +143,8 @@ def bury(stage: Stage, store: Store) -> None:
     (last,) = store.take(ME, count=1)
     with stage.under("a second one of a name, with another error and no traceback"):
         stage.settle(store, Bury("gone", reason="crashed"), [last])
-    stage.client.hset(store.keys.dead_groups, mapping={f"Error{number}|": "1 5" for number in range(1000)})
+    more = 1000 - stage.client.hlen(store.keys.dead_groups)
+    stage.client.hset(store.keys.dead_groups, mapping={f"Error{number}|": "1 5" for number in range(more)})
     five, six = stage.taken(store, message_of(5), message_of(6))
     with stage.under("in a thousand groups: the next are counted together"):
         stage.settle(store, Bury("KeyError: 1"), [five])

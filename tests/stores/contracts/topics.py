@@ -119,9 +119,9 @@ def trim(stage: Stage) -> None:
         stage.client.xadd(log.keys.log, {"type": "t", "data": number}, f"{NOW_MS - 1000}-{number + 1}")
     with stage.under("by time"):
         log.trim()
-    log = stage.topic(RETENTION=None, RETENTION_BYTES=50_000)
+    log = stage.topic(RETENTION=None, RETENTION_BYTES=1000)
     stage.clear()
-    old(stage, log, 1250)
+    old(stage, log, 600)
     with stage.under("by memory, and there is more"):
         assert log.trim().more
 

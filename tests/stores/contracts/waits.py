@@ -296,6 +296,11 @@ def release(stage: Stage) -> None:
     store = stage.queue()
     items = [message_of(1), message_of(2, "report"), message_of(3, priority=5), message_of(4, priority=-5)]
     stage.settle(store, SetAside(), [stage.taken(store, item)[0] for item in items])
+    store.publish([message_of(5, delay_ms=MINUTE)])
+    stage.settle(store, SetAside(), stage.taken(store, message_of(5, "taken")))
+    with stage.under("one whose id another waits under"):
+        assert store.release_unhandled(["taken"], limit=5) == 1
+    store.take(ME, count=1)
     with stage.under("one of a name"):
         assert store.release_unhandled(["report"], limit=5) == 1
     with stage.under("two of three, one with a priority, behind another"):
