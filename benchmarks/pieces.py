@@ -21,7 +21,7 @@ django.setup()
 
 from benchmarks import messages  # noqa: E402 - after the project is set up, as all below
 from mq_django.conf import get_config  # noqa: E402
-from mq_django.consumers.shared_state import Board  # noqa: E402
+from mq_django.consumers.shared_state import SharedState  # noqa: E402
 from mq_django.consumers.worker.dispatcher import Dispatcher  # noqa: E402
 from mq_django.consumers.worker.executor import Executor  # noqa: E402
 from mq_django.consumers.worker.loops import LoopPool  # noqa: E402
@@ -82,19 +82,19 @@ class Pieces:
     """A consumer without threads, whose parts are called one after another."""
 
     def __init__(self) -> None:
-        config, board = get_config().queue(messages.queue_name(0)), Board.create(THREADS)
+        config, shared_state = get_config().queue(messages.queue_name(0)), SharedState.create(THREADS)
         self._wire = Nowhere()
         self._store = StreamStore(config, self._wire)
         self._settler = Settler(self._store, config.name, "measured", threading.Event(), threading.Event())
-        self._threads = ThreadPool(THREADS, board)
+        self._threads = ThreadPool(THREADS, shared_state)
         self._jobs: list[WorkItem] = []
         self._threads.put = self._jobs.append
         self._dispatcher = Dispatcher(
             config.name,
             settler=self._settler,
-            executor=Executor(config, 0, board, self._settler),
+            executor=Executor(config, 0, shared_state, self._settler),
             threads=self._threads,
-            loop=LoopPool(THREADS, board),
+            loop=LoopPool(THREADS, shared_state),
         )
 
     def moments(self, batch: bytes) -> Iterator[float]:

@@ -113,7 +113,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "sms": {"RATE_LIMIT": "10/s", "CONCURRENCY": 4, "MAX_ATTEMPTS": 5, "TIMEOUT": 30},
 }
 
-#: How often the report and the newsletter go out in the demo, which nobody watches for a week; None: in life.
+#: How often the report and the newsletter go out in the demo, which nobody watches for a week; None: in production.
 _OFTEN = os.environ.get("EXAMPLE_PROJECT_OFTEN_SECONDS")
 #: When the office writes its report: a schedule in code, see `office/tasks.py`.
 REPORT_SCHEDULE = every(seconds=float(_OFTEN)) if _OFTEN else cron("0 3 * * *", timezone="Europe/Berlin")

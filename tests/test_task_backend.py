@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from mq_django import RetryPolicy, queues, task
 from mq_django.conf import get_config
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.errors import (
@@ -710,8 +710,8 @@ def test_what_a_rollback_takes_back_is_not_announced():
 
 @pytest.mark.django_db(transaction=True)
 def test_a_consumer_runs_tasks_in_threads_and_on_its_loop(ran):
-    board = Board.create(lanes(2))
-    consumer = Consumer("c1", [get_config().queue("default")], threads=2, board=board)
+    shared_state = SharedState.create(lanes(2))
+    consumer = Consumer("c1", [get_config().queue("default")], threads=2, shared_state=shared_state)
     consumer.start()
     try:
         results = [tasks.shout.enqueue("hello"), tasks.give_back.enqueue("tuple"), tasks.sleep_long.enqueue()]
@@ -719,7 +719,7 @@ def test_a_consumer_runs_tasks_in_threads_and_on_its_loop(ran):
             wait_until(lambda result=result: task_ended(result))
     finally:
         assert consumer.stop(Grace(5))
-        board.close()
+        shared_state.close()
     shouted, given, slept = results
     assert (shouted.return_value, shouted.worker_ids) == ("HELLO", ["c1"])
     assert given.return_value == [1, [2, 3]]

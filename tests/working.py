@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from mq_django.conf import get_config
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
@@ -24,16 +24,16 @@ def work(queue, *, count=100):
     store.create_groups()
     store.promote(limit=100)
     deliveries = [item for item in store.take(CONSUMER, count=count) if not isinstance(item, Undecodable)]
-    board = Board.create(1)
+    shared_state = SharedState.create(1)
     try:
         settler = Settler(store, queue, CONSUMER, threading.Event(), threading.Event())
-        executor = Executor(config, 0, board, settler)
+        executor = Executor(config, 0, shared_state, settler)
         lane = _Lane()
         for delivery in deliveries:
             executor.run(lane, delivery, find(delivery.message.queue, delivery.message.name))
         settler.settle(store)
     finally:
-        board.close()
+        shared_state.close()
     return [delivery.message for delivery in deliveries]
 
 

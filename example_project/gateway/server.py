@@ -139,7 +139,7 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
     def _send(self, key: str, message: dict[str, str], refusal: tuple[HTTPStatus, str] | None) -> None:
         outbox, manners = self.server.outbox, self.server.manners
         attempt = outbox.count_attempt(key)
-        # A slow answer comes after the work, as in life: the client gave up, the message went out.
+        # A slow answer comes after the work, as in production: the client gave up, the message went out.
         late = manners.delay_seconds(key, attempt=attempt)
         if refusal is not None:
             status, text = refusal

@@ -34,7 +34,7 @@ class Evidence:
 
 
 def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, evidence: Evidence) -> Settlement:
-    """Return how to settle what a consumer held, of queue `number` on its board, when it died or gave up.
+    """Return how to settle what a consumer held, of queue `number` in its shared state, when it died or gave up.
 
     What was handled is acked. What ran with nothing beside it is charged an attempt, because it may be what killed the
     process, and runs alone the next time; what ran beside others is handed back to run alone, and charged when that

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 #: takes some 20.
 STUCK = 30.0
 #: The longest time between two looks that counts: in more than that this process itself did not run.
-GLANCE = 2.0
+MAX_GAP = 2.0
 
 
 class Liveness:
@@ -24,7 +24,7 @@ class Liveness:
         it to. `limit` is for how many seconds a loop may stand still.
         """
         now = time.monotonic()
-        passed = min(GLANCE, now - self._looked)
+        passed = min(MAX_GAP, now - self._looked)
         self._looked = now
         found = {}
         for name, turn in turns.items():

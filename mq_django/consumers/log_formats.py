@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from textwrap import indent
 from types import TracebackType
 
-from mq_django.core.visible import spell
+from mq_django.core.visible import escape
 
 _LEVELS = {0: logging.WARNING, 1: logging.INFO}
 _LINE = "%(asctime)s %(levelname)-7s %(message)s"
@@ -21,7 +21,7 @@ class TextFormatter(logging.Formatter):
 
     def formatException(self, ei: _Caught) -> str:  # noqa: N802 - the name is logging's
         """Return the lines of a traceback."""
-        return indent(spell(super().formatException(ei), lines=True), "  ", lambda _: True)
+        return indent(escape(super().formatException(ei), lines=True), "  ", lambda _: True)
 
 
 class JsonFormatter(logging.Formatter):

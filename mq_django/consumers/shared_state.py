@@ -1,7 +1,7 @@
 """What a consumer is doing, in memory that its supervisor shares.
 
-A handler that holds the GIL, or a process that is stopped, cannot answer questions; its board still tells what it runs,
-since when, and what it has handled but not yet settled. Only one side writes each part.
+A handler that holds the GIL, or a process that is stopped, cannot answer questions. Its shared state still tells what
+it runs, since when, and what it has handled but not yet settled. Only one side writes each part.
 """
 
 import itertools
@@ -15,8 +15,8 @@ from typing import NamedTuple, Self
 
 from mq_django.consumers.memory import allocate
 
-#: Bytes of the longest receipt: the largest stream id, or an id of RSMQ's own with its count. Of a longer one the board
-#: has a digest.
+#: Bytes of the longest receipt: the largest stream id, or an id of RSMQ's own with its count. For a longer one
+#: its digest is stored.
 MAX_ENTRY = 44
 _DIGEST = b"blake2b:"
 #: Settled or not, this many latest results stay: more than a consumer ever has unsettled.
@@ -36,23 +36,23 @@ _LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
 _RESULT = struct.Struct(f"<BBH{MAX_ENTRY}s")
 _TICKS = struct.Struct("<Q")
 _COUNTS = struct.Struct("<QQ")
-# Ticks, leaving, wants a ward, fast stop, quiet; then what each queue needs, the ward's name, lanes and results.
-_LEAVING, _WANTS_WARD, _FAST_STOP, _QUIET = 8, 9, 10, 11
+# Ticks, leaving, wants a quarantine, fast stop, quiet; what each queue needs; the quarantine's name; lanes; results.
+_LEAVING, _WANTS_QUARANTINE, _FAST_STOP, _QUIET = 8, 9, 10, 11
 _HELD_UNTIL = 64
 _PAUSED = _HELD_UNTIL + 8 * MAX_QUEUES
 _UNHANDLED = _PAUSED + MAX_QUEUES
 _COUNTED = _UNHANDLED + MAX_QUEUES
-_WARD = _COUNTED + MAX_QUEUES * _COUNTS.size
-_LANES = _WARD + MAX_NAME
+_QUARANTINE = _COUNTED + MAX_QUEUES * _COUNTS.size
+_LANES = _QUARANTINE + MAX_NAME
 
 
-def on_board(entry: bytes) -> bytes:
-    """Return what stands for an entry on the board: itself, or the digest of one that is too long."""
+def stored_entry(entry: bytes) -> bytes:
+    """Return what stands for an entry in the shared state: itself, or the digest of one that is too long."""
     return entry if len(entry) <= MAX_ENTRY else _DIGEST + blake2b(entry, digest_size=16).hexdigest().encode()
 
 
 class Receipt(NamedTuple):
-    """Which delivery: the number of its queue, the stream it came from, and the entry as it is on the board."""
+    """Which delivery: the number of its queue, the stream it came from, and the entry as it is in the shared state."""
 
     queue: int
     home: int
@@ -60,8 +60,8 @@ class Receipt(NamedTuple):
 
     @classmethod
     def of(cls, queue: int, home: int, entry: bytes) -> Self:
-        """Return the receipt by which the board knows a delivery."""
-        return cls(queue, home, on_board(entry))
+        """Return the receipt by which the shared state knows a delivery."""
+        return cls(queue, home, stored_entry(entry))
 
     @property
     def is_digest(self) -> bool:
@@ -78,7 +78,7 @@ class Running(NamedTuple):
     deadline: float
 
 
-class Board:
+class SharedState:
     """The shared memory of one consumer and its supervisor."""
 
     def __init__(self, fd: int, lanes: int) -> None:
@@ -92,18 +92,18 @@ class Board:
         self._ticks = 0
 
     @classmethod
-    def create(cls, lanes: int, *, held: bool = True) -> "Board":
-        """Make an empty board whose `fd` a child process can inherit.
+    def create(cls, lanes: int, *, held: bool = True) -> "SharedState":
+        """Make an empty shared state whose `fd` a child process can inherit.
 
         With `held` its consumer holds what it has for ever; else until the moment that hold_until() tells.
 
         Raises:
             OSError: there is no room for it.
         """
-        board = cls(allocate(_LANES + lanes * _LANE.size + RING * _RESULT.size), lanes)
+        shared_state = cls(allocate(_LANES + lanes * _LANE.size + RING * _RESULT.size), lanes)
         for queue in range(MAX_QUEUES if held else 0):
-            board.hold_until(queue, math.inf)
-        return board
+            shared_state.hold_until(queue, math.inf)
+        return shared_state
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -115,7 +115,7 @@ class Board:
         """Note that a lane runs a delivery since a moment of the monotonic clock."""
         at = _LANES + lane * _LANE.size
         if len(entry) > MAX_ENTRY:
-            entry = on_board(entry)
+            entry = stored_entry(entry)
         # Packing goes field by field, and a process may be stopped in between: that it runs comes last.
         _LANE.pack_into(self._memory, at, IDLE, home, queue, since, deadline, entry)
         self._memory[at] = RUNNING
@@ -128,7 +128,7 @@ class Board:
         """Note that a delivery was HANDLED or FAILED; it may still be unsettled."""
         at = self._ring_at + next(self._turn) % RING * _RESULT.size
         if len(entry) > MAX_ENTRY:
-            entry = on_board(entry)
+            entry = stored_entry(entry)
         _RESULT.pack_into(self._memory, at, state, home, queue, entry)
 
     def tick(self) -> None:
@@ -140,9 +140,9 @@ class Board:
         """Tell that the consumer fetches no more and ends when its handlers have: another may take its place."""
         self._memory[_LEAVING] = 1
 
-    def want_ward(self) -> None:
+    def want_quarantine(self) -> None:
         """Tell that the consumer holds something that must run alone."""
-        self._memory[_WANTS_WARD] = 1
+        self._memory[_WANTS_QUARANTINE] = 1
 
     def hold_until(self, queue: int, moment: float) -> None:
         """Tell until when nobody takes the consumer for dead, by the latest heartbeat."""
@@ -173,9 +173,9 @@ class Board:
         """Tell how many deliveries of a queue the consumer has handled so far, and how many failed."""
         _COUNTS.pack_into(self._memory, _COUNTED + queue * _COUNTS.size, handled, failed)
 
-    def set_ward(self, consumer: str) -> None:
+    def set_quarantine(self, consumer: str) -> None:
         """Tell the consumer who takes what must run alone; "" when nobody does."""
-        self._memory[_WARD : _WARD + MAX_NAME] = consumer.encode().ljust(MAX_NAME, b"\0")
+        self._memory[_QUARANTINE : _QUARANTINE + MAX_NAME] = consumer.encode().ljust(MAX_NAME, b"\0")
 
     def running(self) -> list[Running]:
         """Return what the lanes run; one that has just ended may still be among it."""
@@ -201,7 +201,7 @@ class Board:
         return found
 
     def handled(self, queue: int) -> set[tuple[int, bytes]]:
-        """Return the deliveries of a queue that were handled lately, settled or not, as the board knows them."""
+        """Return the deliveries of a queue that were handled lately, settled or not, as the shared state knows them."""
         results = self.results().items()
         return {(receipt.home, receipt.entry) for receipt, state in results if state == HANDLED and receipt[0] == queue}
 
@@ -234,16 +234,16 @@ class Board:
         """Tell whether the consumer is about to end."""
         return bool(self._memory[_LEAVING])
 
-    def wants_ward(self) -> bool:
+    def wants_quarantine(self) -> bool:
         """Tell, once, whether the consumer holds something that must run alone."""
-        wanted = bool(self._memory[_WANTS_WARD])
+        wanted = bool(self._memory[_WANTS_QUARANTINE])
         if wanted:
-            self._memory[_WANTS_WARD] = 0
+            self._memory[_WANTS_QUARANTINE] = 0
         return wanted
 
-    def ward(self) -> str:
+    def quarantine(self) -> str:
         """Return who takes what must run alone, or ""."""
-        return bytes(self._memory[_WARD : _WARD + MAX_NAME]).rstrip(b"\0").decode()
+        return bytes(self._memory[_QUARANTINE : _QUARANTINE + MAX_NAME]).rstrip(b"\0").decode()
 
     def held_until(self, queue: int) -> float:
         """Return until when, on the monotonic clock, nobody takes the consumer for dead."""

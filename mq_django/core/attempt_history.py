@@ -1,4 +1,4 @@
-"""The story of a message that failed: its last attempts, as JSON lines that it takes along wherever it waits.
+"""The history of a message that failed: its last attempts, as JSON lines that it takes along wherever it waits.
 
 A message that never failed has none, and costs nothing.
 """
@@ -13,10 +13,10 @@ from mq_django.errors import DecodeError
 KEPT = 10
 #: Bytes of a traceback, of which the end tells most; characters of an error.
 MAX_TRACEBACK, MAX_ERROR = 4 * 1024, 500
-#: Bytes of data from which on a message is too long to take a story along: an entry has to stay below 1 MiB.
+#: Bytes of data from which on a message is too long to take a history along: an entry has to stay below 1 MiB.
 MAX_DATA = 512 * 1024
-#: Bytes of a story, after which it is a stranger's and not ours.
-MAX_STORY = 256 * 1024
+#: Bytes of a history, after which it is a stranger's and not ours.
+MAX_HISTORY = 256 * 1024
 
 Ending = Literal["retried", "buried"]
 
@@ -47,19 +47,19 @@ def attempt_of(
     )
 
 
-def with_attempt(story: str, attempt: Attempt) -> str:
-    """Return a story with another attempt; a traceback like the one before is not told again."""
-    kept = story.split("\n")[-KEPT + 1 :] if story and len(story) <= MAX_STORY else []
+def with_attempt(history: str, attempt: Attempt) -> str:
+    """Return a history with another attempt; a traceback like the one before is not told again."""
+    kept = history.split("\n")[-KEPT + 1 :] if history and len(history) <= MAX_HISTORY else []
     if attempt.traceback is not None and attempt.traceback == _last_traceback(kept):
         attempt = attempt._replace(traceback=None)
     return "\n".join([*kept, _line(attempt)])
 
 
-def read_story(story: str) -> list[Attempt]:
-    """Return the attempts of a story, the last one last; lines that make no sense are left out."""
-    if len(story) > MAX_STORY:
+def read_history(history: str) -> list[Attempt]:
+    """Return the attempts of a history, the last one last; lines that make no sense are left out."""
+    if len(history) > MAX_HISTORY:
         return []
-    found = (_attempt(line) for line in story.split("\n")[-KEPT:] if line)
+    found = (_attempt(line) for line in history.split("\n")[-KEPT:] if line)
     return [attempt for attempt in found if attempt is not None]
 
 

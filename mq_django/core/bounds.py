@@ -13,8 +13,8 @@ from mq_django.errors import InvalidMessage, MessageTooLarge
 MAX_HEADERS = MAX_PARTS // 2 - len(RESERVED)
 #: Levels of lists and dicts in data. Parsers take about twice as many, less where the stack is deep already.
 MAX_LEVELS = 500
-#: Bytes that a retry adds: the attempt, the time and the id; and the story, which short data alone is given.
-_ADDED, _STORY = 1024, 384 * 1024
+#: Bytes that a retry adds: the attempt, the time and the id; and the history, which short data alone is given.
+_ADDED, _HISTORY = 1024, 384 * 1024
 
 
 def data_text(data: Any, config: DeliveryOptions) -> bytes:
@@ -47,7 +47,7 @@ def check_whole(message: Message, text: bytes) -> None:
     if len(message.headers) > MAX_HEADERS:
         raise InvalidMessage(f"{len(message.headers)} headers are more than the {MAX_HEADERS} a message may have")
     size = len(encode_body(message, text, member=""))
-    most = MAX_ENTRY_BYTES - _ADDED - (_STORY if len(text) <= MAX_DATA else 0)
+    most = MAX_ENTRY_BYTES - _ADDED - (_HISTORY if len(text) <= MAX_DATA else 0)
     if size > most:
         raise MessageTooLarge(f"{size} bytes of data and headers are more than the {most} a message may have")
 

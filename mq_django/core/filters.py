@@ -61,7 +61,7 @@ class Filter:
     def __bool__(self) -> bool:
         return self != NOTHING
 
-    def takes(self, message: Filterable, error: str = "") -> bool:
+    def matches(self, message: Filterable, error: str = "") -> bool:
         """Tell whether a message is meant, or a dead letter with its error."""
         at = message.published_ms
         return (

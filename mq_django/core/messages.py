@@ -52,7 +52,7 @@ class Delivery(NamedTuple):
     #: Others were running there, too, and this one has not been charged for it: it is when it proves to be the killer.
     suspect: bool = False
     #: What became of earlier attempts: see `mq_django.core.attempt_history`.
-    story: str = ""
+    history: str = ""
 
 
 class Undecodable(NamedTuple):
@@ -84,6 +84,6 @@ class DeadLetter(NamedTuple):
     #: The entry as it came, for what could not be decoded: at most 64 KiB.
     raw: bytes = b""
     #: What became of its attempts: see `mq_django.core.attempt_history`.
-    story: str = ""
+    history: str = ""
     #: Bytes of its data, or of what could not be decoded.
     size: int = 0

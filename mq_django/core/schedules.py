@@ -91,7 +91,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Cron:
-    """Ticks where the minutes, hours, days, months and weekdays of a clock on the wall match an expression.
+    """Ticks where the minutes, hours, days, months and weekdays of the local time match an expression.
 
     When clocks go forward, what falls into the hour that is left out is done as much later as the clock was set. When
     they go back, what names its hour is done once, the first time; what is done every hour is done in both.
@@ -116,13 +116,13 @@ class Cron:
         for shown in self._walls(wall if _is_steady(moment, zone) else wall - _SHIFT):
             ticks = list(self._ticks(shown, zone))
             best = min([best, *(tick for tick in ticks if tick > moment)])
-            # Where a clock is set, a later time on the wall may be an earlier moment.
+            # Where a clock is set, a later local time may be an earlier moment.
             if best < ticks[0] - _SHIFT or (best <= ticks[-1] and _is_steady(best, zone)):
                 break
         return best
 
     def _walls(self, start: datetime) -> Iterator[datetime]:
-        """Yield what matches on the wall, as if no clock was ever set."""
+        """Yield what matches in local time, as if no clock was ever set."""
         walls = _croniter()(self.expression, start)  # type: ignore[misc]  # cron() has seen to it
         while True:
             yield walls.get_next(datetime)
@@ -167,7 +167,7 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
         except (ValueError, LookupError, TypeError, OSError) as error:
             raise ConfigurationError(f"{timezone!r:.100} is not a time zone, such as 'Europe/Berlin'") from error
     try:
-        croniter(expression, datetime(2001, 1, 1)).get_next(datetime)  # noqa: DTZ001 - a clock on the wall
+        croniter(expression, datetime(2001, 1, 1)).get_next(datetime)  # noqa: DTZ001 - local time
     except (ValueError, LookupError) as error:
         raise ConfigurationError(f"No day ever matches {expression!r}, or it is no cron expression: {error}") from error
     return Cron(" ".join(expression.split()), timezone)

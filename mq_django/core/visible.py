@@ -25,7 +25,7 @@ def runs(text: str, *, lines: bool = False) -> Iterator[tuple[str, bool]]:
         yield "".join(plain), False
 
 
-def spell(text: str, *, lines: bool = False) -> str:
+def escape(text: str, *, lines: bool = False) -> str:
     """Return `text` for a terminal, a log or a title, with each such character as `<U+202E>`."""
     return "".join(f"<{part}>" if odd else part for part, odd in runs(text, lines=lines))
 
@@ -33,9 +33,9 @@ def spell(text: str, *, lines: bool = False) -> str:
 def line(value: bytes | str) -> str:
     """Return text or bytes from elsewhere as one printable line, each character or byte that is none spelled out."""
     text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
-    return text if text.isprintable() else spell(text)
+    return text if text.isprintable() else escape(text)
 
 
-def cut(text: str, limit: int) -> str:
+def truncate(text: str, limit: int) -> str:
     """Return `text`, shortened to `limit` characters with a mark that says so."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -125,7 +125,7 @@ def encode_entry(message: Message, data_text: bytes) -> list[str | bytes]:
     return [*attributes(message), "data", data_text]
 
 
-def encode_body(message: Message, data_text: bytes, *, member: str, alone: str = "", story: str = "") -> bytes:
+def encode_body(message: Message, data_text: bytes, *, member: str, alone: str = "", history: str = "") -> bytes:
     """Return a message as the JSON object that waits in the waiting room under `member`.
 
     It leaves the id out when that is the member. A priority comes first, so that a script can read it without parsing
@@ -136,8 +136,8 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: str =
     pairs.sort(key=lambda pair: pair[0] != "priority")
     if alone:
         pairs.append(("alone", alone))
-    if story:
-        pairs.append(("story", story))
+    if history:
+        pairs.append(("story", history))
     head = b",".join(dumps(name) + b":" + dumps(value) for name, value in pairs)
     time = b"" if message.published_ms is None else b',"time":%d' % message.published_ms
     return b"{" + head + time + b',"data":' + data_text + b"}"
@@ -228,8 +228,8 @@ def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Del
             outer.get("story", ""),
         )
     inner = decode_body(body.encode()) | outer
-    message, story = message_of(inner, queue=queue, entry=entry), str(inner.get("story", ""))
-    return Delivery(message, home, entry, dumps(inner["data"]), *isolation(inner.get("alone")), story)
+    message, history = message_of(inner, queue=queue, entry=entry), str(inner.get("story", ""))
+    return Delivery(message, home, entry, dumps(inner["data"]), *isolation(inner.get("alone")), history)
 
 
 def isolation(alone: object) -> tuple[bool, bool]:

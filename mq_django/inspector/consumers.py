@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mq_django.core.numbers import LAST_MS, whole
-from mq_django.stores.members import Roll, supervisor_of
+from mq_django.stores.members import Membership, supervisor_of
 
 #: A supervisor that was not heard of for this long is shown as gone: three of its heartbeats.
 ALIVE_MS = 7500
 
-#: What a consumer says of its life, which goes one way.
+#: The states of a consumer, which only move forward.
 State = Literal["running", "quiet", "stopping"]
 
 
@@ -50,7 +50,7 @@ class ConsumerView:
 
     @property
     def is_process(self) -> bool:
-        """Tell whether it runs anything: what waits for a ward is held under a name without threads."""
+        """Tell whether it runs anything: what waits for a quarantine is held under a name without threads."""
         return self.threads != 0
 
     @property
@@ -59,16 +59,16 @@ class ConsumerView:
         return self.seen_ms_ago is not None and self.seen_ms_ago <= ALIVE_MS
 
 
-def consumers_of(roll: Roll, *, now_ms: int) -> tuple[ConsumerView, ...]:
-    """Return the consumers on a roll, the living first."""
-    found = (_view(roll, name, told, now_ms) for name, told in roll.consumers.items())
+def consumers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, ...]:
+    """Return the consumers of a queue, those that are alive first."""
+    found = (_view(membership, name, told, now_ms) for name, told in membership.consumers.items())
     return tuple(sorted(found, key=lambda consumer: (not consumer.alive, consumer.id)))
 
 
-def _view(roll: Roll, name: str, told: Mapping[str, Any], now_ms: int) -> ConsumerView:
+def _view(membership: Membership, name: str, told: Mapping[str, Any], now_ms: int) -> ConsumerView:
     supervisor = supervisor_of(told)
-    seen = roll.seen_ms.get(supervisor)
-    says = {**roll.supervisors.get(supervisor, {}), **told}
+    seen = membership.seen_ms.get(supervisor)
+    says = {**membership.supervisors.get(supervisor, {}), **told}
     ago = None if seen is None else max(0, now_ms - seen)
     return ConsumerView(
         id=name,
@@ -80,7 +80,7 @@ def _view(roll: Roll, name: str, told: Mapping[str, Any], now_ms: int) -> Consum
         since_ms=_number(says, "since_ms"),
         seen_ms_ago=ago,
         state=_state(told.get("state")),
-        asked=roll.asks.get(name) or roll.asks.get(supervisor, ""),
+        asked=membership.asks.get(name) or membership.asks.get(supervisor, ""),
         running=tuple(_running(told.get("running"), ago or 0)),
         handled=_number(told, "handled") or 0,
         failed=_number(told, "failed") or 0,

@@ -10,9 +10,9 @@ from mq_django.core.numbers import whole
 from mq_django.core.redaction import redact_bytes, redact_text
 from mq_django.core.wire import entry_ms
 from mq_django.errors import InvalidFilter
+from mq_django.inspector.attempts import attempts_of
 from mq_django.inspector.messages import MessageView, view_of
 from mq_django.inspector.scan import Scanned, scan
-from mq_django.inspector.stories import attempts_of
 from mq_django.stores.dead_letter_queue import DeadLetters, Fields, Letter, is_entry, letter_of, text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -118,7 +118,7 @@ def look_among(name: str, wanted: Filter, *, after: str = "", limit: int) -> Sca
         before = cursor if is_entry(cursor) else ""
         return [(letter.entry, letter) for letter in letters.traits(limit=count, before=before)]
 
-    found = scan(read, lambda letter: wanted.takes(letter, letter.error), after=after, limit=limit)
+    found = scan(read, lambda letter: wanted.matches(letter, letter.error), after=after, limit=limit)
     there = {fields.entry: fields for fields in letters.some([letter.entry for letter in found.rows])}
     rows = [_listed(name, there[letter.entry]) for letter in found.rows if letter.entry in there]
     return Scanned(rows, found.scanned, found.after)
@@ -134,7 +134,7 @@ def every(name: str, wanted: Filter = NOTHING) -> Iterator[DeadLetterView]:
     letters, after = _dead(name), ""
     while found := letters.traits(limit=BATCH, after=after):
         after = found[-1].entry
-        chosen = [letter.entry for letter in found if wanted.takes(letter, letter.error)]
+        chosen = [letter.entry for letter in found if wanted.matches(letter, letter.error)]
         for at in range(0, len(chosen), WHOLE):
             for letter in letters.get_many(chosen[at : at + WHOLE]):
                 yield _whole(letter)
@@ -149,7 +149,7 @@ def get(name: str, entry: str) -> DeadLetterView | None:
 def _whole(letter: DeadLetter) -> DeadLetterView:
     if letter.message is not None:
         message = view_of(letter.message, size=letter.size)
-        last = attempts_of(letter.story, error=letter.error, traceback=letter.traceback)
+        last = attempts_of(letter.history, error=letter.error, traceback=letter.traceback)
         message = replace(message, attempts=last)
     else:
         message = MessageView(id=letter.id, size=letter.size, error=redact_text(letter.error) or "no message")

@@ -123,10 +123,10 @@ def _scan(
     def read_all(cursor: str, count: int) -> Sequence[tuple[str, tuple[Entry, Read | Broken]]]:
         return [(found.cursor, (found, _read(name, found))) for found in read(cursor, count)]
 
-    def takes(row: tuple[Entry, Read | Broken]) -> bool:
-        return wanted.takes(traits(row[1]))
+    def matches(row: tuple[Entry, Read | Broken]) -> bool:
+        return wanted.matches(traits(row[1]))
 
-    found = scan(read_all, takes if wanted else None, after=after, limit=limit)
+    found = scan(read_all, matches if wanted else None, after=after, limit=limit)
     return found.shown(lambda row: _view(row[0], row[1]))
 
 
@@ -163,5 +163,5 @@ def _read(name: str, found: Entry) -> Read | Broken:
     flat = [part for key, value in values.items() if isinstance(value, bytes) for part in (key, value)]
     decoded = decode_entry(flat, queue=name, home=READY, entry=found.entry)
     if isinstance(decoded, Delivery):
-        return Read(decoded.message, size, decoded.story)
+        return Read(decoded.message, size, decoded.history)
     return Broken(message_id, size, decoded.reason)

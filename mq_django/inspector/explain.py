@@ -27,7 +27,7 @@ Kind = Literal[
     "behind",  # others stand before it
     "full",  # as many of the queue are handled as may be
     "rate",  # of the queue were so many as may be in a time
-    "next",  # nothing stands in its way
+    "next",  # it is ready
 ]
 
 

@@ -14,8 +14,8 @@ from mq_django.core.rsmq_format import decode
 from mq_django.core.visible import line
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
+from mq_django.inspector.attempts import attempts_of
 from mq_django.inspector.scan import Scanned, scan
-from mq_django.inspector.stories import attempts_of
 from mq_django.stores.dead_letter_queue import DeadLetters, text_of
 from mq_django.stores.entries import Entries, Entry
 from mq_django.stores.pages import MAX_LISTED, Pages, Waiter, WaitingPage
@@ -102,20 +102,20 @@ class Read(NamedTuple):
 
     message: Message
     size: int
-    story: str = ""
+    history: str = ""
 
 
-def view_of(message: Message, *, size: int, story: str = "") -> MessageView:
+def view_of(message: Message, *, size: int, history: str = "") -> MessageView:
     """Return a message as people may see it; one that cannot be shown, whatever the reason, is a row that says so."""
     try:
-        return _view_of(message, size, story)
+        return _view_of(message, size, history)
     except Exception as error:  # noqa: BLE001 - a message is what anybody wrote
         return MessageView(
             id=message.id, name=message.name, size=size, error=f"cannot be shown: {type(error).__name__}"
         )
 
 
-def _view_of(message: Message, size: int, story: str) -> MessageView:
+def _view_of(message: Message, size: int, history: str) -> MessageView:
     return MessageView(
         id=message.id,
         name=message.name,
@@ -129,14 +129,14 @@ def _view_of(message: Message, size: int, story: str) -> MessageView:
         headers=redact(message.headers),
         published_ms=message.published_ms,
         expires_ms=message.expires_ms,
-        attempts=attempts_of(story),
+        attempts=attempts_of(history),
     )
 
 
 def shown(found: Read | Broken) -> MessageView:
     """Return what was read as people may see it."""
     if isinstance(found, Read):
-        return view_of(found.message, size=found.size, story=found.story)
+        return view_of(found.message, size=found.size, history=found.history)
     return MessageView(id=found.id, name=found.name, size=found.size, error=redact_text(found.error))
 
 
@@ -160,10 +160,10 @@ def look_among_waiting(name: str, room: Room, wanted: Filter, *, after: str = ""
         found = _page(name, room, start, count).waiters
         return [(str(start + place + 1), (waiter, read_waiter(name, waiter))) for place, waiter in enumerate(found)]
 
-    def takes(row: tuple[Waiter, Read | Broken]) -> bool:
-        return wanted.takes(traits(row[1]))
+    def matches(row: tuple[Waiter, Read | Broken]) -> bool:
+        return wanted.matches(traits(row[1]))
 
-    return scan(read, takes, after=after, limit=limit).shown(lambda row: _waiting(name, room, *row))
+    return scan(read, matches, after=after, limit=limit).shown(lambda row: _waiting(name, room, *row))
 
 
 def traits(found: Read | Broken) -> Message | Broken:
@@ -238,10 +238,10 @@ def read_waiter(name: str, waiter: Waiter) -> Read | Broken:
     if isinstance(body, int):
         return Broken(member, body)
     try:
-        message, story = _decoded(name, waiter.member, body)
+        message, history = _decoded(name, waiter.member, body)
     except (DecodeError, UnicodeDecodeError) as error:
         return Broken(member, len(body), str(error))
-    return Read(message, len(body), waiter.story or story)
+    return Read(message, len(body), waiter.history or history)
 
 
 def _decoded(name: str, member: bytes, body: bytes) -> tuple[Message, str]:

@@ -13,7 +13,7 @@ from mq_django.inspector.consumers import ConsumerView, consumers_of
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.pages import Look, counted, hours_of, look, look_closely
-from mq_django.stores.survey import group_names
+from mq_django.stores.topic_stats import group_names
 from mq_django.transport.connections import get_client
 from mq_django.transport.failures import readable
 from mq_django.transport.sessions import Pooled, Wire
@@ -192,7 +192,7 @@ def activity_in(keys: QueueKeys | TopicKeys, *, hours: int, of: str = "") -> Act
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
 
 
-def glance(name: str, *, minutes: int = 0) -> QueueView:
+def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
     """Return a queue as it is now, with what happened in the last minutes in all.
 
     Raises:
@@ -275,6 +275,6 @@ def _view(config: QueueConfig, found: Look, of: str) -> QueueView:
         oldest_ms=None if found.oldest_ms is None else max(0, now - found.oldest_ms),
         next_due_ms=None if found.next_due_ms is None else max(0, found.next_due_ms - now),
         paused=found.paused,
-        consumers=consumers_of(found.roll, now_ms=now),
+        consumers=consumers_of(found.membership, now_ms=now),
         activity=activity_of(found, of=of),
     )

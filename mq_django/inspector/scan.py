@@ -39,19 +39,19 @@ class Scanned(Generic[T]):
 
 def scan(
     read: Callable[[str, int], Sequence[tuple[str, T]]],
-    takes: Callable[[T], bool] | None,
+    matches: Callable[[T], bool] | None,
     *,
     after: str,
     limit: int,
 ) -> Scanned[T]:
     """Return up to `limit` of what `read` brings, in its order, and from where to go on.
 
-    `read` takes a cursor and how many it may bring, and returns each with its own cursor. `takes` chooses; None takes
+    `read` takes a cursor and how many it may bring, and returns each with its own cursor. `matches` chooses; None takes
     all. At most `MAX_SCANNED` are looked at.
     """
     rows: list[T] = []
     scanned, deadline = 0, time.monotonic() + SECONDS
-    batch = limit + 1 if takes is None else BATCH
+    batch = limit + 1 if matches is None else BATCH
     while True:
         found = read(after, batch)
         for cursor, row in found:
@@ -59,7 +59,7 @@ def scan(
                 return Scanned(rows, scanned, after)
             scanned += 1
             after = cursor
-            if takes is None or takes(row):
+            if matches is None or matches(row):
                 rows.append(row)
         if len(found) < batch:
             return Scanned(rows, scanned, "")

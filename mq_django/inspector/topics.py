@@ -12,14 +12,14 @@ from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_minutes
 from mq_django.inspector.queues import RECENT
 from mq_django.registry import groups
-from mq_django.stores.lag import Leap
+from mq_django.stores.lag import SeekPreview
 from mq_django.stores.log import Log, retention_share
 from mq_django.stores.pages import MAX_COUNTED
-from mq_django.stores.survey import Survey, Surveyed, survey
+from mq_django.stores.topic_stats import GroupStats, TopicStats, topic_stats
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
-__all__ = ["GroupView", "Leap", "TopicView", "preview", "seek", "topic", "topics", "unsubscribe"]
+__all__ = ["GroupView", "SeekPreview", "TopicView", "preview", "seek", "topic", "topics", "unsubscribe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ def topic(name: str) -> TopicView:
     return view
 
 
-def preview(name: str, group: str, place: Place) -> Leap:
+def preview(name: str, group: str, place: Place) -> SeekPreview:
     """Return how many messages a group would be given again, or never, when it were moved to a place.
 
     Raises:
@@ -152,14 +152,14 @@ def _log(name: str) -> Log:
 
 def _views(configs: Sequence[TopicConfig], *, minutes: int) -> list[TopicView]:
     wire = Pooled(get_client("inspect"))
-    found = survey([config.keys for config in configs], wire, minutes=minutes, at_most=MAX_COUNTED)
+    found = topic_stats([config.keys for config in configs], wire, minutes=minutes, at_most=MAX_COUNTED)
     return [
         TopicView(name=config.name, error=str(seen)) if isinstance(seen, StoreError) else _view(config, seen)
         for config, seen in zip(configs, found, strict=True)
     ]
 
 
-def _view(config: TopicConfig, found: Survey) -> TopicView:
+def _view(config: TopicConfig, found: TopicStats) -> TopicView:
     in_code = {name.partition(GROUP_SEPARATOR)[2] for name in groups(config.name)}
     bytes_each = found.size / max(1, found.info.length)
     there = {seen.place.name: _group(config, seen, bytes_each, in_code) for seen in found.groups}
@@ -180,7 +180,7 @@ def _view(config: TopicConfig, found: Survey) -> TopicView:
     )
 
 
-def _group(config: TopicConfig, seen: Surveyed, bytes_each: float, in_code: set[str]) -> GroupView:
+def _group(config: TopicConfig, seen: GroupStats, bytes_each: float, in_code: set[str]) -> GroupView:
     place = seen.place
     behind, behind_ms = place.lag + seen.held, max(place.lag_ms, seen.held_ms)
     return GroupView(

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from mq_django.core.visible import spell
+from mq_django.core.visible import escape
 from mq_django.inspector import processes
 from mq_django.inspector.processes import ProcessView, SupervisorView
 
@@ -29,7 +29,7 @@ def consumers(options: Mapping[str, Any]) -> Told:
     if who:
         queues = processes.ask(who, "quiet" if options["quiet"] else "stop")
         if not queues:
-            raise CommandError(f"There is no consumer or supervisor {spell(who)}.")
+            raise CommandError(f"There is no consumer or supervisor {escape(who)}.")
         return {"asked": who, "queues": queues}, ["asked"]
     found = [
         _told(supervisor, process)
@@ -67,9 +67,9 @@ def _lines(row: Mapping[str, Any]) -> list[str]:
     queues = ",".join(row["queues"])
     told = f"{row['state']}  handled {row['handled']}  failed {row['failed']}  heartbeat {row['heartbeat_s']} s ago"
     return [
-        f"{spell(row['consumer'])}  {told}  {queues}",
+        f"{escape(row['consumer'])}  {told}  {queues}",
         *(
-            f"    {spell(item['name'])}  {spell(item['id'])}  {item['queue']}  for {item['ms'] / 1000:.1f} s"
+            f"    {escape(item['name'])}  {escape(item['id'])}  {item['queue']}  for {item['ms'] / 1000:.1f} s"
             for item in row["running"]
         ),
     ]

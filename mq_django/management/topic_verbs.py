@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Place
-from mq_django.core.visible import cut, spell
+from mq_django.core.visible import escape, truncate
 from mq_django.core.wire import moment
 from mq_django.inspector import entries
 from mq_django.inspector import topics as inspected
@@ -40,7 +40,7 @@ def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
 
     unsubscribe = add("unsubscribe", "Remove a group of a topic with all it keeps.")
     _add_group(unsubscribe)
-    unsubscribe.add_argument("--yes", action="store_true", help="Say that you mean it.")
+    unsubscribe.add_argument("--yes", action="store_true", help="Confirm without prompting.")
 
     replay = add("replay", "Run a part of a log through a handler, here and now, without moving the group.")
     _add_group(replay)
@@ -86,19 +86,19 @@ def log(options: Mapping[str, Any]) -> Told:
     since, until = place(options["since"]), place(options["until"])
     limit = max(1, min(500, options["limit"]))
     found = [_row(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
-    return found, list(map(_line, found)) or ["Nothing there."]
+    return found, list(map(_line, found)) or ["No messages."]
 
 
 def seek(options: Mapping[str, Any]) -> Told:
     """Move a group, or tell what that would do."""
     topic, group = _named(options)
     where = place(options["place"])
-    leap = inspected.preview(topic, group, where)
+    preview = inspected.preview(topic, group, where)
     if not options["dry"]:
         inspected.seek(topic, group, where)
-    told = {"moved": not options["dry"], **leap._asdict()}
-    more = " or more" if leap.more else ""
-    what = f"{leap.replayed}{more} read again, {leap.skipped}{more} passed over, {leap.pending} not settled"
+    told = {"moved": not options["dry"], **preview._asdict()}
+    more = " or more" if preview.more else ""
+    what = f"{preview.replayed}{more} read again, {preview.skipped}{more} passed over, {preview.pending} not settled"
     return told, [f"{'would be' if options['dry'] else 'moved'}: {what}"]
 
 
@@ -156,9 +156,9 @@ def _row(view: EntryView) -> dict[str, Any]:
 def _line(row: Mapping[str, Any]) -> str:
     named = "entry" in row
     return "  ".join(
-        cut(spell(json.dumps(value, ensure_ascii=False) if key == "data" else str(value)), 200)
+        truncate(escape(json.dumps(value, ensure_ascii=False) if key == "data" else str(value)), 200)
         if named
-        else f"{key} {spell(str(value))}"
+        else f"{key} {escape(str(value))}"
         for key, value in row.items()
         if value is not None
     )

@@ -22,7 +22,7 @@ def open_store(config: QueueConfig, wire: Wire) -> Store:
 
 
 def open_members(config: QueueConfig, wire: Wire) -> Members:
-    """Return the roll of who consumes a queue."""
+    """Return what knows the consumers of a queue."""
     return RsmqMembers(config, wire) if isinstance(config, RsmqConfig) else Members(config, wire)
 
 

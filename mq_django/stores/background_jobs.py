@@ -117,7 +117,7 @@ class BackgroundJobs:
             return IDLE
         chosen: list[str] = []
         for looked, letter in enumerate(found, 1):
-            if job.wanted.takes(letter, letter.error):
+            if job.wanted.matches(letter, letter.error):
                 chosen.append(letter.entry)
             if len(chosen) == limit or looked == len(found):
                 act = self._letters.redrive if job.what == "redrive" else self._letters.delete

@@ -131,7 +131,7 @@ class Store(Protocol):
     def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """Keep deliveries the consumer's for another visibility timeout; return those it no longer held."""
 
-    def pass_on(self, consumer: str, heir: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """Pass deliveries on to another consumer, uncounted; return those the first no longer held."""
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:

@@ -68,7 +68,7 @@ class Step(NamedTuple):
 
 NO_STEP = Step("", "", 0, 0)
 
-#: How much of each dead letter a page has: all, all but its traceback and story, or what a filter looks at.
+#: How much of each dead letter a page has: all, all but its traceback and history, or what a filter looks at.
 Which = Literal["WHOLE", "LISTED", "TRAITS"]
 
 
@@ -172,8 +172,8 @@ class DeadLetters:
         """
         keys = self._keys
         if isinstance(keys, RsmqKeys):
-            rooms = [keys.zset, keys.hash, keys.notes]
-            return self._move("rsmq_redrive", [keys.dead_job, *rooms], [*step, keys.wake, *entries])
+            key_names = [keys.zset, keys.hash, keys.notes]
+            return self._move("rsmq_redrive", [keys.dead_job, *key_names], [*step, keys.wake, *entries])
         return self._move("dead_redrive", [keys.dead_job, keys.ready], [*step, *entries])
 
     def delete(self, entries: Sequence[str], *, step: Step = NO_STEP) -> list[str]:
@@ -192,9 +192,11 @@ class DeadLetters:
             return self._move("rsmq_resubmit", [keys.zset, keys.hash], args)[0]
         return self._move("dead_resubmit", [keys.ready], [entry, message_id, text])[0]
 
-    def _move(self, script: str, rooms: list[str], args: Sequence[Argument]) -> list[str]:
+    def _move(self, script: str, key_names: list[str], args: Sequence[Argument]) -> list[str]:
         keys = self._keys
-        command = scripts.command(script, keys=[keys.dead, keys.dead_ids, keys.dead_groups, *rooms], args=list(args))
+        command = scripts.command(
+            script, keys=[keys.dead, keys.dead_ids, keys.dead_groups, *key_names], args=list(args)
+        )
         reply = reply_or_raise(self._wire.trip([command])[0])
         return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
 
@@ -259,7 +261,7 @@ def letter_of(queue: str, entry: str, values: Mapping[bytes, bytes]) -> DeadLett
         first_ms=whole(values.get(b"deadfirst")),
         buried_ms=entry_ms(entry.encode()),
         raw=bytes_of,
-        story=text_of(values.get(b"deadstory")),
+        history=text_of(values.get(b"deadstory")),
         size=len(found.data_text) if isinstance(found, Delivery) else len(bytes_of),
     )
 

@@ -51,7 +51,7 @@ class GroupPlace(NamedTuple):
     lost: int = 0
 
 
-class Leap(NamedTuple):
+class SeekPreview(NamedTuple):
     """What moving a group to a place would do."""
 
     #: The entry after which it would go on.
@@ -104,7 +104,7 @@ def groups_of(topics: Sequence[TopicKeys], wire: Wire) -> list[str]:
     return found
 
 
-def leap(keys: TopicKeys, wire: Wire, group: str, after: str) -> Leap | None:
+def seek_preview(keys: TopicKeys, wire: Wire, group: str, after: str) -> SeekPreview | None:
     """Return what it would do to let a group go on after an entry, `0` or `$`; None when there is no such group."""
     info, groups = log_info(keys, wire)
     for found in groups:
@@ -116,7 +116,9 @@ def leap(keys: TopicKeys, wire: Wire, group: str, after: str) -> Leap | None:
             )
             held = ("XPENDING", keys.log, group, "-", then, 1000)
             given_up = len(reply_or_raise(wire.trip([held])[0])) if found["pending"] else 0
-            return Leap(then, count if backwards else 0, 0 if backwards else count, more, found["pending"], given_up)
+            return SeekPreview(
+                then, count if backwards else 0, 0 if backwards else count, more, found["pending"], given_up
+            )
     return None
 
 

@@ -101,7 +101,7 @@ class LimitedStore(StreamStore):
     def look_command(self, start: int, count: int) -> Command:
         """Return the command that reads how far the limits are used, and `count` of the keys that wait."""
         args = [*self._arguments("", of_queue=True), start, count]
-        return scripts.command("limits_look", keys=self._rooms(), args=args)
+        return scripts.command("limits_look", keys=self._key_names(), args=args)
 
     def _wait_for_permit(self, consumer: str, block_ms: int) -> None:
         who = ("XREADGROUP", "GROUP", self.keys.group, consumer)
@@ -166,7 +166,7 @@ class LimitedStore(StreamStore):
         args = self._arguments(consumer, of_queue=charge)
         for item in asked:
             args += (item.home, item.entry, item.message.key or "" if of_keys else "")
-        (words,) = self._wire.trip([scripts.command("limits_admit", keys=self._rooms(), args=args)])
+        (words,) = self._wire.trip([scripts.command("limits_admit", keys=self._key_names(), args=args)])
         by_word: dict[bytes, list[Delivery]] = {b"GO": [], b"PARK": [], b"BACK": []}
         for item, word in zip(asked, reply_or_raise(words), strict=True):
             by_word[word].append(item)
@@ -180,9 +180,9 @@ class LimitedStore(StreamStore):
         args = self._arguments(consumer, of_queue=charged)
         for item in items:
             message, member = item.message, _place_in_line(item)
-            body = encode_body(message, item.data_text, member=member, alone=alone_of(item), story=item.story)
+            body = encode_body(message, item.data_text, member=member, alone=alone_of(item), history=item.history)
             args += (item.home, item.entry, message.id, message.key or "", member, body)
-        reply_or_raise(self._wire.trip([scripts.command("limits_park", keys=self._rooms(), args=args)])[0])
+        reply_or_raise(self._wire.trip([scripts.command("limits_park", keys=self._key_names(), args=args)])[0])
 
     def _freed_commands(self, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
         of_keys = self._limits.of_keys
@@ -194,13 +194,13 @@ class LimitedStore(StreamStore):
                 args += (item.home, item.entry, item.message.key)
         if len(args) == before and self._limits.concurrency is None:
             return []
-        return [scripts.command("limits_freed", keys=self._rooms(), args=args)]
+        return [scripts.command("limits_freed", keys=self._key_names(), args=args)]
 
     def _fetch_command(self, consumer: str, count: int) -> Command:
         args = [*self._arguments(consumer, of_queue=True), count, self._turn]
-        return scripts.command("limits_fetch", keys=self._rooms(), args=args)
+        return scripts.command("limits_fetch", keys=self._key_names(), args=args)
 
-    def _rooms(self) -> list[str]:
+    def _key_names(self) -> list[str]:
         keys = self.keys
         common = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting, keys.unique]
         return [*common, keys.limits, keys.rates, keys.permits, keys.parked, keys.turns, keys.freed]

@@ -14,9 +14,9 @@ from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.base import Outgoing
 from mq_django.stores.counters import slot
 from mq_django.stores.entries import Entry, values_of
-from mq_django.stores.lag import GroupPlace, Leap, LogInfo, counted_up_to, groups_of, leap
+from mq_django.stores.lag import GroupPlace, LogInfo, SeekPreview, counted_up_to, groups_of, seek_preview
 from mq_django.stores.pages import MAX_LISTED
-from mq_django.stores.survey import survey
+from mq_django.stores.topic_stats import topic_stats
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -91,13 +91,13 @@ class Log:
         if reply_or_raise(self._wire.trip([command])[0]) == b"MISSING":
             raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
 
-    def preview(self, group: str, place: Place) -> Leap:
+    def preview(self, group: str, place: Place) -> SeekPreview:
         """Return what a seek would do, without doing it.
 
         Raises:
             UnknownGroup: there is none of that name.
         """
-        found = leap(self.keys, self._wire, group, before(place))
+        found = seek_preview(self.keys, self._wire, group, before(place))
         if found is None:
             raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
         return found
@@ -151,7 +151,7 @@ class Log:
 
         Where Redis does not know how many messages that are, `at_most` are counted, and the rest is reckoned by time.
         """
-        (found,) = survey([self.keys], self._wire, at_most=at_most)
+        (found,) = topic_stats([self.keys], self._wire, at_most=at_most)
         if isinstance(found, StoreError):
             raise found
         bytes_each, standings = found.size / max(1, found.info.length), []

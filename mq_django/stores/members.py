@@ -20,7 +20,7 @@ BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Roll:
+class Membership:
     """Everybody who consumes a queue."""
 
     #: Supervisor -> its heartbeat counter. Only that it moves means something.
@@ -32,7 +32,7 @@ class Roll:
     #: Consumer -> what its supervisor says of it; `supervisor` names that.
     consumers: Mapping[str, Mapping[str, Any]]
     #: Consumers of the streams that no supervisor speaks for -> the oldest entries they hold.
-    strays: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
     #: Changes when the queue was flushed.
     generation: str = ""
     #: Consumer or supervisor -> what people ask of it: "quiet" or "stop".
@@ -62,7 +62,7 @@ def _description(value: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), generation: bytes = b"") -> Roll:
+def read_membership(reply: Mapping[bytes, bytes], unknown: Sequence[bytes] = (), generation: bytes = b"") -> Membership:
     """Return who is in the fields of a `consumers` hash; what makes no sense is left out."""
     beats, seen, supervisors, consumers, asks = {}, {}, {}, {}, {}
     for name, value in reply.items():
@@ -85,10 +85,10 @@ def read_roll(reply: Mapping[bytes, bytes], strays: Sequence[bytes] = (), genera
         elif kind == "ask":
             asks[who] = value.decode(errors="replace")
     held: dict[str, str] = {}
-    for stray, oldest in zip(strays[::2], strays[1::2], strict=True):
-        who = stray.decode(errors=_ANY)
+    for name, oldest in zip(unknown[::2], unknown[1::2], strict=True):
+        who = name.decode(errors=_ANY)
         held[who] = held.get(who, "") + oldest.decode()
-    return Roll(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"), asks)
+    return Membership(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"), asks)
 
 
 class Members:
@@ -105,10 +105,10 @@ class Members:
         consumers: Mapping[str, Mapping[str, Any]],
         *,
         generation: str = "",
-    ) -> Roll | None:
+    ) -> Membership | None:
         """Say that a supervisor and its consumers live, and return everybody.
 
-        `generation` is the roll's that it saw last, "" at its first heartbeat. Returns None, and writes nothing, when
+        `generation` is the queue's that it saw last, "" at its first heartbeat. Returns None, and writes nothing, when
         others have evicted it since.
         """
         keys = self._keys
@@ -126,8 +126,8 @@ class Members:
         reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"EVICTED":
             return None
-        found, flat, strays = reply
-        return read_roll(dict(zip(flat[::2], flat[1::2], strict=True)), strays, found)
+        found, flat, unknown = reply
+        return read_membership(dict(zip(flat[::2], flat[1::2], strict=True)), unknown, found)
 
     def keep_alive(self, supervisor: str) -> bool:
         """Beat for a supervisor that is gone, and tell whether it had not been evicted."""
@@ -147,11 +147,11 @@ class Members:
         )
         return bool(reply_or_raise(self._wire.trip([command])[0]) == b"EVICTED")
 
-    def adopt(self, stranger: str, heir: str) -> int:
-        """Let `heir` hold some of what a consumer holds whose name may be no text; return how many, 0 at the end."""
+    def claim(self, holder: str, new_owner: str) -> int:
+        """Let `new_owner` hold some of what `holder` holds, a name of any bytes; return how many, 0 at the end."""
         keys = self._keys
-        args: list[Argument] = [keys.group, stranger.encode(errors=_ANY), heir, BATCH]
-        command = scripts.command("members_adopt", keys=keys.homes(), args=args)
+        args: list[Argument] = [keys.group, holder.encode(errors=_ANY), new_owner, BATCH]
+        command = scripts.command("members_claim", keys=keys.homes(), args=args)
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def ask(self, who: str, what: Literal["quiet", "stop"]) -> str:

@@ -10,8 +10,8 @@ from mq_django.core.numbers import score_ms
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
-from mq_django.stores.members import Roll, read_roll
-from mq_django.stores.survey import Survey, survey
+from mq_django.stores.members import Membership, read_membership
+from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
@@ -44,7 +44,7 @@ class Look(NamedTuple):
     #: When the first delayed message is due; None when none is delayed.
     next_due_ms: int | None
     paused: bool
-    roll: Roll
+    membership: Membership
     #: Fields of the counters of this hour and of the one before.
     this_hour: Mapping[bytes, bytes]
     last_hour: Mapping[bytes, bytes]
@@ -62,7 +62,7 @@ class Waiter(NamedTuple):
     #: Its length, when it is too long for a page; None when there is none.
     body: bytes | int | None
     #: What became of its attempts, where that does not stand in the body.
-    story: str = ""
+    history: str = ""
     #: What finds it and says nothing: its id, or its place in line; empty when only a unique key finds it.
     handle: bytes = b""
 
@@ -113,7 +113,7 @@ def _with_logs(
 ) -> list[Look | StoreError]:
     """Add what groups of topics have not read yet, and what they have pending in the log."""
     topics = list({config.keys.topic: 0 for config in configs if isinstance(config.keys, GroupKeys)})
-    surveys = dict(zip(topics, survey(topics, wire, at_most=MAX_COUNTED), strict=True))
+    surveys = dict(zip(topics, topic_stats(topics, wire, at_most=MAX_COUNTED), strict=True))
     return [
         _with_log(look, config.keys.group, surveys[config.keys.topic])
         if isinstance(config.keys, GroupKeys) and not isinstance(look, StoreError)
@@ -122,7 +122,7 @@ def _with_logs(
     ]
 
 
-def _with_log(look: Look, group: str, found: Survey | StoreError) -> Look | StoreError:
+def _with_log(look: Look, group: str, found: TopicStats | StoreError) -> Look | StoreError:
     if isinstance(found, StoreError):
         return found
     for place, *_ in found.groups:
@@ -141,12 +141,12 @@ def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
     this_hour, last_hour = minute_fields(now, minutes)
     counted = [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1)]
     if isinstance(keys, RsmqKeys):
-        rooms = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control]
-        return scripts.command("rsmq_look", keys=[*rooms, *counted], args=[len(this_hour), *this_hour, *last_hour])
-    rooms = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
+        key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control]
+        return scripts.command("rsmq_look", keys=[*key_names, *counted], args=[len(this_hour), *this_hour, *last_hour])
+    key_names = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
     return scripts.command(
         "pages_look",
-        keys=[*rooms, *counted, keys.parked],
+        keys=[*key_names, *counted, keys.parked],
         args=[keys.group, len(this_hour), *this_hour, *last_hour],
     )
 
@@ -154,7 +154,9 @@ def _look_command(keys: QueueKeys, now: int, minutes: int) -> Command:
 @readable
 def _look(reply: Any, now: int, minutes: int) -> Look:
     found = reply_or_raise(reply)
-    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, roll, *counted = found
+    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, membership, *counted = (
+        found
+    )
     this_hour, last_hour = (
         there(fields, values) for fields, values in zip(minute_fields(now, minutes), counted, strict=True)
     )
@@ -170,7 +172,7 @@ def _look(reply: Any, now: int, minutes: int) -> Look:
         oldest_ms=entry_ms(oldest) if oldest else None,
         next_due_ms=score_ms(next_due),
         paused=state == b"PAUSED",
-        roll=read_roll(_pairs(roll)),
+        membership=read_membership(_pairs(membership)),
         this_hour=this_hour,
         last_hour=last_hour,
         hour=now // 60,
@@ -211,8 +213,8 @@ class Pages:
     def delayed(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
         """Return delayed messages by rank: those due first come first."""
         if isinstance(self._keys, RsmqKeys):
-            rooms = [self._keys.zset, self._keys.hash, self._keys.owners, self._keys.unhandled]
-            return self._page(scripts.command("rsmq_delayed", keys=rooms, args=[start, limit, max_bytes]))
+            key_names = [self._keys.zset, self._keys.hash, self._keys.owners, self._keys.unhandled]
+            return self._page(scripts.command("rsmq_delayed", keys=key_names, args=[start, limit, max_bytes]))
         return self._waiting(self._keys.due, start, limit, max_bytes)
 
     def visible(self, *, start: int, limit: int, max_bytes: int = MAX_LISTED) -> WaitingPage:
@@ -271,9 +273,9 @@ class Pages:
         keys = self._keys
         if isinstance(keys, RsmqKeys):
             return self._rsmq_waiter(keys, named)
-        rooms = [keys.due, keys.unhandled, keys.priority, keys.parked]
+        key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        (reply,) = self._wire.trip([scripts.command("waiting_find", keys=[*rooms, *index], args=[named])])
+        (reply,) = self._wire.trip([scripts.command("waiting_find", keys=[*key_names, *index], args=[named])])
         if isinstance(reply_or_raise(reply), bytes):
             return None
         place, score, body, member = reply
@@ -283,8 +285,8 @@ class Pages:
         return FoundWaiter(room, self._identified([Waiter(member, float(score), body or None)])[0])
 
     def _rsmq_waiter(self, keys: RsmqKeys, named: bytes) -> FoundWaiter | None:
-        rooms = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
-        (reply,) = self._wire.trip([scripts.command("rsmq_find", keys=rooms, args=[named])])
+        key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
+        (reply,) = self._wire.trip([scripts.command("rsmq_find", keys=key_names, args=[named])])
         found = None if reply_or_raise(reply) == b"MISSING" else self.rsmq_one(named)
         return None if found is None else FoundWaiter("delayed" if reply[0] == b"DELAYED" else "unhandled", found)
 
@@ -298,8 +300,8 @@ class Pages:
             ("HGET", keys.hash, message_id),
             ("HGET", keys.notes, message_id + b":story"),
         ]
-        score, body, story = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        score, body, history = (reply_or_raise(reply) for reply in self._wire.trip(commands))
         if score is None:
             return None
-        told = "" if story is None else story.decode(errors="replace")
+        told = "" if history is None else history.decode(errors="replace")
         return Waiter(message_id, float(score), body, told, handle=message_id)

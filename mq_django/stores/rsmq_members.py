@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mq_django.conf import RsmqConfig
-from mq_django.stores.members import Members, Roll, read_roll
+from mq_django.stores.members import Members, Membership, read_membership
 from mq_django.stores.rsmq_store import RsmqStore
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -23,22 +23,22 @@ class RsmqMembers(Members):
         consumers: Mapping[str, Mapping[str, Any]],
         *,
         generation: str = "",
-    ) -> Roll | None:
+    ) -> Membership | None:
         """Say that a supervisor and its consumers live, and keep hidden all that these hold.
 
         Other programs know no heartbeats: what is not hidden from them in time, they receive.
         """
-        roll = super().beat(supervisor, description, consumers, generation=generation)
-        if roll is not None:
+        membership = super().beat(supervisor, description, consumers, generation=generation)
+        if membership is not None:
             self._store.keep_all(consumers)
-        return roll
+        return membership
 
     def keep_alive(self, supervisor: str) -> bool:
         """See Members.keep_alive()."""
         lives = super().keep_alive(supervisor)
         fields = reply_or_raise(self._wire.trip([("HGETALL", self._keys.consumers)])[0]) if lives else []
-        roll = read_roll(dict(zip(fields[::2], fields[1::2], strict=True)))
-        if held := roll.consumers_of(supervisor):
+        membership = read_membership(dict(zip(fields[::2], fields[1::2], strict=True)))
+        if held := membership.consumers_of(supervisor):
             self._store.keep_all(held)
         return lives
 

@@ -151,9 +151,9 @@ class RsmqQueues:
         """
         keys = self._keys(queue)
         hide: Argument = "" if vt is None else check_seconds("vt", vt) * 1000
-        rooms = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
+        key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
         args: list[Argument] = ["", check_count("count", count, MAX_RECEIVED), hide]
-        _, *flat = self._there(queue, self._run("rsmq_receive", rooms, args))
+        _, *flat = self._there(queue, self._run("rsmq_receive", key_names, args))
         return [_received(*flat[at : at + 4]) for at in range(0, len(flat), 7)]
 
     def pop(self, queue: str) -> Received | None:
@@ -169,8 +169,8 @@ class RsmqQueues:
     def delete(self, queue: str, ids: Sequence[str]) -> int:
         """Delete messages, whoever holds them, and return how many were there."""
         keys = self._keys(queue)
-        rooms = [keys.zset, keys.hash, keys.owners, keys.notes, keys.unhandled]
-        return int(self._run("rsmq_delete", rooms, list(ids)))
+        key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.unhandled]
+        return int(self._run("rsmq_delete", key_names, list(ids)))
 
     def show(self, queue: str, message_id: str, vt: int) -> bool:
         """Hide a message for `vt` seconds from now, and tell whether it was there.

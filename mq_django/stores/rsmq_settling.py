@@ -8,7 +8,7 @@ from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.rsmq_format import sent_micros
 from mq_django.stores.base import Settlement
-from mq_django.stores.settling import SettleCall, bury_args, calls_of, mark_of, set_aside_args, story_of
+from mq_django.stores.settling import SettleCall, bury_args, calls_of, history_of, mark_of, set_aside_args
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
@@ -28,7 +28,7 @@ def _retry(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Com
     for settlement in some:
         delivery, outcome, delay_ms, *_ = settlement
         assert isinstance(outcome, Retry)
-        args += (delivery.entry, delay_ms, "1" if outcome.alone else "", story_of(consumer, settlement))
+        args += (delivery.entry, delay_ms, "1" if outcome.alone else "", history_of(consumer, settlement))
     return _command("rsmq_retry", keys, [keys.retried], consumer, args)
 
 
@@ -74,8 +74,8 @@ def _set_aside(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) ->
 
 
 def _command(script: str, keys: RsmqKeys, more: Sequence[str], consumer: str, args: Sequence[Argument]) -> Command:
-    rooms = [keys.zset, keys.hash, keys.owners, keys.notes, *more]
-    return scripts.command(script, keys=rooms, args=[consumer, *args])
+    key_names = [keys.zset, keys.hash, keys.owners, keys.notes, *more]
+    return scripts.command(script, keys=key_names, args=[consumer, *args])
 
 
 _Builder = Callable[[RsmqConfig, str, Sequence[Settlement]], Command]

@@ -27,7 +27,7 @@ from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Session, Wire, reply_or_raise
-from mq_django.transport.wake_subscription import Ear
+from mq_django.transport.wake_subscription import WakeSubscription
 
 #: Seconds between two looks while nothing is heard: of peers that do not publish on the channel, and of those that do.
 DEAF, HEARING = 1.0, 5.0
@@ -45,7 +45,11 @@ class RsmqStore:
         self._keys = config.keys
         self._wire = wire
         self._vt_ms = config.vt * 1000
-        self._ear = Ear(wire.another(), [self._keys.wake, self._keys.realtime]) if isinstance(wire, Session) else None
+        self._subscription = (
+            WakeSubscription(wire.another(), [self._keys.wake, self._keys.realtime])
+            if isinstance(wire, Session)
+            else None
+        )
         #: When the next message can be seen, in seconds on the monotonic clock, as far as is known.
         self._next = 0.0
 
@@ -107,14 +111,14 @@ class RsmqStore:
 
     def _wait(self, seconds: float) -> None:
         """Wait until there may be something, without asking Redis."""
-        ear = self._ear
-        if ear is None or not isinstance(self._wire, Session):
+        subscription = self._subscription
+        if subscription is None or not isinstance(self._wire, Session):
             time.sleep(min(seconds, DEAF, max(0.0, self._next - time.monotonic())))
-        elif not ear.listen():
+        elif not subscription.listen():
             # What came between the last look and the first listening nobody tells: then there is no wait.
             look_again = HEARING if self._config.realtime else DEAF
             known = max(0.0, self._next - time.monotonic())
-            ear.wait(min(seconds, look_again, known), beside=self._wire)
+            subscription.wait(min(seconds, look_again, known), beside=self._wire)
 
     def rest(self) -> float:
         """See Store.rest(): there are no limits here."""
@@ -142,23 +146,23 @@ class RsmqStore:
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote(): a message that is due can be seen, so there is nothing to move."""
         keys = self._keys
-        rooms = [keys.zset, keys.hash, keys.control, keys.owners, keys.notes, keys.unhandled, keys.retried]
-        next_ms, paused, unhandled = self._run("rsmq_tidy", rooms, [TIDY])
+        key_names = [keys.zset, keys.hash, keys.control, keys.owners, keys.notes, keys.unhandled, keys.retried]
+        next_ms, paused, unhandled = self._run("rsmq_tidy", key_names, [TIDY])
         # Whoever sleeps until then looks after the queue, and delivers nothing: often enough is soon enough.
         return Promoted(0, None if next_ms < 0 else max(1000, next_ms) * 1000, bool(paused), unhandled)
 
     def cancel(self, named: str | bytes) -> Answer:
         """See Store.cancel()."""
         keys = self._keys
-        rooms = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried]
-        return Answer.CANCELLED if self._run("rsmq_cancel", rooms, [named]) == b"CANCELLED" else Answer.NOT_WAITING
+        key_names = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried]
+        return Answer.CANCELLED if self._run("rsmq_cancel", key_names, [named]) == b"CANCELLED" else Answer.NOT_WAITING
 
     def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
         """See Store.reschedule()."""
         keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
-        rooms = [keys.zset, keys.hash, keys.unhandled, keys.retried]
-        reply = self._run("rsmq_reschedule", rooms, [named, mode, ms, keys.wake])
+        key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried]
+        reply = self._run("rsmq_reschedule", key_names, [named, mode, ms, keys.wake])
         return Answer.RESCHEDULED if reply == b"RESCHEDULED" else Answer.NOT_WAITING
 
     def find(self, named: str) -> Found:
@@ -176,9 +180,9 @@ class RsmqStore:
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge(); what other programs have received stays."""
         keys = self._keys
-        rooms, rank = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], 0
+        key_names, rank = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], 0
         while True:
-            deleted, kept, seen = self._run("rsmq_purge", rooms, [min(limit, BATCH), rank, place])
+            deleted, kept, seen = self._run("rsmq_purge", key_names, [min(limit, BATCH), rank, place])
             if deleted or not seen:
                 return int(deleted)
             rank += kept
@@ -208,12 +212,14 @@ class RsmqStore:
         """See Store.extend()."""
         return self.pass_on(consumer, consumer, receipts)
 
-    def pass_on(self, consumer: str, heir: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.pass_on()."""
         keys, lost = self._keys, list[HomeEntry]()
         for at in range(0, len(receipts), BATCH):
             some = [entry for _, entry in receipts[at : at + BATCH]]
-            reply = self._run("rsmq_keep", [keys.zset, keys.hash, keys.owners], [consumer, heir, self._vt_ms, *some])
+            reply = self._run(
+                "rsmq_keep", [keys.zset, keys.hash, keys.owners], [consumer, new_owner, self._vt_ms, *some]
+            )
             lost += [(0, entry) for entry in reply]
         return lost
 
@@ -235,8 +241,8 @@ class RsmqStore:
 
     def _take_command(self, consumer: str, count: int) -> Command:
         keys = self._keys
-        rooms = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
-        return scripts.command("rsmq_receive", keys=rooms, args=[consumer, min(count, BATCH), self._vt_ms])
+        key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
+        return scripts.command("rsmq_receive", keys=key_names, args=[consumer, min(count, BATCH), self._vt_ms])
 
     def _taken(self, reply: Any) -> list[Delivery | Undecodable]:
         if reply_or_raise(reply) == b"NOQUEUE":
@@ -255,7 +261,14 @@ class RsmqStore:
         ]
 
     def _decoded(
-        self, message_id: bytes, body: bytes, count: object, first_ms: int, free: int, alone: bytes, story: bytes = b""
+        self,
+        message_id: bytes,
+        body: bytes,
+        count: object,
+        first_ms: int,
+        free: int,
+        alone: bytes,
+        history: bytes = b"",
     ) -> Delivery | Undecodable:
         found = decode(
             body,
@@ -266,8 +279,8 @@ class RsmqStore:
             alone=alone.decode(errors="replace"),
             receipt=_receipt(message_id, count),
         )
-        if story and isinstance(found, Delivery):
-            return found._replace(story=story.decode(errors="replace"))
+        if history and isinstance(found, Delivery):
+            return found._replace(history=history.decode(errors="replace"))
         return found
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:

@@ -147,8 +147,8 @@ class Schedules:
         body = encode_body(message, dumps(entry.data), member=message_id)
         args: list[Argument] = [entry.name, "" if tick_ms is None else tick_ms, where.minute, where.hour]
         args += (keys.group, message_id, entry.message, body)
-        rooms = [keys.schedules, keys.ready, keys.priority, keys.waiting, keys.control]
-        command = scripts.command("schedules_fire", keys=[*rooms, *where.keys], args=args)
+        key_names = [keys.schedules, keys.ready, keys.priority, keys.waiting, keys.control]
+        command = scripts.command("schedules_fire", keys=[*key_names, *where.keys], args=args)
         word, now_ms = reply_or_raise(self._wire.trip([command])[0])
         return Firing(word.decode().lower()), now_ms
 

@@ -106,8 +106,8 @@ def retry_args(consumer: str, some: Sequence[Settlement]) -> list[Argument]:
         assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
-        alone, told = CHARGED if outcome.alone else "", story_of(consumer, settlement)
-        body = encode_body(again, delivery.data_text, member=again.id, alone=alone, story=told)
+        alone, told = CHARGED if outcome.alone else "", history_of(consumer, settlement)
+        body = encode_body(again, delivery.data_text, member=again.id, alone=alone, history=told)
         args += (delivery.entry, again.id, delay_ms, body)
     return args
 
@@ -123,8 +123,8 @@ def set_aside_args(some: Sequence[Settlement]) -> list[Argument]:
     for delivery, *_ in some:
         assert isinstance(delivery, Delivery)
         message = delivery.message
-        alone, told = alone_of(delivery), delivery.story
-        body = encode_body(message, delivery.data_text, member=message.id, alone=alone, story=told)
+        alone, told = alone_of(delivery), delivery.history
+        body = encode_body(message, delivery.data_text, member=message.id, alone=alone, history=told)
         args += (delivery.entry, message.id, name_score(message.name), body)
     return args
 
@@ -141,14 +141,14 @@ def bury_args(consumer: str, some: Sequence[Settlement]) -> list[Argument]:
         delivery, outcome, *_ = settlement
         assert isinstance(outcome, Bury)
         fields = [*_told(delivery), *_why(delivery, outcome)]
-        if told := story_of(consumer, settlement):
+        if told := history_of(consumer, settlement):
             fields += ("deadstory", told)
         args += (delivery.entry, message_id(delivery), len(fields), *fields)
     return args
 
 
-def story_of(consumer: str, settlement: Settlement) -> str:
-    """Return the story of a message that failed, with this attempt; empty when it is none, or too long for one."""
+def history_of(consumer: str, settlement: Settlement) -> str:
+    """Return the history of a message that failed, with this attempt; empty when it is none, or too long for one."""
     delivery, outcome, _, micros, _ = settlement
     assert isinstance(outcome, Retry | Bury)
     if isinstance(delivery, Undecodable) or len(delivery.data_text) > MAX_DATA:
@@ -162,7 +162,7 @@ def story_of(consumer: str, settlement: Settlement) -> str:
         traceback=outcome.traceback if isinstance(outcome, Retry) else None,
         micros=micros,
     )
-    return with_attempt(delivery.story, attempt)
+    return with_attempt(delivery.history, attempt)
 
 
 def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:

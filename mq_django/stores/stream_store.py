@@ -70,8 +70,8 @@ class StreamStore:
     def create_groups(self) -> None:
         """Make the consumer group, from the stream's beginning, where there is none."""
         keys = self.keys
-        rooms = [keys.control, keys.urgent, keys.ready, *self._more_streams()]
-        reply_or_raise(self._wire.trip([scripts.command("stream_subscribe", keys=rooms, args=[keys.group])])[0])
+        key_names = [keys.control, keys.urgent, keys.ready, *self._more_streams()]
+        reply_or_raise(self._wire.trip([scripts.command("stream_subscribe", keys=key_names, args=[keys.group])])[0])
 
     def _more_streams(self) -> list[str]:
         """Return the streams beside `ready` that its consumer group reads."""
@@ -179,9 +179,9 @@ class StreamStore:
         """See Store.extend()."""
         return self._move("stream_extend", [consumer], receipts)
 
-    def pass_on(self, consumer: str, heir: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.pass_on()."""
-        return self._move("stream_pass", [consumer, heir], receipts)
+        return self._move("stream_pass", [consumer, new_owner], receipts)
 
     def _move(self, script: str, consumers: Sequence[str], receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """Run a script over receipts, home by home, and return those that the consumer did not hold."""
@@ -246,8 +246,8 @@ class StreamStore:
 
     def _ordered_command(self, consumer: str, count: int) -> Command:
         keys = self.keys
-        rooms = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting]
-        return scripts.command("stream_fetch", keys=rooms, args=[self.keys.group, consumer, count])
+        key_names = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting]
+        return scripts.command("stream_fetch", keys=key_names, args=[self.keys.group, consumer, count])
 
     def _taken_in_order(self, reply: Any, count: int) -> list[Delivery | Undecodable]:
         if self._is_gone(reply):

@@ -32,8 +32,8 @@ def _set_aside(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Co
 
 
 def _bury(keys: GroupKeys, consumer: str, some: Sequence[Settlement]) -> Command:
-    rooms = [keys.dead, keys.dead_ids, keys.dead_groups]
-    return _command("topic_bury", keys, rooms, consumer, bury_args(consumer, some))
+    key_names = [keys.dead, keys.dead_ids, keys.dead_groups]
+    return _command("topic_bury", keys, key_names, consumer, bury_args(consumer, some))
 
 
 def _command(script: str, keys: GroupKeys, own: Sequence[str], consumer: str, args: Sequence[Argument]) -> Command:

@@ -18,8 +18,8 @@ from mq_django.stores.base import Depths, HomeEntry, Outgoing, Settlement
 from mq_django.stores.refusals import check_supported
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls
 from mq_django.stores.stream_store import StreamStore
-from mq_django.stores.survey import survey
 from mq_django.stores.topic_settling import log_calls
+from mq_django.stores.topic_stats import topic_stats
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -102,7 +102,7 @@ class TopicStore(StreamStore):
         (pending,) = self._wire.trip([("XPENDING", self._log, self.keys.group)])
         if self._is_gone(pending):
             return own
-        (found,) = survey([self._group_keys.topic], self._wire, only=self.keys.group)
+        (found,) = topic_stats([self._group_keys.topic], self._wire, only=self.keys.group)
         if isinstance(found, StoreError):
             raise found
         unread = sum(group.place.lag for group in found.groups)

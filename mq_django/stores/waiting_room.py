@@ -60,8 +60,8 @@ class WaitingRoom:
         for item in outgoing:
             message, member = item.message, member_of(item.message)
             args += (message.id, member, *_due(item), message.name, encode_body(message, item.data_text, member=member))
-        rooms = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.urgent]
-        reply = self._publish("waiting_add", rooms, args, also)
+        key_names = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.urgent]
+        reply = self._publish("waiting_add", key_names, args, also)
         if reply == b"EXISTS":
             raise AlreadyPublished(f"Queue {self._config.name!r} has a message with this unique key")
         return [message_id.decode() for message_id in reply]
@@ -83,19 +83,19 @@ class WaitingRoom:
         keys, message = self._keys, item.message
         mode, ms = ("!", 0) if item.delay_ms is None and item.due_ms is None else _due(item)
         body = encode_body(message, item.data_text, member=message.id)
-        rooms = [keys.claims, keys.ready, keys.urgent, keys.priority, keys.due, keys.waiting, keys.control]
+        key_names = [keys.claims, keys.ready, keys.urgent, keys.priority, keys.due, keys.waiting, keys.control]
         args: list[Argument] = [keys.group, keys.wake, str(message.unique), for_ms, mode, ms]
         args += (message.id, message.name, body)
-        word, holder = self._publish("waiting_claim", rooms, args, also)
+        word, holder = self._publish("waiting_claim", key_names, args, also)
         if word == b"TAKEN" and on_conflict == "error":
             raise AlreadyPublished(
                 f"Message {holder.decode()!r} of queue {self._config.name!r} has the unique key {message.unique!r}"
             )
         return str(holder.decode())
 
-    def _publish(self, script: str, rooms: Sequence[str], args: Sequence[Argument], also: Sequence[Command]) -> Any:
+    def _publish(self, script: str, key_names: Sequence[str], args: Sequence[Argument], also: Sequence[Command]) -> Any:
         where, limit = slot(self._keys), self._config.max_depth or 0
-        command = scripts.command(script, keys=[*rooms, *where.keys], args=[limit, where.minute, where.hour, *args])
+        command = scripts.command(script, keys=[*key_names, *where.keys], args=[limit, where.minute, where.hour, *args])
         reply = reply_or_raise(self._wire.trip([*also, command])[-1])
         if reply == b"FULL":
             raise QueueFull(f"Queue {self._config.name!r} is at its MAX_DEPTH of {self._config.max_depth}")
@@ -104,32 +104,32 @@ class WaitingRoom:
     def promote(self, *, limit: int) -> Promoted:
         """Make up to `limit` due messages ready, by the server's clock."""
         keys = self._keys
-        rooms = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
+        key_names = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
         free = int(not self._config.limits.of_keys)
         args: list[Argument] = [limit, keys.group, free]
-        moved, next_us, paused, unhandled = self._run("waiting_promote", [*rooms, keys.parked], args)
+        moved, next_us, paused, unhandled = self._run("waiting_promote", [*key_names, keys.parked], args)
         return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
 
     def cancel(self, named: str | bytes) -> Answer:
         """Remove a message that waits, by its id, or `u:` and its unique key."""
         keys = self._keys
-        rooms = [keys.due, keys.unhandled, keys.priority, keys.parked]
+        key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        return _ANSWERS[self._run("waiting_cancel", [*rooms, *index], [named])]
+        return _ANSWERS[self._run("waiting_cancel", [*key_names, *index], [named])]
 
     def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
         """Let a delayed message be due at another time, by its id, or `u:` and its unique key."""
         keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
-        rooms = [keys.due, keys.unique, keys.claims, keys.replaced]
-        return _ANSWERS[self._run("waiting_reschedule", rooms, [named, mode, ms, keys.wake])]
+        key_names = [keys.due, keys.unique, keys.claims, keys.replaced]
+        return _ANSWERS[self._run("waiting_reschedule", key_names, [named, mode, ms, keys.wake])]
 
     def find(self, named: str) -> Found:
         """Look a message up that waits, by its id, or `u:` and its unique key."""
         keys = self._keys
-        rooms = [keys.due, keys.unhandled, keys.priority, keys.parked]
+        key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        reply = self._run("waiting_find", [*rooms, *index], [named])
+        reply = self._run("waiting_find", [*key_names, *index], [named])
         if not isinstance(reply, list):
             return Found(Place.REPLACED if reply == b"REPLACED" else Place.NOT_WAITING)
         number, score, body, member = reply
@@ -143,9 +143,10 @@ class WaitingRoom:
     def release(self, names: Iterable[str], *, limit: int) -> int:
         """Make up to `limit` unhandled messages of each name ready, and return how many."""
         keys = self._keys
-        rooms = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control]
+        key_names = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control]
         commands = [
-            scripts.command("waiting_release", keys=rooms, args=[name_score(name), limit, keys.group]) for name in names
+            scripts.command("waiting_release", keys=key_names, args=[name_score(name), limit, keys.group])
+            for name in names
         ]
         return sum(reply_or_raise(reply) for reply in self._wire.trip(commands)) if commands else 0
 

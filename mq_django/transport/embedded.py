@@ -1,6 +1,6 @@
 """The embedded server: one private Redis, shared by every process of a project, gone when the last has gone.
 
-The first process to ask starts it, and a keeper that stops it; guard_process.py says how they know of one another.
+The first process to ask starts it, and a guard that stops it; guard_process.py says how they know of one another.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ from mq_django.transport.servers import MAX_SOCKET_PATH, find_server, server_arg
 #: Seconds until a server that says nothing counts as away. One that loads its data says so, and gets more.
 ANSWER_TIMEOUT = 5.0
 
-#: Seconds for what may take long with much data: a server that loads it, or a keeper that stops one.
+#: Seconds for what may take long with much data: a server that loads it, or a guard that stops one.
 PATIENCE = guard_process.LOAD_TIMEOUT + guard_process.STOP_TIMEOUT
 
-#: Seconds after which a keeper that has not looked is taken for dead. Wrongly so, the second one just ends.
-KEEPER_SILENCE = 5.0
+#: Seconds after which a guard that has not looked is taken for dead. Wrongly so, the second one just ends.
+GUARD_SILENCE = 5.0
 
 NEEDS_POSIX = (
     'MQ_DJANGO["CONNECTION"] = "embedded" does not work on Windows. Set it to the URL of a Redis server, such as '
@@ -103,7 +103,7 @@ def _server_socket(directory: Path) -> str:
 
 
 def _join(directory: Path) -> None:
-    """Hold the users' lock in this process: while anybody does, the keeper does not stop the server."""
+    """Hold the users' lock in this process: while anybody does, the guard does not stop the server."""
     path = directory / guard_process.USERS_LOCK
     held = _memberships.get(directory)
     if held is not None and guard_process.is_at(held, path):
@@ -140,14 +140,14 @@ def _reach(directory: Path) -> str:
 
 def _is_kept(directory: Path) -> bool:
     try:
-        looked = (directory / guard_process.KEEPER_LOCK).stat().st_mtime
+        looked = (directory / guard_process.GUARD_LOCK).stat().st_mtime
     except FileNotFoundError:
         return False
-    return abs(time.time() - looked) < KEEPER_SILENCE
+    return abs(time.time() - looked) < GUARD_SILENCE
 
 
 def _start(directory: Path) -> None:
-    """Start what is missing of server and keeper, by way of a process that ends: no child of ours stays."""
+    """Start what is missing of server and guard, by way of a process that ends: no child of ours stays."""
     socket_path = _socket_path(directory)
     command = [_python(), "-I", "-S", guard_process.__file__, "start", str(directory), str(socket_path)]
     server = server_arguments(find_server(), _server_settings(directory, socket_path))

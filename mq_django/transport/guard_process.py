@@ -2,15 +2,15 @@
 
 Runs as a script of its own, with nothing but the standard library, so that it starts fast and stays small:
 
-    keeper.py start DIRECTORY SOCKET SERVER [ARGUMENT...]    start what is missing of server and keeper; end
-    keeper.py keep DIRECTORY SOCKET                          wait for the last user, then stop the server
+    guard_process.py start DIRECTORY SOCKET SERVER [ARGUMENT...]    start what is missing of server and guard; end
+    guard_process.py keep DIRECTORY SOCKET                          wait for the last user, then stop the server
 
 Three locked files in the directory say who lives. A lock of flock belongs to an open file and ends with the
 last process that has it open, however that process ended, so none of them can be stale:
 
-    users.lock     shared, by each process that uses the server; exclusive, by the keeper that stops it
+    users.lock     shared, by each process that uses the server; exclusive, by the guard that stops it
     server.lock    exclusive, by the server itself, which inherits the open file: one server a directory
-    keeper.lock    exclusive, by the keeper; touched at each of its looks
+    keeper.lock    exclusive, by the guard; touched at each of its looks
 """
 
 import contextlib
@@ -33,13 +33,13 @@ IS_SUPPORTED = fcntl is not None
 
 USERS_LOCK = "users.lock"
 SERVER_LOCK = "server.lock"
-KEEPER_LOCK = "keeper.lock"
+GUARD_LOCK = "keeper.lock"
 #: Holds the path of the server's socket: its users may have other ideas of where temporary files go.
 SOCKET_NAME = "socket"
 PID_NAME = "server.pid"
 LOG_NAME = "server.log"
 
-#: Seconds between two looks of the keeper.
+#: Seconds between two looks of the guard.
 LOOK_INTERVAL = 1.0
 
 #: Seconds to wait for a server that reads its data, and for one that writes its last.
@@ -103,16 +103,16 @@ def socket_of(directory: Path) -> str:
 
 
 def start(directory: Path, socket_path: Path, command: list[str]) -> str:
-    """Start a keeper if there is none, then a server if there is none; return what went wrong, if anything.
+    """Start a guard if there is none, then a server if there is none; return what went wrong, if anything.
 
     Returns when the server has loaded its data, or at once when another process sees to that.
     """
-    # Counts as a user until the server answers, so that no keeper leaves in between.
+    # Counts as a user until the server answers, so that no guard leaves in between.
     if take_lock(directory / USERS_LOCK, shared=True) is None:
         return ""
-    # The keeper first: from the server's first moment there is somebody to stop it.
-    keeper = [sys.executable, "-I", "-S", __file__, "keep", str(directory), str(socket_path)]
-    _detach(keeper, output=subprocess.DEVNULL)
+    # The guard first: from the server's first moment there is somebody to stop it.
+    guard = [sys.executable, "-I", "-S", __file__, "keep", str(directory), str(socket_path)]
+    _detach(guard, output=subprocess.DEVNULL)
     lock = take_lock(directory / SERVER_LOCK)
     if lock is None:
         return ""
@@ -169,10 +169,10 @@ def _detach(command: list[str], *, output: int, keep_open: tuple[int, ...] = ())
 def guard(directory: Path, address: str) -> None:
     """Keep the directory's server in a child, and replace the child if it is killed.
 
-    The child takes over when its guard is killed. So the keeper is lost only if both are killed at once, and
+    The child takes over when its guard is killed. So the guard is lost only if both are killed at once, and
     then the next user to come starts another.
     """
-    lock = take_lock(directory / KEEPER_LOCK)
+    lock = take_lock(directory / GUARD_LOCK)
     while lock is not None:
         parent = os.getpid()
         child = os.fork()
@@ -201,7 +201,7 @@ def keep(directory: Path, address: str, lock: int, *, parent: int) -> bool:
             ask(address, b"SHUTDOWN NOSAVE", timeout=STOP_TIMEOUT)
             return True
         if users is not None:
-            # Given up for the guard too, and before the users' lock: the next user then starts a new keeper.
+            # Given up for the guard too, and before the users' lock: the next user then starts a new guard.
             fcntl.flock(lock, fcntl.LOCK_UN)
             return True
         os.utime(lock)

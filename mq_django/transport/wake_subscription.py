@@ -7,7 +7,7 @@ from mq_django.errors import StoreError
 from mq_django.transport.sessions import Session
 
 
-class Ear:
+class WakeSubscription:
     """A subscription for one thread that waits. Pub/sub may lose messages, so nothing may depend on hearing."""
 
     def __init__(self, session: Session, channels: Sequence[str]) -> None:

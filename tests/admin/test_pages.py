@@ -130,7 +130,7 @@ def test_the_overview_names_what_is_wrong_first(operator):
     problem = page.index("has 1 message and no living consumer")
     assert problem < page.index('id="result_list"')
     beat("default")
-    assert "All queues are well." in operator.get(BASE).content.decode()
+    assert "No problems found." in operator.get(BASE).content.decode()
 
 
 def test_the_overview_shows_rates_errors_and_consumers(operator):

@@ -39,7 +39,7 @@ def _passing(into: History, pass_on: Callable[..., None]) -> Callable[..., None]
         some = [id_of(delivery.message) for delivery in self._waiting[number][:FEW]]
         pass_on(self, number, *args)
         if ids := [known for known in some if known]:
-            # Whatever becomes of this consumer now, they wait for the ward.
+            # Whatever becomes of this consumer now, they wait for the quarantine.
             into.note("settled", back=ids)
 
     return observed

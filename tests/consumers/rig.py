@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mq_django.conf import get_config
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetcher import Fetcher
@@ -26,14 +26,14 @@ class Rig:
 
     def __init__(self, *, threads: int = 2, isolate: Callable[[Delivery], None] | None = None, **handlers: Any) -> None:
         self.config = get_config().queue("default")
-        self.board = Board.create(threads + 100)
-        self.threads = ThreadPool(threads, self.board)
-        self.loop = LoopPool(threads, self.board)
+        self.shared_state = SharedState.create(threads + 100)
+        self.threads = ThreadPool(threads, self.shared_state)
+        self.loop = LoopPool(threads, self.shared_state)
         self.settling = SettleService()
         self.session = Session(get_client("consume"))
         self.store = open_store(self.config, self.session)
         self.settler = Settler(self.store, "default", "me", self.settling.due, self.settling.full)
-        self.executor = Executor(self.config, 0, self.board, self.settler)
+        self.executor = Executor(self.config, 0, self.shared_state, self.settler)
         self.dispatcher = Dispatcher(
             "default",
             settler=self.settler,
@@ -52,7 +52,7 @@ class Rig:
             dispatcher=self.dispatcher,
             room=Room("default", self.threads, self.loop),
             may_fetch=lambda: self.may_fetch,
-            handled=lambda: self.board.handled(0),
+            handled=lambda: self.shared_state.handled(0),
             share=1,
         )
         self.threads.wake_fetchers = self.loop.wake_fetchers = self.fetcher.wake

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.listener import Listener
-from mq_django.consumers.supervisor.promoter import BATCH, FALLBACK, Promoter
+from mq_django.consumers.supervisor.promoter import BATCH, POLL, Promoter
 from mq_django.core.outcomes import ACK
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
@@ -118,7 +118,7 @@ def test_a_burst_is_spread_over_the_consumers(mq_settings, redis_client):
     for thread in threads:
         thread.start()
     session = Session(get_client("chores"))
-    promoter = Promoter([open_store(config, session)], hears=lambda: True, seen=lambda *_: None)
+    promoter = Promoter([open_store(config, session)], is_subscribed=lambda: True, seen=lambda *_: None)
     try:
         wait_until(lambda: promoter.run_once() is None or sum(shares.values()) == count, timeout=90)
     finally:
@@ -132,7 +132,7 @@ def test_a_burst_is_spread_over_the_consumers(mq_settings, redis_client):
 def test_a_promoter_s_memory_does_not_grow_with_what_waits(mq_settings, redis_client):
     config = get_config().queue("default")
     session = Session(get_client("chores"))
-    promoter = Promoter([open_store(config, session)], hears=lambda: True, seen=lambda *_: None)
+    promoter = Promoter([open_store(config, session)], is_subscribed=lambda: True, seen=lambda *_: None)
     promoter.run_once()
     later = places.now_ms(redis_client) + 3_600_000
 
@@ -160,16 +160,18 @@ def test_the_sleep_until_the_next_due_time_is_ended_by_an_earlier_one(mq_setting
     session = Session(get_client("chores"))
     looks = []
     promoter = Promoter(
-        [open_store(config, session)], hears=lambda: listener.hears, seen=lambda _, promoted: looks.append(promoted)
+        [open_store(config, session)],
+        is_subscribed=lambda: listener.is_subscribed,
+        seen=lambda _, promoted: looks.append(promoted),
     )
     listener = Listener(get_client("consume"), {config.keys.wake: 0}, lambda number, _: promoter.expect(number))
     try:
         listener.start()
-        wait_until(lambda: listener.hears)
+        wait_until(lambda: listener.is_subscribed)
         promoter.start()
         wait_until(lambda: looks)
         # It sleeps now, for the seconds of the fallback.
-        assert FALLBACK > 2
+        assert POLL > 2
         publish(delay=0.001)
         wait_until(lambda: redis_client.exists(config.keys.ready), timeout=2)
     finally:

@@ -14,7 +14,7 @@ import mq_django.consumers
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import Board, Receipt
+from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.supervisor.extender import Extender
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
 from mq_django.consumers.supervisor.promoter import Promoter
@@ -78,7 +78,7 @@ def case(cls):
 
 @case(Promoter)
 def promoter(queues, both):
-    return Promoter(both, hears=lambda: True, seen=lambda *args: None)
+    return Promoter(both, is_subscribed=lambda: True, seen=lambda *args: None)
 
 
 @case(Redriver)
@@ -114,7 +114,7 @@ def heartbeat(queues, both):
 
 @case(OrphanBeat)
 def orphan(queues, both):
-    service = OrphanBeat("s", ["c"], queues, Ward())
+    service = OrphanBeat("s", ["c"], queues, Quarantined())
     service._members = both
     return service
 
@@ -129,7 +129,7 @@ def reclaimer(queues, both):
 
 @case(Releaser)
 def releaser(queues, both):
-    return Releaser(both, Ward())
+    return Releaser(both, Quarantined())
 
 
 @case(Scheduler)
@@ -151,19 +151,19 @@ def settler(queues, both):
 
 @case(Isolation)
 def isolation(queues, both):
-    service = Isolation("c", Ward(), both, [])
+    service = Isolation("c", Quarantined(), both, [])
     service._waiting = {0: [Delivered], 1: [Delivered]}
     return service
 
 
 @case(QuarantineFetcher)
 def receiver(queues, both):
-    return QuarantineFetcher("c", "line", Ward(), both, [None, None])
+    return QuarantineFetcher("c", "line", Quarantined(), both, [None, None])
 
 
-class Ward:
-    def ward(self):
-        return "ward"
+class Quarantined:
+    def quarantine(self):
+        return "quarantine"
 
     def unhandled(self, number):
         return 1
@@ -235,7 +235,7 @@ def test_at_its_end_a_consumer_gives_back_what_others_can_have(queues, caplog):
     store = open_store(queues[1], Session(get_client("consume")))
     store.create_groups()
     assert len(store.take("c", count=1)) == 1
-    consumer = Consumer("c", queues, threads=1, board=Board.create(lanes(1)))
+    consumer = Consumer("c", queues, threads=1, shared_state=SharedState.create(lanes(1)))
     consumer._stores[0] = Broken("default", [], ValueError("broken"))
     assert consumer.stop(Grace(5.0))
     assert store.held_by("c", limit=1) == []

@@ -1,7 +1,7 @@
 """Loops that have ended or stand still are noticed; a process that was stopped itself suspects nobody."""
 
 from mq_django.consumers import liveness
-from mq_django.consumers.liveness import GLANCE, Liveness
+from mq_django.consumers.liveness import MAX_GAP, Liveness
 
 
 class Clock:
@@ -42,9 +42,9 @@ def test_a_loop_that_has_ended_is_named_at_once(monkeypatch):
 
 def test_the_time_in_which_this_process_did_not_run_hardly_counts(monkeypatch):
     clock, watcher = watch(monkeypatch)
-    watcher.look({"loop": 1}, limit=GLANCE)
+    watcher.look({"loop": 1}, limit=MAX_GAP)
     clock.now += 1000.0
-    assert watcher.look({"loop": 1}, limit=GLANCE) == []
+    assert watcher.look({"loop": 1}, limit=MAX_GAP) == []
 
 
 def test_what_is_asked_again_after_a_rest_begins_anew(monkeypatch):

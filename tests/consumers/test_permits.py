@@ -64,8 +64,8 @@ def test_what_waits_for_a_limit_costs_no_attempts_and_no_polling(
     history.wait_for("start")
 
     def beats():
-        roll = redis_client.hgetall(store.keys.consumers)
-        return sum(int(count) for field, count in roll.items() if field.startswith(b"beat:"))
+        membership = redis_client.hgetall(store.keys.consumers)
+        return sum(int(count) for field, count in membership.items() if field.startswith(b"beat:"))
 
     first = beats()
     wait_until(lambda: beats() > first)

@@ -2,16 +2,16 @@
 
 import pytest
 
-from mq_django.core.attempt_history import KEPT, MAX_TRACEBACK, attempt_of, read_story, with_attempt
+from mq_django.core.attempt_history import KEPT, MAX_TRACEBACK, attempt_of, read_history, with_attempt
 
 
-def told(story="", number=1, *, error="ValueError: no", traceback="Traceback ...\nValueError: no", **more):
+def told(history="", number=1, *, error="ValueError: no", traceback="Traceback ...\nValueError: no", **more):
     fields = {"ending": "retried", "consumer": "web1-1", "micros": 2_000_000, **more}
-    return with_attempt(story, attempt_of(attempt=number, error=error, traceback=traceback, **fields))
+    return with_attempt(history, attempt_of(attempt=number, error=error, traceback=traceback, **fields))
 
 
 def test_an_attempt_is_told_with_its_consumer_times_and_traceback():
-    (attempt,) = read_story(told())
+    (attempt,) = read_history(told())
 
     assert (attempt.attempt, attempt.consumer, attempt.ending, attempt.error) == (
         *(1, "web1-1", "retried", "ValueError: no"),
@@ -21,44 +21,44 @@ def test_an_attempt_is_told_with_its_consumer_times_and_traceback():
 
 
 def test_of_one_that_no_handler_ran_the_beginning_is_not_known():
-    (attempt,) = read_story(told(micros=None))
+    (attempt,) = read_history(told(micros=None))
 
     assert attempt.began_ms is None
 
 
 def test_the_last_ten_are_kept():
-    story = ""
+    history = ""
     for number in range(1, 26):
-        story = told(story, number)
+        history = told(history, number)
 
-    assert [attempt.attempt for attempt in read_story(story)] == list(range(16, 26))
-    assert len(read_story(story)) == KEPT
+    assert [attempt.attempt for attempt in read_history(history)] == list(range(16, 26))
+    assert len(read_history(history)) == KEPT
 
 
 def test_the_same_traceback_is_kept_once():
-    story = ""
+    history = ""
     for number in range(1, 26):
-        story = told(story, number, traceback="x" * 4000)
+        history = told(history, number, traceback="x" * 4000)
 
-    assert len(story) < 2 * 4000 + 10 * 200
-    assert any(attempt.traceback for attempt in read_story(story))
+    assert len(history) < 2 * 4000 + 10 * 200
+    assert any(attempt.traceback for attempt in read_history(history))
 
 
 def test_a_traceback_that_comes_again_after_another_is_told_again():
-    story = told(told(told(traceback="a"), 2, traceback="b"), 3, traceback="a")
+    history = told(told(told(traceback="a"), 2, traceback="b"), 3, traceback="a")
 
-    assert [attempt.traceback for attempt in read_story(story)] == ["a", "b", "a"]
+    assert [attempt.traceback for attempt in read_history(history)] == ["a", "b", "a"]
 
 
 def test_of_a_long_traceback_the_end_is_kept():
-    (attempt,) = read_story(told(traceback="x" * 10_000 + "é" * 100 + "\nValueError"))
+    (attempt,) = read_history(told(traceback="x" * 10_000 + "é" * 100 + "\nValueError"))
 
     assert len(attempt.traceback.encode()) <= MAX_TRACEBACK
     assert attempt.traceback.endswith("é\nValueError")
 
 
 def test_text_that_cannot_travel_is_replaced():
-    (attempt,) = read_story(told(error="half \ud800", traceback="half \udfff", consumer="\ud800"))
+    (attempt,) = read_history(told(error="half \ud800", traceback="half \udfff", consumer="\ud800"))
 
     assert attempt.error == "half ?"
     assert attempt.traceback == "half ?"
@@ -72,5 +72,5 @@ def test_text_that_cannot_travel_is_replaced():
     ],
 )
 def test_what_a_stranger_told_breaks_nothing(nonsense):
-    assert all(attempt.ending == "retried" for attempt in read_story(nonsense))
-    assert read_story(told(nonsense))[-1].error == "ValueError: no"
+    assert all(attempt.ending == "retried" for attempt in read_history(nonsense))
+    assert read_history(told(nonsense))[-1].error == "ValueError: no"

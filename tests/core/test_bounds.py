@@ -26,13 +26,13 @@ def nested(levels):
     return data
 
 
-def longest_story():
-    story = ""
+def longest_history():
+    history = ""
     for number in range(KEPT):
         # Each differs, so that each is told; a control character takes six bytes as JSON, and seven in JSON in JSON.
         traceback = "\x01" * (MAX_TRACEBACK - 1) + str(number)
-        story = with_attempt(story, Attempt(number, "c" * 100, 1, 1, "retried", "\x01" * MAX_ERROR, traceback))
-    return story
+        history = with_attempt(history, Attempt(number, "c" * 100, 1, 1, "retried", "\x01" * MAX_ERROR, traceback))
+    return history
 
 
 def is_message(fields):
@@ -41,9 +41,9 @@ def is_message(fields):
 
 
 def fits_everywhere(of, text):
-    story = longest_story() if len(text) <= MAX_DATA else ""
-    body = encode_body(of, text, member="", alone="suspect", story=story)
-    return is_message(["message", body]) and is_message([*encode_entry(of, text), "story", story, "alone", "suspect"])
+    history = longest_history() if len(text) <= MAX_DATA else ""
+    body = encode_body(of, text, member="", alone="suspect", history=history)
+    return is_message(["message", body]) and is_message([*encode_entry(of, text), "story", history, "alone", "suspect"])
 
 
 def largest(size, value, name=WIDE):

@@ -9,7 +9,7 @@ MESSAGE = Message("m1", "order.paid", 1, "q", key="order:7", published_ms=1000)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "takes"),
+    ("wanted", "matches"),
     [
         ({}, True),
         ({"id": "m1"}, True),
@@ -28,12 +28,12 @@ MESSAGE = Message("m1", "order.paid", 1, "q", key="order:7", published_ms=1000)
         ({"group": FailureGroup("order.paid", "")}, False),
     ],
 )
-def test_a_filter_takes_what_fits_all_of_it(wanted, takes):
-    assert Filter(**wanted).takes(MESSAGE, "mail.SMTPError: password=hunter2") is takes
+def test_a_filter_takes_what_fits_all_of_it(wanted, matches):
+    assert Filter(**wanted).matches(MESSAGE, "mail.SMTPError: password=hunter2") is matches
 
 
 def test_a_message_of_unknown_time_is_of_no_time():
-    assert not Filter(since_ms=1).takes(MESSAGE._replace(published_ms=None))
+    assert not Filter(since_ms=1).matches(MESSAGE._replace(published_ms=None))
 
 
 @pytest.mark.parametrize("wanted", [NOTHING, Filter(name="x", until_ms=3), Filter(group=FailureGroup("", ""))])

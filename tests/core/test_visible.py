@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.core.visible import cut, runs, spell
+from mq_django.core.visible import escape, runs, truncate
 
 
 @pytest.mark.parametrize(
@@ -19,11 +19,11 @@ from mq_django.core.visible import cut, runs, spell
     ],
 )
 def test_what_would_hide_is_spelled_out(text, spelled):
-    assert spell(text) == spelled
+    assert escape(text) == spelled
 
 
 def test_lines_stay_where_lines_are_kept():
-    assert spell("a\n\tb\r", lines=True) == "a\n\tb<U+000D>"
+    assert escape("a\n\tb\r", lines=True) == "a\n\tb<U+000D>"
 
 
 def test_runs_tell_what_is_spelled_out():
@@ -31,5 +31,5 @@ def test_runs_tell_what_is_spelled_out():
 
 
 def test_a_cut_says_so():
-    assert cut("abcdef", 6) == "abcdef"
-    assert cut("abcdef", 5) == "abcd…"
+    assert truncate("abcdef", 6) == "abcdef"
+    assert truncate("abcdef", 5) == "abcd…"

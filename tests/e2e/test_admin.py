@@ -25,7 +25,7 @@ def status(shop, queue):
 
 def test_the_numbers_move_by_themselves(shop, window):
     seen = window()
-    seen.expect("All queues are well.")
+    seen.expect("No problems found.")
     publish(shop, "notifications", "push", {"user": 1})
 
     seen.expect("has 1 message and no living consumer. Is runconsumer running?")
@@ -91,7 +91,7 @@ def test_a_consumer_shows_what_it_handles_goes_quiet_and_stops(shop, window, tmp
     publish(shop, "emails", "long", {})
     seen = window()
     seen.go("consumers/")
-    seen.expect("1 consumer lives.", seconds=30)
+    seen.expect("1 consumer is running.", seconds=30)
     seen.expect("for ", seconds=15)
     assert seen.page.locator(".mq-running").inner_text().startswith("long")
 
@@ -106,12 +106,12 @@ def test_a_consumer_shows_what_it_handles_goes_quiet_and_stops(shop, window, tmp
     (tmp_path / "enough").touch()
 
     wait_until(shop.has_ended, timeout=30)
-    seen.expect("No consumer lives.", seconds=30)
+    seen.expect("No consumer is running.", seconds=30)
 
 
 def test_the_focus_stays_where_it_is_while_the_numbers_move(shop, window):
     seen = window()
-    seen.expect("All queues are well.")
+    seen.expect("No problems found.")
     link = seen.page.locator("#result_list").get_by_role("link", name="notifications", exact=True)
     link.focus()
     publish(shop, "notifications", "push", {"user": 1})

@@ -6,7 +6,7 @@ import pytest
 
 from mq_django.inspector.activity import WINDOW, Activity, activity_of, activity_of_days, counts, percentile
 from mq_django.stores.counters import BUCKETS, bucket
-from mq_django.stores.members import Roll
+from mq_django.stores.members import Membership
 from mq_django.stores.pages import Look
 
 HOUR = 500_000
@@ -23,7 +23,7 @@ def look(*, minute: int, second: int = 0, this_hour=None, last_hour=None) -> Loo
         oldest_ms=None,
         next_due_ms=None,
         paused=False,
-        roll=Roll({}, {}, {}, {}),
+        membership=Membership({}, {}, {}, {}),
         this_hour=this_hour or {},
         last_hour=last_hour or {},
         hour=HOUR,

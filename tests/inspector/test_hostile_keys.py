@@ -30,11 +30,11 @@ def test_the_overview_shows_every_queue(redis_client, place):
 def test_a_heartbeat_reads_the_roll(redis_client, place):
     config = get_config().queue("default")
     PLACES[place](redis_client, config.keys)
-    roll = open_members(config, Pooled(get_client("chores"))).beat("mine", {}, {"mine-1": {}})
-    assert "mine" in roll.vital_signs()
-    assert roll.consumers_of("mine") == ["mine-1"]
+    membership = open_members(config, Pooled(get_client("chores"))).beat("mine", {}, {"mine-1": {}})
+    assert "mine" in membership.vital_signs()
+    assert membership.consumers_of("mine") == ["mine-1"]
     # Each of them can be struck off: who cannot would be found dead again and again.
-    assert {f"consumer:{name}".encode() for name in roll.consumers} <= redis_client.hgetall(
+    assert {f"consumer:{name}".encode() for name in membership.consumers} <= redis_client.hgetall(
         config.keys.consumers
     ).keys()
 

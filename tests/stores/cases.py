@@ -38,7 +38,7 @@ class Case:
         return open_store(get_config().queue(self.queue), Session(get_client("consume")))
 
     def members(self) -> Members:
-        """Return the roll of the queue."""
+        """Return what knows the consumers of the queue."""
         return open_members(get_config().queue(self.queue), Session(get_client("consume")))
 
     def publish(self, store: Store, *outgoing: Outgoing) -> list[str]:

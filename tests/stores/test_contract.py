@@ -419,8 +419,8 @@ def test_a_retried_delivery_is_held_like_any_other(store, publish):
 def test_a_consumer_that_holds_something_stays_on_the_roll(case, store, publish):
     publish(outgoing())
     members = case.members()
-    roll = members.beat("s1", {"pid": 1}, {ME: {"pid": 2}})
-    assert (roll.beats, set(roll.consumers)) == ({"s1": 1}, {ME})
+    membership = members.beat("s1", {"pid": 1}, {ME: {"pid": 2}})
+    assert (membership.beats, set(membership.consumers)) == ({"s1": 1}, {ME})
     delivery = take_one(store)
     assert members.leave([ME], supervisor="s1") == [ME]
     assert settled(store, delivery, ACK)

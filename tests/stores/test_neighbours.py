@@ -206,7 +206,7 @@ def be_strange(client, mq_settings):
     assert store.take("stranger", count=1)
     members = open_members(queue.config, Session(get_client("consume")))
     members.beat("s1", {}, {ME: {}})
-    assert members.adopt("stranger", ME) == 1
+    assert members.claim("stranger", ME) == 1
     assert members.ask(ME, "stop")
     members.evict("s1", 1)
     for item in store.held_by(ME, limit=5):

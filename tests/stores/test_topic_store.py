@@ -501,7 +501,7 @@ def test_subscribing_again_starts_where_the_subscriber_says_and_old_receipts_are
     assert settle(store, again) == []
 
 
-def test_receipts_fit_the_board(log):
+def test_receipts_fit_the_shared_state(log):
     store = group()
     publish(log, 1)
     (delivery,) = store.take(ME, count=1)

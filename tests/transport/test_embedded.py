@@ -76,7 +76,7 @@ class User:
         self.leave()
 
 
-def keepers(directory: Path) -> list[Process]:
+def guards(directory: Path) -> list[Process]:
     """Return the pair that keeps this directory's server, the guard first."""
     found = [p for p in processes() if "guard_process.py" in p.command and f"keep {directory} " in p.command]
     return sorted(found, key=lambda process: process.parent in {p.pid for p in found})
@@ -84,8 +84,8 @@ def keepers(directory: Path) -> list[Process]:
 
 def pair(directory: Path) -> list[Process]:
     """Return the guard and its child, once both are there: whoever joins does not wait for the second."""
-    wait_until(lambda: len(keepers(directory)) == 2, message="a guard and its child")
-    return keepers(directory)
+    wait_until(lambda: len(guards(directory)) == 2, message="a guard and its child")
+    return guards(directory)
 
 
 def server_runs(directory: Path) -> bool:
@@ -99,15 +99,15 @@ def server_runs(directory: Path) -> bool:
 
 
 def nothing_runs(directory: Path) -> bool:
-    return not keepers(directory) and not server_runs(directory)
+    return not guards(directory) and not server_runs(directory)
 
 
-def keeper_looks(directory: Path) -> None:
-    """Wait until the keeper has looked once more, whole."""
-    path = directory / guard_process.KEEPER_LOCK
+def guard_looks(directory: Path) -> None:
+    """Wait until the guard has looked once more, whole."""
+    path = directory / guard_process.GUARD_LOCK
     for _ in range(2):
         before = path.stat().st_mtime_ns
-        wait_until(lambda before=before: path.stat().st_mtime_ns != before, message="the keeper looks")
+        wait_until(lambda before=before: path.stat().st_mtime_ns != before, message="the guard looks")
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def directory(tmp_path, monkeypatch):
         os.close(embedded._memberships.pop(path))
     # What still runs would go by itself within a second; that is proved where it is the point.
     while path.exists() and not nothing_runs(path):
-        for process in keepers(path):
+        for process in guards(path):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
         guard_process.signal_server(path, signal.SIGKILL)
@@ -162,7 +162,7 @@ class TestSharing:
         pid = second.server_pid
         assert first.url
         first.leave()
-        keeper_looks(directory)
+        guard_looks(directory)
         assert second.server_pid == pid
 
     def test_asking_again_changes_nothing(self, directory):
@@ -189,7 +189,7 @@ class TestLeaving:
         user.command("SET", "key", "value")
         pid, address = user.server_pid, guard_process.socket_of(directory)
         getattr(user, end)()
-        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        wait_until(lambda: nothing_runs(directory), message="server and guard are gone")
         assert not alive(pid)
         assert not Path(address).exists()
         assert join().command("GET", "key") == b"value"
@@ -203,7 +203,7 @@ class TestLeaving:
         os.killpg(leader.process.pid, signal.SIGINT)
         assert leader.process.wait(10) != 0
         assert other.process.wait(10) != 0
-        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        wait_until(lambda: nothing_runs(directory), message="server and guard are gone")
         assert not alive(pid)
         assert join().command("LLEN", "list") == 200
 
@@ -224,12 +224,12 @@ class TestLeaving:
         os.kill(pid, signal.SIGSTOP)
         user.kill()
         users = directory / guard_process.USERS_LOCK
-        wait_until(lambda: is_locked(users), message="the keeper stops the server")
+        wait_until(lambda: is_locked(users), message="the guard stops the server")
         late = join()
         os.kill(pid, signal.SIGCONT)
         assert late.command("GET", "key") == b"value"
         assert late.server_pid != pid
-        keeper_looks(directory)
+        guard_looks(directory)
         assert pair(directory)
 
     def test_a_deleted_directory_ends_the_server(self, join, directory):
@@ -237,15 +237,15 @@ class TestLeaving:
         pid = user.server_pid
         # The server may write its files anew meanwhile.
         wait_until(lambda: shutil.rmtree(directory, ignore_errors=True) or not directory.exists())
-        wait_until(lambda: not alive(pid) and not keepers(directory), message="server and keeper are gone")
+        wait_until(lambda: not alive(pid) and not guards(directory), message="server and guard are gone")
 
     def test_a_directory_that_is_being_deleted_ends_the_server(self, join, directory):
-        """A keeper that looks in between takes no missing lock for one that nobody holds."""
+        """A guard that looks in between takes no missing lock for one that nobody holds."""
         user = join()
         pid = user.server_pid
         for name in (guard_process.PID_NAME, guard_process.USERS_LOCK, guard_process.SERVER_LOCK):
             (directory / name).unlink()
-        wait_until(lambda: not alive(pid) and not keepers(directory), message="server and keeper are gone")
+        wait_until(lambda: not alive(pid) and not guards(directory), message="server and guard are gone")
 
 
 def is_locked(path: Path) -> bool:
@@ -263,10 +263,10 @@ class TestForking:
         pid = parent.server_pid
         child = int(parent.process.stdout.readline())
         parent.process.wait(10)
-        keeper_looks(directory)
+        guard_looks(directory)
         assert parent.server_pid == pid
         os.kill(child, signal.SIGKILL)
-        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        wait_until(lambda: nothing_runs(directory), message="server and guard are gone")
 
     def test_a_program_started_by_a_user_does_not_count(self, join, directory):
         code = JOIN + (
@@ -278,7 +278,7 @@ class TestForking:
         assert user.url
         sleeper = int(user.process.stdout.readline())
         user.leave()
-        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        wait_until(lambda: nothing_runs(directory), message="server and guard are gone")
         assert alive(sleeper)
         os.kill(sleeper, signal.SIGKILL)
 
@@ -295,12 +295,12 @@ class TestForking:
         pid = parent.server_pid
         child = int(parent.process.stdout.readline())
         parent.process.wait(10)
-        keeper_looks(directory)
+        guard_looks(directory)
         assert parent.server_pid == pid
         os.kill(child, signal.SIGKILL)
 
 
-class TestKillingTheKeeper:
+class TestKillingTheGuard:
     def test_each_of_its_two_processes_is_replaced(self, join, directory):
         user = join()
         pid = user.server_pid
@@ -310,20 +310,20 @@ class TestKillingTheKeeper:
             wait_until(lambda gone=victim: not alive(gone), message="killed")
             assert victim not in {process.pid for process in pair(directory)}
         user.kill()
-        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        wait_until(lambda: nothing_runs(directory), message="server and guard are gone")
         assert not alive(pid)
 
     def test_the_next_to_ask_replaces_both(self, join, directory, monkeypatch):
-        monkeypatch.setattr(embedded, "KEEPER_SILENCE", 0.5)
+        monkeypatch.setattr(embedded, "GUARD_SILENCE", 0.5)
         user = join()
         pid = user.server_pid
         assert pair(directory)
         # Both at once: stopped, neither can replace the other.
         for end in (signal.SIGSTOP, signal.SIGKILL):
-            for victim in keepers(directory):
+            for victim in guards(directory):
                 os.kill(victim.pid, end)
-        wait_until(lambda: not keepers(directory), message="no keeper")
-        wait_until(lambda: not embedded._is_kept(directory), message="the keeper's silence is noticed")
+        wait_until(lambda: not guards(directory), message="no guard")
+        wait_until(lambda: not embedded._is_kept(directory), message="the guard's silence is noticed")
         embedded.url(directory)
         assert user.server_pid == pid
         user.leave()
@@ -374,7 +374,7 @@ class TestKillingTheServer:
         user = join()
         assert user.command("PING") is True
         user.kill()
-        wait_until(lambda: nothing_runs(directory), message="server and keeper are gone")
+        wait_until(lambda: nothing_runs(directory), message="server and guard are gone")
         assert alive(innocent.pid)
 
     def test_a_server_out_of_reach_is_an_error_after_a_bounded_time(self, directory, monkeypatch):

@@ -11,7 +11,7 @@ from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
-from mq_django.core.visible import spell
+from mq_django.core.visible import escape
 from mq_django.inspector import processes
 from mq_django.inspector.processes import Ask, Everybody, ProcessView, RunningMessage, SupervisorView
 
@@ -51,7 +51,7 @@ def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
     if page.request.method != "POST" or CONFIRMED not in page.request.POST:
         return _confirm(page, asked, what, back_url)
     queues = processes.ask(asked, what)
-    name = spell(asked)[:200]
+    name = escape(asked)[:200]
     if not queues:
         page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": name})
         return HttpResponseRedirect(back_url)
@@ -74,7 +74,7 @@ def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
         if asked in (process.id, supervisor.id)
     ]
     if not those:
-        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": spell(asked)[:200]})
+        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": escape(asked)[:200]})
         return HttpResponseRedirect(back_url)
     count, running = len(those), sum(len(process.running) for process in those)
     titles = {
@@ -123,8 +123,10 @@ def _summary(found: Everybody) -> str:
     living = [one for one in found.supervisors if one.alive]
     count = sum(len(one.processes) for one in living)
     if not count:
-        return _("No consumer lives.")
-    told = ngettext("%(count)s consumer lives.", "%(count)s consumers live.", count) % {"count": text.number(count)}
+        return _("No consumer is running.")
+    told = ngettext("%(count)s consumer is running.", "%(count)s consumers are running.", count) % {
+        "count": text.number(count)
+    }
     gone = len(found.supervisors) - len(living)
     if not gone:
         return told

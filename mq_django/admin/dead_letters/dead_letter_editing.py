@@ -114,8 +114,8 @@ def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
 def export(page: Page, name: str) -> Any:
     """Send the dead letters that the filter fits as JSON lines, secrets replaced, oldest first."""
     filter_form.refuse_others(page, *filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR)
-    meant = filter_form.told(page, log=True)
-    page.log(name, f"Exported the dead letters: {meant}" if meant else "Exported the dead letters")
+    description = filter_form.describe(page, log=True)
+    page.log(name, f"Exported the dead letters: {description}" if description else "Exported the dead letters")
     response = StreamingHttpResponse(_lines(name, filter_form.wanted(page)), content_type="application/x-ndjson")
     file = name.replace(GROUP_SEPARATOR, "-")
     response["Content-Disposition"] = f'attachment; filename="{file}-dead.jsonl"'

@@ -17,11 +17,11 @@ from mq_django.admin.ui.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.admin.ui.tabs import tabs
 from mq_django.core.filters import FailureGroup, is_exception
-from mq_django.core.visible import spell
+from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters, jobs
 from mq_django.inspector.jobs import BackgroundJob, What
-from mq_django.inspector.queues import glance
+from mq_django.inspector.queues import quick_stats
 
 #: What is asked for so few is done before the answer, whether or not a consumer lives; and for how many seconds.
 AT_ONCE, SECONDS = 1000, 1.0
@@ -55,7 +55,7 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
     if request.method != "POST" or CONFIRMED not in request.POST:
         return _ask(page, name, what)
     wanted, rate = filter_form.wanted(page), _rate(filter_form.given(page, "rate") or "")
-    who = spell(request.user.get_username())
+    who = escape(request.user.get_username())
     begun = jobs.begin(name, what, who=who, wanted=wanted, until=filter_form.given(page, "until") or "", rate=rate)
     if begun.word == "nothing":
         page.say(messages.INFO, _("There are no dead letters."))
@@ -64,8 +64,8 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
         page.say(messages.WARNING, _("Another job runs. Wait for its end, or cancel it."))
         return HttpResponseRedirect(page.url("dead_job", name))
     verb = "redrive" if what == REDRIVE else "delete"
-    meant, most = filter_form.told(page, log=True), f", at most {rate} a second" if rate else ""
-    which = f" where {meant}" if meant else ""
+    description, most = filter_form.describe(page, log=True), f", at most {rate} a second" if rate else ""
+    which = f" where {description}" if description else ""
     page.log(name, f"Began to {verb} up to {text.number(begun.total)} dead letters{which}{most}")
     if begun.total <= AT_ONCE and not rate:
         _work_at_once(name)
@@ -89,8 +89,8 @@ def _ask(page: Page, name: str, what: What) -> HttpResponse:
     if wanted.group is not None and len(terms) == len(filter_form.group_terms(wanted.group)):
         counted = dead_letters.count_group(name, wanted.group)
         count, at_most = (count, True) if counted is None else (counted, found.at_most)
-    meant = filter_form.told(page)
-    rate = {"name": "rate", "label": _("At most so many a second"), "value": "", "help": _("Empty: without a limit.")}
+    description = filter_form.describe(page)
+    rate = {"name": "rate", "label": _("Rate (messages/s)"), "value": "", "help": _("Empty = unlimited.")}
     return confirm_act(
         page,
         name,
@@ -98,7 +98,7 @@ def _ask(page: Page, name: str, what: What) -> HttpResponse:
         count,
         act_url=page.url("dead_all", name, what),
         fields=[("until", found.until), *terms.items()],
-        listed=[text.visible(meant, limit=1000)] if meant else [],
+        listed=[text.visible(description, limit=1000)] if description else [],
         at_most=at_most,
         more=_("It is done in the background; you can watch it and cancel it."),
         inputs=[{**rate, "max": str(MAX_RATE)}],
@@ -110,7 +110,7 @@ def job(page: Page, name: str) -> HttpResponse:
     """Show what is being done to many dead letters, or was done last."""
     return page.render(
         "dead_job",
-        _("Dead letters in the background"),
+        _("Background job"),
         live_url=page.url("dead_job_stats", name),
         **_context(page, name),
     )
@@ -207,7 +207,7 @@ def confirm_act(
 
 
 def _context(page: Page, name: str) -> dict[str, Any]:
-    found, view = jobs.look(name), glance(name)
+    found, view = jobs.look(name), quick_stats(name)
     frame = {"queue": name, "tabs": tabs(page, name, "dead", view), "list_url": page.url("dead", name)}
     if found is None:
         return {"job": None, "summary": _("There is no job."), **frame}

@@ -18,7 +18,7 @@ from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import actions, dead_letters
 from mq_django.inspector.dead_letters import DeadLetterView
-from mq_django.inspector.queues import glance
+from mq_django.inspector.queues import quick_stats
 
 #: Dead letters a page.
 PER_PAGE = 50
@@ -61,7 +61,7 @@ def _filtered(page: Page, name: str) -> HttpResponse:
         queue=name,
         tabs=tabs(page, name, "dead"),
         rows=[_row(page, name, letter) for letter in some.rows],
-        total=text.number(glance(name).dead),
+        total=text.number(quick_stats(name).dead),
         **_frame(page, name, ""),
         **filter_form.progress(page, some),
     )

@@ -56,7 +56,7 @@ def _context(page: Page) -> dict[str, Any]:
         "summary": ngettext("%(count)s queue needs attention.", "%(count)s queues need attention.", troubled)
         % {"count": troubled}
         if troubled
-        else _("All queues are well."),
+        else _("No problems found."),
     }
 
 

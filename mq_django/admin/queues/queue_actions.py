@@ -12,13 +12,13 @@ from mq_django.admin.ui.confirm import CONFIRMED, confirm, report
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.inspector import actions
 from mq_django.inspector.actions import Purgeable
-from mq_django.inspector.queues import QueueView, glance
+from mq_django.inspector.queues import QueueView, quick_stats
 
 
 @needs(VIEW, OPERATE)
 def pause(page: Page, name: str) -> HttpResponse:
     """Pause a queue."""
-    view = glance(name)
+    view = quick_stats(name)
     if CONFIRMED not in page.request.POST:
         return confirm(
             page,
@@ -45,7 +45,7 @@ def pause(page: Page, name: str) -> HttpResponse:
 @needs(VIEW, OPERATE)
 def resume(page: Page, name: str) -> HttpResponse:
     """Resume a queue."""
-    view = glance(name)
+    view = quick_stats(name)
     if CONFIRMED not in page.request.POST:
         return confirm(
             page,
@@ -77,7 +77,7 @@ def purge(page: Page, name: str, place: str) -> HttpResponse:
     filter_form.refuse_others(page, "count")
     where = _place(place)
     back_url = page.url("ready", name) if where == "ready" else page.url("waiting", name, where)
-    count = _count(glance(name), where)
+    count = _count(quick_stats(name), where)
     if page.request.method != "POST" or CONFIRMED not in page.request.POST:
         if not count:
             page.say(messages.INFO, _("There is nothing to purge."))

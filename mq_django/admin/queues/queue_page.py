@@ -16,7 +16,7 @@ from mq_django.admin.ui.tabs import tabs
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector.activity import Activity
 from mq_django.inspector.consumers import ConsumerView
-from mq_django.inspector.queues import RECENT, QueueView, glance
+from mq_django.inspector.queues import RECENT, QueueView, quick_stats
 
 PARTS = ("tabs", "problems", "tiles", "place", "charts", "names", "limits", "schedules", "consumers")
 
@@ -59,7 +59,7 @@ def _look(page: Page, name: str) -> tuple[QueueView, Activity]:
         # What is late or dead is so whatever the name, and the rates are of all.
         view = inspector.queue(name)
         return view, inspector.queue(name, of=of).activity if of else view.activity
-    view = glance(name, minutes=RECENT + 1)
+    view = quick_stats(name, minutes=RECENT + 1)
     return view, view.activity if view.error else inspector.activity(name, hours=spans.HOURS[span], of=of)
 
 
@@ -69,7 +69,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     context = {
         "queue": name,
         "tabs": tabs(page, name, "queue", view),
-        "summary": _("The queue needs attention.") if problems else _("The queue is well."),
+        "summary": _("The queue needs attention.") if problems else _("No problems found."),
         "tiles": _tiles(page, view),
         "paused": view.paused,
         "switch_url": page.url("resume" if view.paused else "pause", name),

@@ -10,7 +10,7 @@ from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
 from mq_django.core.schedules import Every, Schedule
-from mq_django.core.visible import spell
+from mq_django.core.visible import escape
 from mq_django.inspector import plans
 from mq_django.inspector.plans import Planned
 
@@ -113,7 +113,7 @@ def _act(page: Page, name: str, route: str, *, title: str, sentence: str, button
         return confirm(
             page,
             name,
-            title % {"schedule": spell(plan.name)},
+            title % {"schedule": escape(plan.name)},
             tab="queue",
             sentence=sentence,
             button=button,
@@ -131,7 +131,7 @@ def _act(page: Page, name: str, route: str, *, title: str, sentence: str, button
 
 def _do(plan: Planned, route: str) -> tuple[str, str]:
     """Do it, and return what to say, and to log; nothing to log when nothing was done."""
-    name = spell(plan.name)
+    name = escape(plan.name)
     if route == "schedule_fire":
         message_id = plans.fire(plan)
         if message_id is None:

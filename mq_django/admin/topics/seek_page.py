@@ -17,11 +17,11 @@ from mq_django.admin.ui.tabs import tabs
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import BEGINNING, END, Place
-from mq_django.core.visible import spell
+from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter, InvalidOffset, UnknownGroup
 from mq_django.inspector import entries, topics
-from mq_django.inspector.queues import QueueView, glance
-from mq_django.inspector.topics import Leap
+from mq_django.inspector.queues import QueueView, quick_stats
+from mq_django.inspector.topics import SeekPreview
 
 #: Fields of the form: what kind of place, and the two kinds that take a value.
 TO, MOMENT, OFFSET = "to", "moment", "offset"
@@ -36,11 +36,11 @@ def seek(page: Page, name: str) -> HttpResponse:
     asked = {field: page.request.POST.get(field, "").strip()[:100] for field in (TO, MOMENT, OFFSET)}
     place = _place(asked)
     try:
-        leap = None if place is None else topics.preview(topic, group, place)
-        if place is None or leap is None:
+        preview = None if place is None else topics.preview(topic, group, place)
+        if place is None or preview is None:
             return _form(page, name, asked, error=_("Choose a place: a date and a time, or the offset of a message."))
         if CONFIRMED not in page.request.POST:
-            return _confirm_seek(page, name, asked, place, leap)
+            return _confirm_seek(page, name, asked, place, preview)
         topics.seek(topic, group, place)
     except InvalidOffset:
         return _form(page, name, asked, error=_("An offset is two numbers with a dash, such as 1700000000000-0."))
@@ -48,10 +48,10 @@ def seek(page: Page, name: str) -> HttpResponse:
         page.say(messages.WARNING, _("Nobody has subscribed under this name: there is nothing to move."))
         return HttpResponseRedirect(page.queue_url(name))
     done = _("The group goes on at %(place)s. %(what)s")
-    page.say(messages.SUCCESS, done % {"place": said(place), "what": _will(leap)})
-    more = "at least " if leap.more else ""
-    counts = f"{more}{leap.replayed} messages again, {more}{leap.skipped} skipped"
-    page.log(name, f"Moved the group to {place}, after {leap.after}: {counts}")
+    page.say(messages.SUCCESS, done % {"place": said(place), "what": _will(preview)})
+    more = "at least " if preview.more else ""
+    counts = f"{more}{preview.replayed} messages again, {more}{preview.skipped} skipped"
+    page.log(name, f"Moved the group to {place}, after {preview.after}: {counts}")
     return HttpResponseRedirect(page.queue_url(name))
 
 
@@ -70,7 +70,7 @@ def said(place: Place) -> str:
     """Return a place in words."""
     if isinstance(place, datetime):
         return timezone.localtime(place).isoformat(sep=" ", timespec="seconds")
-    return {BEGINNING: _("the beginning"), END: _("the end")}.get(place, spell(place))
+    return {BEGINNING: _("the beginning"), END: _("the end")}.get(place, escape(place))
 
 
 def _form(page: Page, name: str, asked: dict[str, str], *, error: str = "") -> HttpResponse:
@@ -91,41 +91,43 @@ def _form(page: Page, name: str, asked: dict[str, str], *, error: str = "") -> H
     )
 
 
-def _will(leap: Leap) -> str:
+def _will(preview: SeekPreview) -> str:
     """Return how many messages a move gives again or skips."""
-    if leap.replayed:
-        words = ngettext("%(count)s message is handled again.", "%(count)s messages are handled again.", leap.replayed)
-        return words % {"count": _at_least(leap.replayed, leap)}
-    if leap.skipped:
+    if preview.replayed:
+        words = ngettext(
+            "%(count)s message is handled again.", "%(count)s messages are handled again.", preview.replayed
+        )
+        return words % {"count": _at_least(preview.replayed, preview)}
+    if preview.skipped:
         words = ngettext(
             "%(count)s message is skipped and never handled.",
             "%(count)s messages are skipped and never handled.",
-            leap.skipped,
+            preview.skipped,
         )
-        return words % {"count": _at_least(leap.skipped, leap)}
+        return words % {"count": _at_least(preview.skipped, preview)}
     return _("0 messages are handled again, and 0 are skipped.")
 
 
-def _at_least(count: int, leap: Leap) -> str:
-    return _("at least %(count)s") % {"count": text.number(count)} if leap.more else text.number(count)
+def _at_least(count: int, preview: SeekPreview) -> str:
+    return _("at least %(count)s") % {"count": text.number(count)} if preview.more else text.number(count)
 
 
-def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Place, leap: Leap) -> HttpResponse:
-    sentences = [_will(leap)]
-    if leap.pending:
+def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Place, preview: SeekPreview) -> HttpResponse:
+    sentences = [_will(preview)]
+    if preview.pending:
         sentences.append(
             ngettext(
                 "%(count)s message of the log is being handled: it goes on, and is not settled when it ends.",
                 "%(count)s messages of the log are being handled: they go on, and are not settled when they end.",
-                leap.pending,
+                preview.pending,
             )
-            % {"count": text.number(leap.pending)}
+            % {"count": text.number(preview.pending)}
         )
-    if leap.given_up:
+    if preview.given_up:
         words = ngettext(
-            "%(count)s of them is not given again.", "%(count)s of them are not given again.", leap.given_up
+            "%(count)s of them is not given again.", "%(count)s of them are not given again.", preview.given_up
         )
-        sentences.append(words % {"count": text.number(leap.given_up)})
+        sentences.append(words % {"count": text.number(preview.given_up)})
     sentences.append(_("Retries and dead letters of the group stay as they are, and so do other groups."))
     topic = name.partition(GROUP_SEPARATOR)[0]
     heads = [] if place == END else entries.in_log(topic, since=place, limit=1).rows
@@ -143,7 +145,7 @@ def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Place, le
             text.visible(_("Next: %(name)s, %(id)s") % {"name": head.message.name, "id": head.message.id}, limit=200)
             for head in heads
         ],
-        dangerous=leap.skipped > 0,
+        dangerous=preview.skipped > 0,
     )
 
 
@@ -152,7 +154,7 @@ def unsubscribe(page: Page, name: str) -> HttpResponse:
     """Remove a group with all that it keeps."""
     topic, _separator, group = name.partition(GROUP_SEPARATOR)
     get_config().topic(topic)
-    view = glance(name)
+    view = quick_stats(name)
     if CONFIRMED not in page.request.POST:
         return _confirm_unsubscribe(page, view)
     if topics.unsubscribe(topic, group):

@@ -65,7 +65,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "queue": name,
         "tabs": topic_tabs(page, view, "topic"),
         "problems": problems,
-        "summary": _("The topic needs attention.") if problems else _("The topic is well."),
+        "summary": _("The topic needs attention.") if problems else _("No problems found."),
         "tiles": _tiles(page, view),
         "groups": rows,
         "log_url": page.url("log", name),

@@ -148,19 +148,19 @@ def summary(activity: Activity) -> str:
         "retried": number(sum(activity.retried)),
         "buried": number(sum(activity.buried)),
     }
-    times = _("Half were handled within %(half)s, 95 of 100 within %(most)s.")
+    times = _("Handling time: p50 %(half)s, p95 %(most)s.")
     return f"{said} {_with_times(times, activity.took)}".strip()
 
 
 def latency_summary(activity: Activity) -> str:
     """Return the latencies in words; empty when there are none."""
-    words = _("Half began within %(half)s of being ready, 95 of 100 within %(most)s.")
+    words = _("Latency: p50 %(half)s, p95 %(most)s.")
     return _with_times(words, activity.waited, endless=endless_latency())
 
 
 def took_summary(activity: Activity) -> str:
     """Return the handling times in words; empty when there are none."""
-    return _with_times(_("Half were handled within %(half)s, 95 of 100 within %(most)s."), activity.took)
+    return _with_times(_("p50 %(half)s, p95 %(most)s."), activity.took)
 
 
 def endless_latency() -> str:
@@ -194,5 +194,5 @@ def spread_title(activity: Activity, place: int, spread: Spread, endless: str) -
     """Return the times of a step in words."""
     if spread.p50 is None:
         return _("%(ago)s ago: nothing") % {"ago": ago(activity, place)}
-    words = _("half within %(half)s, 95 of 100 within %(most)s")
+    words = _("p50 %(half)s, p95 %(most)s")
     return f"{_('%(time)s ago') % {'time': ago(activity, place)}}: {_with_times(words, spread, endless=endless)}"

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from mq_django.admin.ui.page import Page, sentence_of
 from mq_django.admin.ui.tabs import tabs
 from mq_django.admin.ui.text import number
-from mq_django.core.visible import cut
+from mq_django.core.visible import truncate
 from mq_django.inspector.actions import Outcome
 
 #: The form's field that says that somebody has read what will happen.
@@ -78,4 +78,4 @@ def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str) 
     if outcome.done or outcome.error is not None:
         # Redis may have done the last batch and lost its answer, and the log must not say less than was done.
         doubt = " (interrupted; up to one more batch may have been done)" if outcome.error is not None else ""
-        page.log(queue, cut(logged, 1000) + doubt)
+        page.log(queue, truncate(logged, 1000) + doubt)

@@ -18,7 +18,7 @@ from mq_django.admin.ui.confirm import CONFIRMED
 from mq_django.admin.ui.page import SEE_DATA, Page
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.core.filters import FailureGroup, Filter, is_exception
-from mq_django.core.visible import spell
+from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.scan import Scanned
 
@@ -82,7 +82,7 @@ def refuse_others(page: Page, *known: str) -> None:
         InvalidFilter: there is such a thing.
     """
     for field in {*page.request.GET, *page.request.POST} - {*known, CONFIRMED, "csrfmiddlewaretoken"}:
-        raise InvalidFilter(_("There is no filter “%(field)s” here.") % {"field": spell(field)[:200]})
+        raise InvalidFilter(_("There is no filter “%(field)s” here.") % {"field": escape(field)[:200]})
 
 
 def group_terms(group: FailureGroup) -> dict[str, str]:
@@ -108,7 +108,7 @@ def wanted(page: Page, message_id: str = "") -> Filter:
     )
 
 
-def told(page: Page, *, log: bool = False) -> str:
+def describe(page: Page, *, log: bool = False) -> str:
     """Return in words what the form asks for; empty when that is everything. For the log without what quotes data."""
     words = {
         "name": _("name has “%s”"),
@@ -124,7 +124,7 @@ def told(page: Page, *, log: bool = False) -> str:
     if log and not is_exception(terms.get(OF_ERROR, "")):
         hidden.add(OF_ERROR)
     return ", ".join(
-        words[field] % (HIDDEN if field in hidden and value else spell(value)) for field, value in terms.items()
+        words[field] % (HIDDEN if field in hidden and value else escape(value)) for field, value in terms.items()
     )
 
 
@@ -143,7 +143,7 @@ def moment(value: str) -> datetime:
     except ValueError:
         found = None
     if found is None:
-        raise InvalidFilter(_("“%(value)s” is not a date and a time.") % {"value": spell(value)[:200]})
+        raise InvalidFilter(_("“%(value)s” is not a date and a time.") % {"value": escape(value)[:200]})
     return found if timezone.is_aware(found) else timezone.make_aware(found)
 
 
@@ -152,7 +152,7 @@ def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str,
     fields = asked(page)
     return {
         "wanted": message_id,
-        "group": told(page) if OF_NAME in fields else "",
+        "group": describe(page) if OF_NAME in fields else "",
         "group_terms": [(field, fields[field]) for field in (OF_NAME, OF_ERROR) if field in fields],
         "filter": fields,
         "filter_key": page.can(SEE_DATA),

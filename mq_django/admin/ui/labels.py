@@ -5,7 +5,7 @@ from django.utils.translation import ngettext
 
 from mq_django.admin.ui.text import duration, number
 from mq_django.core.redaction import redact_forms
-from mq_django.core.visible import spell
+from mq_django.core.visible import escape
 from mq_django.inspector.explain import Cause
 from mq_django.inspector.queues import GROWING, Problem, QueueView
 
@@ -49,7 +49,7 @@ def problem(view: QueueView, what: Problem) -> str:
 def reason(word: str) -> str:
     """Return why a message is dead."""
     known = {
-        "attempts": _("failed too often"),
+        "attempts": _("out of attempts"),
         "error": _("given up by its handler"),
         "undecodable": _("no message"),
         "crashed": _("its process died"),
@@ -61,7 +61,7 @@ def reason(word: str) -> str:
 def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
     """Return in one sentence why a message does not run, or that it does; keys are for those who may see data."""
     sentences = {
-        "broken": _("It is no message: it is put among the dead letters, or dropped, when its turn comes."),
+        "broken": _("This entry is not a valid message. A consumer moves it to the dead letters, or drops it."),
         "delayed": _("It waits for its due time, in %(time)s."),
         "due": _("It is due, and becomes ready at any moment."),
         "unhandled": _("No consumer has a handler for “%(name)s”."),
@@ -75,20 +75,20 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "throttled": _("The limit for key “%(key)s” is reached: %(most)s in %(window)s; the next turn is in %(time)s."),
         "full": _("The limit of the queue is reached: %(most)s at once."),
         "rate": _("The limit of the queue is reached: %(most)s in %(window)s; the next may start in %(time)s."),
-        "unconsumed": _("No consumer of this queue lives. Is runconsumer running?"),
-        "next": _("Nothing stands in its way: the next consumer with a free thread takes it."),
+        "unconsumed": _("No consumer of this queue is running. Is runconsumer started?"),
+        "next": _("Ready: the next free thread will take it."),
         "behind": _("At least %(count)s others stand before it.")
         if cause.at_least
         else ngettext("%(count)s other stands before it.", "%(count)s others stand before it.", cause.count),
     }
     said = sentences[cause.kind] % {
         "time": duration(cause.ms),
-        "key": spell(redact_forms(cause.key)) if can_see_data else "…",
+        "key": escape(redact_forms(cause.key)) if can_see_data else "…",
         "most": number(cause.most),
         "window": duration(round(cause.window.total_seconds() * 1000)),
         "count": number(cause.count),
-        "name": spell(name),
-        "consumer": spell(cause.consumer),
+        "name": escape(name),
+        "consumer": escape(cause.consumer),
     }
     if cause.kind in ("parked", "throttled") and cause.count:
         before = ngettext(

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
-from mq_django.core.visible import spell
+from mq_django.core.visible import escape
 from mq_django.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -118,7 +118,7 @@ class Page:
 
     def log(self, queue: str, text: str) -> None:
         """Write into the admin's log who did what to a queue."""
-        self.model_admin.log_change(self.request, Queue(name=queue), spell(text))
+        self.model_admin.log_change(self.request, Queue(name=queue), escape(text))
 
 
 def needs(*permissions: str) -> Callable[[View], View]:
@@ -151,7 +151,7 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
         # Only those who may see queues learn which there are.
         if not page.can(VIEW):
             raise PermissionDenied from None
-        name = spell(kwargs.get("name") or kwargs.get("topic", ""))[:160]
+        name = escape(kwargs.get("name") or kwargs.get("topic", ""))[:160]
         sentence = _("There is no queue “%(name)s” in the settings.") % {"name": name}
         if wants_json:
             return JsonResponse({"error": sentence}, status=404)
@@ -166,7 +166,7 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
         if wants_json:
             return JsonResponse({"error": sentence_of(error)}, status=503)
         return page.render(
-            "unreachable", _("Queues"), status=503, sentence=sentence_of(error), detail=spell(str(error))
+            "unreachable", _("Queues"), status=503, sentence=sentence_of(error), detail=escape(str(error))
         )
 
 

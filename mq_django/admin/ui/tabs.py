@@ -10,7 +10,7 @@ from mq_django.admin.ui.page import Page
 from mq_django.admin.ui.text import number
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.inspector.queues import QueueView, glance
+from mq_django.inspector.queues import QueueView, quick_stats
 from mq_django.inspector.topics import TopicView
 
 
@@ -23,7 +23,7 @@ def _parked(page: Page, name: str, current: str, view: QueueView) -> list[tuple[
 
 def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
     """Return the tabs of a queue's pages with what is behind each."""
-    view = view or glance(name)
+    view = view or quick_stats(name)
     found = [
         ("queue", _("Group") if GROUP_SEPARATOR in name else _("Queue"), page.queue_url(name), None),
         ("ready", _("Ready"), page.url("ready", name), view.ready),

@@ -13,7 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from mq_django.core.visible import cut, runs
+from mq_django.core.visible import runs, truncate
 
 #: Characters of data, traceback or bytes that one page shows.
 LONGEST = 64 * 1024
@@ -28,7 +28,7 @@ def visible(text: str, *, limit: int = LONGEST, lines: bool = False) -> SafeStri
     """Return text of unknown origin as HTML: escaped, isolated in its direction, nothing hidden in it."""
     parts = (
         format_html('<span class="mq-odd">{}</span>', part) if odd else format_html("{}", part)
-        for part, odd in runs(cut(text, limit), lines=lines)
+        for part, odd in runs(truncate(text, limit), lines=lines)
     )
     return format_html("<bdi>{}</bdi>", format_html_join("", "{}", ((part,) for part in parts)))
 

@@ -4,23 +4,23 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 
 #: Of what a consumer runs in one queue a heartbeat tells so many, those that run longest.
 MAX_TOLD = 20
 
 
-def doing(board: Board, queues: range) -> list[Mapping[str, Any]]:
+def doing(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:
     """Return for each queue what a consumer runs, the longest first, and how many it has handled and failed."""
     now = time.monotonic()
     running: dict[int, list[Any]] = {}
-    for item in sorted(board.running(), key=lambda item: item.since):
+    for item in sorted(shared_state.running(), key=lambda item: item.since):
         some = running.setdefault(item.receipt.queue, [])
         if len(some) < MAX_TOLD:
             home, entry = item.receipt.home, item.receipt.entry.decode(errors="replace")
             some.append([home, entry, max(0, round((now - item.since) * 1000))])
     told: list[Mapping[str, Any]] = []
     for number in queues:
-        handled, failed = board.counted(number)
+        handled, failed = shared_state.counted(number)
         told.append({"running": running.get(number, []), "handled": handled, "failed": failed})
     return told

@@ -28,7 +28,7 @@ class Runs(Protocol):
 
 
 class Extender(Service):
-    """Extends what the boards show to run for long.
+    """Extends what the shared states show to run for long.
 
     Others of ours go by heartbeats and not by idle time: this is for people who look at the stream, and for consumers
     of other makes.

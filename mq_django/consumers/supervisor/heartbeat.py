@@ -11,14 +11,14 @@ from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
-from mq_django.stores.members import Roll
+from mq_django.stores.members import Membership
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
 logger = get_logger(__name__)
 
 #: Consumers that no supervisor speaks for are nobody's we know. They get this many visibility timeouts.
-STRAY_PATIENCE = 5
+UNKNOWN_PATIENCE = 5
 #: The field of a supervisor that has its visibility timeout in milliseconds. Peers believe no more than the most.
 VISIBILITY = "visibility_ms"
 MAX_VISIBILITY_MS = 24 * 3600 * 1000
@@ -31,10 +31,10 @@ class Silence:
     time in which we could see counts: not while Redis did not answer, nor while we ourselves were stopped.
     """
 
-    def __init__(self, limit: float, glance: float) -> None:
+    def __init__(self, limit: float, max_gap: float) -> None:
         self._limit = limit
         #: The longest time between two observations that counts as watching.
-        self._glance = glance
+        self._max_gap = max_gap
         #: Name -> its sign, the seconds for which that has stood still, and how many mean death.
         self._last: dict[str, tuple[object, float, float]] = {}
         self._observed: float | None = None
@@ -51,7 +51,7 @@ class Silence:
         `limits` are the seconds of those with a limit of their own.
         """
         gap = 0.0 if self._observed is None else now - self._observed
-        watched = max(0.0, min(gap - blind, self._glance))
+        watched = max(0.0, min(gap - blind, self._max_gap))
         self._observed = now
         known, self._last = self._last, {}
         for name, sign in signs.items():
@@ -60,7 +60,7 @@ class Silence:
             self._last[name] = (sign, silent + watched if name in known and last == sign else 0.0, limit)
         return [name for name, (_, silent, limit) in self._last.items() if silent >= limit]
 
-    def next_verdict(self) -> float:
+    def next_decision(self) -> float:
         """Return the seconds until somebody will be silent for too long who is not yet."""
         left = (limit - silent for _, silent, limit in self._last.values())
         return min((seconds for seconds in left if seconds > 0), default=self._limit)
@@ -91,16 +91,16 @@ class HeartbeatCallbacks(NamedTuple):
     held: Callable[[int, Announcement, float], None]
     #: (announcement): others took us for dead.
     evicted: Callable[[Announcement], None]
-    #: (queue, supervisor, roll): it is dead.
-    dead: Callable[[int, str, Roll], None]
-    #: (queue, consumer): it holds something, or did, and nobody speaks for it.
-    stray: Callable[[int, str], None]
+    #: (queue, supervisor, membership): it is dead.
+    dead: Callable[[int, str, Membership], None]
+    #: (queue, consumer): it holds something, or did, and no supervisor announces it.
+    unknown: Callable[[int, str], None]
     #: (consumer or supervisor -> "quiet" or "stop"): people ask for that, each told once.
     asked: Callable[[Mapping[str, str]], None]
 
 
 class Heartbeat(Service):
-    """Beats in every queue, strikes consumers off the roll that have ended, and tells who is silent."""
+    """Beats in every queue, removes consumers that have ended, and tells who is silent."""
 
     name = "heartbeat"
 
@@ -112,9 +112,9 @@ class Heartbeat(Service):
         self._callbacks = callbacks
         self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
         self._interval = min(interval(timeout) for timeout in self._timeouts)
-        glance = self._interval * 1.5
-        self._silences = [Silence(silence_limit(timeout), glance) for timeout in self._timeouts]
-        self._strays = [Silence(timeout * STRAY_PATIENCE, glance) for timeout in self._timeouts]
+        max_gap = self._interval * 1.5
+        self._silences = [Silence(silence_limit(timeout), max_gap) for timeout in self._timeouts]
+        self._unknown = [Silence(timeout * UNKNOWN_PATIENCE, max_gap) for timeout in self._timeouts]
         #: The generation of each queue, and the name under which we are known in it.
         self._known = [("", "")] * len(queues)
         self._departed: list[set[str]] = [set() for _ in queues]
@@ -123,7 +123,7 @@ class Heartbeat(Service):
         self._asked: dict[str, str] = {}
 
     def depart(self, number: int, consumer: str) -> None:
-        """Strike a consumer off the roll of a queue: it has ended and holds nothing there."""
+        """Remove a consumer from a queue: it has ended and holds nothing there."""
         # Here and not by who asks: a heartbeat under way would write it down again.
         self._departed[number].add(consumer)
 
@@ -136,7 +136,7 @@ class Heartbeat(Service):
                 called=self._name,
             )
         except StoreError as error:
-            logger.warning("Supervisor %s stays on the roll until it is found silent: %s", supervisor, error)
+            logger.warning("Supervisor %s remains registered until its heartbeat expires: %s", supervisor, error)
 
     def run_once(self) -> float:
         """Beat once in every queue."""
@@ -144,41 +144,41 @@ class Heartbeat(Service):
         announcement = self._callbacks.announce()
         for step in (lambda number: self._beat(number, announcement), self._strike_off):
             self.each(range(len(self._queues)), step, called=self._name)
-        verdict = min(silence.next_verdict() for silence in self._silences)
-        return max(0.02, min(self._interval - (time.monotonic() - began), verdict))
+        decision = min(silence.next_decision() for silence in self._silences)
+        return max(0.02, min(self._interval - (time.monotonic() - began), decision))
 
     def _name(self, number: int) -> str:
         return self._queues[number].name
 
     def recover(self, error: Exception) -> None:
         """Wait a full timeout before judging anybody: while Redis was away nobody could beat."""
-        for silence in (*self._silences, *self._strays):
+        for silence in (*self._silences, *self._unknown):
             silence.forget()
 
     def _beat(self, number: int, announcement: Announcement) -> None:
         generation, known_as = self._known[number]
         first = known_as != announcement.supervisor
         began = time.monotonic()
-        roll = self._members[number].beat(
+        membership = self._members[number].beat(
             announcement.supervisor,
             {**announcement.description, VISIBILITY: round(self._timeouts[number] * 1000)},
             announcement.of_queue(number),
             generation="" if first else generation,
         )
         now = time.monotonic()
-        if roll is None:
+        if membership is None:
             logger.error("Others took supervisor %s for dead; it begins anew", announcement.supervisor)
             self._callbacks.evicted(announcement)
             return
         self._callbacks.held(number, announcement, began + held_for(self._timeouts[number]))
-        if generation and roll.generation != generation:
+        if generation and membership.generation != generation:
             logger.error(
                 "data_loss_suspected: queue %s was emptied behind our back, or its Redis lost data",
                 self._queues[number].name,
             )
-        self._known[number] = (roll.generation, announcement.supervisor)
-        self._pass_on(announcement, roll.asks)
-        self._look_around(number, announcement.supervisor, roll, now, blind=now - began)
+        self._known[number] = (membership.generation, announcement.supervisor)
+        self._pass_on(announcement, membership.asks)
+        self._look_around(number, announcement.supervisor, membership, now, blind=now - began)
 
     def _pass_on(self, announcement: Announcement, asks: Mapping[str, str]) -> None:
         """Tell what people ask of us, once."""
@@ -188,22 +188,22 @@ class Heartbeat(Service):
             self._asked |= news
             self._callbacks.asked(news)
 
-    def _look_around(self, number: int, supervisor: str, roll: Roll, now: float, *, blind: float) -> None:
-        signs = roll.vital_signs()
+    def _look_around(self, number: int, supervisor: str, membership: Membership, now: float, *, blind: float) -> None:
+        signs = membership.vital_signs()
         signs.pop(supervisor, None)
-        limits = {name: limit for name, told in roll.supervisors.items() if (limit := _own_limit(told))}
+        limits = {name: limit for name, told in membership.supervisors.items() if (limit := _own_limit(told))}
         silent = self._silences[number].observe(signs, now, blind=blind, limits=limits)
-        for name in {*silent, *(name for name in signs if _is_gone(roll, name))}:
-            self._callbacks.dead(number, name, roll)
-        for name in self._strays[number].observe(roll.strays, now, blind=blind):
-            self._callbacks.stray(number, name)
+        for name in {*silent, *(name for name in signs if _is_gone(membership, name))}:
+            self._callbacks.dead(number, name, membership)
+        for name in self._unknown[number].observe(membership.unknown, now, blind=blind):
+            self._callbacks.unknown(number, name)
 
     def _strike_off(self, number: int) -> None:
         if ended := list(self._departed[number]):
             stay = self._members[number].leave(ended)
             self._departed[number].difference_update(ended)
             for name in stay:
-                self._callbacks.stray(number, name)
+                self._callbacks.unknown(number, name)
 
 
 def _own_limit(told: Mapping[str, Any]) -> float | None:
@@ -215,13 +215,14 @@ def _own_limit(told: Mapping[str, Any]) -> float | None:
     return silence_limit(ms / 1000) if isinstance(ms, int) and 0 < ms <= MAX_VISIBILITY_MS else None
 
 
-def _is_gone(roll: Roll, supervisor: str) -> bool:
+def _is_gone(membership: Membership, supervisor: str) -> bool:
     """Tell whether a supervisor ran on this machine, and neither it nor any of its consumers does any more."""
-    machine, told = here(), roll.supervisors.get(supervisor, {})
+    machine, told = here(), membership.supervisors.get(supervisor, {})
     if machine is None or (told.get("boot"), told.get("pids")) != machine:
         return False
     return not any(
-        _runs(process) for process in (told, *(roll.consumers[name] for name in roll.consumers_of(supervisor)))
+        _runs(process)
+        for process in (told, *(membership.consumers[name] for name in membership.consumers_of(supervisor)))
     )
 
 

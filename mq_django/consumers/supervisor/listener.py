@@ -31,7 +31,7 @@ class Listener(Service):
         self._heard = heard
         self._subscription: Any = None
         #: Whether the subscription stands.
-        self.hears = False
+        self.is_subscribed = False
 
     def run_once(self) -> float:
         """Wait for a message and tell it."""
@@ -40,7 +40,7 @@ class Listener(Service):
                 self._subscribe()
             told = self._subscription.get_message(timeout=LISTEN)
         if told is not None and told["type"] == "subscribe":
-            self.hears = True
+            self.is_subscribed = True
             self._heard(self._channels[told["channel"].decode()], SUBSCRIBED)
         elif told is not None and told["type"] == "message":
             self._heard(self._channels[told["channel"].decode()], told["data"].decode(errors="replace"))
@@ -57,7 +57,7 @@ class Listener(Service):
 
     def close(self) -> None:
         """Give the subscription up."""
-        self.hears = False
+        self.is_subscribed = False
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             subscription.close()

@@ -10,7 +10,7 @@ from mq_django.stores.base import Promoted, Store
 #: Messages promoted by one script call. Redis serves nobody else meanwhile: about 0.7 ms at this size.
 BATCH = 100
 #: Seconds between two looks while the wake channel works, and while it does not.
-FALLBACK, DEAF_FALLBACK = 5.0, 1.0
+POLL, POLL_UNSUBSCRIBED = 5.0, 1.0
 #: Seconds by which two clocks may differ over a pause: a look that comes so much too early would be made again.
 DRIFT = 0.00005
 
@@ -23,10 +23,10 @@ class Promoter(Service):
 
     name = "promoter"
 
-    def __init__(self, stores: Sequence[Store], *, hears: Callable[[], bool], seen: Seen) -> None:
+    def __init__(self, stores: Sequence[Store], *, is_subscribed: Callable[[], bool], seen: Seen) -> None:
         super().__init__()
         self._stores = stores
-        self._hears = hears
+        self._is_subscribed = is_subscribed
         self._seen = seen
         self._checks = NextChecks(len(stores))
 
@@ -45,7 +45,7 @@ class Promoter(Service):
         self._checks.ask_all()
 
     def _promote(self, number: int) -> None:
-        asked, fallback = time.monotonic(), FALLBACK if self._hears() else DEAF_FALLBACK
+        asked, fallback = time.monotonic(), POLL if self._is_subscribed() else POLL_UNSUBSCRIBED
         self._checks.begin(number, fallback)
         promoted = self._stores[number].promote(limit=BATCH)
         self._seen(number, promoted)

@@ -11,14 +11,14 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import Board, Receipt
+from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
-from mq_django.stores.members import Members, Roll
+from mq_django.stores.members import Members, Membership
 from mq_django.stores.results import settled_commands
 from mq_django.transport.connections import BLOCK_MS, get_client
 from mq_django.transport.sessions import Session
@@ -60,11 +60,11 @@ class DeadWorker:
         return self
 
 
-def evidence_of(board: Board, *, late: bool, now: float, lingers: bool = False) -> Evidence:
-    """Return what a dead child's board tells; with `late` it had to go because of a handler past its timeout."""
-    results = board.results()
-    running = {item.receipt for item in board.running()} - results.keys()
-    return Evidence(results=results, running=running, late=board.late(now) if late else (), lingers=lingers)
+def evidence_of(shared_state: SharedState, *, late: bool, now: float, lingers: bool = False) -> Evidence:
+    """Return what a dead child's shared state tells; with `late` it had to go because of a handler past its timeout."""
+    results = shared_state.results()
+    running = {item.receipt for item in shared_state.running()} - results.keys()
+    return Evidence(results=results, running=running, late=shared_state.late(now) if late else (), lingers=lingers)
 
 
 def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:
@@ -92,22 +92,25 @@ def hand_back_unbegun(store: Store, number: int, consumer: str, spared: Collecti
 
 
 def reclaim_supervisor(
-    store: Store, members: Members, number: int, supervisor: str, roll: Roll, gone: list[str]
+    store: Store, members: Members, number: int, supervisor: str, membership: Membership, gone: list[str]
 ) -> int:
     """Take a supervisor for dead and hand back what its consumers hold, uncharged; return how many messages.
 
     Adds its consumers to `gone`, unless it turns out to live.
 
-    What was running nobody knows. What is lost like this twice runs alone from then on, in a ward; and what a ward
-    held is charged. So a message that brings machines down ends too, and none is charged for its neighbours.
+    Nobody knows what was running. A message that is lost like this twice runs alone from then on, in a quarantine. What
+    a quarantine held is charged. So a message that brings machines down is buried, too, and its neighbours are not
+    charged.
     """
-    if not members.evict(supervisor, roll.beats.get(supervisor, -1)):
+    if not members.evict(supervisor, membership.beats.get(supervisor, -1)):
         return 0
-    consumers = roll.consumers_of(supervisor)
+    consumers = membership.consumers_of(supervisor)
     gone += consumers
     moved = 0
     for consumer in consumers:
-        moved += reclaim(store, number, consumer, Evidence(lost=True, alone=bool(roll.consumers[consumer].get("ward"))))
+        moved += reclaim(
+            store, number, consumer, Evidence(lost=True, alone=bool(membership.consumers[consumer].get("ward")))
+        )
     members.leave(consumers, supervisor=supervisor)
     logger.log(
         logging.WARNING if moved else logging.INFO,
@@ -131,8 +134,8 @@ class Reclaimer(Service):
         #: Told a queue and a consumer that holds nothing there any more.
         self._settled = settled
         self._dead_workers: list[DeadWorker] = []
-        self._dead: dict[tuple[int, str], Roll] = {}
-        self._strays: set[tuple[int, str]] = set()
+        self._dead: dict[tuple[int, str], Membership] = {}
+        self._unknown: set[tuple[int, str]] = set()
         self._stopped: dict[str, Collection[Receipt]] = {}
         self._late: dict[str, Collection[Receipt]] = {}
         self._posting = threading.Lock()
@@ -159,16 +162,16 @@ class Reclaimer(Service):
             self._late[consumer] = late
         self.wake()
 
-    def supervisor(self, number: int, supervisor: str, roll: Roll) -> None:
+    def supervisor(self, number: int, supervisor: str, membership: Membership) -> None:
         """Reclaim from a dead supervisor's consumers; who finds it dead says so every round."""
         with self._posting:
-            self._dead[number, supervisor] = roll
+            self._dead[number, supervisor] = membership
         self.wake()
 
-    def stray(self, number: int, consumer: str) -> None:
-        """Hand back what a consumer holds that nobody speaks for, and strike it off."""
+    def unknown(self, number: int, consumer: str) -> None:
+        """Hand back what an unknown consumer holds, which no supervisor announces, and remove it."""
         with self._posting:
-            self._strays.add((number, consumer))
+            self._unknown.add((number, consumer))
         self.wake()
 
     def is_done(self) -> bool:
@@ -193,13 +196,13 @@ class Reclaimer(Service):
                 dead_worker for dead_worker in self._dead_workers if dead_worker.queues or dead_worker.due < math.inf
             ]
             dead, self._dead = self._dead, {}
-            strays, self._strays = self._strays, set()
+            unknown, self._unknown = self._unknown, set()
             stopped, self._stopped = self._stopped, {}
         self._apart(
             self._hand_back_unbegun, [(n, *found) for found in stopped.items() for n in range(len(self._queues))]
         )
-        self._apart(self._evict, [(*found, roll) for found, roll in dead.items()])
-        self._apart(self._strike, strays)
+        self._apart(self._evict, [(*found, membership) for found, membership in dead.items()])
+        self._apart(self._strike, unknown)
         due = min((dead_worker.due for dead_worker in self._dead_workers), default=math.inf) - time.monotonic()
         return max(0.0, min(60.0 if self.is_done() else TRY_AGAIN, due))
 
@@ -225,9 +228,9 @@ class Reclaimer(Service):
         if moved := hand_back_unbegun(self._stores[number], number, consumer, spared):
             logger.warning("%d messages of consumer %s, which does not respond, go to others", moved, consumer)
 
-    def _evict(self, number: int, supervisor: str, roll: Roll) -> None:
+    def _evict(self, number: int, supervisor: str, membership: Membership) -> None:
         gone: list[str] = []
-        reclaim_supervisor(self._stores[number], self._members[number], number, supervisor, roll, gone)
+        reclaim_supervisor(self._stores[number], self._members[number], number, supervisor, membership, gone)
         with self._posting:
             self._dead_workers += [DeadWorker(consumer, Evidence()).linger([number]) for consumer in gone]
 
@@ -237,10 +240,10 @@ class Reclaimer(Service):
         if consumer.isprintable():
             moved = reclaim(store, number, consumer, Evidence(lost=True))
         else:
-            # Who is gone in between leaves a stray whose name is text.
-            names.append(heir := f"heir-{token()}")
-            while members.adopt(consumer, heir):
-                moved += reclaim(store, number, heir, Evidence(lost=True))
+            # A process that dies in between leaves an unknown consumer whose name is text.
+            names.append(new_owner := f"owner-{token()}")
+            while members.claim(consumer, new_owner):
+                moved += reclaim(store, number, new_owner, Evidence(lost=True))
         if moved:
-            logger.warning("%d messages of consumer %a, whom nobody speaks for, go to others", moved, consumer)
+            logger.warning("Handed back %d messages of consumer %a, which no supervisor announces", moved, consumer)
         members.leave(names)

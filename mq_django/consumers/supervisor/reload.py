@@ -15,7 +15,7 @@ from django.conf import settings
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.memory import new_file
-from mq_django.consumers.supervisor.worker_process import command, deaf_to_interrupts, environment
+from mq_django.consumers.supervisor.worker_process import command, environment, ignoring_interrupts
 from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
 from mq_django.registry import start_of
@@ -86,7 +86,7 @@ class Probe:
     def _start(self) -> None:
         # Files and not pipes: nobody reads while the process runs.
         self._files = output, errors = os.fdopen(new_file(), "w+b"), os.fdopen(new_file(), "w+b")
-        with deaf_to_interrupts():
+        with ignoring_interrupts():
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and command
                 command("--fingerprint", *self._arguments),
                 env=environment(),

@@ -68,14 +68,14 @@ class Supervisor:
             on_unresponsive=self._reclaimer.stopped,
             name=self._reclaimer.late,
         )
-        on_silence = (self._reclaimer.supervisor, self._reclaimer.stray)
+        on_silence = (self._reclaimer.supervisor, self._reclaimer.unknown)
         callbacks = HeartbeatCallbacks(self._announce, self._workers.held, self._on_evicted, *on_silence, self._asked)
         self._heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in enumerate(queues)}
         self._listener = Listener(get_client("consume"), numbers, self._heard)
         session = Session(get_client("chores"))
         stores = [open_store(config, session) for config in queues]
-        self._promoter = Promoter(stores, hears=lambda: self._listener.hears, seen=self._seen)
+        self._promoter = Promoter(stores, is_subscribed=lambda: self._listener.is_subscribed, seen=self._seen)
         self._extender = Extender(queues, self._workers)
         self._scheduler = Scheduler.of(queues)
         self._redriver = Redriver(queues, self.id)
@@ -182,8 +182,8 @@ class Supervisor:
 
     def _describe(self, child: WorkerProcess) -> Mapping[str, Any]:
         told = self._whereabouts(child.process.pid, child.started)
-        state = "stopping" if child.leaving else "quiet" if child.board.is_quiet() else "running"
-        return {**told, "since_ms": child.since_ms, "threads": child.threads, "ward": child.ward, "state": state}
+        state = "stopping" if child.leaving else "quiet" if child.shared_state.is_quiet() else "running"
+        return {**told, "since_ms": child.since_ms, "threads": child.threads, "ward": child.quarantine, "state": state}
 
     def _whereabouts(self, pid: int, moment: str) -> dict[str, Any]:
         """Return what tells, on the same machine, whether a process still runs."""

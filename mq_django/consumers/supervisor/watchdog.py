@@ -1,10 +1,10 @@
-"""Judge by its board whether a consumer process has to be replaced."""
+"""Judge by its shared state whether a consumer process has to be replaced."""
 
 import enum
 import time
 from collections.abc import Collection
 
-from mq_django.consumers.shared_state import OVERTIME, Board, Running
+from mq_django.consumers.shared_state import OVERTIME, Running, SharedState
 
 #: Seconds without a sign of life of a consumer that runs nothing: it is stopped, or stuck.
 STILL = 15.0
@@ -15,10 +15,10 @@ SUSPEND_AFTER = 3.0
 #: Seconds that a process may take to load a project.
 START = 120.0
 #: The longest time between two looks that counts: in more than that we ourselves did not run.
-GLANCE = 0.5
+MAX_GAP = 0.5
 
 
-class Verdict(enum.Enum):
+class Decision(enum.Enum):
     """What to do about a consumer."""
 
     WELL = "well"
@@ -32,8 +32,8 @@ class Verdict(enum.Enum):
 class Watchdog:
     """Watches one consumer, look by look."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, shared_state: SharedState) -> None:
+        self._shared_state = shared_state
         self._looked = time.monotonic()
         self._ticks = 0
         self._still = 0.0
@@ -51,22 +51,22 @@ class Watchdog:
         """Return what was late at the latest look."""
         return self._late.keys()
 
-    def look(self, now: float) -> Verdict:
+    def look(self, now: float) -> Decision:
         """Return what to do about the consumer now."""
-        passed = min(GLANCE, now - self._looked)
+        passed = min(MAX_GAP, now - self._looked)
         self._looked = now
-        ticks = self._board.ticks()
+        ticks = self._shared_state.ticks()
         self._still = self._still + passed if ticks == self._ticks else 0.0
         self._ticks = ticks
-        late = [item for item in self._board.running() if now > item.deadline]
+        late = [item for item in self._shared_state.running() if now > item.deadline]
         self._late = {item: self._late.get(item, 0.0) + passed for item in late}
         longest = max(self._late.values(), default=0.0)
         if longest > OVERTIME:
-            return Verdict.KILL_LATE if self._still > UNRESPONSIVE else Verdict.ASK_TO_LEAVE
+            return Decision.KILL_LATE if self._still > UNRESPONSIVE else Decision.ASK_TO_LEAVE
         # It cannot even try to interrupt: so that its successor is there when it is killed.
         if late and self._still > UNRESPONSIVE:
-            return Verdict.ASK_TO_LEAVE
+            return Decision.ASK_TO_LEAVE
         if late or self._still <= (STILL if ticks else START):
-            return Verdict.WELL
+            return Decision.WELL
         # A handler within its timeout may hold the GIL for as long.
-        return Verdict.WELL if self._board.running() else Verdict.KILL
+        return Decision.WELL if self._shared_state.running() else Decision.KILL

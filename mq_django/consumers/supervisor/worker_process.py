@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from mq_django.consumers.machine import started
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.supervisor.watchdog import Watchdog
 from mq_django.consumers.worker.consumer import lanes
 from mq_django.consumers.worker.main import Orders
@@ -45,23 +45,23 @@ class WorkerProcess:
     def __init__(
         self,
         consumer: str,
-        board: Board,
+        shared_state: SharedState,
         lifeline: int,
         process: "subprocess.Popen[bytes]",
         terms: WorkerOptions,
         *,
-        line: str,
+        backlog: str,
         deaths: int,
     ) -> None:
         self.consumer = consumer
-        #: What a ward takes from; "" for any other consumer.
-        self.line = line
-        self.board = board
+        #: What a quarantine takes from; "" for any other consumer.
+        self.backlog = backlog
+        self.shared_state = shared_state
         self.process = process
-        self.ward = bool(line)
+        self.quarantine = bool(backlog)
         #: Processes that ended in its place, one after another, without having begun a message.
         self.deaths = deaths
-        self.threads = 1 if line else terms.threads
+        self.threads = 1 if backlog else terms.threads
         self.since = time.monotonic()
         self.since_ms = int(time.time() * 1000)
         self.started = started(process.pid)
@@ -77,7 +77,7 @@ class WorkerProcess:
         self.dismissed = False
         #: Others took it for dead.
         self.evicted = False
-        self.watchdog = Watchdog(board)
+        self.watchdog = Watchdog(shared_state)
         self._grace = terms.grace
         self._kill_at: float | None = None
         self._lifeline = lifeline
@@ -85,21 +85,21 @@ class WorkerProcess:
     @property
     def has_begun(self) -> bool:
         """Tell whether the process has got as far as to run messages, and so did not end of its start."""
-        # A ward may well be killed by what it runs first: that is what it is for.
-        ticked = self.board.ticks() >= (1 if self.ward else STARTED)
-        return ticked or bool(self.board.running() or self.board.results())
+        # A quarantine may well be killed by what it runs first: that is what it is for.
+        ticked = self.shared_state.ticks() >= (1 if self.quarantine else STARTED)
+        return ticked or bool(self.shared_state.running() or self.shared_state.results())
 
     @property
     def leaving(self) -> bool:
         """Tell whether it was asked to end, or told that it will: another may take its place."""
-        return self._kill_at is not None or self.board.leaving()
+        return self._kill_at is not None or self.shared_state.leaving()
 
     def terminate(self) -> None:
         """Ask the process to stop; the second time, to stop at once."""
         again = self._kill_at is not None
         if again:
-            # By the board too, because two signals at once arrive as one.
-            self.board.stop_fast()
+            # By the shared state too, because two signals at once arrive as one.
+            self.shared_state.stop_fast()
         self._kill_at = time.monotonic() + (0.0 if again else self._grace) + LAST_STEPS
         if self.process.poll() is None:
             self.process.terminate()
@@ -119,50 +119,52 @@ class WorkerProcess:
     def close(self) -> None:
         """Let go of what was shared with the process."""
         os.close(self._lifeline)
-        self.board.close()
+        self.shared_state.close()
 
 
-def spawn(consumer: str, supervisor: str, terms: WorkerOptions, *, line: str = "", deaths: int = 0) -> WorkerProcess:
-    """Start a consumer, or with a line a ward, as a new interpreter, which loads the code as it is now.
+def spawn(consumer: str, supervisor: str, terms: WorkerOptions, *, backlog: str = "", deaths: int = 0) -> WorkerProcess:
+    """Start a consumer, or with a backlog a quarantine, as a new interpreter, which loads the code as it is now.
 
     A fork would share the supervisor's threads' locks and its old code.
 
     Raises:
         OSError: there is no room for its memory, or the system allows no more processes or descriptors.
     """
-    threads = 1 if line else terms.threads
+    threads = 1 if backlog else terms.threads
     with ExitStack() as undo:
         # Until a heartbeat speaks for it nobody would reclaim what it fetches.
-        board = Board.create(lanes(threads), held=False)
-        undo.callback(board.close)
+        shared_state = SharedState.create(lanes(threads), held=False)
+        undo.callback(shared_state.close)
         their_end, our_end = os.pipe()
         undo.callback(os.close, our_end)
         try:
-            process = _execute(_orders(consumer, supervisor, terms, line, board.fd, their_end), terms)
+            process = _execute(_orders(consumer, supervisor, terms, backlog, shared_state.fd, their_end), terms)
         finally:
             os.close(their_end)
         undo.pop_all()
-    return WorkerProcess(consumer, board, our_end, process, terms, line=line, deaths=deaths)
+    return WorkerProcess(consumer, shared_state, our_end, process, terms, backlog=backlog, deaths=deaths)
 
 
-def _orders(consumer: str, supervisor: str, terms: WorkerOptions, line: str, board: int, lifeline: int) -> Orders:
+def _orders(
+    consumer: str, supervisor: str, terms: WorkerOptions, backlog: str, shared_state: int, lifeline: int
+) -> Orders:
     return Orders(
         consumer=consumer,
         supervisor=supervisor,
         queues=list(terms.queues),
-        threads=1 if line else terms.threads,
+        threads=1 if backlog else terms.threads,
         grace=terms.grace,
         drain=terms.drain,
-        board=board,
+        board=shared_state,
         lifeline=lifeline,
-        line=line,
+        line=backlog,
         max_messages=terms.max_messages,
         max_memory=terms.max_memory,
     )
 
 
 def _execute(orders: Orders, terms: WorkerOptions) -> "subprocess.Popen[bytes]":
-    with deaf_to_interrupts():
+    with ignoring_interrupts():
         return subprocess.Popen(  # noqa: S603 - our own interpreter and command
             command("--orders", orders.as_text(), *terms.arguments),
             pass_fds=(orders.board, orders.lifeline),
@@ -177,7 +179,7 @@ def command(*arguments: str) -> list[str]:
 
 
 @contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
+def ignoring_interrupts() -> Iterator[None]:
     """Have a process started inside ignore Ctrl-C from its first moment; its supervisor decides what that means."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -8,10 +8,10 @@ from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.shared_state import Receipt, Running
 from mq_django.consumers.supervisor.doing import doing
 from mq_django.consumers.supervisor.heartbeat import Announcement
-from mq_django.consumers.supervisor.quarantine import Wards
+from mq_django.consumers.supervisor.quarantine import Quarantines
 from mq_django.consumers.supervisor.reclaimer import evidence_of
 from mq_django.consumers.supervisor.restarts import Restarts
-from mq_django.consumers.supervisor.watchdog import Verdict
+from mq_django.consumers.supervisor.watchdog import Decision
 from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess, spawn
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
@@ -42,18 +42,18 @@ class WorkerSet:
         self._terms = terms
         self._processes = processes
         self._describe = describe
-        #: Told of a consumer that has ended, and what its board says.
+        #: Told of a consumer that has ended, and what its shared state says.
         self._on_exit = on_exit
         #: Told of a consumer that does not respond, and what it has begun.
         self._on_unresponsive = on_unresponsive
         #: Told of a consumer that is replaced, and what it runs past its timeout, to log the names of that.
         self._name = name
         self._children: list[WorkerProcess] = []
-        #: Held while children are added or let go, as other threads write on their boards.
+        #: Held while children are added or let go, as other threads write to their shared states.
         self._changing = threading.Lock()
         self._stopping = False
         self._restarts = Restarts()
-        self._wards = Wards(processes, on_exit)
+        self._quarantines = Quarantines(processes, on_exit)
         #: The latest that is known of each queue.
         self._paused: dict[int, bool] = {}
         self._to_renew: list[WorkerProcess] = []
@@ -81,7 +81,7 @@ class WorkerSet:
         before = len(self._children)
         self._renew(now)
         self._fill_up(now)
-        self._keep_wards(now)
+        self._keep_quarantines(now)
         return back or len(self._children) > before
 
     def stop(self) -> None:
@@ -98,7 +98,7 @@ class WorkerSet:
     def begin_anew(self, supervisor: str) -> None:
         """Replace all consumers at once: others took them for dead, and may have what they hold."""
         self._supervisor = supervisor
-        self._wards.end_line()
+        self._quarantines.end_backlog()
         for child in self._children:
             with self._changing:
                 child.evicted = True
@@ -110,13 +110,13 @@ class WorkerSet:
         with self._changing:
             self._paused[number] = paused
             for child in self._children:
-                child.board.set_paused(number, paused)
+                child.shared_state.set_paused(number, paused)
 
     def tell_of_unhandled(self, number: int, there_are: bool) -> None:
         """Tell the consumers whether a queue has messages whose name nobody knew. For any thread."""
         with self._changing:
             for child in self._children:
-                child.board.set_unhandled(number, there_are)
+                child.shared_state.set_unhandled(number, there_are)
 
     def ask(self, asks: Mapping[str, str]) -> None:
         """Take what people ask of consumers or of all of them, to be seen to at the next look. For any thread."""
@@ -127,60 +127,61 @@ class WorkerSet:
         """Return what each consumer does and has done, a value a queue. For any thread."""
         queues = range(len(self._terms.queues))
         with self._changing:
-            return {child.consumer: doing(child.board, queues) for child in self._children if not child.evicted}
+            return {child.consumer: doing(child.shared_state, queues) for child in self._children if not child.evicted}
 
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what to tell of the consumers. For any thread."""
         with self._changing:
-            told = {child.consumer: self._describe(child) for child in self._children if not child.evicted}
-            lines = {child.consumer: child.line for child in self._children if child.line and child.consumer in told}
-        return told | {line: {**told[name], "ward": False, "threads": 0} for name, line in lines.items()}
+            shown = [child for child in self._children if not child.evicted]
+            told = {child.consumer: self._describe(child) for child in shown}
+        backlogs = {child.backlog: told[child.consumer] for child in shown if child.backlog}
+        return told | {backlog: {**owner, "ward": False, "threads": 0} for backlog, owner in backlogs.items()}
 
     def running(self) -> Mapping[str, Sequence[Running]]:
         """Return what each consumer runs. For any thread."""
         with self._changing:
-            return {child.consumer: child.board.running() for child in self._children}
+            return {child.consumer: child.shared_state.running() for child in self._children}
 
     def held(self, number: int, announcement: Announcement, moment: float) -> None:
         """Tell the announced consumers until when they hold what they have of a queue. For any thread."""
         with self._changing:
             for child in self._children:
                 if child.consumer in announcement.consumers and not child.evicted and child.suspended is None:
-                    child.board.hold_until(number, moment)
+                    child.shared_state.hold_until(number, moment)
                     child.announced.add(number)
 
-    def _start(self, now: float, *, ward: bool = False) -> WorkerProcess | None:
+    def _start(self, now: float, *, quarantine: bool = False) -> WorkerProcess | None:
         """Start a process; None when the system refuses, which is tried again."""
-        restarts = self._wards.restarts if ward else self._restarts
+        restarts = self._quarantines.restarts if quarantine else self._restarts
         deaths = restarts.take(now)
         name = f"{self._supervisor}-{token()[:6]}"
-        line = self._wards.line(name) if ward else ""
+        backlog = self._quarantines.backlog(name) if quarantine else ""
         try:
-            child = spawn(name, self._supervisor, self._terms, line=line, deaths=deaths)
+            child = spawn(name, self._supervisor, self._terms, backlog=backlog, deaths=deaths)
         except OSError as error:
             pause = restarts.ended(now, deaths + 1, at_least=REFUSED_PAUSE)
             logger.error("Cannot start a consumer process: %s. Next attempt in %g s", error, pause)  # noqa: TRY400
             return None
         with self._changing:
             for number, paused in self._paused.items():
-                child.board.set_paused(number, paused)
+                child.shared_state.set_paused(number, paused)
             self._children.append(child)
         return child
 
     def _active(self) -> list[WorkerProcess]:
         """Return who counts as one of those that there shall be; a dismissed one does until it has ended."""
-        return [child for child in self._children if not child.ward and (child.dismissed or not child.leaving)]
+        return [child for child in self._children if not child.quarantine and (child.dismissed or not child.leaving)]
 
     def _is_ready(self, child: WorkerProcess) -> bool:
         """Tell whether a process takes messages: it has started, and was announced where that is possible."""
-        return bool(child.board.ticks() and child.announced)
+        return bool(child.shared_state.ticks() and child.announced)
 
     def _is_renewed(self, child: WorkerProcess) -> bool:
         """Tell whether a successor of a process has started, or will."""
         return child.leaving or child in self._to_renew or (self._renewing is not None and self._renewing[0] is child)
 
-    def _active_wards(self) -> list[WorkerProcess]:
-        return [child for child in self._children if child.ward and not child.leaving]
+    def _active_quarantines(self) -> list[WorkerProcess]:
+        return [child for child in self._children if child.quarantine and not child.leaving]
 
     def _obey(self) -> bool:
         """Do what people ask, and tell whether there was something.
@@ -196,11 +197,11 @@ class WorkerSet:
             if child.leaving or not what:
                 continue
             logger.info("Consumer %s was asked to %s", child.consumer, "go quiet" if what == "quiet" else "stop")
-            if what == "quiet" and not child.ward:
-                child.board.quiet()
+            if what == "quiet" and not child.quarantine:
+                child.shared_state.quiet()
             else:
-                # Others pass on to a ward what must run alone: it cannot stay and take nothing.
-                child.dismissed = not child.ward
+                # Others pass on to a quarantine what must run alone: it cannot stay and take nothing.
+                child.dismissed = not child.quarantine
                 child.terminate()
         return bool(asked)
 
@@ -210,24 +211,24 @@ class WorkerSet:
         while not self._stopping and len(self._active()) + self._restarts.waiting(now) < self._processes:
             self._start(now)
 
-    def _keep_wards(self, now: float) -> None:
+    def _keep_quarantines(self, now: float) -> None:
         """Have processes for what must run alone while there is such, and tell all where it waits for them."""
-        asked = [child for child in self._children if child.board.wants_ward()]
-        for _ in range(self._wards.missing(self._active_wards(), asked, now)):
+        asked = [child for child in self._children if child.shared_state.wants_quarantine()]
+        for _ in range(self._quarantines.missing(self._active_quarantines(), asked, now)):
             if not self._stopping and not self._quiet:
-                self._start(now, ward=True)
-        wards = self._active_wards()
-        if not wards:
-            self._wards.end_line()
-        ready = any(self._is_ready(ward) for ward in wards)
+                self._start(now, quarantine=True)
+        quarantines = self._active_quarantines()
+        if not quarantines:
+            self._quarantines.end_backlog()
+        ready = any(self._is_ready(quarantine) for quarantine in quarantines)
         for child in self._children:
-            child.board.set_ward(self._wards.leader if ready else "")
+            child.shared_state.set_quarantine(self._quarantines.leader if ready else "")
 
     def _renew(self, now: float) -> None:
         if self._renewing is not None:
             old, new = self._renewing
             if new not in self._children:
-                logger.error("A new consumer does not live; the old ones stay")
+                logger.error("The new consumer failed to start; keeping the old ones")
                 self._to_renew, self._renewing = [], None
             elif old not in self._children:
                 self._renewing = None
@@ -237,7 +238,7 @@ class WorkerSet:
             old = self._to_renew.pop(0)
             if old not in self._children or old.leaving:
                 continue
-            if old.ward:
+            if old.quarantine:
                 old.terminate()
             else:
                 started = self._start(now)
@@ -247,12 +248,12 @@ class WorkerSet:
         if child.kill_if_overdue(now):
             logger.error("Consumer %s did not stop in time and was killed", child.consumer)
             return
-        verdict = child.watchdog.look(now)
-        if verdict in (Verdict.KILL, Verdict.KILL_LATE):
-            child.was_late = verdict is Verdict.KILL_LATE
+        decision = child.watchdog.look(now)
+        if decision in (Decision.KILL, Decision.KILL_LATE):
+            child.was_late = decision is Decision.KILL_LATE
             self._tell_of(child, "killed: it does not respond", now)
             child.kill()
-        elif verdict is Verdict.ASK_TO_LEAVE and not self._is_renewed(child) and not self._restarts.waiting(now):
+        elif decision is Decision.ASK_TO_LEAVE and not self._is_renewed(child) and not self._restarts.waiting(now):
             self._tell_of(child, "replaced: a handler cannot be interrupted", now)
             # Its successor first: its other queues need not wait until that has started.
             if self._quiet:
@@ -281,8 +282,8 @@ class WorkerSet:
                 child.suspended = now
                 # It may go on at any moment: what it has not begun by then it gives back itself.
                 for number in range(len(self._terms.queues)):
-                    child.board.hold_until(number, 0.0)
-            begun = {item.receipt for item in child.board.running()} | set(child.board.results())
+                    child.shared_state.hold_until(number, 0.0)
+            begun = {item.receipt for item in child.shared_state.running()} | set(child.shared_state.results())
             self._on_unresponsive(child.consumer, begun)
         return False
 
@@ -291,17 +292,19 @@ class WorkerSet:
             code = child.process.poll()
             if code is None:
                 continue
-            is_done = self._terms.drain and code == 0 and not child.ward and not child.leaving
+            is_done = self._terms.drain and code == 0 and not child.quarantine and not child.leaving
             if is_done or child.dismissed:
                 self._processes -= 1
             elif not child.leaving and not self._stopping:
                 logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
                 if not child.has_begun:
-                    (self._wards.restarts if child.ward else self._restarts).ended(now, child.deaths + 1)
+                    (self._quarantines.restarts if child.quarantine else self._restarts).ended(now, child.deaths + 1)
             # Whoever ends in order cuts its blocked reads short first.
-            self._on_exit(child.consumer, evidence_of(child.board, late=child.was_late, now=now, lingers=code != 0))
-            if child.ward:
-                self._wards.ended(child)
+            self._on_exit(
+                child.consumer, evidence_of(child.shared_state, late=child.was_late, now=now, lingers=code != 0)
+            )
+            if child.quarantine:
+                self._quarantines.ended(child)
             with self._changing:
                 self._children.remove(child)
                 child.close()
@@ -309,5 +312,5 @@ class WorkerSet:
 
 def _has_fallen_quiet(child: WorkerProcess) -> bool:
     """Tell, once, that a consumer fetches no more."""
-    before, child.quiet = child.quiet, child.board.is_quiet()
+    before, child.quiet = child.quiet, child.shared_state.is_quiet()
     return child.quiet and not before

@@ -9,7 +9,7 @@ from mq_django.consumers import liveness
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import Board, Running
+from mq_django.consumers.shared_state import Running, SharedState
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetcher import Fetcher
@@ -38,24 +38,30 @@ LAST_SETTLE = 5.0
 
 
 def lanes(threads: int) -> int:
-    """Return how many lanes a consumer's board has: its threads and its coroutines."""
+    """Return how many lanes a consumer's shared state has: its threads and its coroutines."""
     return threads + MAX_COROUTINES
 
 
 class Consumer:
-    """Runs the handlers of some queues. Its life goes one way: running, quiet, stopped.
+    """Runs the handlers of some queues. Its state only moves forward: running, quiet, stopped.
 
-    With a line it is a ward: it runs what others pass on to that, one message at a time, and fetches nothing.
+    With a backlog it is a quarantine: it runs what others pass on to that, one message at a time, and fetches nothing.
     """
 
     def __init__(
-        self, consumer_id: str, queues: Sequence[QueueConfig], *, threads: int, board: Board, line: str = ""
+        self,
+        consumer_id: str,
+        queues: Sequence[QueueConfig],
+        *,
+        threads: int,
+        shared_state: SharedState,
+        backlog: str = "",
     ) -> None:
         self.id = consumer_id
         self._queues = queues
-        self._board = board
-        self._threads = ThreadPool(threads, board)
-        self._loop = LoopPool(threads, board)
+        self._shared_state = shared_state
+        self._threads = ThreadPool(threads, shared_state)
+        self._loop = LoopPool(threads, shared_state)
         self._settling = SettleService()
         #: For the main thread only, as a session is for one.
         self._stores = self._open()
@@ -65,21 +71,21 @@ class Consumer:
         ]
         for settler, store in zip(self._settlers, self._open(), strict=True):
             self._settling.add(settler, store)
-        self._line = line
+        self._backlog = backlog
         #: What it holds is held under these.
         self.names = [self.id]
-        self._isolation = Isolation(self.id, board, self._open(), self._settlers)
+        self._isolation = Isolation(self.id, shared_state, self._open(), self._settlers)
         self._receiver: QuarantineFetcher | None = None
-        if line:
+        if backlog:
             self._receiver = QuarantineFetcher(
-                self.id, line, board, self._open(), list(self._dispatchers(isolate=False))
+                self.id, backlog, shared_state, self._open(), list(self._dispatchers(isolate=False))
             )
         self._fetchers: list[Service] = [self._receiver] if self._receiver else list(self._make_fetchers())
         self._threads.wake_fetchers = self._loop.wake_fetchers = self._wake_fetchers
         self._liveness = Liveness()
         self._services: list[Service] = [Timekeeper(self._threads, self._loop), self._settling, self._isolation]
-        if not line:
-            self._services.append(Releaser(self._open(), board))
+        if not backlog:
+            self._services.append(Releaser(self._open(), shared_state))
 
     def _open(self) -> list[Store]:
         """Open the stores on a connection of their own, for one thread."""
@@ -91,7 +97,7 @@ class Consumer:
             yield Dispatcher(
                 config.name,
                 settler=settler,
-                executor=Executor(config, number, self._board, settler),
+                executor=Executor(config, number, self._shared_state, settler),
                 threads=self._threads,
                 loop=self._loop,
                 isolate=self._isolation.taker(number) if isolate else None,
@@ -107,13 +113,13 @@ class Consumer:
                 dispatcher=dispatcher,
                 room=Room(self._queues[number].name, self._threads, self._loop),
                 may_fetch=self._fetch_check(number),
-                handled=partial(self._board.handled, number),
+                handled=partial(self._shared_state.handled, number),
                 share=len(self._queues),
             )
 
     def _fetch_check(self, number: int) -> Callable[[], bool]:
-        board = self._board
-        return lambda: not board.paused(number) and time.monotonic() < board.held_until(number)
+        shared_state = self._shared_state
+        return lambda: not shared_state.paused(number) and time.monotonic() < shared_state.held_until(number)
 
     def _wake_fetchers(self) -> None:
         for fetcher in self._fetchers:
@@ -140,7 +146,7 @@ class Consumer:
         return True
 
     def idle_seconds(self) -> float:
-        """Return how long a ward has had nothing to run; 0 for any other consumer."""
+        """Return how long a quarantine has had nothing to run; 0 for any other consumer."""
         return time.monotonic() - self._receiver.busy_at if self._receiver else 0.0
 
     def settled(self) -> int:
@@ -159,14 +165,14 @@ class Consumer:
         return self._loop.is_blocked() and running.receipt in self._loop.receipts()
 
     def note_counts(self) -> None:
-        """Show on the board what was handled so far, and what failed."""
+        """Show in the shared state what was handled so far, and what failed."""
         for number, settler in enumerate(self._settlers):
             ended = settler.ended
-            self._board.count(number, ended["handled"], ended["retried"] + ended["buried"])
+            self._shared_state.count(number, ended["handled"], ended["retried"] + ended["buried"])
 
     def inherit_line(self) -> None:
-        """Take on what waits for a ward, to be given back when it stops: the supervisor that would do so is gone."""
-        self.names = [self.id, self._line] if self._line else [self.id]
+        """Take on what waits for a quarantine, to give it back at the stop: the supervisor that would do so is gone."""
+        self.names = [self.id, self._backlog] if self._backlog else [self.id]
 
     def quiet(self) -> None:
         """Fetch no more, and finish what is here."""
@@ -227,12 +233,12 @@ class Consumer:
 
     def _settle_held(self, number: int, *, known: Collection[HomeEntry] = ()) -> None:
         """Give back what this consumer holds and does not know; at the end that is what still runs."""
-        store, config, board = self._stores[number], self._queues[number], self._board
+        store, config, shared_state = self._stores[number], self._queues[number], self._shared_state
         for name in self.names:
             while held := store.held_by(name, limit=BATCH + len(known)):
                 unknown = [item for item in held if (item.home, item.entry) not in known][:BATCH]
                 if not unknown:
                     break
                 # Read after the list: what was handled in between is acked and not given back.
-                evidence = Evidence(results=board.results(), late=board.late(time.monotonic()))
+                evidence = Evidence(results=shared_state.results(), late=shared_state.late(time.monotonic()))
                 store.settle(name, [settlement(config, number, item, evidence) for item in unknown])

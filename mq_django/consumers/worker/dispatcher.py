@@ -51,7 +51,7 @@ class Dispatcher:
             try:
                 self._begin(item)
             except Exception as error:  # noqa: BLE001 - the rest of its batch would stay in hand, and never run
-                # Out of hand it is found again, as what was handed out unseen.
+                # Out of hand it is found again, as a delivery whose reply was lost.
                 self.settler.in_hand.discard((item.home, item.entry))
                 failed = error
         if failed is not None:

@@ -10,7 +10,7 @@ from django.dispatch import Signal
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import again
-from mq_django.consumers.shared_state import FAILED, HANDLED, Board, Receipt
+from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
 from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.settler import Settler
@@ -31,7 +31,7 @@ _OUTCOMES = (Ack, Retry, Bury)
 class ThreadLane(Protocol):
     """A place in a thread where one delivery runs at a time."""
 
-    #: Its number on the board.
+    #: Its number in the shared state.
     number: int
     databases: Databases
 
@@ -42,7 +42,7 @@ class ThreadLane(Protocol):
 class LoopLane(Protocol):
     """A place on an event loop where one delivery runs at a time."""
 
-    #: Its number on the board.
+    #: Its number in the shared state.
     number: int
     #: Those of the thread in which `sync_to_async` runs what a coroutine asks of a database.
     databases: Databases
@@ -61,10 +61,10 @@ class Executor:
     a handler, its exception or its return value does can leave a delivery without an outcome, or give it two.
     """
 
-    def __init__(self, config: QueueConfig, number: int, board: Board, settler: Settler) -> None:
+    def __init__(self, config: QueueConfig, number: int, shared_state: SharedState, settler: Settler) -> None:
         self._config = config
         self._number = number
-        self._board = board
+        self._shared_state = shared_state
         self._settler = settler
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
         self._generation = forks.generation
@@ -103,9 +103,11 @@ class Executor:
             outcome = self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
+            # Asked before: what ran beside it may end while it waits for the clean-up.
+            is_alone = lane.is_alone()
             try:
                 left = await sync_to_async(databases.clean_up)()
-                if left and lane.is_alone():
+                if left and is_alone:
                     rollbacks, outcome = databases.rollbacks, self._judge_left(delivery, handler, outcome, left)
             except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
                 outcome = self._judge_error(delivery, handler, error)
@@ -114,11 +116,11 @@ class Executor:
         self._settle(delivery, handler, outcome, seconds)
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
-        """Note on the board that what a lane runs should have ended by now: the supervisor replaces the process."""
-        self._board.run(lane, self._number, delivery.home, delivery.entry, since, time.monotonic())
+        """Note that what a lane runs should have ended by now: the supervisor replaces the process."""
+        self._shared_state.run(lane, self._number, delivery.home, delivery.entry, since, time.monotonic())
 
     def receipt(self, delivery: Delivery) -> Receipt:
-        """Return how the board knows a delivery."""
+        """Return how the shared state knows a delivery."""
         return Receipt.of(self._number, delivery.home, delivery.entry)
 
     def settle(self, settlement: Settlement) -> None:
@@ -129,14 +131,14 @@ class Executor:
         return handler.timeout.total_seconds() if handler.timeout else self._default_timeout
 
     def _admit(self, lane: int, delivery: Delivery, handler: Handler, timeout: float | None) -> float:
-        """Note on the board that a lane runs a delivery; return the moment, or 0.0 when it must not run after all."""
+        """Note that a lane runs a delivery; return the moment, or 0.0 when it must not run after all."""
         message, now = delivery.message, time.monotonic()
         deadline = math.inf if timeout is None else now + timeout
         # Noted first, looked at second: the supervisor gives back what a stopped process does not run, and says so
         # before. Past held_until others may have it already: by a clock that is read now, because this thread may have
         # been stopped since. A hand-back is fenced.
-        self._board.run(lane, self._number, delivery.home, delivery.entry, now, deadline)
-        if time.monotonic() > self._board.held_until(self._number) or self._board.paused(self._number):
+        self._shared_state.run(lane, self._number, delivery.home, delivery.entry, now, deadline)
+        if time.monotonic() > self._shared_state.held_until(self._number) or self._shared_state.paused(self._number):
             outcome: Outcome = HandBack()
         elif message.expires_ms is not None and time.time() * 1000 > message.expires_ms:
             outcome = Expire()
@@ -144,7 +146,7 @@ class Executor:
             if handler_started.receivers:
                 _tell(handler_started, queue=message.queue, message=message)
             return now
-        self._board.idle(lane)
+        self._shared_state.idle(lane)
         known = find(message.queue, message.name)
         self._settler.add(Settlement(delivery, outcome, keeps_result=known is not None and known.keeps_result))
         return 0.0
@@ -203,7 +205,9 @@ class Executor:
             except BaseException as error:  # noqa: BLE001 - a handler may return Retry(delay="soon")
                 # By the policy of the queue: the handler's may be what fails.
                 outcome, delay_ms = again(self._config, message, None, self._unjudged(delivery, handler, error))
-        self._board.ended(HANDLED if isinstance(outcome, Ack) else FAILED, self._number, delivery.home, delivery.entry)
+        self._shared_state.ended(
+            HANDLED if isinstance(outcome, Ack) else FAILED, self._number, delivery.home, delivery.entry
+        )
         self._settler.add(Settlement(delivery, outcome, delay_ms, int(seconds * 1e6), handler.keeps_result))
         if handler_finished.receivers:
             _tell(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection
 
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import on_board
+from mq_django.consumers.shared_state import stored_entry
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.room import Room
 from mq_django.core.logs import get_logger
@@ -17,7 +17,7 @@ logger = get_logger(__name__)
 
 #: Seconds until the next look when there is no room, if nobody wakes the fetcher before.
 NO_ROOM = 1.0
-#: Seconds between two looks at a queue that is paused, or while nobody vouches for this consumer.
+#: Seconds between two looks at a queue that is paused, or before a heartbeat announces this consumer.
 PAUSED = 0.05
 #: Milliseconds that a read waits while a pool is blocked. Redis serves the read that has waited longest. A read that
 #: waited longer than those of idle consumers would get back what this consumer hands back for them.
@@ -119,8 +119,8 @@ class Fetcher(Service):
         # A Redis that lost its last second has forgotten acks as well.
         done = self._handled()
         for item in stranded:
-            if (item.home, on_board(item.entry)) in done:
+            if (item.home, stored_entry(item.entry)) in done:
                 self._settler.in_hand.add((item.home, item.entry))
                 self._settler.add(Settlement(item, ACK))
-        stranded = [item for item in stranded if (item.home, on_board(item.entry)) not in done]
+        stranded = [item for item in stranded if (item.home, stored_entry(item.entry)) not in done]
         self._dispatcher.dispatch(self._store.admit(self._consumer, stranded))

@@ -26,7 +26,7 @@ if hasattr(os, "register_at_fork"):
 def end_child(where: str, code: int) -> NoReturn:
     """End a forked child that came back from the handler `where`: it must not go on as a second consumer.
 
-    Nothing is cleaned up, because the child shares every connection and the board with its parent.
+    Nothing is cleaned up, because the child shares every connection and the shared state with its parent.
     """
     try:
         logger.error("A child process that handler %s has forked returned from the handler: it ends", where)

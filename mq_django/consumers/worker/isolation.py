@@ -1,8 +1,9 @@
 """Run messages alone that were running when a process died: one of them may have killed it.
 
-Consumers pass them on to wards, processes of their own that run one message at a time. A ward harms nobody when it
-dies, and what it ran is known, even when its whole machine is gone: that is all that it holds under its own name. What
-waits is held under another, the line, which the wards of a supervisor share. It is named after the first of them.
+Consumers pass them on to quarantines: processes of their own that run one message at a time. The death of a quarantine
+harms nothing else. What it ran is known, even when its whole machine is gone: that is all that it holds under its own
+name. What waits is held under another name, the backlog, which the quarantines of a supervisor share. It is named after
+the first of them.
 """
 
 import threading
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
@@ -21,28 +22,30 @@ from mq_django.stores.base import Settlement, Store
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks for a ward, and of a ward for what was passed on to it.
+#: Seconds between two looks for a quarantine, and of a quarantine for what was passed on to it.
 LOOK = 0.1
-#: Deliveries that a ward takes at once, and those passed on in one trip.
+#: Deliveries that a quarantine takes at once, and those passed on in one trip.
 FEW = 100
 #: Seconds between two looks at whether what runs has been settled.
 SETTLED_LOOK = 0.005
 
 
-def line_of(ward: str) -> str:
-    """Return the name under which is held what waits for a ward, and for those that have joined it."""
-    return f"{ward}-line"
+def backlog_of(quarantine: str) -> str:
+    """Return the name under which is held what waits for a quarantine, and for those that have joined it."""
+    return f"{quarantine}-line"
 
 
 class Isolation(Service):
-    """Passes what must run alone on to the ward."""
+    """Passes what must run alone on to the quarantine."""
 
     name = "isolation"
 
-    def __init__(self, consumer: str, board: Board, stores: Sequence[Store], settlers: Sequence[Settler]) -> None:
+    def __init__(
+        self, consumer: str, shared_state: SharedState, stores: Sequence[Store], settlers: Sequence[Settler]
+    ) -> None:
         super().__init__()
         self._consumer = consumer
-        self._board = board
+        self._shared_state = shared_state
         self._stores = stores
         self._settlers = settlers
         self._waiting: dict[int, list[Delivery]] = defaultdict(list)
@@ -54,20 +57,22 @@ class Isolation(Service):
         def take(delivery: Delivery) -> None:
             with self._moving:
                 self._waiting[number].append(delivery)
-            self._board.want_ward()
+            self._shared_state.want_quarantine()
             self.wake()
 
         return take
 
     def run_once(self) -> float:
-        """Pass on what waits, when there is a ward to take it."""
+        """Pass on what waits, when there is a quarantine to take it."""
         if not any(self._waiting.values()):
             return 1.0
-        ward = self._board.ward()
-        if not ward:
-            self._board.want_ward()
+        quarantine = self._shared_state.quarantine()
+        if not quarantine:
+            self._shared_state.want_quarantine()
             return LOOK
-        self.each(enumerate(self._stores), lambda one: self._pass_on(*one, ward), called=lambda one: one[1].config.name)
+        self.each(
+            enumerate(self._stores), lambda one: self._pass_on(*one, quarantine), called=lambda one: one[1].config.name
+        )
         return LOOK
 
     def hand_back(self) -> None:
@@ -78,14 +83,14 @@ class Isolation(Service):
             for delivery in waiting:
                 settler.add(Settlement(delivery, HandBack()))
 
-    def _pass_on(self, number: int, store: Store, ward: str) -> None:
+    def _pass_on(self, number: int, store: Store, quarantine: str) -> None:
         with self._moving:
             some, self._waiting[number] = self._waiting[number][:FEW], self._waiting[number][FEW:]
         if not some:
             return
         receipts = [(delivery.home, delivery.entry) for delivery in some]
         try:
-            store.pass_on(self._consumer, line_of(ward), receipts)
+            store.pass_on(self._consumer, backlog_of(quarantine), receipts)
         except BaseException:
             # Passed on already or not, doing it again does no harm.
             with self._moving:
@@ -95,17 +100,22 @@ class Isolation(Service):
 
 
 class QuarantineFetcher(Service):
-    """The fetcher of a ward: runs what was passed on to its line, one after another."""
+    """The fetcher of a quarantine: runs what was passed on to its backlog, one after another."""
 
-    name = "ward"
+    name = "quarantine"
 
     def __init__(
-        self, consumer: str, line: str, board: Board, stores: Sequence[Store], dispatchers: Sequence[Dispatcher]
+        self,
+        consumer: str,
+        backlog: str,
+        shared_state: SharedState,
+        stores: Sequence[Store],
+        dispatchers: Sequence[Dispatcher],
     ) -> None:
         super().__init__()
         self._consumer = consumer
-        self._line = line
-        self._board = board
+        self._backlog = backlog
+        self._shared_state = shared_state
         self._queues = list(zip(stores, dispatchers, strict=True))
         #: When there was something to run last, in seconds on the monotonic clock.
         self.busy_at = time.monotonic()
@@ -118,10 +128,10 @@ class QuarantineFetcher(Service):
     def _run_held(self, number: int) -> None:
         store, dispatcher = self._queues[number]
         # Until a heartbeat speaks for it nobody would reclaim what it takes.
-        if time.monotonic() < self._board.held_until(number):
-            # What a broken trip brought over is there before the line.
+        if time.monotonic() < self._shared_state.held_until(number):
+            # What a broken trip brought over is there before the backlog.
             self._run(store, dispatcher, self._consumer)
-            self._run(store, dispatcher, self._line)
+            self._run(store, dispatcher, self._backlog)
 
     def _run(self, store: Store, dispatcher: Dispatcher, holder: str) -> None:
         items = store.held_by(holder, limit=FEW)
@@ -129,10 +139,10 @@ class QuarantineFetcher(Service):
             if self.stopping:
                 return
             if left:
-                # More than one waits: another ward would help.
-                self._board.want_ward()
+                # More than one waits: another quarantine would help.
+                self._shared_state.want_quarantine()
             receipt = (item.home, item.entry)
-            # Another ward may have taken it since.
+            # Another quarantine may have taken it since.
             if holder == self._consumer or not store.pass_on(holder, self._consumer, [receipt]):
                 dispatcher.dispatch([item])
                 self._wait_for(dispatcher.settler, receipt)

@@ -9,7 +9,7 @@ from contextvars import Context, copy_context
 
 from asgiref.sync import sync_to_async
 
-from mq_django.consumers.shared_state import Board, Receipt
+from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.pools import JOIN_LOOK, Pool, WorkItem, make_caches
@@ -27,7 +27,7 @@ MAX_COROUTINES = 100
 #: Seconds that a coroutine may block the loop before its process is replaced.
 SILENT = 5.0
 #: The longest time between two looks that counts: in more than that the whole process did not run.
-GLANCE = 0.5
+MAX_GAP = 0.5
 
 
 class CoroutineLane:
@@ -57,9 +57,9 @@ class CoroutineLane:
 class LoopPool(Pool):
     """An event loop in a thread, for handlers that are coroutine functions."""
 
-    def __init__(self, first_lane: int, board: Board) -> None:
+    def __init__(self, first_lane: int, shared_state: SharedState) -> None:
         super().__init__()
-        self._board = board
+        self._shared_state = shared_state
         self._loop = asyncio.new_event_loop()
         self._lanes = [
             CoroutineLane(number, lambda: len(self._free) == MAX_COROUTINES - 1)
@@ -118,7 +118,7 @@ class LoopPool(Pool):
         """Notice that the places are blocked, or that a coroutine blocks the loop."""
         super().look()
         now = time.monotonic()
-        passed, self._looked = min(GLANCE, now - self._looked), now
+        passed, self._looked = min(MAX_GAP, now - self._looked), now
         if self._answered and self.held:
             self._answered, self._silent = False, 0.0
             self._call(self._answer)
@@ -132,7 +132,7 @@ class LoopPool(Pool):
         return self._silent > SILENT
 
     def receipts(self) -> Collection[Receipt]:
-        """Return what runs on the loop, as the board knows it."""
+        """Return what runs on the loop, as the shared state knows it."""
         jobs = [lane.job for lane in self._lanes]
         return {job.executor.receipt(job.delivery) for job in jobs if job is not None}
 
@@ -207,7 +207,7 @@ class LoopPool(Pool):
             executor.settle(Settlement(delivery, HandBack()))
             raise
         finally:
-            self._board.idle(lane.number)
+            self._shared_state.idle(lane.number)
             lane.job = lane.task = None
             self._free.append(lane)
             self._ended_here += 1

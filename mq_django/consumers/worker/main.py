@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 from mq_django.conf import get_config
 from mq_django.consumers.machine import resident_mib
-from mq_django.consumers.shared_state import OVERTIME, Board
+from mq_django.consumers.shared_state import OVERTIME, SharedState
 from mq_django.consumers.worker.consumer import Consumer
 from mq_django.consumers.worker.consumer import lanes as lanes_of
 from mq_django.consumers.worker.grace import Grace
@@ -25,8 +25,8 @@ logger = get_logger(__name__)
 #: Seconds between two looks at whether to stop, and between two looks at what costs more.
 LOOK = 0.1
 SELDOM = 1.0
-#: Seconds that a ward waits for more.
-WARD_IDLE, WARD_IDLE_DRAINING = 10.0, 0.5
+#: Seconds that a quarantine waits for more.
+QUARANTINE_IDLE, QUARANTINE_IDLE_DRAINING = 10.0, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +66,10 @@ class ChildProcess:
         config = get_config()
         self._orders = orders
         self._asked = False
-        self._board = Board(orders.board, lanes_of(orders.threads))
+        self._shared_state = SharedState(orders.board, lanes_of(orders.threads))
         self._queues = [config.queue(name) for name in orders.queues]
         self._consumer = Consumer(
-            orders.consumer, self._queues, threads=orders.threads, board=self._board, line=orders.line
+            orders.consumer, self._queues, threads=orders.threads, shared_state=self._shared_state, backlog=orders.line
         )
         self._seldom = 0.0
         self._orphaned = self._drained = False
@@ -80,22 +80,22 @@ class ChildProcess:
         # What the start has made stays to the end: the collector need not look at all of Django again and again.
         gc.collect()
         gc.freeze()
-        self._board.tick()
+        self._shared_state.tick()
         self._consumer.start()
         told = "runs alone what may have killed a process, of" if self._orders.line else "handles"
         queues = ", ".join(self._orders.queues)
         logger.info("Consumer %s %s %s with %d threads", self._consumer.id, told, queues, self._orders.threads)
         self._wait()
         if not self._drained:
-            self._board.leave()
+            self._shared_state.leave()
         if self._orphaned:
             self._consumer.inherit_line()
-        keeper = OrphanBeat(self._orders.supervisor, self._consumer.names, self._queues, self._board)
+        orphan_beat = OrphanBeat(self._orders.supervisor, self._consumer.names, self._queues, self._shared_state)
         if self._orphaned:
-            keeper.start()
+            orphan_beat.start()
         ended = self._stop()
         if self._orphaned:
-            keeper.end()
+            orphan_beat.end()
         logger.info("Consumer %s stopped", self._consumer.id)
         return 0 if ended else 1
 
@@ -112,11 +112,11 @@ class ChildProcess:
         grace = Grace(self._orders.grace)
 
         def look() -> None:
-            self._board.tick()
-            if self._board.hurried():
+            self._shared_state.tick()
+            if self._shared_state.hurried():
                 grace.end()
             now = time.monotonic()
-            running = self._board.running()
+            running = self._shared_state.running()
             # Nothing is left to wait for but handlers that cannot be interrupted.
             if running and all(now > item.deadline + OVERTIME or self._consumer.is_in_vain(item) for item in running):
                 grace.end()
@@ -127,15 +127,15 @@ class ChildProcess:
     def _wait(self) -> None:
         """Return when it is time to stop."""
         while not self._asked:
-            self._board.tick()
+            self._shared_state.tick()
             readable, _, _ = select.select([self._orders.lifeline], [], [], LOOK)
             if readable and not os.read(self._orders.lifeline, 1):
                 logger.warning("The supervisor of consumer %s is gone; it stops", self._consumer.id)
                 self._orphaned = True
                 return
-            if self._board.shall_be_quiet():
+            if self._shared_state.shall_be_quiet():
                 self._consumer.quiet()
-                self._board.mark_quiet()
+                self._shared_state.mark_quiet()
                 logger.info("Consumer %s is quiet: it fetches no more", self._consumer.id)
             if time.monotonic() - self._seldom > SELDOM:
                 self._seldom = time.monotonic()
@@ -156,7 +156,7 @@ class ChildProcess:
             return f"it has handled {self._consumer.settled()} messages"
         if orders.max_memory and resident_mib() > orders.max_memory:
             return f"it has grown to {resident_mib():.0f} MiB"
-        if self._consumer.idle_seconds() > (WARD_IDLE_DRAINING if orders.drain else WARD_IDLE):
+        if self._consumer.idle_seconds() > (QUARANTINE_IDLE_DRAINING if orders.drain else QUARANTINE_IDLE):
             return "nothing must run alone any more"
         return ""
 

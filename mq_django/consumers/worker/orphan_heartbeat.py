@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from mq_django.conf import QueueConfig
 from mq_django.consumers.heartbeat_timing import held_for, interval
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
@@ -21,7 +21,9 @@ class OrphanBeat(Service):
 
     name = "orphan's heartbeat"
 
-    def __init__(self, supervisor: str, consumers: Sequence[str], queues: Sequence[QueueConfig], board: Board) -> None:
+    def __init__(
+        self, supervisor: str, consumers: Sequence[str], queues: Sequence[QueueConfig], shared_state: SharedState
+    ) -> None:
         super().__init__()
         session = Session(get_client("chores"))
         self._supervisor = supervisor
@@ -29,7 +31,7 @@ class OrphanBeat(Service):
         self._queues = queues
         self._members = [open_members(config, session) for config in queues]
         self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
-        self._board = board
+        self._shared_state = shared_state
 
     def run_once(self) -> float:
         """Beat once in every queue, under the supervisor's name."""
@@ -39,17 +41,17 @@ class OrphanBeat(Service):
     def _beat(self, number: int) -> None:
         began = time.monotonic()
         if self._members[number].keep_alive(self._supervisor):
-            self._board.hold_until(number, began + held_for(self._timeouts[number]))
+            self._shared_state.hold_until(number, began + held_for(self._timeouts[number]))
 
     def _name(self, number: int) -> str:
         return self._queues[number].name
 
     def end(self) -> None:
-        """Stop, and strike the consumer off the roll: nobody else will for a while."""
+        """Stop, and remove the consumer: nobody else will for a while."""
         self.stop()
         if not self.join(1.0):
             return
         try:
             self.each(range(len(self._members)), lambda n: self._members[n].leave(self._consumers), called=self._name)
         except StoreError as error:
-            logger.warning("Consumer %s stays on the roll until it is found silent: %s", self._consumers[0], error)
+            logger.warning("Consumer %s remains registered until its heartbeat expires: %s", self._consumers[0], error)

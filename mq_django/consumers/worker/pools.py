@@ -12,7 +12,7 @@ from typing import NamedTuple
 from django.core.cache import caches
 from django.db import connections
 
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.grace import Grace
@@ -67,11 +67,11 @@ class HandlerThread:
     databases: Databases
 
     def __init__(
-        self, number: int, jobs: "SimpleQueue[WorkItem | None]", board: Board, on_low: Callable[[], None]
+        self, number: int, jobs: "SimpleQueue[WorkItem | None]", shared_state: SharedState, on_low: Callable[[], None]
     ) -> None:
         self.number = number
         self._jobs = jobs
-        self._board = board
+        self._shared_state = shared_state
         self._on_low = on_low
         #: The latest moment of the running handler on the monotonic clock, or None.
         self._deadline: float | None = None
@@ -99,12 +99,12 @@ class HandlerThread:
                 self.ended += 1
                 self._on_low()
         finally:
-            self._board.idle(self.number)
+            self._shared_state.idle(self.number)
             connections.close_all()
 
     def _wait(self) -> WorkItem | None:
         self.busy = False
-        self._board.idle(self.number)
+        self._shared_state.idle(self.number)
         self.databases.refresh()
         self._on_low()
         job = self._jobs.get()
@@ -207,13 +207,13 @@ class Pool(abc.ABC):
 class ThreadPool(Pool):
     """The lanes of a consumer that are threads."""
 
-    def __init__(self, threads: int, board: Board) -> None:
+    def __init__(self, threads: int, shared_state: SharedState) -> None:
         super().__init__()
         self._jobs: SimpleQueue[WorkItem | None] = SimpleQueue()
         #: Runs a job as soon as a thread is free.
         self.put: Callable[[WorkItem], None] = self._jobs.put
         self._ending = False
-        self.lanes = [HandlerThread(number, self._jobs, board, self._ran) for number in range(threads)]
+        self.lanes = [HandlerThread(number, self._jobs, shared_state, self._ran) for number in range(threads)]
 
     def start(self) -> None:
         """Start the threads."""

@@ -53,7 +53,7 @@ class Settler:
         self._uncounted: list[Settlement] = []
         #: What Redis refused for a reason of its own: it waits, so that the others need not.
         self._refused: list[Settlement] = []
-        #: Deliveries settled so far, and those of them that were no longer ours and are still to be counted.
+        #: Deliveries settled so far, and those of them that this consumer no longer held and are still to be counted.
         self.settled = self._stale = 0
         #: When the first of the unsettled ended, and the first of those just taken, in seconds since 1970.
         self._first_ended = self._ended = 0.0
@@ -222,7 +222,9 @@ class Settler:
             stale = [lost for lost in stale if lost not in again]
         self._stale += len(stale)
         for lost in stale:
-            logger.warning("Message %s of queue %s was no longer ours to settle", lost, self.queue)
+            logger.warning(
+                "Ignored the outcome of message %s of queue %s: this consumer no longer holds it", lost, self.queue
+            )
             delivery_stale.send_robust(Settler, queue=self.queue, message_id=lost)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.pools import Pool, ThreadPool
 from mq_django.registry import names
 from mq_django.stores.base import Store
@@ -37,16 +37,18 @@ class Releaser(Service):
 
     name = "releaser"
 
-    def __init__(self, stores: Sequence[Store], board: Board) -> None:
+    def __init__(self, stores: Sequence[Store], shared_state: SharedState) -> None:
         super().__init__()
         self._stores = stores
-        self._board = board
+        self._shared_state = shared_state
         #: At its start a consumer announces its names; later only when its supervisor saw something unhandled.
         self._announced = False
 
     def run_once(self) -> float:
         """Release what this consumer can handle."""
-        asked = [store for n, store in enumerate(self._stores) if not self._announced or self._board.unhandled(n)]
+        asked = [
+            store for n, store in enumerate(self._stores) if not self._announced or self._shared_state.unhandled(n)
+        ]
         self.each(asked, self._release, called=lambda store: store.config.name)
         self._announced = True
         return 5.0

@@ -13,7 +13,7 @@ from mq_django import inspector
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.core.jsontext import loads
-from mq_django.core.visible import cut, spell
+from mq_django.core.visible import escape, truncate
 from mq_django.core.wire import moment
 from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
@@ -84,7 +84,7 @@ class Command(BaseCommand):
         redrive.add_argument("--name", help="With --all: those that have this in their name.")
         redrive.add_argument("--error", help="With --all: those that have this in their error.")
         redrive.add_argument("--key", help="With --all: those of this key.")
-        redrive.add_argument("--rate", type=int, help="With --all: at most so many a second.")
+        redrive.add_argument("--rate", type=int, help="With --all: messages per second.")
         redrive.add_argument("--background", action="store_true", help="With --all: let consumers do it.")
 
         self._verb(verbs, "pause", "Let no handler of a queue start.", queue=True)
@@ -92,7 +92,7 @@ class Command(BaseCommand):
 
         purge = self._verb(verbs, "purge", "Delete messages for good.", queue=True)
         purge.add_argument("place", choices=PLACES)
-        purge.add_argument("--yes", action="store_true", help="Say that you mean it.")
+        purge.add_argument("--yes", action="store_true", help="Confirm without prompting.")
 
         consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
         topic_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
@@ -131,13 +131,13 @@ class Command(BaseCommand):
         found = list(_peeked(options["queue"], options["place"], max(1, min(500, options["limit"]))))
         lines = [
             "  ".join(
-                spell(str(value)) if key != "data" else cut(spell(json.dumps(value, ensure_ascii=False)), 200)
+                escape(str(value)) if key != "data" else truncate(escape(json.dumps(value, ensure_ascii=False)), 200)
                 for key, value in row.items()
                 if value is not None
             )
             for row in found
         ]
-        self._print(options, found, lines or ["Nothing there."])
+        self._print(options, found, lines or ["No messages."])
 
     def _publish(self, options: dict[str, Any]) -> None:
         try:

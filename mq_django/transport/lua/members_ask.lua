@@ -18,7 +18,7 @@ local is_there = redis.call('hexists', KEYS[1], 'consumer:' .. who) + redis.call
 if is_there == 0 then
   return 'GONE'
 end
--- Its life goes one way: running, quiet, stopped.
+-- Its state only moves forward: running, quiet, stopped.
 local before = redis.call('hget', KEYS[1], 'ask:' .. who)
 local is_news = not before or (before == 'quiet' and what == 'stop')
 if is_news then

@@ -9,7 +9,7 @@
 -- ARGV[4]  token        to be the generation of a queue that has none
 -- then fields and values that say what it and its consumers are
 --
--- Returns {generation, all of `consumers`, strays}; strays are names and oldest entries ('' for none) of consumers of
+-- Returns {generation, all of `consumers`, unknown}; unknown are names and oldest entries ('' for none) of consumers of
 -- the streams that are not in `consumers`. Or 'EVICTED': others took the supervisor for dead; nothing was written.
 
 -- with types
@@ -34,16 +34,16 @@ local time = redis.call('time')
 counted(KEYS[1], 'beat:' .. ARGV[2], 1)
 redis.call('hset', KEYS[1], 'seen:' .. ARGV[2], time[1] * 1000 + math.floor(time[2] / 1000), unpack(ARGV, 5))
 
-local strays = {}
+local unknown = {}
 for i = 3, #KEYS do
   local consumers = redis.pcall('xinfo', 'consumers', KEYS[i], ARGV[1])
   for _, consumer in ipairs(consumers.err and {} or consumers) do
     -- Name and count of the pending come second and fourth in every version.
     local name, pending = consumer[2], consumer[4]
     if redis.call('hexists', KEYS[1], 'consumer:' .. name) == 0 then
-      strays[#strays + 1] = name
-      strays[#strays + 1] = pending > 0 and redis.call('xpending', KEYS[i], ARGV[1], '-', '+', 1, name)[1][1] or ''
+      unknown[#unknown + 1] = name
+      unknown[#unknown + 1] = pending > 0 and redis.call('xpending', KEYS[i], ARGV[1], '-', '+', 1, name)[1][1] or ''
     end
   end
 end
-return { generation, redis.call('hgetall', KEYS[1]), strays }
+return { generation, redis.call('hgetall', KEYS[1]), unknown }

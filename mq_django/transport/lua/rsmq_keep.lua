@@ -4,7 +4,7 @@
 -- KEYS[2]  hash      {namespace}:<queue>:Q           HASH   attributes, bodies, counts
 -- KEYS[3]  owners    {namespace}:<queue>:mq:owners   HASH   id -> consumer and receive count
 -- ARGV[1]  consumer  must still hold each delivery
--- ARGV[2]  heir      holds them from now on
+-- ARGV[2]  new owner holds them from now on
 -- ARGV[3]  vt        ms to hide them
 -- then the receipts: `<id>:<receive count>`
 --

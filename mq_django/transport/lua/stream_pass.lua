@@ -3,7 +3,7 @@
 -- KEYS[1]  home       {queue}:ready or :urgent   STREAM
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
--- ARGV[3]  heir       holds them from now on
+-- ARGV[3]  new owner  holds them from now on
 -- then the ids of the entries
 --
 -- Returns the ids of those that the consumer no longer holds; these are left as they are.

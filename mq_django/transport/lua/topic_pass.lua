@@ -4,7 +4,7 @@
 -- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
--- ARGV[3]  heir       holds them from now on
+-- ARGV[3]  new owner  holds them from now on
 -- then the receipts: `<entry>@<generation>`
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.

@@ -39,7 +39,7 @@ def test_it_shows_who_consumes_and_what_each_handles(viewer):
 
     page = words(viewer.get(f"{BASE}consumers/").content.decode())
 
-    assert "1 consumer lives." in page
+    assert "1 consumer is running." in page
     assert "web1" in page
     assert "welcome emails · for 12 s" in page
     assert "1,234 2 emails" in page

@@ -29,7 +29,7 @@ def test_a_ready_message_says_why_it_does_not_run(operator):
     assert message_id in shown
     assert "&quot;user_id&quot;: 7" in shown
     assert "hunter2" not in shown
-    assert "No consumer of this queue lives. Is runconsumer running?" in shown
+    assert "No consumer of this queue is running. Is runconsumer started?" in shown
     actions.pause("emails")
     assert "The queue is paused." in operator.get(row["url"]).content.decode()
 

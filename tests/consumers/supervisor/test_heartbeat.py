@@ -82,15 +82,15 @@ def test_who_goes_and_comes_back_begins_anew():
     assert watch.look({"a": 1}) == []
 
 
-def test_the_next_verdict_is_known_beforehand():
+def test_the_next_decision_is_known_beforehand():
     watch = Watch()
-    assert watch.silence.next_verdict() == 10.0
+    assert watch.silence.next_decision() == 10.0
     [watch.look({"a": 1}) for _ in range(4)]
     watch.look({"a": 1, "b": 1})
-    assert watch.silence.next_verdict() == 2.0
+    assert watch.silence.next_decision() == 2.0
     watch.look({"a": 1, "b": 1})
     # One that is silent already is not waited for.
-    assert watch.silence.next_verdict() == 8.0
+    assert watch.silence.next_decision() == 8.0
 
 
 def test_each_is_judged_by_its_own_limit():
@@ -99,7 +99,7 @@ def test_each_is_judged_by_its_own_limit():
     limits = {"patient": 20.0, "hasty": 3.0}
     found = [watch.silence.observe({"patient": 1, "hasty": 1, "other": 1}, at, limits=limits) for at in (2.0, 4.0)]
     assert found == [[], ["hasty"]]
-    assert watch.silence.next_verdict() == 6.0
+    assert watch.silence.next_decision() == 6.0
     later = [watch.silence.observe({"patient": 1, "other": 1}, at, limits=limits) for at in range(6, 22, 2)]
     assert [at for at, names in zip(range(6, 22, 2), later, strict=True) if "patient" in names] == [20]
 
@@ -117,7 +117,9 @@ class WorkerSet:
         def tell(kind):
             return lambda *args: self.told.append((kind, *args[:2]))
 
-        return HeartbeatCallbacks(self.announce, self.held, tell("evicted"), tell("dead"), tell("stray"), tell("asked"))
+        return HeartbeatCallbacks(
+            self.announce, self.held, tell("evicted"), tell("dead"), tell("unknown"), tell("asked")
+        )
 
     def announce(self):
         return Announcement(self.supervisor, self.description, self.consumers)
@@ -150,7 +152,7 @@ def heartbeat(config, workers):
     return Heartbeat([config], workers.callbacks())
 
 
-def test_a_beat_vouches_for_less_than_others_wait(heartbeat, workers):
+def test_a_beat_announces_for_less_than_others_wait(heartbeat, workers):
     pause = heartbeat.run_once()
     ((kind, number, seconds),) = workers.told
     assert (kind, number) == ("held", 0)
@@ -160,9 +162,9 @@ def test_a_beat_vouches_for_less_than_others_wait(heartbeat, workers):
 
 def test_a_beat_tells_who_there_is(heartbeat, members):
     heartbeat.run_once()
-    roll = members.beat("other", {}, {})
-    assert roll.consumers_of("me") == ["me-1"]
-    assert roll.vital_signs() == {"me": 1, "other": 1}
+    membership = members.beat("other", {}, {})
+    assert membership.consumers_of("me") == ["me-1"]
+    assert membership.vital_signs() == {"me": 1, "other": 1}
 
 
 def test_evicted_it_says_so_and_writes_nothing(heartbeat, workers, members, redis_client, config):
@@ -219,7 +221,7 @@ def test_a_peer_is_judged_by_the_timeout_that_it_announces(config, members, says
     members.beat("peer", says, {})
     heartbeat.run_once()
     announced = {100: 0.1, 3_600_000: 3600.0}.get(says.get("visibility_ms"), 7.0)
-    assert heartbeat._silences[0].next_verdict() == pytest.approx(silence_limit(announced), abs=0.05)
+    assert heartbeat._silences[0].next_decision() == pytest.approx(silence_limit(announced), abs=0.05)
 
 
 def test_a_beat_announces_the_timeout_that_its_supervisor_goes_by(heartbeat, members):
@@ -253,16 +255,16 @@ def test_a_consumer_that_left_is_struck_off_and_stays_so(heartbeat, workers, red
 def test_a_consumer_that_nobody_speaks_for_is_told_by_what_it_holds(config, members, redis_client, publish):
     workers = WorkerSet()
     heartbeat = Heartbeat([config], workers.callbacks())
-    heartbeat._strays[0] = Silence(AT_ONCE, 10.0)
+    heartbeat._unknown[0] = Silence(AT_ONCE, 10.0)
     publish()
     redis_client.xgroup_create(config.keys.ready, "mq", id="0")
     redis_client.xreadgroup("mq", "stray", {config.keys.ready: ">"})
-    roll = members.beat("other", {}, {})
-    assert list(roll.strays) == ["stray"]
-    assert roll.strays["stray"]
+    membership = members.beat("other", {}, {})
+    assert list(membership.unknown) == ["stray"]
+    assert membership.unknown["stray"]
     heartbeat.run_once()
     heartbeat.run_once()
-    assert ("stray", 0, "stray") in workers.told
+    assert ("unknown", 0, "stray") in workers.told
 
 
 def test_what_is_wrong_with_one_queue_does_not_silence_the_others(mq_settings, redis_client, workers, caplog):

@@ -32,7 +32,7 @@ def listener(heard, mq_settings):
 
 def test_a_subscription_that_begins_is_heard_of_every_channel(listener, heard):
     assert [heard.get(timeout=5), heard.get(timeout=5)] == [(0, SUBSCRIBED), (1, SUBSCRIBED)]
-    assert listener.hears
+    assert listener.is_subscribed
 
 
 def test_a_subscription_that_was_cut_is_heard_again_when_it_stands(listener, heard, redis_client):

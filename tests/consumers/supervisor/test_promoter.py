@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.promoter import DEAF_FALLBACK, FALLBACK, Promoter
+from mq_django.consumers.supervisor.promoter import POLL, POLL_UNSUBSCRIBED, Promoter
 from mq_django.errors import ConnectionLost
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
@@ -20,8 +20,10 @@ def promoter(mq_settings, seen):
     mq_settings(QUEUES={"a": {}, "b": {}})
     session = Session(get_client("chores"))
     stores = [open_store(config, session) for config in get_config().queues.values()]
-    found = Promoter(stores, hears=lambda: found.hears, seen=lambda number, promoted: seen.append((number, promoted)))
-    found.hears = True
+    found = Promoter(
+        stores, is_subscribed=lambda: found.is_subscribed, seen=lambda number, promoted: seen.append((number, promoted))
+    )
+    found.is_subscribed = True
     yield found
     session.release()
 
@@ -34,9 +36,9 @@ def test_what_is_due_is_ready_and_the_pause_is_until_the_next(promoter, publish,
     assert 1.0 < pause <= 2.001
 
 
-@pytest.mark.parametrize(("hears", "fallback"), [(True, FALLBACK), (False, DEAF_FALLBACK)])
-def test_with_nothing_due_it_looks_again_after_a_while(promoter, hears, fallback):
-    promoter.hears = hears
+@pytest.mark.parametrize(("is_subscribed", "fallback"), [(True, POLL), (False, POLL_UNSUBSCRIBED)])
+def test_with_nothing_due_it_looks_again_after_a_while(promoter, is_subscribed, fallback):
+    promoter.is_subscribed = is_subscribed
     assert promoter.run_once() == pytest.approx(fallback, abs=0.5)
 
 

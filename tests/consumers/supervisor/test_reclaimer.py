@@ -1,4 +1,4 @@
-"""What becomes of deliveries whose consumer is gone: the verdict on each, and who carries it out."""
+"""What becomes of deliveries whose consumer is gone: the decision on each, and who carries it out."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.shared_state import FAILED, HANDLED, Board, Receipt
+from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
 from mq_django.consumers.supervisor.reclaimer import (
     LAST_LOOK,
     Reclaimer,
@@ -67,12 +67,12 @@ def test_a_suspect_that_kills_alone_is_charged_twice(config):
 
 
 def test_what_had_just_ended_was_nobodys_company(config):
-    board = Board.create(2)
-    board.run(0, 0, 0, RECEIPT.entry, 1.0)
-    board.run(1, 0, 0, OTHER.entry, 1.0)
-    board.ended(HANDLED, 0, 0, OTHER.entry)
-    found = judge(config, evidence_of(board, late=False, now=2.0))
-    board.close()
+    shared_state = SharedState.create(2)
+    shared_state.run(0, 0, 0, RECEIPT.entry, 1.0)
+    shared_state.run(1, 0, 0, OTHER.entry, 1.0)
+    shared_state.ended(HANDLED, 0, 0, OTHER.entry)
+    found = judge(config, evidence_of(shared_state, late=False, now=2.0))
+    shared_state.close()
     assert isinstance(found.outcome, Retry)
 
 
@@ -106,7 +106,7 @@ def test_of_a_lost_machine_nobody_knows_what_ran(config):
     assert judge(config, Evidence(lost=True)).outcome == HandBack(lost=True)
 
 
-def test_what_a_lost_ward_held_was_what_it_ran(config):
+def test_what_a_lost_quarantine_held_was_what_it_ran(config):
     assert isinstance(judge(config, Evidence(lost=True, alone=True)).outcome, Retry)
 
 
@@ -153,8 +153,8 @@ def test_who_does_not_respond_keeps_what_it_has_begun(store, take):
 
 def test_a_dead_supervisors_deliveries_go_back_and_everything_of_it_leaves(store, take, members, redis_client):
     take("dead-1", 2)
-    roll = members.beat("dead", {}, {"dead-1": {}, "dead-2": {}})
-    assert reclaim_supervisor(store, members, 0, "dead", roll, gone := []) == 2
+    membership = members.beat("dead", {}, {"dead-1": {}, "dead-2": {}})
+    assert reclaim_supervisor(store, members, 0, "dead", membership, gone := []) == 2
     assert gone == ["dead-1", "dead-2"]
     assert store.depths().ready == 2
     assert not redis_client.exists(store.keys.consumers)
@@ -163,22 +163,22 @@ def test_a_dead_supervisors_deliveries_go_back_and_everything_of_it_leaves(store
 
 def test_who_has_beaten_since_is_left_alone(store, take, members):
     take("late-1", 2)
-    roll = members.beat("late", {}, {"late-1": {}})
-    members.beat("late", {}, {"late-1": {}}, generation=roll.generation)
-    assert reclaim_supervisor(store, members, 0, "late", roll, gone := []) == 0
+    membership = members.beat("late", {}, {"late-1": {}})
+    members.beat("late", {}, {"late-1": {}}, generation=membership.generation)
+    assert reclaim_supervisor(store, members, 0, "late", membership, gone := []) == 0
     assert gone == []
     assert store.depths().pending == 2
 
 
 def test_a_message_that_brings_machines_down_ends_in_the_dead_letter_queue(config, store, publish, members):
-    """Twice lost with a whole tree, then passed on to wards that are lost with theirs."""
+    """Twice lost with a whole tree, then passed on to quarantines that are lost with theirs."""
     publish()
     store.create_groups()
     for death in range(2 + 3):
         (delivery,) = store.take(f"c{death}", count=1)
         assert delivery.alone == (death >= 2)
-        roll = members.beat(f"s{death}", {}, {f"c{death}": {"ward": delivery.alone}})
-        reclaim_supervisor(store, members, 0, f"s{death}", roll, [])
+        membership = members.beat(f"s{death}", {}, {f"c{death}": {"ward": delivery.alone}})
+        reclaim_supervisor(store, members, 0, f"s{death}", membership, [])
         store.promote(limit=10)
     assert store.depths().dead == 1
     assert store.depths().depth == 0
@@ -225,9 +225,9 @@ def test_what_comes_to_the_dead_later_goes_back_soon(reclaimer, store, take):
 
 def test_what_comes_to_a_dead_supervisors_consumer_later_goes_back_soon(reclaimer, store, take, members):
     take("dead-1", 1)
-    roll = members.beat("dead", {}, {"dead-1": {}})
+    membership = members.beat("dead", {}, {"dead-1": {}})
     reclaimer.start()
-    reclaimer.supervisor(0, "dead", roll)
+    reclaimer.supervisor(0, "dead", membership)
     wait_until(lambda: store.depths().ready == 1)
     assert len(store.take("dead-1", count=9)) == 1
     wait_until(lambda: store.depths().ready == 1, timeout=2)
@@ -256,24 +256,24 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_set
     assert reclaimer.is_done()
 
 
-def test_a_stray_is_handed_back_and_struck_off(reclaimer, store, take, redis_client):
+def test_an_unknown_consumer_is_handed_back_and_struck_off(reclaimer, store, take, redis_client):
     take("stray", 2)
-    reclaimer.stray(0, "stray")
+    reclaimer.unknown(0, "stray")
     reclaimer.run_once()
     assert store.depths().ready == 2
     assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe of old", b"", b"two\nlines", "naïve".encode()])
-def test_a_stray_may_have_any_name(reclaimer, store, take, members, redis_client, caplog, name):
+def test_an_unknown_consumer_may_have_any_name(reclaimer, store, take, members, redis_client, caplog, name):
     take("first", 3)
     store.settle("first", [Settlement(item, HandBack()) for item in store.held_by("first", limit=9)])
     members.leave(["first"])
     for home in store.keys.homes():
         if redis_client.exists(home):
             redis_client.xreadgroup("mq", name, {home: ">"})
-    (stray,) = members.beat("me", {}, {}).strays
-    reclaimer.stray(0, stray)
+    (unknown,) = members.beat("me", {}, {}).unknown
+    reclaimer.unknown(0, unknown)
     reclaimer.run_once()
     assert store.depths().pending == 0
     assert store.depths().ready == 3
@@ -284,9 +284,9 @@ def test_a_stray_may_have_any_name(reclaimer, store, take, members, redis_client
 def test_the_stopped_and_the_silent_are_seen_to(reclaimer, store, take, members):
     (begun, _) = receipts(take("stopped", 2))
     take("silent-1", 1)
-    roll = members.beat("silent", {}, {"silent-1": {}})
+    membership = members.beat("silent", {}, {"silent-1": {}})
     reclaimer.stopped("stopped", [begun])
-    reclaimer.supervisor(0, "silent", roll)
+    reclaimer.supervisor(0, "silent", membership)
     reclaimer.run_once()
     assert store.depths().ready == 2
     assert store.depths().pending == 1

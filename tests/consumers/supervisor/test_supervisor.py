@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.worker.isolation import line_of
+from mq_django.consumers.worker.isolation import backlog_of
 from mq_django.stores import open_store
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
@@ -46,7 +46,7 @@ def test_messages_are_handled_once_and_the_tree_ends_cleanly(trees, publish, his
 
 
 def test_what_a_killed_child_held_goes_on_at_once(trees, publish, history, store):
-    """Eight run, others lie ready in the process; another process takes those over, and a ward what ran."""
+    """Eight run, others lie ready in the process; another process takes those over, and a quarantine what ran."""
     trees("--processes", "2")
     publish()
     history.wait_for("effect")
@@ -309,25 +309,27 @@ def test_a_message_that_kills_its_process_is_buried_and_its_neighbours_are_handl
     assert {line["attempt"] for line in history.lines("start") if line["id"] != killer} == {1}
 
 
-def test_what_is_passed_on_to_a_ward_that_is_gone_is_found_soon(trees, publish, history, store, redis_client, tmp_path):
-    """Whoever passed it on had read the ward's name before, and was slow to reach Redis."""
+def test_what_is_passed_on_to_a_quarantine_that_is_gone_is_found_soon(
+    trees, publish, history, store, redis_client, tmp_path
+):
+    """Whoever passed it on had read the quarantine's name before, and was slow to reach Redis."""
     gate, late = tmp_path / "gate", publish()
     store.create_groups()
     (delivery,) = store.take("slow", count=1)
     tree = trees()
     publish(["once", ["exit", 1]], ["wait", str(gate)])
-    ward_pid = history.wait_for("start", 2)[1]["pid"]
-    (ward,) = re.findall(r"Consumer (\S+) runs alone", tree.logged())
-    kill(ward_pid)
-    # Another ward may take from the same line until the message has ended.
+    quarantine_pid = history.wait_for("start", 2)[1]["pid"]
+    (quarantine,) = re.findall(r"Consumer (\S+) runs alone", tree.logged())
+    kill(quarantine_pid)
+    # Another quarantine may take from the same line until the message has ended.
     gate.touch()
-    wait_until(lambda: not redis_client.hexists(store.keys.consumers, f"consumer:{line_of(ward)}"), timeout=40)
-    assert store.pass_on("slow", line_of(ward), [(delivery.home, delivery.entry)]) == []
+    wait_until(lambda: not redis_client.hexists(store.keys.consumers, f"consumer:{backlog_of(quarantine)}"), timeout=40)
+    assert store.pass_on("slow", backlog_of(quarantine), [(delivery.home, delivery.entry)]) == []
     wait_until(lambda: late in history.counts())
     assert history.counts("start")[late] == 1
 
 
-def test_as_many_wards_as_consumers_share_what_must_run_alone(trees, history, store, redis_client, tmp_path):
+def test_as_many_quarantines_as_consumers_share_what_must_run_alone(trees, history, store, redis_client, tmp_path):
     gate = tmp_path / "gate"
     store.create_groups()
     for _ in range(5):
@@ -345,7 +347,7 @@ def test_as_many_wards_as_consumers_share_what_must_run_alone(trees, history, st
     assert tree.stop() == 0
 
 
-def test_a_broken_queue_keeps_no_ward_from_the_others(trees, publish, history, redis_client):
+def test_a_broken_queue_keeps_no_quarantine_from_the_others(trees, publish, history, redis_client):
     redis_client.set(get_config().queue("emails").keys.consumers, "nonsense")
     tree = trees()
     message_id = publish(["once", ["exit", 1]])
@@ -355,7 +357,7 @@ def test_a_broken_queue_keeps_no_ward_from_the_others(trees, publish, history, r
     assert tree.stop() == 0
 
 
-def test_what_kills_wards_holds_up_nothing_else_that_must_run_alone(trees, publish, history, store, redis_client):
+def test_what_kills_quarantines_holds_up_nothing_else_that_must_run_alone(trees, publish, history, store, redis_client):
     store.create_groups()
     for number in range(8):
         data = json.dumps({"do": [] if number % 4 == 3 else [["kill", 9]]})

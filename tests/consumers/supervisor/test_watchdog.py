@@ -2,96 +2,96 @@
 
 import pytest
 
-from mq_django.consumers.shared_state import Board
-from mq_django.consumers.supervisor.watchdog import START, STILL, SUSPEND_AFTER, Verdict, Watchdog
+from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.supervisor.watchdog import START, STILL, SUSPEND_AFTER, Decision, Watchdog
 
 
 class Watched:
     def __init__(self):
-        self.board = Board.create(2)
-        self.dog = Watchdog(self.board)
+        self.shared_state = SharedState.create(2)
+        self.dog = Watchdog(self.shared_state)
         self.now = self.dog._looked
 
     def look(self, seconds, *, ticks=False):
-        """Look every 0.2 s for some time, and return the last verdict."""
+        """Look every 0.2 s for some time, and return the last decision."""
         for _ in range(round(seconds / 0.2)):
             self.now += 0.2
             if ticks:
-                self.board.tick()
-            verdict = self.dog.look(self.now)
-        return verdict
+                self.shared_state.tick()
+            decision = self.dog.look(self.now)
+        return decision
 
 
 @pytest.fixture
 def watched():
     found = Watched()
-    found.board.tick()
+    found.shared_state.tick()
     found.look(0.2)
     yield found
-    found.board.close()
+    found.shared_state.close()
 
 
 def test_who_shows_signs_of_life_is_well(watched):
-    assert watched.look(STILL * 2, ticks=True) is Verdict.WELL
+    assert watched.look(STILL * 2, ticks=True) is Decision.WELL
 
 
 def test_who_runs_nothing_and_shows_none_is_replaced(watched):
-    assert watched.look(STILL - 1) is Verdict.WELL
-    assert watched.look(2) is Verdict.KILL
+    assert watched.look(STILL - 1) is Decision.WELL
+    assert watched.look(2) is Decision.KILL
 
 
 def test_a_handler_within_its_timeout_may_hold_the_gil(watched):
-    watched.board.run(0, 0, 0, b"1-1", watched.now)
-    assert watched.look(STILL * 10) is Verdict.WELL
+    watched.shared_state.run(0, 0, 0, b"1-1", watched.now)
+    assert watched.look(STILL * 10) is Decision.WELL
     assert not watched.dog.responds
 
 
 def test_a_late_handler_in_a_process_that_responds_has_it_asked_to_leave(watched):
-    watched.board.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.look(5.6, ticks=True) is Verdict.WELL
-    assert watched.look(0.8, ticks=True) is Verdict.ASK_TO_LEAVE
+    watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
+    assert watched.look(5.6, ticks=True) is Decision.WELL
+    assert watched.look(0.8, ticks=True) is Decision.ASK_TO_LEAVE
 
 
 def test_a_late_handler_in_a_process_that_does_not_is_killed_with_it(watched):
-    watched.board.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.look(6.6) is Verdict.KILL_LATE
+    watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
+    assert watched.look(6.6) is Decision.KILL_LATE
 
 
 def test_a_late_handler_in_a_process_that_does_not_has_a_successor_started_before_it_is_killed(watched):
-    watched.board.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.look(4.8) is Verdict.WELL
-    assert watched.look(0.4) is Verdict.ASK_TO_LEAVE
+    watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
+    assert watched.look(4.8) is Decision.WELL
+    assert watched.look(0.4) is Decision.ASK_TO_LEAVE
 
 
 def test_handlers_that_are_late_one_after_another_are_well(watched):
     """Each is interrupted in time; that there is one at every look says nothing."""
     for number in range(20):
-        watched.board.run(0, 0, 0, b"1-%d" % number, watched.now, watched.now + 0.1)
-        assert watched.look(0.8, ticks=True) is Verdict.WELL
+        watched.shared_state.run(0, 0, 0, b"1-%d" % number, watched.now, watched.now + 0.1)
+        assert watched.look(0.8, ticks=True) is Decision.WELL
         assert [item.receipt.entry for item in watched.dog.late] == [b"1-%d" % number]
 
 
 def test_interrupted_in_time_nobody_is_replaced(watched):
-    watched.board.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
+    watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
     watched.look(5.6, ticks=True)
-    watched.board.idle(0)
-    assert watched.look(2.0, ticks=True) is Verdict.WELL
+    watched.shared_state.idle(0)
+    assert watched.look(2.0, ticks=True) is Decision.WELL
 
 
 def test_loading_a_project_may_take_its_time():
     watched = Watched()
-    assert watched.look(START - 1) is Verdict.WELL
+    assert watched.look(START - 1) is Decision.WELL
     assert watched.dog.responds
-    assert watched.look(2) is Verdict.KILL
-    watched.board.close()
+    assert watched.look(2) is Decision.KILL
+    watched.shared_state.close()
 
 
 def test_while_we_ourselves_were_stopped_nobody_grows_late(watched):
-    watched.board.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
+    watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
     watched.now += 3600
-    assert watched.dog.look(watched.now) is Verdict.WELL
-    assert watched.look(0.4) is Verdict.WELL
-    assert watched.look(0.8) is Verdict.KILL_LATE
+    assert watched.dog.look(watched.now) is Decision.WELL
+    assert watched.look(0.4) is Decision.WELL
+    assert watched.look(0.8) is Decision.KILL_LATE
 
 
 def test_without_signs_of_life_for_a_while_it_does_not_respond(watched):

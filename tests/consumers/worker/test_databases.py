@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -145,6 +146,34 @@ def test_a_coroutine_beside_one_that_leaves_a_transaction_open_runs_again_alone(
     assert "runs again alone" in caplog.text
     assert run_coroutines(rig, creates) == [ACK]
     assert Group.objects.count() == 1
+
+
+class LeftAlone:
+    """A lane on an event loop whose databases are found disturbed; what runs beside it ends during the clean-up."""
+
+    number, rollbacks, held, checked = 0, 0, ("a connection",), math.inf
+
+    def __init__(self):
+        self.databases, self.alone = self, False
+
+    def is_alone(self):
+        return self.alone
+
+    async def call(self, handler, message, timeout):
+        return handler.call(message)
+
+    def is_disturbed(self):
+        return True
+
+    def clean_up(self):
+        self.rollbacks, self.alone = 1, True
+        return "a transaction"
+
+
+def test_a_coroutine_is_not_blamed_for_what_ran_beside_it_and_ended_first(rig):
+    item = job(rig, lambda message: None, is_async=True)
+    asyncio.run(rig.executor.run_coroutine(LeftAlone(), item.delivery, item.handler))
+    assert settled(rig, 1) == [HandBack(suspect=True)]
 
 
 def test_within_the_transaction_of_a_test_its_depth_is_restored():

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.shared_state import FAILED, HANDLED, Board, Receipt
+from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
@@ -44,10 +44,10 @@ class Lane:
 class Rig:
     def __init__(self):
         self.config = get_config().queue("default")
-        self.board = Board.create(1)
+        self.shared_state = SharedState.create(1)
         store = open_store(self.config, Pooled(get_client("chores")))
         self.settler = Settler(store, "default", "me", threading.Event(), threading.Event())
-        self.executor = Executor(self.config, 0, self.board, self.settler)
+        self.executor = Executor(self.config, 0, self.shared_state, self.settler)
         self.lane = Lane(self)
 
     def run(self, does, what=None, by=None):
@@ -66,7 +66,7 @@ def rig(mq_settings):
     mq_settings(QUEUES={"default": {"MAX_ATTEMPTS": 3}})
     found = Rig()
     yield found
-    found.board.close()
+    found.shared_state.close()
 
 
 def delivery(attempt=1, **attributes):
@@ -84,9 +84,9 @@ def raises(error):
     return does
 
 
-def test_what_runs_is_on_the_board(rig):
+def test_what_runs_is_in_the_shared_state(rig):
     seen = []
-    rig.run(lambda message: seen.extend(rig.board.running()), by=handler(timeout=timedelta(seconds=5)))
+    rig.run(lambda message: seen.extend(rig.shared_state.running()), by=handler(timeout=timedelta(seconds=5)))
     (running,) = seen
     assert running.receipt == Receipt(0, 0, ENTRY)
     assert running.deadline == running.since + 5.0
@@ -95,12 +95,12 @@ def test_what_runs_is_on_the_board(rig):
 @pytest.mark.parametrize("stop", ["paused", "taken over"])
 def test_what_must_not_run_any_more_is_handed_back(rig, stop):
     if stop == "paused":
-        rig.board.set_paused(0, True)
+        rig.shared_state.set_paused(0, True)
     else:
-        rig.board.hold_until(0, time.monotonic() - 0.001)
+        rig.shared_state.hold_until(0, time.monotonic() - 0.001)
     ran = []
     assert rig.run(ran.append).outcome == HandBack()
-    assert (ran, rig.board.running()) == ([], [])
+    assert (ran, rig.shared_state.running()) == ([], [])
 
 
 def test_what_is_too_old_does_not_run(rig):
@@ -110,7 +110,7 @@ def test_what_is_too_old_does_not_run(rig):
 
 
 @pytest.mark.parametrize(
-    ("returned", "kind", "on_board"),
+    ("returned", "kind", "stored_entry"),
     [
         (None, Ack, HANDLED),
         ("anything", Ack, HANDLED),
@@ -119,10 +119,10 @@ def test_what_is_too_old_does_not_run(rig):
         (Bury("no"), Bury, FAILED),
     ],
 )
-def test_what_a_handler_returns_decides(rig, returned, kind, on_board):
+def test_what_a_handler_returns_decides(rig, returned, kind, stored_entry):
     settlement = rig.run(lambda message: returned)
     assert isinstance(settlement.outcome, kind)
-    assert rig.board.results() == {Receipt(0, 0, ENTRY): on_board}
+    assert rig.shared_state.results() == {Receipt(0, 0, ENTRY): stored_entry}
 
 
 def test_the_time_of_the_handler_is_settled_with_it(rig):
@@ -181,7 +181,7 @@ def test_a_policy_that_fails_gives_way_to_that_of_the_queue(rig):
 )
 def test_nothing_that_a_handler_does_leaves_a_delivery_without_an_outcome(rig, does):
     assert isinstance(rig.run(does).outcome, Retry)
-    assert rig.board.results() == {Receipt(0, 0, ENTRY): FAILED}
+    assert rig.shared_state.results() == {Receipt(0, 0, ENTRY): FAILED}
 
 
 def test_logs_take_no_line_breaks_from_errors(rig, caplog):
@@ -224,4 +224,4 @@ def test_a_handlers_timeout_wins_over_the_queues(mq_settings):
     assert rig.lane.timeout == 10.0
     rig.run(lambda message: None, by=handler(timeout=timedelta(seconds=2)))
     assert rig.lane.timeout == 2.0
-    rig.board.close()
+    rig.shared_state.close()

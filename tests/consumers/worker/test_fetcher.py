@@ -59,7 +59,7 @@ def test_of_slow_work_it_takes_what_is_idle(rig, publish, slow):
     assert waiting(rig) == 2
 
 
-def test_paused_or_unvouched_for_it_takes_nothing(rig, publish):
+def test_paused_or_not_announced_it_takes_nothing(rig, publish):
     publish()
     rig.may_fetch = False
     assert 0 < turn(rig) < 0.2
@@ -185,7 +185,7 @@ def test_what_redis_forgot_that_was_handled_is_acked_again(rig, publish):
     """A Redis that lost its last second brings back deliveries that were handled."""
     publish()
     (delivery,) = rig.store.take("me", count=1)
-    rig.board.ended(HANDLED, 0, delivery.home, delivery.entry)
+    rig.shared_state.ended(HANDLED, 0, delivery.home, delivery.entry)
     rig.fetcher.recover(ConnectionLost("restart"))
     turn(rig)
     assert waiting(rig) == 0

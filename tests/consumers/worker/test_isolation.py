@@ -1,14 +1,14 @@
-"""What must run alone goes to a ward, and runs there one after another."""
+"""What must run alone goes to a quarantine, and runs there one after another."""
 
 import threading
 
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher, line_of
+from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher, backlog_of
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from tests.consumers.rig import Rig
@@ -17,7 +17,7 @@ from tests.consumers.rig import Rig
 @pytest.fixture
 def rig(mq_settings):
     found = Rig(threads=2, act=lambda message: None)
-    found.isolation = Isolation("me", found.board, [found.store], [found.settler])
+    found.isolation = Isolation("me", found.shared_state, [found.store], [found.settler])
     found.dispatcher._isolate = found.isolation.taker(0)
     found.store.create_groups()
     yield found
@@ -31,25 +31,25 @@ def suspect(redis_client, rig, count=1):
     return rig.store.take("me", count=count)
 
 
-def test_a_suspect_waits_for_a_ward(rig, redis_client):
+def test_a_suspect_waits_for_a_quarantine(rig, redis_client):
     rig.dispatcher.dispatch(suspect(redis_client, rig))
     assert rig.threads._jobs.qsize() == 0
-    assert rig.board.wants_ward()
+    assert rig.shared_state.wants_quarantine()
     rig.isolation.run_once()
-    assert rig.board.wants_ward()
+    assert rig.shared_state.wants_quarantine()
     assert len(rig.store.held_by("me", limit=9)) == 1
 
 
-def test_a_ward_gets_what_waits(rig, redis_client):
+def test_a_quarantine_gets_what_waits(rig, redis_client):
     rig.dispatcher.dispatch(suspect(redis_client, rig, 3))
-    rig.board.set_ward("ward")
+    rig.shared_state.set_quarantine("quarantine")
     rig.isolation.run_once()
-    assert [item.message.data for item in rig.store.held_by(line_of("ward"), limit=9)] == [0, 1, 2]
+    assert [item.message.data for item in rig.store.held_by(backlog_of("quarantine"), limit=9)] == [0, 1, 2]
     assert rig.settler.in_hand == set()
     assert rig.isolation.run_once() >= 1.0
 
 
-def test_without_a_ward_in_the_end_it_goes_back(rig, redis_client):
+def test_without_a_quarantine_in_the_end_it_goes_back(rig, redis_client):
     rig.dispatcher.dispatch(suspect(redis_client, rig, 2))
     rig.isolation.hand_back()
     assert list(rig.settled().values()) == [HandBack()] * 2
@@ -57,7 +57,7 @@ def test_without_a_ward_in_the_end_it_goes_back(rig, redis_client):
 
 def test_a_broken_trip_passes_on_once(rig, redis_client, monkeypatch):
     rig.dispatcher.dispatch(suspect(redis_client, rig))
-    rig.board.set_ward("ward")
+    rig.shared_state.set_quarantine("quarantine")
     pass_on = rig.store.pass_on
 
     def broken(*args):
@@ -69,11 +69,11 @@ def test_a_broken_trip_passes_on_once(rig, redis_client, monkeypatch):
     rig.isolation.run_once()
     assert len(rig.settler.in_hand) == 1
     rig.isolation.run_once()
-    assert len(rig.store.held_by(line_of("ward"), limit=9)) == 1
+    assert len(rig.store.held_by(backlog_of("quarantine"), limit=9)) == 1
     assert rig.settler.in_hand == set()
 
 
-def test_a_ward_runs_one_at_a_time(mq_settings, redis_client):
+def test_a_quarantine_runs_one_at_a_time(mq_settings, redis_client):
     running, most = [], []
 
     def act(message):
@@ -84,77 +84,83 @@ def test_a_ward_runs_one_at_a_time(mq_settings, redis_client):
     async def aact(message):
         act(message)
 
-    ward = Rig(threads=1, act=act)
-    ward.handle("aact", aact, is_async=True)
-    ward.start()
-    ward.store.create_groups()
+    quarantine = Rig(threads=1, act=act)
+    quarantine.handle("aact", aact, is_async=True)
+    quarantine.start()
+    quarantine.store.create_groups()
     for number in range(20):
-        redis_client.xadd(ward.store.keys.ready, {"type": "aact" if number % 2 else "act", "data": str(number)})
+        redis_client.xadd(quarantine.store.keys.ready, {"type": "aact" if number % 2 else "act", "data": str(number)})
     # Some were brought over by a trip that broke.
-    ward.store.take("me", count=2)
-    ward.store.take(line_of("me"), count=18)
-    receiver = QuarantineFetcher("me", line_of("me"), ward.board, [ward.store], [ward.dispatcher])
-    settling = threading.Thread(target=settle, args=(ward,))
+    quarantine.store.take("me", count=2)
+    quarantine.store.take(backlog_of("me"), count=18)
+    receiver = QuarantineFetcher(
+        "me", backlog_of("me"), quarantine.shared_state, [quarantine.store], [quarantine.dispatcher]
+    )
+    settling = threading.Thread(target=settle, args=(quarantine,))
     settling.start()
     receiver.run_once()
     assert most == [1] * 20
-    ward.stopped = True
+    quarantine.stopped = True
     settling.join()
-    assert ward.store.depths().pending == 0
-    ward.close()
+    assert quarantine.store.depths().pending == 0
+    quarantine.close()
 
 
-def settle(ward):
-    # On a connection of its own, as the ward's receiver uses the store.
+def settle(quarantine):
+    # On a connection of its own, as the quarantine's receiver uses the store.
     other = Rig()
-    ward.stopped = False
-    while not ward.stopped:
-        ward.settler.settle(other.store)
+    quarantine.stopped = False
+    while not quarantine.stopped:
+        quarantine.settler.settle(other.store)
     other.close()
 
 
-def test_a_ward_holds_nothing_but_what_it_runs(mq_settings, redis_client):
+def test_a_quarantine_holds_nothing_but_what_it_runs(mq_settings, redis_client):
     held = []
 
     def act(message):
         held.append([item.message.data for item in other.store.held_by("me", limit=9)])
 
-    ward, other = Rig(threads=1, act=act), Rig()
-    ward.start()
-    ward.store.create_groups()
+    quarantine, other = Rig(threads=1, act=act), Rig()
+    quarantine.start()
+    quarantine.store.create_groups()
     for number in range(3):
-        redis_client.xadd(ward.store.keys.ready, {"type": "act", "data": str(number)})
-    ward.store.take(line_of("me"), count=3)
-    settling = threading.Thread(target=settle, args=(ward,))
+        redis_client.xadd(quarantine.store.keys.ready, {"type": "act", "data": str(number)})
+    quarantine.store.take(backlog_of("me"), count=3)
+    settling = threading.Thread(target=settle, args=(quarantine,))
     settling.start()
-    QuarantineFetcher("me", line_of("me"), ward.board, [ward.store], [ward.dispatcher]).run_once()
-    ward.stopped = True
+    QuarantineFetcher(
+        "me", backlog_of("me"), quarantine.shared_state, [quarantine.store], [quarantine.dispatcher]
+    ).run_once()
+    quarantine.stopped = True
     settling.join()
-    ward.close()
+    quarantine.close()
     other.close()
     assert held == [[0], [1], [2]]
 
 
-def test_what_a_ward_without_a_supervisor_gives_back_is_its_line_too(mq_settings, redis_client):
-    board = Board.create(lanes(1))
-    ward = Consumer("me", [get_config().queue("default")], threads=1, board=board, line=line_of("me"))
-    store = ward._stores[0]
+def test_what_a_quarantine_without_a_supervisor_gives_back_is_its_backlog_too(mq_settings, redis_client):
+    shared_state = SharedState.create(lanes(1))
+    quarantine = Consumer(
+        "me", [get_config().queue("default")], threads=1, shared_state=shared_state, backlog=backlog_of("me")
+    )
+    store = quarantine._stores[0]
     store.create_groups()
     redis_client.xadd(store.keys.ready, {"type": "act", "data": "1"})
-    store.take(line_of("me"), count=1)
+    store.take(backlog_of("me"), count=1)
     # Before it has begun, so that what came stays in its line.
-    ward._receiver.stop()
-    ward.start()
-    ward.inherit_line()
-    assert ward.stop(Grace(1.0))
+    quarantine._receiver.stop()
+    quarantine.start()
+    quarantine.inherit_line()
+    assert quarantine.stop(Grace(1.0))
     assert store.depths().ready + len(store.held_by("me", limit=1)) == 1
-    assert store.held_by(line_of("me"), limit=1) == []
-    board.close()
+    assert store.held_by(backlog_of("me"), limit=1) == []
+    shared_state.close()
 
 
-def test_a_ward_that_is_stopped_leaves_the_rest(rig, redis_client):
+def test_a_quarantine_that_is_stopped_leaves_the_rest(rig, redis_client):
     suspect(redis_client, rig, 3)
-    receiver = QuarantineFetcher("me", line_of("me"), rig.board, [rig.store], [rig.dispatcher])
+    receiver = QuarantineFetcher("me", backlog_of("me"), rig.shared_state, [rig.store], [rig.dispatcher])
     receiver.stop()
     receiver.run_once()
     assert rig.settler.in_hand == set()

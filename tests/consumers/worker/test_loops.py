@@ -77,7 +77,7 @@ def test_the_loop_goes_on_whatever_a_coroutine_does(rig, killer):
     assert sum(isinstance(outcome, Ack) for outcome in outcomes) >= 4
     wait_until(lambda: not rig.loop.held)
     assert rig.loop.thread.is_alive()
-    assert rig.board.running() == []
+    assert rig.shared_state.running() == []
 
 
 @pytest.mark.parametrize("killer", [exits_in_a_task, stops_the_loop])
@@ -118,7 +118,7 @@ def test_a_coroutine_that_blocks_the_loop_is_named_and_counts_as_late(rig, monke
     rig.handle("n", blocks)
     rig.loop.put(job(rig, innocent, is_async=True))
     rig.loop.put(job(rig, blocks, is_async=True, where="project.blocks"))
-    late = wait_until(lambda: rig.loop.look() or rig.board.late(time.monotonic()))
+    late = wait_until(lambda: rig.loop.look() or rig.shared_state.late(time.monotonic()))
     gate.set()
     assert len(late) == 1
     (told,) = [line for line in caplog.messages if "stood still" in line]

@@ -45,7 +45,7 @@ def test_a_lane_runs_one_after_another(rig):
     for _ in range(20):
         rig.threads.put(job(rig, lambda message: None))
     assert all(isinstance(outcome, Ack) for outcome in settled(rig, 20))
-    wait_until(lambda: not rig.board.running())
+    wait_until(lambda: not rig.shared_state.running())
 
 
 class Unprintable(Exception):
@@ -160,7 +160,7 @@ def test_what_waits_behind_slow_handlers_goes_back(rig):
     gate = threading.Event()
     for _ in range(5):
         rig.threads.put(job(rig, lambda message: gate.wait(10)))
-    wait_until(lambda: len(rig.board.running()) == 2)
+    wait_until(lambda: len(rig.shared_state.running()) == 2)
     rig.threads.look()
     assert len(rig.settler) == 0
     wait_until(lambda: rig.threads.look() or len(rig.settler), timeout=PATIENCE + 2)
@@ -173,13 +173,13 @@ def test_what_waits_behind_slow_handlers_goes_back(rig):
 def test_stopping_ends_the_lanes_after_what_they_run(rig):
     gate = threading.Event()
     rig.threads.put(job(rig, lambda message: gate.wait(5)))
-    wait_until(rig.board.running)
+    wait_until(rig.shared_state.running)
     rig.threads.stop()
     rig.threads.look()
     assert not rig.threads.join(Grace(0.05))
     gate.set()
     assert rig.threads.join(Grace(5))
-    assert rig.board.running() == []
+    assert rig.shared_state.running() == []
 
 
 def test_coroutines_run_side_by_side(rig):
@@ -194,7 +194,7 @@ def test_coroutines_run_side_by_side(rig):
         rig.loop.put(job(rig, handler, is_async=True))
     assert all(isinstance(outcome, Ack) for outcome in settled(rig, 50))
     wait_until(lambda: not rig.loop.held)
-    assert rig.board.running() == []
+    assert rig.shared_state.running() == []
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), asyncio.CancelledError(), Unprintable()])

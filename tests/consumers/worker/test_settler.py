@@ -103,7 +103,7 @@ def test_what_a_broken_trip_carried_is_kept_settled_once_and_counted_once(
     depths = store.depths()
     assert (depths.pending, depths.delayed, depths.ready) == (0, 2, 0)
     # Whether the first trip settled them nobody knew; that they were gone is no news.
-    assert "no longer ours" not in caplog.text
+    assert "no longer holds it" not in caplog.text
     settler.try_refused(store)
     # Once in the minutes and once in the hours; by name and in all.
     assert sum(counted(redis_client, store, "handled")) == 3 * 2 * 2
@@ -123,7 +123,7 @@ def test_what_redis_refuses_for_a_while_counts_once(settler, store, held, caplog
     assert store.depths().pending == 0
     assert sum(counted(redis_client, store, "handled")) == 3 * 2 * 2
     assert sum(counted(redis_client, store, "retried")) == 2 * 2 * 2
-    assert "no longer ours" not in caplog.text
+    assert "no longer holds it" not in caplog.text
 
 
 def test_what_others_took_is_told_once_and_counted(settler, store, held, caplog, redis_client):
@@ -135,7 +135,7 @@ def test_what_others_took_is_told_once_and_counted(settler, store, held, caplog,
     delivery_stale.disconnect(dispatch_uid="test")
     assert [given["message_id"] for given in told] == [held[0].message.id]
     assert set(told[0]) == arguments_of(delivery_stale)
-    assert caplog.text.count("no longer ours") == 1
+    assert caplog.text.count("no longer holds it") == 1
     assert store.depths().pending == 1
     add(settler, held[:1], HandBack())
     settler.settle(store)

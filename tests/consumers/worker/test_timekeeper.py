@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.shared_state import Board
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.outcomes import SetAside
 from mq_django.registry import Handler, _handlers, register
@@ -23,11 +23,11 @@ def releaser(mq_settings, monkeypatch):
         del _handlers[queue, "late"]
         register(Handler(name="late", queue=queue, call=print))
     session = Session(get_client("chores"))
-    board = Board.create(1)
-    found = Releaser([open_store(config, session) for config in get_config().queues.values()], board)
-    found.board = board
+    shared_state = SharedState.create(1)
+    found = Releaser([open_store(config, session) for config in get_config().queues.values()], shared_state)
+    found.shared_state = shared_state
     yield found
-    board.close()
+    shared_state.close()
     session.release()
 
 
@@ -49,7 +49,7 @@ def test_later_it_does_so_when_something_was_seen(releaser, store, publish):
     set_aside(store, publish)
     releaser.run_once()
     assert store.depths().unhandled == 1
-    releaser.board.set_unhandled(0, True)
+    releaser.shared_state.set_unhandled(0, True)
     releaser.run_once()
     assert store.depths().unhandled == 0
 

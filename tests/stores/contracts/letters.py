@@ -57,9 +57,9 @@ def redrive(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -
     stage.client.hset(store.keys.waiting, rsmq_id(3), "another")
     strange = stage.client.xadd(store.keys.dead, {"id": "strange", "deadreason": "?"}, f"{NOW_MS}-10").decode()
     odd = {"id": "odd", "type": "t", "data": "1", "deadbody": "1", "deadstory": "odd"}
-    with_story = stage.client.xadd(store.keys.dead, odd, f"{NOW_MS}-11").decode()
-    with stage.under("with a story that is none of ours"):
-        dead.redrive([with_story])
+    with_history = stage.client.xadd(store.keys.dead, odd, f"{NOW_MS}-11").decode()
+    with stage.under("with a history that is none of ours"):
+        dead.redrive([with_history])
     with stage.under("another message has its id; and what has neither a name nor a body"):
         dead.redrive([entries[2], strange])
 

@@ -209,7 +209,7 @@ def hold(stage: Stage) -> None:
 
 def members(stage: Stage) -> None:
     store = everywhere(stage)
-    roll: Members = stage.members(store)
+    membership: Members = stage.members(store)
     with stage.under("of a queue in RSMQ's format"):
-        assert roll.beat("s1", {"pid": 1}, {ME: {}})
-        roll.leave([ME, OTHER], supervisor="s1")
+        assert membership.beat("s1", {"pid": 1}, {ME: {}})
+        membership.leave([ME, OTHER], supervisor="s1")

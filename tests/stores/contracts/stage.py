@@ -79,7 +79,7 @@ class Stage:
         return store
 
     def members(self, store: Store) -> Members:
-        """Return the roll of a queue."""
+        """Return what knows the consumers of a queue."""
         return open_members(store.config, self.wire())
 
     def publish(self, store: Store, *items: Outgoing) -> None:

@@ -75,44 +75,49 @@ def control(stage: Stage) -> None:
 def members(stage: Stage) -> None:
     store = stage.queue()
     stage.taken(store, message_of(1))
-    roll = stage.members(store)
+    membership = stage.members(store)
     with stage.under("for the first time, of a queue without a generation"):
-        found = roll.beat("s1", {"pid": 1}, {ME: {"pid": 2}})
+        found = membership.beat("s1", {"pid": 1}, {ME: {"pid": 2}})
     with stage.under("again"):
-        roll.beat("s1", {"pid": 1}, {ME: {"pid": 2}, OTHER: {}}, generation=found.generation)
+        membership.beat("s1", {"pid": 1}, {ME: {"pid": 2}, OTHER: {}}, generation=found.generation)
     with stage.under("for another, who is gone"):
-        assert roll.keep_alive("s1")
+        assert membership.keep_alive("s1")
     with stage.under("a consumer and a supervisor"):
-        assert [roll.ask(ME, "quiet"), roll.ask(ME, "quiet"), roll.ask(ME, "stop"), roll.ask(ME, "quiet")] == [
+        assert [
+            membership.ask(ME, "quiet"),
+            membership.ask(ME, "quiet"),
+            membership.ask(ME, "stop"),
+            membership.ask(ME, "quiet"),
+        ] == [
             *("ASKED", "ASKED_BEFORE", "ASKED", "ASKED_BEFORE"),
         ]
-        assert [roll.ask("s1", "stop"), roll.ask("s9", "stop")] == ["ASKED", "GONE"]
+        assert [membership.ask("s1", "stop"), membership.ask("s9", "stop")] == ["ASKED", "GONE"]
     with stage.under("one holds something, and the supervisor stays with it"):
-        assert roll.leave([ME, OTHER], supervisor="s1") == [ME]
+        assert membership.leave([ME, OTHER], supervisor="s1") == [ME]
     with stage.under("has beaten since"):
-        assert not roll.evict("s1", 1)
+        assert not membership.evict("s1", 1)
     with stage.under("has not"):
-        assert roll.evict("s1", 3)
+        assert membership.evict("s1", 3)
     with stage.under("without a heartbeat"):
-        assert roll.evict("s8", -1)
+        assert membership.evict("s8", -1)
     with stage.under("evicted"):
-        assert roll.beat("s1", {"pid": 1}, {ME: {}}, generation=found.generation) is None
+        assert membership.beat("s1", {"pid": 1}, {ME: {}}, generation=found.generation) is None
     stage.settle(store, ACK, store.held_by(ME, limit=1))
     with stage.under("all is done, and its stream forgets the consumer"):
-        assert roll.leave([ME]) == []
+        assert membership.leave([ME]) == []
     with stage.under("nothing is held, and the supervisor leaves, too"):
-        assert roll.leave([OTHER, "unknown"], supervisor="s1") == []
+        assert membership.leave([OTHER, "unknown"], supervisor="s1") == []
 
 
 def members_of_strangers(stage: Stage) -> None:
     store = stage.queue()
-    roll = stage.members(store)
-    roll.beat("s1", {}, {ME: {}})
+    membership = stage.members(store)
+    membership.beat("s1", {}, {ME: {}})
     store.publish([message_of(1), message_of(2), message_of(3)])
     store.take("stranger", count=2)
     store.take("idle", count=1)
     stage.settle(store, SetAside(), store.held_by("idle", limit=1))
     with stage.under("one stranger holds something, another does not"):
-        roll.beat("s1", {}, {ME: {}})
+        membership.beat("s1", {}, {ME: {}})
     with stage.under("what a stranger holds"):
-        assert roll.adopt("stranger", ME) == 2
+        assert membership.claim("stranger", ME) == 2

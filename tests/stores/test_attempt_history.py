@@ -1,8 +1,8 @@
-"""The story of what failed goes with the message, in every store, and goes with it."""
+"""The history of what failed goes with the message, in every store, and goes with it."""
 
 import pytest
 
-from mq_django.core.attempt_history import read_story
+from mq_django.core.attempt_history import read_history
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.inspector import dead_letters, entries
@@ -47,7 +47,7 @@ def test_a_message_that_never_failed_has_none(case, store):
 
     (delivery,) = take_all(store)
 
-    assert delivery.story == ""
+    assert delivery.history == ""
 
 
 def test_retries_and_burial_are_told_in_order(case, store, redis_client):
@@ -73,7 +73,7 @@ def test_retries_and_burial_are_told_in_order(case, store, redis_client):
     assert "story" not in letter.message.headers
 
 
-def test_a_redriven_message_takes_its_story_along(case, store, redis_client):
+def test_a_redriven_message_takes_its_history_along(case, store, redis_client):
     (message_id,) = case.publish(store, outgoing())
     fail(store, Bury('KeyError: "é\\', 'Traceback "é\\\n/', reason="attempts"), redis_client)
     letters = DeadLetters(store.config, Pooled(get_client("inspect")))
@@ -87,7 +87,7 @@ def test_a_redriven_message_takes_its_story_along(case, store, redis_client):
     assert (second.ending, second.traceback) == ("retried", "Traceback 2")
 
 
-def test_a_story_survives_being_handed_back_and_set_aside(case, store, redis_client):
+def test_a_history_survives_being_handed_back_and_set_aside(case, store, redis_client):
     (message_id,) = case.publish(store, outgoing(name="nobody.knows"))
     fail(store, Retry(error="ValueError: 1", traceback="Traceback 1"), redis_client)
     make_ready(store, redis_client, message_id)
@@ -99,7 +99,7 @@ def test_a_story_survives_being_handed_back_and_set_aside(case, store, redis_cli
     (delivery,) = take_all(store)
 
     assert isinstance(delivery, Delivery)
-    assert [attempt.error for attempt in read_story(delivery.story)] == ["ValueError: 1"]
+    assert [attempt.error for attempt in read_history(delivery.history)] == ["ValueError: 1"]
     (held,) = entries.pending(case.queue, entries.Filter(), limit=5).rows
     assert held.message.id == message_id
 
@@ -115,7 +115,7 @@ def test_nothing_is_left_of_it_when_the_message_is_handled(case, store, redis_cl
             assert not any(b"Traceback" in value for value in redis_client.hvals(key)), key
 
 
-def test_what_is_too_long_for_a_story_is_retried_without_one(redis_client):
+def test_what_is_too_long_for_a_history_is_retried_without_one(redis_client):
     store = STREAM.open()
     store.create_groups()
     (message_id,) = STREAM.publish(store, outgoing(data="x" * 700_000))
@@ -124,4 +124,4 @@ def test_what_is_too_long_for_a_story_is_retried_without_one(redis_client):
 
     (delivery,) = take_all(store)
 
-    assert delivery.story == ""
+    assert delivery.history == ""

@@ -1,12 +1,12 @@
--- Let a consumer of ours hold what a stranger holds, uncounted.
+-- Let a consumer of ours hold what an unknown consumer holds, uncounted.
 --
 -- KEYS     the streams that deliveries are read from
 -- ARGV[1]  group
--- ARGV[2]  stranger   any bytes: names of consumers need not be text
--- ARGV[3]  heir
+-- ARGV[2]  holder     any bytes: names of consumers need not be text
+-- ARGV[3]  new owner
 -- ARGV[4]  limit      deliveries of a stream, at most 500
 --
--- Returns how many there were: 0 when the stranger holds nothing any more.
+-- Returns how many there were: 0 when the holder has nothing any more.
 
 local found = 0
 for _, home in ipairs(KEYS) do

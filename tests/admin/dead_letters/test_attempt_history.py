@@ -60,7 +60,7 @@ def test_who_may_not_see_data_sees_the_class_of_the_error_only(viewer, url):
     assert "You may not see errors in full" in page
 
 
-def test_a_message_that_never_failed_has_no_story(operator):
+def test_a_message_that_never_failed_has_no_history(operator):
     message_id = publish("emails", "welcome", 1, delay=60)
 
     assert "attempts" not in operator.get(f"{BASE}emails/waiting/delayed/{message_id}/").content.decode()

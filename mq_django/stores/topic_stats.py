@@ -20,7 +20,7 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 PUBLISHED = ("published",)
 
 
-class Surveyed(NamedTuple):
+class GroupStats(NamedTuple):
     """A group, and what it holds."""
 
     place: GroupPlace
@@ -31,13 +31,13 @@ class Surveyed(NamedTuple):
     more: bool
 
 
-class Survey(NamedTuple):
+class TopicStats(NamedTuple):
     """A log and its groups."""
 
     info: LogInfo
     #: Bytes of Redis' memory, about.
     size: int
-    groups: Sequence[Surveyed]
+    groups: Sequence[GroupStats]
     #: Fields of the counters of this hour and of the one before, and this hour since 1970.
     this_hour: Mapping[bytes, bytes]
     last_hour: Mapping[bytes, bytes]
@@ -58,14 +58,14 @@ class _Seen(NamedTuple):
     lost: bytes | None
 
 
-def survey(
+def topic_stats(
     topics: Sequence[TopicKeys],
     wire: Wire,
     *,
     minutes: int = 0,
     only: str | None = None,
     at_most: float = math.inf,
-) -> list[Survey | StoreError]:
+) -> list[TopicStats | StoreError]:
     """Look at topics, with what was published in the last minutes; what cannot be read is an error in its place.
 
     Two commands a topic in two round trips; of groups whose lag Redis cannot tell, it is counted, 5000 messages a trip,
@@ -76,7 +76,7 @@ def survey(
     asked = [(keys, found) for keys, found in zip(topics, names, strict=True) if not isinstance(found, StoreError)]
     replies = iter(wire.trip([_command(keys, found, now, minutes) for keys, found in asked]) if asked else [])
     return [
-        found if isinstance(found, StoreError) else _survey(keys, wire, next(replies), now, minutes, at_most)
+        found if isinstance(found, StoreError) else _topic_stats(keys, wire, next(replies), now, minutes, at_most)
         for keys, found in zip(topics, names, strict=True)
     ]
 
@@ -104,7 +104,7 @@ def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> C
 
 
 @readable
-def _survey(keys: TopicKeys, wire: Wire, reply: Any, now: int, minutes: int, at_most: float) -> Survey:
+def _topic_stats(keys: TopicKeys, wire: Wire, reply: Any, now: int, minutes: int, at_most: float) -> TopicStats:
     now_ms, length, first, last, generated, deleted, size, *rest = reply_or_raise(reply)
     ids = [entry.decode() for entry in (first, last, generated, deleted or b"0-0")]
     info = LogInfo(now_ms, length, *ids)
@@ -112,10 +112,10 @@ def _survey(keys: TopicKeys, wire: Wire, reply: Any, now: int, minutes: int, at_
         there(fields, values) for fields, values in zip(minute_fields(now, minutes, what=PUBLISHED), rest, strict=False)
     )
     groups = [_group(keys, wire, info, _Seen(*seen), at_most) for seen in rest[2:]]
-    return Survey(info, size, groups, this_hour, last_hour, now // 60)
+    return TopicStats(info, size, groups, this_hour, last_hour, now // 60)
 
 
-def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen, at_most: float) -> Surveyed:
+def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen, at_most: float) -> GroupStats:
     offset, lost = seen.offset.decode(), whole(seen.lost) or 0
     lag, more = seen.lag if seen.first else 0, False
     if seen.first and parse(offset) < parse(info.first):
@@ -137,4 +137,4 @@ def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen, at_most: flo
         alarm=None if seen.alarm is None else whole(seen.alarm) or 0,
         lost=lost,
     )
-    return Surveyed(place, held, held_ms, more)
+    return GroupStats(place, held, held_ms, more)
