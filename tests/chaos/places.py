@@ -25,7 +25,7 @@ class Rest:
     #: Publishes that Redis counted.
     published: int = 0
     pending: int = 0
-    #: Consumers in the streams and on the roll.
+    #: Consumers in the streams and registered ones.
     consumers: list[str] = field(default_factory=list)
     #: Keys that are not in the schema.
     strange_keys: list[str] = field(default_factory=list)

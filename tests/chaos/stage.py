@@ -19,7 +19,7 @@ from redis.retry import Retry
 
 from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
-from mq_django.stores.members import read_roll
+from mq_django.stores.members import read_membership
 from mq_django.transport.servers import PrivateServer, ServerBinary
 from tests.chaos import history, places
 from tests.chaos.checker import Ending, Terms, Verdict, check
@@ -118,10 +118,10 @@ class Stage:
         return [pid for tree in self.trees for pid in tree.pids()]
 
     def living(self) -> dict[str, int]:
-        """Return the consumers on the roll whose processes live, with their process ids."""
+        """Return the registered consumers whose processes are alive, with their process ids."""
         pids = set(self.pids())
         with self.client as client:
-            told = read_roll(client.hgetall(self.keys.consumers)).consumers
+            told = read_membership(client.hgetall(self.keys.consumers)).consumers
         return {name: words["pid"] for name, words in told.items() if words.get("pid") in pids}
 
     def strike(
