@@ -133,9 +133,16 @@ class _Keyspace:
         return f", for {_span(minutes(left))}" if left >= 0 else ""
 
     def _order(self, *texts: bytes) -> Any:
-        """Return by what to sort texts: first by what is the same in every run."""
+        """Return by what to sort texts: by what is the same in every run, then by the ids' names, then by themselves.
+
+        What fills a stream in two batches at once fills it in any order, which is then that of the names.
+        """
         plain = [self._plain(text) for text in texts]
-        return [self._normal.alike(text) for text in plain], [(len(text), text) for text in plain]
+        return (
+            [self._normal.alike(text) for text in plain],
+            [self._normal.known(text) for text in plain],
+            [(len(text), text) for text in plain],
+        )
 
     def _plain(self, raw: bytes) -> str:
         return raw.replace(self._namespace.encode(), b"mq").decode(errors="backslashreplace")

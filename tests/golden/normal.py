@@ -3,6 +3,7 @@
 import math
 import re
 import socket
+import sys
 from datetime import datetime
 
 MINUTE = 60_000
@@ -41,6 +42,7 @@ class Normal:
     def __init__(self, now_ms: float) -> None:
         self._now_ms = now_ms
         self._names: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
         self._counts: dict[str, int] = {}
 
     def text(self, text: str) -> str:
@@ -51,6 +53,10 @@ class Normal:
         """Return a text in which all ids have one name."""
         return _VOLATILE.sub(self._alike, text)
 
+    def known(self, text: str) -> list[int]:
+        """Return the numbers of the ids in a text; of an id that has no name yet, one beyond all others."""
+        return [self._numbers.get(found[0], sys.maxsize) for found in _VOLATILE.finditer(text)]
+
     def _named(self, found: re.Match[str]) -> str:
         alike = self._alike(found)
         if found.lastgroup not in ("member", "rsmq", "id", "token"):
@@ -58,6 +64,7 @@ class Normal:
             return alike
         if found[0] not in self._names:
             self._counts[alike] = self._counts.get(alike, 0) + 1
+            self._numbers[found[0]] = self._counts[alike]
             self._names[found[0]] = f"{alike[:-1]} {self._counts[alike]}>"
         return self._names[found[0]]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden import files
+from tests.golden.keyspace import dump
 from tests.golden.normal import MINUTE, Normal
 from tests.golden.test_consuming import FEATURES as CONSUMING
 from tests.golden.test_publishing import FEATURES as PUBLISHING
@@ -72,3 +73,19 @@ def test_what_differs_between_runs_has_a_name(raw, expected):
 def test_names_do_not_depend_on_which_id_is_smaller():
     normal = Normal(NOW)
     assert normal.alike("a teri1d9m1fz83f") == normal.alike("a b4riw3mm1fz8310") == "a <id>"
+
+
+@pytest.mark.parametrize("order", [("teri1d9m1fz836", "teri1d9m1fz837"), ("teri1d9m1fz837", "teri1d9m1fz836")])
+def test_what_two_batches_wrote_at_once_is_shown_in_one_order(redis_client, namespace, order):
+    for number, message_id in enumerate(order, 1):
+        redis_client.xadd(f"{namespace}:dead", {"id": message_id}, id=f"{NOW}-{number}")
+        redis_client.hset(f"{namespace}:dead-ids", message_id, f"{NOW}-{number}")
+    assert dump(redis_client, namespace).split("\n") == [
+        "mq:dead  stream",
+        *("    <entry>", "        id <id 1>"),
+        *("    <entry>", "        id <id 2>"),
+        "mq:dead-ids  hash",
+        "    <id 1> -> <entry>",
+        "    <id 2> -> <entry>",
+        "",
+    ]
