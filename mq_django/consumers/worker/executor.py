@@ -6,10 +6,10 @@ import traceback
 from typing import Protocol
 
 from asgiref.sync import sync_to_async
-from django.dispatch import Signal
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import again
+from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
 from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
@@ -144,7 +144,7 @@ class Executor:
             outcome = Expire()
         else:
             if handler_started.receivers:
-                _tell(handler_started, queue=message.queue, message=message)
+                send(handler_started, queue=message.queue, message=message)
             return now
         self._shared_state.idle(lane)
         known = find(message.queue, message.name)
@@ -210,15 +210,7 @@ class Executor:
         )
         self._settler.add(Settlement(delivery, outcome, delay_ms, int(seconds * 1e6), handler.keeps_result))
         if handler_finished.receivers:
-            _tell(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)
-
-
-def _tell(signal: Signal, **arguments: object) -> None:
-    """Send a signal. What a receiver raises is its own affair, also SystemExit."""
-    try:
-        signal.send_robust(Handler, **arguments)
-    except BaseException:
-        logger.exception("A receiver of a signal failed")
+            send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)
 
 
 def _path(kind: type[BaseException]) -> str:
