@@ -14,9 +14,7 @@ PARTS = sorted(path.name.removesuffix(".lua") for path in FOLDER.iterdir())
 
 #: Parts that take names from the scripts they stand in, and which. None is added.
 RELIES_ON = {
-    "again": {"ARGV"},
     "best": {"careful", "control", "failed", "group", "priority", "read", "ready", "taken", "urgent", "waiting"},
-    "drains": {"ARGV", "KEYS"},
     "jobs": {"ARGV"},
     "limits": {"ARGV", "KEYS"},
     "moves": {"id_of"},
@@ -27,7 +25,6 @@ RELIES_ON = {
         *("group", "hash_of", "key_most", "key_rate", "key_width", "limits", "ms", "now", "permits", "rates", "ready"),
         "urgent",
     },
-    "receipts": {"ARGV", "control", "log"},
     "replaced": {"now_ms"},
     "room": {"limits", "most", "now", "pending_now", "rate", "turn_after", "width", "window"},
     "rsmq_drains": {"zset"},
@@ -37,7 +34,7 @@ RELIES_ON = {
     "unique": {"now_ms", "put_body"},
 }
 #: Parts that do something where they stand.
-ACTS = {"drains", "limits", "receipts", "rsmq_drains"}
+ACTS = {"limits", "rsmq_drains"}
 
 
 @pytest.mark.parametrize("name", PARTS)
