@@ -27,14 +27,12 @@ RELIES_ON = {
     },
     "replaced": {"now_ms"},
     "room": {"limits", "most", "now", "pending_now", "rate", "turn_after", "width", "window"},
-    "rsmq_drains": {"zset"},
-    "rsmq_receipts": {"ARGV", "hash", "owners", "zset"},
     "rsmq_waits": {"now_ms"},
     "take": {"consumer", "group", "homes"},
     "unique": {"now_ms", "put_body"},
 }
 #: Parts that do something where they stand.
-ACTS = {"limits", "rsmq_drains"}
+ACTS = {"limits"}
 
 
 @pytest.mark.parametrize("name", PARTS)
