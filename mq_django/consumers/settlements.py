@@ -9,7 +9,7 @@ from django.dispatch import Signal
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Expire, Retry
-from mq_django.registry import Handler
+from mq_django.registry import Handler, find
 from mq_django.signals import message_buried, message_retried
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command, bucket
@@ -67,8 +67,14 @@ def settle_for(store: Store, consumer: str, settlements: Sequence[Settlement]) -
     """Settle what a consumer held, with results, counts and signals; return the ids of what it no longer held."""
     stale = store.settle(consumer, settlements, also=settled_commands(store.config, consumer, settlements))
     send_signals(store.config.name, settlements, stale)
+    kept = [settlement for settlement in settlements if message_id(settlement.delivery) not in stale]
+    for delivery, outcome, *_ in kept:
+        if isinstance(delivery, Delivery) and isinstance(outcome, Bury):
+            handler = find(store.config.name, delivery.message.name)
+            if handler is not None and handler.ended is not None:
+                handler.ended(delivery.message, outcome, 0.0, None)
     # Counted afterwards: what cannot be settled is found again and again.
-    counts = tally(done for done in settlements if message_id(done.delivery) not in stale)
+    counts = tally(kept)
     if counts:
         store.settle(consumer, (), also=[add_command(store.keys, counts)])
     return stale

@@ -3,12 +3,13 @@
 import math
 import time
 import traceback
+from dataclasses import replace
 from typing import Protocol
 
 from asgiref.sync import sync_to_async
 
 from mq_django.conf import QueueConfig
-from mq_django.consumers.decisions import again
+from mq_django.consumers.decisions import decide, settled_as
 from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
 from mq_django.consumers.worker import forks
@@ -22,10 +23,6 @@ from mq_django.signals import handler_finished, handler_started
 from mq_django.stores.base import Settlement
 
 logger = get_logger(__name__)
-
-
-#: What a handler may return to decide by itself. Written as a union in the function, it would be built a message.
-_OUTCOMES = (Ack, Retry, Bury)
 
 
 class ThreadLane(Protocol):
@@ -78,14 +75,19 @@ class Executor:
         databases = lane.databases
         if databases.held and started - databases.checked > CONNECTION_CHECK:
             databases.refresh()
+        raised: BaseException | None = None
         try:
             outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
-            outcome = self._judge_error(delivery, handler, error)
+            raised, outcome = error, self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             outcome = self._judge_left(delivery, handler, outcome, databases.clean_up())
-        self._settle(delivery, handler, outcome, seconds)
+        outcome = self._settle(delivery, handler, outcome, seconds)
+        if handler.ended is not None:
+            handler.ended(delivery.message, outcome, seconds, raised)
+        # Its traceback holds this frame.
+        raised = None
 
     async def run_coroutine(self, lane: LoopLane, delivery: Delivery, handler: Handler) -> None:
         """Run a delivery on this event loop."""
@@ -94,13 +96,13 @@ class Executor:
         if not started:
             return
         databases = lane.databases
-        rollbacks = databases.rollbacks
+        rollbacks, raised = databases.rollbacks, None
         try:
             if databases.held and started - databases.checked > CONNECTION_CHECK:
                 await sync_to_async(databases.refresh)()
             outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
-            outcome = self._judge_error(delivery, handler, error)
+            raised, outcome = error, self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             # Asked before: what ran beside it may end while it waits for the clean-up.
@@ -113,7 +115,10 @@ class Executor:
                 outcome = self._judge_error(delivery, handler, error)
         if databases.rollbacks != rollbacks:
             outcome = self._judge_beside(delivery, handler, outcome)
-        self._settle(delivery, handler, outcome, seconds)
+        outcome = self._settle(delivery, handler, outcome, seconds)
+        if handler.aended is not None:
+            await handler.aended(delivery.message, outcome, seconds, raised)
+        raised = None
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
         """Note that what a lane runs should have ended by now: the supervisor replaces the process."""
@@ -154,8 +159,11 @@ class Executor:
     def _judge(self, handler: Handler, returned: object) -> Outcome:
         if forks.generation != self._generation:
             forks.end_child(handler.where, 0)
-        if returned is ACK or isinstance(returned, _OUTCOMES):
+        if returned is ACK or isinstance(returned, Ack):
             return returned
+        if isinstance(returned, Retry | Bury):
+            # A handler may well return Bury(error).
+            return replace(returned, error=str(returned.error or ""), traceback=str(returned.traceback or ""))
         return Ack(returned) if handler.keeps_result else ACK
 
     def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
@@ -197,20 +205,30 @@ class Executor:
         logger.error(told, handler.where, delivery.message.id, exc_info=error)
         return Retry(error=f"{_path(type(error))} while its outcome was settled")
 
-    def _settle(self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float) -> None:
-        message, delay_ms = delivery.message, 0
-        if isinstance(outcome, Retry):
-            try:
-                outcome, delay_ms = again(self._config, message, handler, outcome)
-            except BaseException as error:  # noqa: BLE001 - a handler may return Retry(delay="soon")
-                # By the policy of the queue: the handler's may be what fails.
-                outcome, delay_ms = again(self._config, message, None, self._unjudged(delivery, handler, error))
+    def _decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
+        """Return an outcome that a settler can take: a retry is one that has attempts left, and a delay."""
+        if not isinstance(outcome, Retry):
+            return outcome
+        try:
+            return decide(self._config, delivery.message, handler, outcome)
+        except BaseException as error:  # noqa: BLE001 - a handler may return Retry(delay="soon")
+            # By the policy of the queue: the handler's may be what fails.
+            return decide(self._config, delivery.message, None, self._unjudged(delivery, handler, error))
+
+    def _settle(self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float) -> Outcome:
+        """Hand an outcome over, and return what it was in the end."""
+        message, outcome = delivery.message, self._decided(delivery, handler, outcome)
         self._shared_state.ended(
             HANDLED if isinstance(outcome, Ack) else FAILED, self._number, delivery.home, delivery.entry
         )
-        self._settler.add(Settlement(delivery, outcome, delay_ms, int(seconds * 1e6), handler.keeps_result))
+        micros = int(seconds * 1e6)
+        if isinstance(outcome, Ack):
+            self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
+        else:
+            self._settler.add(settled_as(delivery, outcome, micros=micros, keeps_result=handler.keeps_result))
         if handler_finished.receivers:
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)
+        return outcome
 
 
 def _path(kind: type[BaseException]) -> str:
