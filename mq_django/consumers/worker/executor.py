@@ -8,6 +8,7 @@ from typing import Protocol
 
 from asgiref.sync import sync_to_async
 
+from mq_django import registry
 from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import decide, settled_as
 from mq_django.consumers.settlements import send
@@ -18,6 +19,7 @@ from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Outcome, Retry
+from mq_django.middleware import AsyncHandle, Handle, Handling, async_handling_chain, handling_chain
 from mq_django.registry import Handler, find
 from mq_django.signals import handler_finished, handler_started
 from mq_django.stores.base import Settlement
@@ -65,6 +67,9 @@ class Executor:
         self._settler = settler
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
         self._generation = forks.generation
+        kinds = registry.kinds(config.name)
+        self._handle = handling_chain() if False in kinds else None
+        self._ahandle = async_handling_chain() if True in kinds else None
 
     def run(self, lane: ThreadLane, delivery: Delivery, handler: Handler) -> None:
         """Run a delivery in this thread."""
@@ -77,7 +82,10 @@ class Executor:
             databases.refresh()
         raised: BaseException | None = None
         try:
-            outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
+            if self._handle is None:
+                outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
+            else:
+                outcome, raised = self._within(self._handle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
             raised, outcome = error, self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
@@ -100,7 +108,10 @@ class Executor:
         try:
             if databases.held and started - databases.checked > CONNECTION_CHECK:
                 await sync_to_async(databases.refresh)()
-            outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
+            if self._ahandle is None:
+                outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
+            else:
+                outcome, raised = await self._awithin(self._ahandle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
             raised, outcome = error, self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
@@ -131,6 +142,45 @@ class Executor:
     def settle(self, settlement: Settlement) -> None:
         """Hand an outcome over without having run anything."""
         self._settler.add(settlement)
+
+    def _within(
+        self, handle: Handle, lane: ThreadLane, delivery: Delivery, handler: Handler, timeout: float | None
+    ) -> tuple[Outcome, BaseException | None]:
+        """Run a handler within the middleware; return the outcome, and what the handler raised."""
+
+        def run(handling: Handling) -> Outcome:
+            try:
+                outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
+            except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
+                handling.exception, outcome = error, self._judge_error(delivery, handler, error)
+            return self._decided(delivery, handler, outcome)
+
+        handling = Handling(self._config.name, delivery.message, handler.where, run)
+        return self._judge_within(handler, handling, handle(handling))
+
+    async def _awithin(
+        self, handle: AsyncHandle, lane: LoopLane, delivery: Delivery, handler: Handler, timeout: float | None
+    ) -> tuple[Outcome, BaseException | None]:
+        """Run a coroutine function within the middleware; return the outcome, and what it raised."""
+
+        async def run(handling: Handling) -> Outcome:
+            try:
+                outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
+            except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
+                handling.exception, outcome = error, self._judge_error(delivery, handler, error)
+            return self._decided(delivery, handler, outcome)
+
+        handling = Handling(self._config.name, delivery.message, handler.where, run)
+        return self._judge_within(handler, handling, await handle(handling))
+
+    def _judge_within(
+        self, handler: Handler, handling: Handling, returned: object
+    ) -> tuple[Outcome, BaseException | None]:
+        # Cleared, because its traceback holds the frames that hold the handling.
+        raised, handling.exception = handling.exception, None
+        if not isinstance(returned, Ack | Retry | Bury):
+            raise TypeError(f"Middleware must return the outcome of handle(handling), not {returned!r:.200}")
+        return self._judge(handler, returned), raised
 
     def _timeout(self, handler: Handler) -> float | None:
         return handler.timeout.total_seconds() if handler.timeout else self._default_timeout
