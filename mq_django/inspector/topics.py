@@ -10,11 +10,11 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Place, before, parse
 from mq_django.errors import StoreError, UnknownGroup
 from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_minutes
+from mq_django.inspector.queue_looks import MAX_COUNTED
 from mq_django.inspector.queues import RECENT
+from mq_django.inspector.seek_preview import SeekPreview, seek_preview
 from mq_django.registry import groups
-from mq_django.stores.lag import SeekPreview, seek_preview
 from mq_django.stores.log import Log, retention_share
-from mq_django.stores.pages import MAX_COUNTED
 from mq_django.stores.topic_stats import GroupStats, TopicStats, topic_stats
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled

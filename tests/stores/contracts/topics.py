@@ -5,7 +5,7 @@ from typing import Any
 
 from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
-from mq_django.stores.entries import page_of_log
+from mq_django.inspector.stream_reader import page_of_log
 from mq_django.stores.lag import count_between
 from mq_django.stores.topic_stats import topic_stats
 from mq_django.transport import scripts

@@ -7,8 +7,8 @@ from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import LOG, READY, URGENT, GroupKeys, RsmqKeys, TopicKeys
 from mq_django.core.numbers import score_ms
 from mq_django.core.offsets import Place, first, last
+from mq_django.inspector.queue_looks import MAX_LISTED, Pages, Waiter
 from mq_django.stores.dead_letter_queue import is_entry
-from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
