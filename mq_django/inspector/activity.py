@@ -7,8 +7,8 @@ from math import inf
 from typing import NamedTuple
 
 from mq_django.core.numbers import whole
+from mq_django.inspector.queue_looks import Look
 from mq_django.stores.counters import TOOK, WAITED
-from mq_django.stores.pages import Look
 
 #: Minutes that an `Activity` covers.
 WINDOW = 60

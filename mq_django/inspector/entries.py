@@ -11,9 +11,8 @@ from mq_django.core.offsets import BEGINNING, END, Place, parse
 from mq_django.core.wire import MAX_ENTRY_BYTES, decode_entry, entry_ms
 from mq_django.inspector.messages import Broken, MessageView, Read, read_waiter, shown, traits
 from mq_django.inspector.scan import Scanned, scan
+from mq_django.inspector.stream_reader import MAX_BEFORE, Entries, Entry, Home, page_of_log
 from mq_django.stores.dead_letter_queue import text_of
-from mq_django.stores.entries import MAX_BEFORE, Entries, Entry, Home
-from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -72,12 +71,12 @@ def in_log(
         InvalidOffset: `since`, `until` or `after` is no place in a log.
         StoreError: Redis is away.
     """
-    log = _log(topic)
+    log, wire = get_config().topic(topic).keys, Pooled(get_client("inspect"))
     if after:
         parse(after)
 
     def read(cursor: str, count: int) -> Sequence[Entry]:
-        return log.page(since, until, after=cursor, limit=count, newest_first=newest_first)
+        return page_of_log(log, wire, since, until, after=cursor, limit=count, newest_first=newest_first)
 
     return _scan(topic, read, wanted, after, limit)
 
@@ -88,7 +87,8 @@ def get_in_log(topic: str, entry: str) -> EntryView | None:
     Raises:
         InvalidOffset: `entry` is none.
     """
-    found = _log(topic).page(entry, entry, limit=1, max_bytes=MAX_ENTRY_BYTES)
+    log, wire = get_config().topic(topic).keys, Pooled(get_client("inspect"))
+    found = page_of_log(log, wire, entry, entry, limit=1, max_bytes=MAX_ENTRY_BYTES)
     return _view(found[0], _read(topic, found[0])) if found else None
 
 
@@ -128,10 +128,6 @@ def _scan(
 
     found = scan(read_all, matches if wanted else None, after=after, limit=limit)
     return found.shown(lambda row: _view(row[0], row[1]))
-
-
-def _log(topic: str) -> Log:
-    return Log(get_config().topic(topic), Pooled(get_client("inspect")))
 
 
 def _entries(name: str) -> Entries:

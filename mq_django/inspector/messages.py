@@ -15,10 +15,10 @@ from mq_django.core.visible import line
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
 from mq_django.inspector.attempts import attempts_of
+from mq_django.inspector.queue_looks import MAX_LISTED, Pages, Waiter, WaitingPage
 from mq_django.inspector.scan import Scanned, scan
+from mq_django.inspector.stream_reader import Entries, Entry
 from mq_django.stores.dead_letter_queue import DeadLetters, text_of
-from mq_django.stores.entries import Entries, Entry
-from mq_django.stores.pages import MAX_LISTED, Pages, Waiter, WaitingPage
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 

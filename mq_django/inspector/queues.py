@@ -10,9 +10,9 @@ from mq_django.core.keys import GROUP_SEPARATOR, QueueKeys, TopicKeys
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, Activity, activity_of, activity_of_days, counts
 from mq_django.inspector.consumers import ConsumerView, consumers_of
+from mq_django.inspector.queue_looks import Look, counted, hours_of, look, look_closely
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
-from mq_django.stores.pages import Look, counted, hours_of, look, look_closely
 from mq_django.stores.topic_stats import group_names
 from mq_django.transport.connections import get_client
 from mq_django.transport.failures import readable

@@ -5,9 +5,9 @@ from math import inf
 import pytest
 
 from mq_django.inspector.activity import WINDOW, Activity, activity_of, activity_of_days, counts, percentile
+from mq_django.inspector.queue_looks import Look
 from mq_django.stores.counters import BUCKETS, bucket
 from mq_django.stores.members import Membership
-from mq_django.stores.pages import Look
 
 HOUR = 500_000
 

@@ -10,10 +10,10 @@ from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
+from mq_django.inspector.stream_reader import Entries
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
-from mq_django.stores.entries import Entries
 from mq_django.stores.log import Log
 from mq_django.stores.results import settled_commands
 from mq_django.stores.schedule_state import Schedules

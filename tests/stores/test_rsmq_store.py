@@ -20,11 +20,11 @@ from mq_django.errors import (
     NoAttributeSupplied,
     NotSupported,
 )
+from mq_django.inspector.queue_looks import look
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_queue import DeadLetters
-from mq_django.stores.pages import look
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests import places

@@ -5,10 +5,10 @@ from typing import Any
 
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.core.schedules import Scheduled, every
+from mq_django.inspector.queue_looks import Pages, counted, look
+from mq_django.inspector.stream_reader import Entries
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command
-from mq_django.stores.entries import Entries
-from mq_django.stores.pages import Pages, counted, look
 from mq_django.stores.results import settled_commands
 from mq_django.stores.schedule_state import Schedules
 from tests.stores.contracts import rsmq_queues, waits

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from mq_django.conf import QueueConfig, RsmqConfig
-from mq_django.core.keys import LOG, READY, URGENT, GroupKeys, RsmqKeys
+from mq_django.core.keys import LOG, READY, URGENT, GroupKeys, RsmqKeys, TopicKeys
 from mq_django.core.numbers import score_ms
+from mq_django.core.offsets import Place, first, last
+from mq_django.inspector.queue_looks import MAX_LISTED, Pages, Waiter
 from mq_django.stores.dead_letter_queue import is_entry
-from mq_django.stores.pages import MAX_LISTED, Pages, Waiter
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -221,6 +222,30 @@ class Entries:
 
     def _stream(self, home: Home) -> str:
         return self._keys.homes()[_STREAMS[home]]
+
+
+def page_of_log(
+    keys: TopicKeys,
+    wire: Wire,
+    since: Place,
+    until: Place,
+    *,
+    after: str = "",
+    limit: int,
+    newest_first: bool = False,
+    max_bytes: int = MAX_LISTED,
+) -> list[Entry]:
+    """Return up to `limit` entries of a log between two places, both included, from the one after `after` on."""
+    begins, ends = first(since), last(until)
+    if after:
+        begins, ends = (begins, f"({after}") if newest_first else (f"({after}", ends)
+    order = "xrevrange" if newest_first else "xrange"
+    command = scripts.command("topic_page", keys=[keys.log], args=[begins, ends, order, limit, max_bytes])
+    flat = reply_or_raise(wire.trip([command])[0])
+    return [
+        Entry("log", entry, values_of(fields), cursor=entry.decode())
+        for entry, fields in zip(flat[::2], flat[1::2], strict=True)
+    ]
 
 
 def _owner(told: bytes) -> str:
