@@ -177,20 +177,18 @@ class StreamStore:
 
     def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.extend()."""
-        return self._move("stream_extend", [consumer], receipts)
+        return self.pass_on(consumer, consumer, receipts)
 
     def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.pass_on()."""
-        return self._move("stream_pass", [consumer, new_owner], receipts)
-
-    def _move(self, script: str, consumers: Sequence[str], receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
-        """Run a script over receipts, home by home, and return those that the consumer did not hold."""
         calls: list[tuple[int, list[bytes]]] = []
         for home in (READY, URGENT):
             entries = [entry for where, entry in receipts if where == home]
             calls += [(home, entries[at : at + BATCH]) for at in range(0, len(entries), BATCH)]
         commands = [
-            scripts.command(script, keys=[self.keys.homes()[home]], args=[self.keys.group, *consumers, *entries])
+            scripts.command(
+                "stream_pass", keys=[self.keys.homes()[home]], args=[self.keys.group, consumer, new_owner, *entries]
+            )
             for home, entries in calls
         ]
         lost: list[HomeEntry] = []
