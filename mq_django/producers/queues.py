@@ -8,27 +8,29 @@ from typing import Any, TypeVar
 import redis
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.bounds import check_whole, data_text
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import NO_HEADERS, Message
-from mq_django.core.wire import check_headers, check_name
-from mq_django.errors import InvalidMessage
-from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.publish_options import (
+from mq_django.core.publish_checks import (
     check_conflict,
+    check_headers,
+    check_name,
     check_priority,
+    check_supported,
     check_text,
+    check_whole,
     claim_ms,
+    data_text,
     due,
     expiry,
     fresh_id,
 )
+from mq_django.errors import InvalidMessage
+from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.transactions import after_commit
 from mq_django.signals import message_published
 from mq_django.stores import open_store
 from mq_django.stores.base import Outgoing, Store
-from mq_django.stores.refusals import check_supported
 from mq_django.stores.results import keeps, ready_command
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import Command

@@ -14,12 +14,12 @@ from mq_django.core.keys import QueueKeys
 from mq_django.core.lookup import CancelResult, Lookup, Place
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.numbers import LAST_MS, score_ms, whole
+from mq_django.core.publish_checks import check_supported
 from mq_django.core.rsmq_format import decode, encode, units
 from mq_django.core.visible import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
 from mq_django.stores.counters import slot
-from mq_django.stores.refusals import check_supported
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_calls
 from mq_django.stores.settling import BATCH, stale_ids
