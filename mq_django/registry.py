@@ -11,9 +11,9 @@ from mq_django.core.keys import GROUP_SEPARATOR, NAME
 from mq_django.core.messages import Message
 from mq_django.core.offsets import BEGINNING, Place, before
 from mq_django.core.outcomes import Outcome
+from mq_django.core.publish_checks import check_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Scheduled
-from mq_django.core.wire import check_name
 from mq_django.errors import ConfigurationError
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import READY, URGENT
-from mq_django.core.lookup import Answer, Found
+from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import QueueFull
@@ -123,15 +123,15 @@ class StreamStore:
         """See Store.claim()."""
         return self.waiting.claim(item, for_ms=for_ms, on_conflict=on_conflict, also=also)
 
-    def cancel(self, named: str) -> Answer:
+    def cancel(self, named: str) -> CancelResult:
         """See Store.cancel()."""
         return self.waiting.cancel(named)
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
         return self.waiting.reschedule(named, delay_ms=delay_ms, due_ms=due_ms)
 
-    def find(self, named: str) -> Found:
+    def find(self, named: str) -> Lookup:
         """See Store.find()."""
         return self.waiting.find(named)
 

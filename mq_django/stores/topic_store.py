@@ -13,9 +13,9 @@ from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
+from mq_django.core.publish_checks import check_supported
 from mq_django.errors import StoreError
 from mq_django.stores.base import Depths, HomeEntry, Outgoing, Settlement
-from mq_django.stores.refusals import check_supported
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.topic_settling import log_calls
