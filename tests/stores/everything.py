@@ -71,11 +71,11 @@ def _wait_and_look(case, store):
     assert actions.resume(case.queue)
     one, two = dead_letters.page(case.queue, limit=10).letters
     assert len(dead_letters.look_among(case.queue, NOTHING, limit=10).rows) == dead_letters.groups(case.queue)[0].count
-    assert actions.redrive(case.queue, [one.entry]).done == 1
+    assert dead_letters.redrive(case.queue, [one.entry]).done == 1
     assert resubmit(case.queue, two.entry, "99")
     held = [Settlement(item, Bury("no")) for item in store.take(ME, count=1)]
     assert store.settle(ME, held) == []
-    assert actions.delete(case.queue, [dead_letters.page(case.queue, limit=1).letters[0].entry]).done == 1
+    assert dead_letters.delete(case.queue, [dead_letters.page(case.queue, limit=1).letters[0].entry]).done == 1
     held = [Settlement(item, Bury("no")) for item in store.take(ME, count=1)]
     assert store.settle(ME, held) == []
     assert jobs.begin(case.queue, "redrive", who="me").word == "begun"

@@ -168,10 +168,7 @@ class Command(BaseCommand):
             rate = given.pop("rate", 0)
             self._job(options, "redrive", Filter(**given), rate=rate, background=options["background"])
             return
-        entries = [dead_letters.find(queue, name) for name in wanted]
-        outcome = actions.redrive(queue, [entry for entry in entries if entry is not None])
-        outcome.missing += entries.count(None)
-        self._report(options, outcome, "redriven")
+        self._report(options, dead_letters.redrive_messages(queue, wanted), "redriven")
 
     def _job(
         self,
