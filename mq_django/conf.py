@@ -11,11 +11,11 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
-from mq_django.core.bounds import data_text
 from mq_django.core.configs import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.keys import NAME
 from mq_django.core.options import URL_SCHEMES, options_of
 from mq_django.core.project import EMBEDDED, Config
+from mq_django.core.publish_checks import data_text
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import ConfigurationError, InvalidMessage
 

@@ -21,6 +21,17 @@ handler_started = Signal()
 #: another of mq_django.core.outcomes), seconds (float: how long the handler ran).
 handler_finished = Signal()
 
+#: A message is tried again: its handler failed, or its process died. Sent after Redis accepted that, by the thread that
+#: settles outcomes, or by the supervisor that settles for a dead process.
+#: Sender: mq_django.registry.Handler. Arguments: queue (str), message_id (str), message (mq_django.Message, as it was
+#: at the attempt that failed), error (str), delay (timedelta: until the next attempt).
+message_retried = Signal()
+
+#: A message is buried: it lies in the dead-letter queue from now on. Sent as message_retried is.
+#: Sender: mq_django.registry.Handler. Arguments: queue (str), message_id (str), message (mq_django.Message; None: the
+#: entry could not be decoded), error (str), reason (str: attempts, error, undecodable or crashed).
+message_buried = Signal()
+
 #: A consumer settled a delivery that it no longer held; nothing was changed. Another consumer handles the message.
 #: Sender: the consumer's class that settles. Arguments: queue (str), message_id (str).
 delivery_stale = Signal()

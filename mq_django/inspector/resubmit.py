@@ -2,10 +2,10 @@
 
 from mq_django.conf import QueueConfig, RsmqConfig, get_config
 from mq_django.core import rsmq_format
-from mq_django.core.bounds import check_whole, data_text
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import loads
 from mq_django.core.messages import Delivery, Message
+from mq_django.core.publish_checks import check_whole, data_text
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
 from mq_django.errors import InvalidMessage, MessageTooLarge
 from mq_django.stores.dead_letter_queue import buried, open_dead_letters

@@ -8,27 +8,29 @@ from typing import Any, TypeVar
 import redis
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.bounds import check_whole, data_text
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.lookup import Answer, Found
+from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import NO_HEADERS, Message
-from mq_django.core.wire import check_headers, check_name
-from mq_django.errors import InvalidMessage
-from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.publish_options import (
+from mq_django.core.publish_checks import (
     check_conflict,
+    check_headers,
+    check_name,
     check_priority,
+    check_supported,
     check_text,
+    check_whole,
     claim_ms,
+    data_text,
     due,
     expiry,
     fresh_id,
 )
+from mq_django.errors import InvalidMessage
+from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.transactions import after_commit
 from mq_django.signals import message_published
 from mq_django.stores import open_store
 from mq_django.stores.base import Outgoing, Store
-from mq_django.stores.refusals import check_supported
 from mq_django.stores.results import keeps, ready_command
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import Command
@@ -187,11 +189,11 @@ class Queue:
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
-    ) -> Answer | None:
+    ) -> CancelResult | None:
         """Remove a message that waits, by its id or its unique key, and say whether that was in time.
 
-        A true answer is `Answer.CANCELLED`: it will never run. Inside `atomic()` it happens at the commit, and the
-        answer is None.
+        A true result is `CancelResult.CANCELLED`: it will never run. Inside `atomic()` it is cancelled at the commit,
+        and the result is None.
         """
         named = _named(message_id, unique)
         return self._ask(lambda store: store.cancel(named), using=using, on_commit=on_commit, robust=robust)
@@ -206,10 +208,10 @@ class Queue:
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
-    ) -> Answer | None:
+    ) -> CancelResult | None:
         """Let a delayed message be due at another time, and say whether that was in time.
 
-        A true answer is `Answer.RESCHEDULED`: it will not run before. See cancel() for the rest.
+        A true result is `CancelResult.RESCHEDULED`: it will not run before. See cancel() for the rest.
         """
         named, (delay_ms, due_ms) = _named(message_id, unique), due(delay, deliver_at)
         if delay_ms is None and due_ms is None:
@@ -221,7 +223,7 @@ class Queue:
             robust=robust,
         )
 
-    def find(self, message_id: str | None = None, *, unique: str | None = None) -> Found:
+    def find(self, message_id: str | None = None, *, unique: str | None = None) -> Lookup:
         """Look a message up that waits, by its id or its unique key."""
         return self._store().find(_named(message_id, unique))
 

@@ -9,16 +9,14 @@ from typing import Any
 from asgiref.sync import async_to_sync
 
 from mq_django.conf import GroupConfig, TopicConfig, get_config
-from mq_django.core.bounds import check_whole, data_text
 from mq_django.core.ids import new_id
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.outcomes import Bury, Retry
-from mq_django.core.wire import check_headers, check_name
+from mq_django.core.publish_checks import check_headers, check_name, check_text, check_whole, data_text, expiry
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.publish_options import check_text, expiry
 from mq_django.producers.queues import batches
 from mq_django.producers.transactions import after_commit
 from mq_django.registry import find, start_of

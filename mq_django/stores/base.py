@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
-from mq_django.core.lookup import Answer, Found
+from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.transport.scripts import Command
@@ -113,13 +113,13 @@ class Store(Protocol):
         Returns the id of the message that has the key; what else `on_conflict` can be than "keep" is "error".
         """
 
-    def cancel(self, named: str | bytes) -> Answer:
+    def cancel(self, named: str | bytes) -> CancelResult:
         """Remove a message that waits, by its id, or `u:` and its unique key, and say whether that was in time."""
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """Let a delayed message be due at another time, and say whether that was in time."""
 
-    def find(self, named: str) -> Found:
+    def find(self, named: str) -> Lookup:
         """Look a message up that waits."""
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:

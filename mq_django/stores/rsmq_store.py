@@ -11,15 +11,15 @@ from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import QueueKeys
-from mq_django.core.lookup import Answer, Found, Place
+from mq_django.core.lookup import CancelResult, Lookup, Place
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.numbers import LAST_MS, score_ms, whole
+from mq_django.core.publish_checks import check_supported
 from mq_django.core.rsmq_format import decode, encode, units
 from mq_django.core.visible import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
 from mq_django.stores.counters import slot
-from mq_django.stores.refusals import check_supported
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_calls
 from mq_django.stores.settling import BATCH, stale_ids
@@ -151,31 +151,31 @@ class RsmqStore:
         # Whoever sleeps until then looks after the queue, and delivers nothing: often enough is soon enough.
         return Promoted(0, None if next_ms < 0 else max(1000, next_ms) * 1000, bool(paused), unhandled)
 
-    def cancel(self, named: str | bytes) -> Answer:
+    def cancel(self, named: str | bytes) -> CancelResult:
         """See Store.cancel()."""
         keys = self._keys
-        key_names = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried]
-        return Answer.CANCELLED if self._run("rsmq_cancel", key_names, [named]) == b"CANCELLED" else Answer.NOT_WAITING
+        reply = self._run("rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [named])
+        return CancelResult.CANCELLED if reply == b"CANCELLED" else CancelResult.NOT_WAITING
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
         keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
         key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried]
         reply = self._run("rsmq_reschedule", key_names, [named, mode, ms, keys.wake])
-        return Answer.RESCHEDULED if reply == b"RESCHEDULED" else Answer.NOT_WAITING
+        return CancelResult.RESCHEDULED if reply == b"RESCHEDULED" else CancelResult.NOT_WAITING
 
-    def find(self, named: str) -> Found:
+    def find(self, named: str) -> Lookup:
         """See Store.find()."""
         keys = self._keys
         reply = self._run("rsmq_find", [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes], [named])
         if reply == b"MISSING":
-            return Found(Place.NOT_WAITING)
+            return Lookup(Place.NOT_WAITING)
         word, score, body, count, free = reply
         place = Place.DELAYED if word == b"DELAYED" else Place.UNHANDLED
         found = self._decoded(named.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
         message = found.message if isinstance(found, Delivery) else None
-        return Found(place, message, score_ms(score) if place is Place.DELAYED else None)
+        return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge(); what other programs have received stays."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import READY, URGENT
-from mq_django.core.lookup import Answer, Found
+from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import QueueFull
@@ -123,15 +123,15 @@ class StreamStore:
         """See Store.claim()."""
         return self.waiting.claim(item, for_ms=for_ms, on_conflict=on_conflict, also=also)
 
-    def cancel(self, named: str | bytes) -> Answer:
+    def cancel(self, named: str | bytes) -> CancelResult:
         """See Store.cancel()."""
         return self.waiting.cancel(named)
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
         return self.waiting.reschedule(named, delay_ms=delay_ms, due_ms=due_ms)
 
-    def find(self, named: str) -> Found:
+    def find(self, named: str) -> Lookup:
         """See Store.find()."""
         return self.waiting.find(named)
 
@@ -177,20 +177,18 @@ class StreamStore:
 
     def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.extend()."""
-        return self._move("stream_extend", [consumer], receipts)
+        return self.pass_on(consumer, consumer, receipts)
 
     def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.pass_on()."""
-        return self._move("stream_pass", [consumer, new_owner], receipts)
-
-    def _move(self, script: str, consumers: Sequence[str], receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
-        """Run a script over receipts, home by home, and return those that the consumer did not hold."""
         calls: list[tuple[int, list[bytes]]] = []
         for home in (READY, URGENT):
             entries = [entry for where, entry in receipts if where == home]
             calls += [(home, entries[at : at + BATCH]) for at in range(0, len(entries), BATCH)]
         commands = [
-            scripts.command(script, keys=[self.keys.homes()[home]], args=[self.keys.group, *consumers, *entries])
+            scripts.command(
+                "stream_pass", keys=[self.keys.homes()[home]], args=[self.keys.group, consumer, new_owner, *entries]
+            )
             for home, entries in calls
         ]
         lost: list[HomeEntry] = []

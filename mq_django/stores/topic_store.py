@@ -13,9 +13,9 @@ from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
+from mq_django.core.publish_checks import check_supported
 from mq_django.errors import StoreError
 from mq_django.stores.base import Depths, HomeEntry, Outgoing, Settlement
-from mq_django.stores.refusals import check_supported
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.topic_settling import log_calls
@@ -113,12 +113,13 @@ class TopicStore(StreamStore):
         own = [settlement for settlement in settlements if settlement.delivery.home != LOG]
         return [*settle_calls(self.keys, consumer, own), *log_calls(self._group_keys, consumer, of_log)]
 
-    def _move(self, script: str, consumers: Sequence[str], receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+        """See Store.pass_on()."""
         of_log = [entry for home, entry in receipts if home == LOG]
-        lost = super()._move(script, consumers, [receipt for receipt in receipts if receipt[0] != LOG])
+        lost = super().pass_on(consumer, new_owner, [receipt for receipt in receipts if receipt[0] != LOG])
         for at in range(0, len(of_log), BATCH):
             some = of_log[at : at + BATCH]
-            args: list[Argument] = [self.keys.group, consumers[0], consumers[-1], *some]
+            args: list[Argument] = [self.keys.group, consumer, new_owner, *some]
             command = scripts.command("topic_pass", keys=[self._log, self.keys.control], args=args)
             (reply,) = self._wire.trip([command])
             lost += [(LOG, entry) for entry in (some if self._is_gone(reply) else reply_or_raise(reply))]

@@ -6,7 +6,7 @@ from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.lookup import Answer, Found, Place
+from mq_django.core.lookup import CancelResult, Lookup, Place
 from mq_django.core.messages import Message
 from mq_django.core.numbers import score_ms
 from mq_django.core.wire import decode_body, encode_body, message_of
@@ -17,11 +17,11 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-_ANSWERS = {
-    b"CANCELLED": Answer.CANCELLED,
-    b"RESCHEDULED": Answer.RESCHEDULED,
-    b"REPLACED": Answer.REPLACED,
-    b"MISSING": Answer.NOT_WAITING,
+_CANCEL_RESULTS = {
+    b"CANCELLED": CancelResult.CANCELLED,
+    b"RESCHEDULED": CancelResult.RESCHEDULED,
+    b"REPLACED": CancelResult.REPLACED,
+    b"MISSING": CancelResult.NOT_WAITING,
 }
 #: By their number in the script's KEYS.
 _PLACES = (Place.DELAYED, Place.UNHANDLED, Place.PRIORITY, Place.PARKED)
@@ -110,35 +110,35 @@ class WaitingRoom:
         moved, next_us, paused, unhandled = self._run("waiting_promote", [*key_names, keys.parked], args)
         return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
 
-    def cancel(self, named: str | bytes) -> Answer:
+    def cancel(self, named: str | bytes) -> CancelResult:
         """Remove a message that waits, by its id, or `u:` and its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        return _ANSWERS[self._run("waiting_cancel", [*key_names, *index], [named])]
+        return _CANCEL_RESULTS[self._run("waiting_cancel", [*key_names, *index], [named])]
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """Let a delayed message be due at another time, by its id, or `u:` and its unique key."""
         keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
         key_names = [keys.due, keys.unique, keys.claims, keys.replaced]
-        return _ANSWERS[self._run("waiting_reschedule", key_names, [named, mode, ms, keys.wake])]
+        return _CANCEL_RESULTS[self._run("waiting_reschedule", key_names, [named, mode, ms, keys.wake])]
 
-    def find(self, named: str) -> Found:
+    def find(self, named: str) -> Lookup:
         """Look a message up that waits, by its id, or `u:` and its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
         reply = self._run("waiting_find", [*key_names, *index], [named])
         if not isinstance(reply, list):
-            return Found(Place.REPLACED if reply == b"REPLACED" else Place.NOT_WAITING)
+            return Lookup(Place.REPLACED if reply == b"REPLACED" else Place.NOT_WAITING)
         number, score, body, member = reply
         place = _PLACES[number - 1]
         try:
             message = message_of(decode_body(body), queue=self._config.name, entry=member)
         except (DecodeError, UnicodeDecodeError):
             message = None
-        return Found(place, message, score_ms(score) if place is Place.DELAYED else None)
+        return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
 
     def release(self, names: Iterable[str], *, limit: int) -> int:
         """Make up to `limit` unhandled messages of each name ready, and return how many."""

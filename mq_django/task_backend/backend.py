@@ -16,10 +16,10 @@ from django.utils import timezone
 
 from mq_django import registry
 from mq_django.conf import RsmqConfig, get_config, read
+from mq_django.core.publish_checks import fresh_id
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue
-from mq_django.producers.publish_options import fresh_id
 from mq_django.producers.queues import queues
 from mq_django.producers.transactions import after_commit
 from mq_django.registry import check_retry, register, seconds

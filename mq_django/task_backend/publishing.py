@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from mq_django.producers.publish_options import MAX_DELAY
+from mq_django.core.publish_checks import MAX_DELAY
 from mq_django.task_backend.compat import InvalidTask
 
 

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from django.apps import apps
 from django.dispatch import Signal
 
+from mq_django.core.publish_checks import check_conflict, check_priority, claim_ms, due, expiry
 from mq_django.core.templates import Arguments, Template
 from mq_django.errors import ConfigurationError, InvalidMessage
-from mq_django.producers.publish_options import check_conflict, check_priority, claim_ms, due, expiry
 from mq_django.producers.queues import queues
 from mq_django.triggers.links import Link, Receiver, Trigger, database
 from mq_django.triggers.targets import Enqueues, Target, TaskTarget, calling, task_arguments

@@ -45,7 +45,7 @@ LUA = "mq_django/transport/lua"
 MUTATIONS = [
     Mutation(
         name="the fence: who lost a delivery settles it all the same",
-        files=[f"{LUA}/stream_{verb}.lua" for verb in ("ack", "retry", "bury", "hand_back")],
+        files=[f"{LUA}/parts/receipts.lua"],
         pattern=r"#redis\.call\('xpending', [^\n]*\) == 1",
         replacement="true",
         scenario="stops",
@@ -67,12 +67,10 @@ MUTATIONS = [
     ),
     Mutation(
         name="the order of writes: a message leaves its place, and then there turns out to be no other for it",
-        files=[f"{LUA}/stream_{verb}.lua" for verb in ("retry", "bury")],
-        pattern=(
-            r"(?s)if wrong then(.*? == 1 then\n)(.*?)"
-            r"( +redis\.call\('xack', [^\n]*\n +redis\.call\('xdel', [^\n]*\n)"
-        ),
-        replacement=r"if false then\1\3\2",
+        files=[f"{LUA}/parts/{name}.lua" for name in ("settle", "retry", "bury")],
+        # Swapped where they are written, and without the look at the types before.
+        pattern=r"( +move\(entry, at\)\n)( +receipts\.finish\(entry\)\n)|  if wrong then\n[^\n]*\n  end\n",
+        replacement=r"\2\1",
         scenario="hostile",
     ),
     Mutation(

@@ -8,7 +8,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.lookup import Answer, Place
+from mq_django.core.lookup import CancelResult, Place
 from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.core.rsmq_format import MESSAGE_ID, TEXT, new_id, sent_micros
@@ -257,8 +257,8 @@ def test_a_heartbeat_keeps_hidden_all_that_is_held(configure, rsmq, redis_client
 def test_a_message_held_by_another_program_is_left_alone(store, rsmq):
     message_id = queues["jobs"].publish("welcome", 1)
     rsmq.receive("jobs", vt=60)
-    assert store.cancel(message_id) is Answer.NOT_WAITING
-    assert store.reschedule(message_id, delay_ms=5) is Answer.NOT_WAITING
+    assert store.cancel(message_id) is CancelResult.NOT_WAITING
+    assert store.reschedule(message_id, delay_ms=5) is CancelResult.NOT_WAITING
     assert store.find(message_id).place is Place.NOT_WAITING
     assert store.purge(limit=100) == 0
     assert rsmq.delete("jobs", message_id)

@@ -11,6 +11,7 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.service import Service
+from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
@@ -19,7 +20,6 @@ from mq_django.core.outcomes import Ack
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.members import Members, Membership
-from mq_django.stores.results import settled_commands
 from mq_django.transport.connections import BLOCK_MS, get_client
 from mq_django.transport.sessions import Session
 
@@ -72,7 +72,7 @@ def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int
     moved = 0
     while held := store.held_by(consumer, limit=BATCH):
         batch = [settlement(store.config, number, item, evidence) for item in held]
-        stale = store.settle(consumer, batch, also=settled_commands(store.config, consumer, batch))
+        stale = settle_for(store, consumer, batch)
         if len(stale) >= len(batch):
             # What is held and cannot be settled would be found again and again: others are to have their turn.
             break
@@ -88,7 +88,7 @@ def hand_back_unbegun(store: Store, number: int, consumer: str, spared: Collecti
         for item in held
         if Receipt.of(number, item.home, item.entry) not in spared
     ]
-    return len(batch) - len(store.settle(consumer, batch)) if batch else 0
+    return len(batch) - len(settle_for(store, consumer, batch)) if batch else 0
 
 
 def reclaim_supervisor(

@@ -9,6 +9,7 @@ from mq_django.consumers import liveness
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.service import Service
+from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Running, SharedState
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
@@ -241,4 +242,4 @@ class Consumer:
                     break
                 # Read after the list: what was handled in between is acked and not given back.
                 evidence = Evidence(results=shared_state.results(), late=shared_state.late(time.monotonic()))
-                store.settle(name, [settlement(config, number, item, evidence) for item in unknown])
+                settle_for(store, name, [settlement(config, number, item, evidence) for item in unknown])

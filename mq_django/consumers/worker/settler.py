@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from itertools import chain
 
 from mq_django.consumers.service import AWAY, COMPLAIN_AGAIN, Service
+from mq_django.consumers.settlements import WORDS, send_signals, tally
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Ack, Bury, Expire, Retry
+from mq_django.core.outcomes import Bury
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale
 from mq_django.stores.base import Settlement, Store
-from mq_django.stores.counters import add_command, bucket, latency_bucket
+from mq_django.stores.counters import add_command, latency_bucket
 from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
@@ -30,7 +31,7 @@ BATCH = 500
 #: Seconds until what was refused is tried again.
 TRY_AGAIN = 1.0
 
-_WORDS = {Ack: "handled", Retry: "retried", Bury: "buried", Expire: "expired"}
+_ENDS = frozenset(WORDS.values())
 
 
 class Settler:
@@ -166,30 +167,20 @@ class Settler:
             self._uncounted = []
         else:
             counted = batch
-        seen: dict[tuple[type, str, int], int] = {}
-        for delivery, outcome, _, micros, _ in counted:
-            name = delivery.message.name if isinstance(delivery, Delivery) else "-"
-            which = (type(outcome), name, -1 if micros is None else bucket(micros))
-            seen[which] = seen.get(which, 0) + 1
-        self._smooth([settlement.micros for settlement in counted if settlement.micros is not None])
-        tally: Counter[tuple[str, str]] = Counter()
-        if self._stale:
-            tally["stale", "-"], self._stale = self._stale, 0
-        if counted:
-            self._add_latency(counted, tally)
-        ended: Counter[str] = Counter()
-        for (kind, name, place), count in seen.items():
-            if kind in _WORDS:
-                ended[_WORDS[kind]] += count
-                tally[_WORDS[kind], name] += count
-                if place >= 0:
-                    tally[f"t{place}", name] += count
+        counts = tally(counted)
         with self._taking:
-            self.ended.update(ended)
+            for (what, _), count in counts.items():
+                if what in _ENDS:
+                    self.ended[what] += count
+        self._smooth([settlement.micros for settlement in counted if settlement.micros is not None])
+        if self._stale:
+            counts["stale", "-"], self._stale = self._stale, 0
+        if counted:
+            self._add_latency(counted, counts)
         commands = settled_commands(self._config, self._consumer, batch)
-        return [*commands, add_command(self._keys, tally)] if tally else commands
+        return [*commands, add_command(self._keys, counts)] if counts else commands
 
-    def _add_latency(self, batch: Sequence[Settlement], tally: Counter[tuple[str, str]]) -> None:
+    def _add_latency(self, batch: Sequence[Settlement], counts: Counter[tuple[str, str]]) -> None:
         """Count how long the first of a batch was ready before it ran: one stands for those that ended within 10 ms."""
         (delivery, _, _, micros, _), ended = batch[0], self._ended
         if micros is None or not isinstance(delivery, Delivery):
@@ -199,7 +190,7 @@ class Settler:
             return
         waited = round(ended * 1000 - micros / 1000) - ready
         if waited >= 0:
-            tally[f"w{latency_bucket(waited)}", delivery.message.name] += len(batch)
+            counts[f"w{latency_bucket(waited)}", delivery.message.name] += len(batch)
 
     def _smooth(self, micros: Sequence[int]) -> None:
         """Learn how long handlers take."""
@@ -221,6 +212,7 @@ class Settler:
             self._uncounted += uncounted
             stale = [lost for lost in stale if lost not in again]
         self._stale += len(stale)
+        send_signals(self.queue, batch, stale)
         for lost in stale:
             logger.warning(
                 "Ignored the outcome of message %s of queue %s: this consumer no longer holds it", lost, self.queue

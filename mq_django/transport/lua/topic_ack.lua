@@ -8,19 +8,6 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
-local log, control = unpack(KEYS)
 -- with receipts
-
-local done, stale = {}, {}
-for i = 3, #ARGV do
-  local entry = held(ARGV[i])
-  if entry then
-    done[#done + 1] = entry
-  else
-    stale[#stale + 1] = ARGV[i]
-  end
-end
-if #done > 0 then
-  redis.call('xack', log, ARGV[1], unpack(done))
-end
-return stale
+-- with settle
+return settle_done(log_receipts(KEYS[1], KEYS[2], ARGV[1], ARGV[2], #ARGV), ARGV, 3)

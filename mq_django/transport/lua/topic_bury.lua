@@ -11,29 +11,7 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
-local log, control, dead, ids, groups = unpack(KEYS)
--- with types
--- with clock
--- with groups
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash' })
-if wrong then
-  return wrong
-end
-
+-- with bury
 -- with receipts
-
--- with drains
-local now, stale, at = now_ms(), {}, 3
-while at <= #ARGV do
-  local entry, fields = held(ARGV[at]), tonumber(ARGV[at + 2])
-  if entry then
-    local buried = redis.call('xadd', dead, '*', unpack(ARGV, at + 3, at + 2 + fields))
-    redis.call('hset', ids, ARGV[at + 1], buried)
-    count_dead(groups, dead, group_of(ARGV, at + 3, at + 2 + fields), now)
-    redis.call('xack', log, ARGV[1], entry)
-  else
-    stale[#stale + 1] = ARGV[at]
-  end
-  at = at + 3 + fields
-end
-return stale
+local log, control, dead, ids, groups = unpack(KEYS)
+return bury(log_receipts(log, control, ARGV[1], ARGV[2]), dead, ids, groups, ARGV, 3)

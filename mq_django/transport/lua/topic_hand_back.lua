@@ -11,27 +11,12 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
-local log, control, ready = unpack(KEYS)
+-- with hand_back
+-- with receipts
 -- with types
+local log, control, ready = unpack(KEYS)
 local wrong = wrong_type({ [ready] = 'stream' })
 if wrong then
   return wrong
 end
-
--- with receipts
--- with again
--- with drains
-local stale = {}
-for at = 3, #ARGV, 4 do
-  local entry = held(ARGV[at])
-  if entry then
-    local read = redis.call('xrange', log, entry, entry)[1]
-    if read then
-      redis.call('xadd', ready, '*', unpack(again(read[2], at)))
-    end
-    redis.call('xack', log, ARGV[1], entry)
-  else
-    stale[#stale + 1] = ARGV[at]
-  end
-end
-return stale
+return hand_back(log_receipts(log, control, ARGV[1], ARGV[2]), ready, ARGV)

@@ -9,20 +9,6 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
-local log, control = unpack(KEYS)
 -- with receipts
-
-local passed, stale = {}, {}
-for i = 4, #ARGV do
-  local entry = held(ARGV[i])
-  if entry then
-    passed[#passed + 1] = entry
-  else
-    stale[#stale + 1] = ARGV[i]
-  end
-end
-if #passed > 0 then
-  passed[#passed + 1] = 'justid'
-  redis.call('xclaim', log, ARGV[1], ARGV[3], 0, unpack(passed))
-end
-return stale
+-- with settle
+return pass_on(log_receipts(KEYS[1], KEYS[2], ARGV[1], ARGV[2], #ARGV), ARGV[3], ARGV, 4)

@@ -11,32 +11,7 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
-local log, control, due, waiting = unpack(KEYS)
--- with types
-local wrong = wrong_type({ [due] = 'zset', [waiting] = 'hash' })
-if wrong then
-  return wrong
-end
-
 -- with receipts
-
--- with clock
--- with bodies
--- with drains
-local now = now_ms()
-local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
-local stale = {}
-for at = 4, #ARGV, 4 do
-  local entry = held(ARGV[at])
-  if entry then
-    redis.call('zadd', due, due_at('+', ARGV[at + 2], now), put_body(waiting, ARGV[at + 1], ARGV[at + 3]))
-    redis.call('xack', log, ARGV[1], entry)
-  else
-    stale[#stale + 1] = ARGV[at]
-  end
-end
-local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
-if head and head ~= first then
-  redis.call('publish', ARGV[3], 'due ' .. head)
-end
-return stale
+-- with retry
+local log, control, due, waiting = unpack(KEYS)
+return retry(log_receipts(log, control, ARGV[1], ARGV[2]), due, waiting, ARGV)

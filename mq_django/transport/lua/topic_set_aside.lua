@@ -10,25 +10,7 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
-local log, control, unhandled, waiting = unpack(KEYS)
--- with types
-local wrong = wrong_type({ [unhandled] = 'zset', [waiting] = 'hash' })
-if wrong then
-  return wrong
-end
-
 -- with receipts
-
--- with bodies
--- with drains
-local stale = {}
-for at = 3, #ARGV, 4 do
-  local entry = held(ARGV[at])
-  if entry then
-    redis.call('zadd', unhandled, ARGV[at + 2], put_body(waiting, ARGV[at + 1], ARGV[at + 3]))
-    redis.call('xack', log, ARGV[1], entry)
-  else
-    stale[#stale + 1] = ARGV[at]
-  end
-end
-return stale
+-- with set_aside
+local log, control, unhandled, waiting = unpack(KEYS)
+return set_aside(log_receipts(log, control, ARGV[1], ARGV[2]), unhandled, waiting, ARGV)

@@ -1,0 +1,14 @@
+-- with bodies
+-- with settle
+-- with types
+-- Let deliveries wait for a consumer that knows their name, uncharged. The arguments are the group, the consumer, and for
+-- each delivery: its receipt, the message's id, the score, the body.
+local function set_aside(receipts, unhandled, waiting, arguments)
+  local wrong = wrong_type({ [unhandled] = 'zset', [waiting] = 'hash' })
+  if wrong then
+    return wrong
+  end
+  return settle_each(receipts, arguments, 3, 4, function(_, at)
+    redis.call('zadd', unhandled, arguments[at + 2], put_body(waiting, arguments[at + 1], arguments[at + 3]))
+  end)
+end

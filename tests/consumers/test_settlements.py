@@ -1,0 +1,155 @@
+"""What follows when deliveries were settled: counts and signals, the same for a settler and for a dead consumer."""
+
+import threading
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from mq_django import queues
+from mq_django.conf import get_config
+from mq_django.consumers.settlements import settle_for
+from mq_django.consumers.worker.settler import Settler
+from mq_django.core.messages import Undecodable
+from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.errors import WrongKeyType
+from mq_django.signals import message_buried, message_retried
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests.signal_docs import arguments_of
+
+SIGNALS = {"retried": message_retried, "buried": message_buried}
+
+
+@pytest.fixture
+def store(mq_settings):
+    return open_store(get_config().queue("default"), Pooled(get_client("chores")))
+
+
+@pytest.fixture
+def held(store, redis_client):
+    """Five messages, and an entry that is none, which the consumer "me" holds."""
+    queues["default"].publish_many([("welcome", n) for n in range(5)])
+    redis_client.xadd(store.keys.ready, {"data": "no message"})
+    store.create_groups()
+    return store.take("me", count=10)
+
+
+@pytest.fixture
+def told():
+    """What the receivers of the signals were given: (which, arguments)."""
+    found = []
+    receivers = {which: lambda which=which, **given: found.append((which, given)) for which in SIGNALS}
+    for which, receiver in receivers.items():
+        SIGNALS[which].connect(receiver)
+    yield found
+    for which, receiver in receivers.items():
+        SIGNALS[which].disconnect(receiver)
+
+
+def outcomes(held):
+    """One of each kind for what is held."""
+    assert isinstance(held[5], Undecodable)
+    return [
+        Settlement(held[0], ACK),
+        Settlement(held[1], Retry(error="no answer"), 1500),
+        Settlement(held[2], Bury("no such user", reason="attempts")),
+        Settlement(held[3], HandBack()),
+        Settlement(held[4], Retry(error="no answer"), 0),
+        Settlement(held[5], Bury("no name", reason="undecodable")),
+    ]
+
+
+def counted(client, store):
+    """What was counted in the last minutes, by (what, name)."""
+    found = Counter()
+    for key in client.scan_iter(match=store.keys.ready.replace(":ready", ":counters:m:*")):
+        for field, count in client.hgetall(key).items():
+            what, _, name = field.decode().partition("|")[2].partition("|")
+            if what in ("handled", "retried", "buried", "expired") and name:
+                found[what, name] += int(count)
+    return found
+
+
+def by_settler(store, settlements):
+    settler = Settler(store, "default", "me", threading.Event(), threading.Event())
+    for settlement in settlements:
+        settler.add(settlement)
+    settler.settle(store)
+
+
+def by_recovery(store, settlements):
+    settle_for(store, "me", settlements)
+
+
+EITHER = pytest.mark.parametrize("settle", [by_settler, by_recovery])
+
+
+@EITHER
+def test_outcomes_are_counted(store, held, redis_client, settle):
+    settle(store, outcomes(held))
+    assert counted(redis_client, store) == {
+        ("handled", "welcome"): 1,
+        ("retried", "welcome"): 2,
+        ("buried", "welcome"): 1,
+        ("buried", "-"): 1,
+    }
+
+
+@EITHER
+def test_what_is_tried_again_or_buried_is_signalled(store, held, told, settle):
+    settle(store, outcomes(held))
+    assert all(given["queue"] == "default" for _, given in told)
+    assert [set(given) for which, given in told] == [arguments_of(SIGNALS[which]) for which, _ in told]
+    found = {(which, given["message_id"]): given for which, given in told}
+    assert len(found) == len(told) == 4
+    retried = found["retried", held[1].message.id]
+    assert (retried["message"], retried["error"]) == (held[1].message, "no answer")
+    assert retried["delay"] == timedelta(seconds=1.5)
+    buried = found["buried", held[2].message.id]
+    assert (buried["message"], buried["error"], buried["reason"]) == (held[2].message, "no such user", "attempts")
+    (undecodable,) = (given for given in found.values() if given["message"] is None)
+    assert undecodable["reason"] == "undecodable"
+
+
+@EITHER
+def test_what_another_consumer_holds_is_not_signalled(store, held, told, settle):
+    store.pass_on("me", "other", [(item.home, item.entry) for item in held[:3]])
+    settle(store, outcomes(held))
+    assert {given["message"] and given["message"].data for _, given in told} == {4, None}
+
+
+def test_what_another_consumer_holds_is_not_counted_by_recovery(store, held, redis_client):
+    store.pass_on("me", "other", [(item.home, item.entry) for item in held[:3]])
+    by_recovery(store, outcomes(held))
+    assert counted(redis_client, store) == {("retried", "welcome"): 1, ("buried", "-"): 1}
+
+
+def test_what_cannot_be_settled_is_not_counted_however_often_it_is_tried(store, held, redis_client, told):
+    redis_client.set(store.keys.due, "no sorted set")
+    for _ in range(3):
+        with pytest.raises(WrongKeyType):
+            by_recovery(store, [Settlement(held[1], Retry(error="no answer"), 1500)])
+    assert counted(redis_client, store) == {}
+    assert told == []
+    redis_client.delete(store.keys.due)
+    by_recovery(store, [Settlement(held[1], Retry(error="no answer"), 1500)])
+    assert counted(redis_client, store) == {("retried", "welcome"): 1}
+    assert len(told) == 1
+
+
+@EITHER
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_receiver_that_raises_harms_nobody(store, held, settle, error):
+    def receiver(**_):
+        raise error("not our problem")
+
+    message_buried.connect(receiver)
+    try:
+        settle(store, outcomes(held))
+    finally:
+        message_buried.disconnect(receiver)
+    assert store.depths().pending == 0
+    assert store.depths().dead == 2
