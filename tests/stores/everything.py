@@ -5,6 +5,7 @@ import time
 
 from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector import topics as inspected
@@ -12,6 +13,7 @@ from mq_django.inspector.resubmit import resubmit
 from mq_django.inspector.scan import NOTHING
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_members, open_store
+from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.stores.results import find_result
@@ -79,7 +81,7 @@ def _wait_and_look(case, store):
     held = [Settlement(item, Bury("no")) for item in store.take(ME, count=1)]
     assert store.settle(ME, held) == []
     assert jobs.begin(case.queue, "redrive", who="me").word == "begun"
-    while jobs.work(case.queue, "w1") != jobs.IDLE:
+    while work_here(case.queue, "w1") != IDLE:
         pass
     assert jobs.look(case.queue).done == 1
     assert not jobs.cancel(case.queue)
