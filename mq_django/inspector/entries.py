@@ -12,7 +12,7 @@ from mq_django.core.wire import MAX_ENTRY_BYTES, decode_entry, entry_ms
 from mq_django.inspector.messages import Broken, MessageView, Read, read_waiter, shown, traits
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stream_reader import MAX_BEFORE, Entries, Entry, Home, page_of_log
-from mq_django.stores.dead_letter_queue import text_of
+from mq_django.stores.entry_fields import text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 

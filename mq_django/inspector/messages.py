@@ -18,7 +18,8 @@ from mq_django.inspector.attempts import attempts_of
 from mq_django.inspector.queue_looks import MAX_LISTED, Pages, Waiter, WaitingPage
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stream_reader import Entries, Entry
-from mq_django.stores.dead_letter_queue import DeadLetters, text_of
+from mq_django.stores.dead_letter_queue import next_to, open_dead_letters
+from mq_django.stores.entry_fields import text_of
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -105,17 +106,22 @@ class Read(NamedTuple):
     history: str = ""
 
 
-def view_of(message: Message, *, size: int, history: str = "") -> MessageView:
-    """Return a message as people may see it; one that cannot be shown, whatever the reason, is a row that says so."""
+def view_of(
+    message: Message, *, size: int, history: str = "", error: str = "", traceback: str | None = None
+) -> MessageView:
+    """Return a message as people may see it; one that cannot be shown, whatever the reason, is a row that says so.
+
+    See attempts_of() for `history`, `error` and `traceback`.
+    """
     try:
-        return _view_of(message, size, history)
-    except Exception as error:  # noqa: BLE001 - a message is what anybody wrote
+        return _view_of(message, size, attempts_of(history, error=error, traceback=traceback))
+    except Exception as found:  # noqa: BLE001 - a message is what anybody wrote
         return MessageView(
-            id=message.id, name=message.name, size=size, error=f"cannot be shown: {type(error).__name__}"
+            id=message.id, name=message.name, size=size, error=f"cannot be shown: {type(found).__name__}"
         )
 
 
-def _view_of(message: Message, size: int, history: str) -> MessageView:
+def _view_of(message: Message, size: int, attempts: Sequence[Attempt]) -> MessageView:
     return MessageView(
         id=message.id,
         name=message.name,
@@ -129,7 +135,7 @@ def _view_of(message: Message, size: int, history: str) -> MessageView:
         headers=redact(message.headers),
         published_ms=message.published_ms,
         expires_ms=message.expires_ms,
-        attempts=attempts_of(history),
+        attempts=attempts,
     )
 
 
@@ -196,14 +202,15 @@ def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
     While the queue is at work, a message that moves meanwhile may be there twice, or not at all.
     """
     config, wire = get_config().queue(name), Pooled(get_client("inspect"))
-    entries, letters = Entries(config, wire), DeadLetters(config, wire)
+    entries, dead, first = Entries(config, wire), open_dead_letters(config, wire), "-"
     yield from _waiting_ids(name, "delayed")
     yield from _waiting_ids(name, "unhandled")
     yield from _waiting_ids(name, "parked")
     yield from (("pending", found) for found in _entry_ids(entries.pending))
     yield from (("ready", found) for found in _entry_ids(entries.ready))
-    for batch in letters.all(batch=BATCH):
-        yield "dead", [text_of(letter.values.get(b"id")) or letter.entry for letter in batch]
+    while letters := dead.traits(limit=BATCH, first=first):
+        yield "dead", [letter.id for letter in letters]
+        first = next_to(letters[-1].entry, "-")
 
 
 def _waiting_ids(name: str, room: Room) -> Iterator[tuple[Place, list[str]]]:

@@ -9,6 +9,7 @@ from mq_django.core.numbers import score_ms
 from mq_django.core.offsets import Place, first, last
 from mq_django.inspector.queue_looks import MAX_LISTED, Pages, Waiter
 from mq_django.stores.dead_letter_queue import is_entry
+from mq_django.stores.entry_fields import fields_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -74,7 +75,7 @@ class Entries:
         command = scripts.command("entries_ready", keys=[self._stream(home)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         return [
-            Entry(home, entry, values_of(fields), cursor=f"{home}.{entry.decode()}")
+            Entry(home, entry, fields_of(fields), cursor=f"{home}.{entry.decode()}")
             for entry, fields in zip(flat[::2], flat[1::2], strict=True)
         ]
 
@@ -142,7 +143,7 @@ class Entries:
         flat = reply_or_raise(self._wire.trip([command])[0])
         return [
             Entry(
-                *(home, entry, values_of(fields), None, consumer.decode(errors="backslashreplace"), idle),
+                *(home, entry, fields_of(fields), None, consumer.decode(errors="backslashreplace"), idle),
                 cursor=f"{home}.{entry.decode()}",
             )
             for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
@@ -166,7 +167,7 @@ class Entries:
         )
         if not reply_or_raise(found):
             return None
-        values = values_of(found[0][1])
+        values = fields_of(found[0][1])
         if isinstance(pending, Exception) or not pending:
             return Entry(home, entry, values)
         _, consumer, idle, _ = pending[0]
@@ -206,7 +207,7 @@ class Entries:
     def _one(self, home: int, entry: bytes, value: Any) -> Entry:
         if isinstance(self._keys, RsmqKeys):
             return Entry("priority", entry, {}, Waiter(entry, 0.0, value))
-        return Entry(next(name for name in _STREAMS if _STREAMS[name] == home), entry, values_of(value))
+        return Entry(next(name for name in _STREAMS if _STREAMS[name] == home), entry, fields_of(value))
 
     def before(self, home: Home, entry: bytes) -> int:
         """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""
@@ -243,7 +244,7 @@ def page_of_log(
     command = scripts.command("topic_page", keys=[keys.log], args=[begins, ends, order, limit, max_bytes])
     flat = reply_or_raise(wire.trip([command])[0])
     return [
-        Entry("log", entry, values_of(fields), cursor=entry.decode())
+        Entry("log", entry, fields_of(fields), cursor=entry.decode())
         for entry, fields in zip(flat[::2], flat[1::2], strict=True)
     ]
 
@@ -265,9 +266,3 @@ def _cursor(text: str) -> tuple[Home, str]:
         if home == known and is_entry(place):
             return known, place
     return HOMES[0], ""
-
-
-def values_of(flat: Sequence[bytes | int]) -> dict[bytes, bytes | int]:
-    """Return the fields of an entry, of which long values may be their lengths."""
-    names = [name for name in flat[::2] if isinstance(name, bytes)]
-    return dict(zip(names, flat[1::2], strict=True))

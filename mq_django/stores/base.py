@@ -113,7 +113,7 @@ class Store(Protocol):
         Returns the id of the message that has the key; what else `on_conflict` can be than "keep" is "error".
         """
 
-    def cancel(self, named: str) -> CancelResult:
+    def cancel(self, named: str | bytes) -> CancelResult:
         """Remove a message that waits, by its id, or `u:` and its unique key, and say whether that was in time."""
 
     def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:

@@ -123,7 +123,7 @@ class StreamStore:
         """See Store.claim()."""
         return self.waiting.claim(item, for_ms=for_ms, on_conflict=on_conflict, also=also)
 
-    def cancel(self, named: str) -> CancelResult:
+    def cancel(self, named: str | bytes) -> CancelResult:
         """See Store.cancel()."""
         return self.waiting.cancel(named)
 

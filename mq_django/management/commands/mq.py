@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mq_django import inspector
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.core.jsontext import loads
@@ -168,10 +169,7 @@ class Command(BaseCommand):
             rate = given.pop("rate", 0)
             self._job(options, "redrive", Filter(**given), rate=rate, background=options["background"])
             return
-        entries = [dead_letters.find(queue, name) for name in wanted]
-        outcome = actions.redrive(queue, [entry for entry in entries if entry is not None])
-        outcome.missing += entries.count(None)
-        self._report(options, outcome, "redriven")
+        self._report(options, dead_letters.redrive_messages(queue, wanted), "redriven")
 
     def _job(
         self,
@@ -199,7 +197,7 @@ class Command(BaseCommand):
         told = time.monotonic()
         try:
             while (found := jobs.look(queue)) is not None and found.state == "running":
-                time.sleep(min(1.0, jobs.work(queue, worker)))
+                time.sleep(min(1.0, work_here(queue, worker)))
                 if time.monotonic() - told > PROGRESS:
                     told = time.monotonic()
                     self.stderr.write(f"{found.done} {done}, {found.looked} of {total} looked through")
