@@ -14,7 +14,7 @@ from mq_django.core.publication import Publication, publication, publications
 from mq_django.core.publish_checks import check_text, due
 from mq_django.errors import InvalidMessage
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.transactions import after_commit
+from mq_django.producers.sinks import after_commit
 from mq_django.signals import message_published
 from mq_django.stores import open_store
 from mq_django.stores.base import Store

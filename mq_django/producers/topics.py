@@ -17,7 +17,7 @@ from mq_django.core.publication import Publication, publication, publications
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.queues import batches
-from mq_django.producers.transactions import after_commit
+from mq_django.producers.sinks import after_commit
 from mq_django.registry import find, start_of
 from mq_django.signals import message_published
 from mq_django.stores.log import Log, Standing

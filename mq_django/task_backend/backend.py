@@ -20,7 +20,7 @@ from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue
 from mq_django.producers.queues import queues
-from mq_django.producers.transactions import after_commit
+from mq_django.producers.sinks import after_commit
 from mq_django.registry import check_retry, register, seconds
 from mq_django.stores.results import find_result
 from mq_django.task_backend.announcing import ENQUEUED
