@@ -15,7 +15,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.errors import NoServer
-from mq_django.transport.servers import PrivateServer, configured_url, find_server
+from mq_django.testing.private_server import PrivateServer, configured_url
+from mq_django.transport.servers import find_server
 
 #: The port of other people's Redis. No test may touch it.
 FORBIDDEN_PORT = 6379
