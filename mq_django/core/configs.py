@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
+from typing import Any
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
 from mq_django.core.limits import Limit, Limits, Rate
@@ -35,10 +36,15 @@ STORE = option(
     'How the queue lives in Redis: `"rsmq"` for [queues shared with other programs](#queues-in-rsmqs-format).',
 )
 
-#: A publish asks several times, and spelling a queue's keys takes 5 microseconds.
+#: The config of a group is made each time that it is asked for, and spelling a queue's keys takes 5 microseconds.
 queue_keys = cache(QueueKeys)
 group_keys = cache(GroupKeys)
 rsmq_keys = cache(RsmqKeys)
+
+
+def _own_keys() -> Any:
+    """Return the field for the Redis keys of a queue or a topic, which its config spells when it is made."""
+    return field(init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +115,7 @@ class QueueConfig(DeliveryOptions):
         ),
     )
     store: str = field(default="stream", metadata=STORE)
+    keys: QueueKeys = _own_keys()
 
     @property
     def limits(self) -> Limits:
@@ -116,9 +123,10 @@ class QueueConfig(DeliveryOptions):
         rate, at_once = self.rate_limit, self.concurrency
         return Limits(rate=rate.queue, key_rate=rate.key, concurrency=at_once.queue, key_concurrency=at_once.key)
 
-    @property
-    def keys(self) -> QueueKeys:
-        """Return the queue's Redis keys."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", self._spell_keys())
+
+    def _spell_keys(self) -> QueueKeys:
         return queue_keys(self.namespace, self.name)
 
 
@@ -151,15 +159,14 @@ class RsmqConfig(QueueConfig):
         metadata=option(read_switch, "Publish on RSMQ's channel after a send, and expect that of others."),
     )
     store: str = field(default="rsmq", metadata=STORE)
+    keys: RsmqKeys = _own_keys()
     # These are no options of such a queue.
     max_size: int = 1024 * 1000
     result_ttl: timedelta = timedelta(0)
     rate_limit: Limit[Rate] = Limit()
     concurrency: Limit[int] = Limit()
 
-    @property
-    def keys(self) -> RsmqKeys:
-        """Return the queue's Redis keys."""
+    def _spell_keys(self) -> RsmqKeys:
         return rsmq_keys(self.namespace, self.name)
 
     @property
@@ -175,10 +182,9 @@ class GroupConfig(QueueConfig):
     store: str = "topic"
     topic: str
     group: str
+    keys: GroupKeys = _own_keys()
 
-    @property
-    def keys(self) -> GroupKeys:
-        """Return the group's Redis keys."""
+    def _spell_keys(self) -> GroupKeys:
         return group_keys(self.namespace, self.topic, subscriber=self.group)
 
 
@@ -216,10 +222,10 @@ class TopicConfig(DeliveryOptions):
         ),
     )
 
-    @property
-    def keys(self) -> TopicKeys:
-        """Return the topic's Redis keys."""
-        return TopicKeys(self.namespace, self.name)
+    keys: TopicKeys = _own_keys()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", TopicKeys(self.namespace, self.name))
 
     def group(self, name: str) -> GroupConfig:
         """Return the options of one of its groups."""
