@@ -1,11 +1,15 @@
 """The settings of queues, topics and groups, as frozen values; `mq_django.conf` reads them."""
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
+from mq_django.core import ids, rsmq_format
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
 from mq_django.core.limits import Limit, Limits, Rate
 from mq_django.core.options import (
@@ -83,6 +87,18 @@ class DeliveryOptions:
         metadata=option(read_size, "Bytes of JSON that a message's data may have.", is_bytes=True),
     )
 
+    #: What a publish cannot ask for here: the option, and the sentence that says why.
+    lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    #: The form of ids, where not any text can be one.
+    id_form: ClassVar[re.Pattern[str] | None] = None
+    #: Makes the ids of messages.
+    new_id = staticmethod(ids.new_id)
+
+    @property
+    def keeps_results(self) -> bool:
+        """Tell whether the results of tasks are kept."""
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig(DeliveryOptions):
@@ -116,6 +132,11 @@ class QueueConfig(DeliveryOptions):
     )
     store: str = field(default="stream", metadata=STORE)
     keys: QueueKeys = _own_keys()
+
+    @property
+    def keeps_results(self) -> bool:
+        """See DeliveryOptions.keeps_results."""
+        return bool(self.result_ttl)
 
     @property
     def limits(self) -> Limits:
@@ -166,6 +187,17 @@ class RsmqConfig(QueueConfig):
     rate_limit: Limit[Rate] = Limit()
     concurrency: Limit[int] = Limit()
 
+    lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "priority": "Queue {config.name!r} has RSMQ's format, which has no priorities",
+            "unique": "Queue {config.name!r} has RSMQ's format, which has no unique keys",
+            "message_id": "Queue {config.name!r} has RSMQ's format, which has no ids such as {value!r}: "
+            "they have 32 letters and digits",
+        }
+    )
+    id_form: ClassVar[re.Pattern[str] | None] = rsmq_format.MESSAGE_ID
+    new_id = staticmethod(rsmq_format.new_id)
+
     def _spell_keys(self) -> RsmqKeys:
         return rsmq_keys(self.namespace, self.name)
 
@@ -183,6 +215,10 @@ class GroupConfig(QueueConfig):
     topic: str
     group: str
     keys: GroupKeys = _own_keys()
+
+    lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"priority": "Topic {config.topic!r} is read in one order, so there are no priorities"}
+    )
 
     def _spell_keys(self) -> GroupKeys:
         return group_keys(self.namespace, self.topic, subscriber=self.group)
@@ -221,8 +257,15 @@ class TopicConfig(DeliveryOptions):
             "How long a `message_id=` is remembered, so that publishing it again adds nothing.",
         ),
     )
-
     keys: TopicKeys = _own_keys()
+
+    lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "priority": "Topic {config.name!r} is read in one order, so there are no priorities",
+            "delay": "Topic {config.name!r} is read in one order, so there are no delays",
+            "unique": "Topic {config.name!r} is read in one order, so there are no unique keys",
+        }
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", TopicKeys(self.namespace, self.name))

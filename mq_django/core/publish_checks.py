@@ -2,27 +2,23 @@
 
 import math
 import re
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mq_django.core import rsmq_format
 from mq_django.core.attempt_history import MAX_DATA
-from mq_django.core.configs import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig
-from mq_django.core.ids import new_id
+from mq_django.core.configs import DeliveryOptions
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.numbers import LAST_MS
-from mq_django.core.rsmq_format import MESSAGE_ID
 from mq_django.core.wire import MAX_ENTRY_BYTES, MAX_NAME_LENGTH, MAX_PARTS, RESERVED, encode_body
 from mq_django.errors import InvalidMessage, MessageTooLarge, NotSupported
 
 #: The longest delay in seconds or as a timedelta: longer than that is a mistake in the unit.
 MAX_DELAY = timedelta(days=3660)
-#: What to do about a message that waits under the same unique key.
-CONFLICTS = ("replace", "keep", "earliest", "error")
+#: What to do when the unique key is taken, the default first; of a key that is taken for a time or until handled.
+CONFLICTS, CLAIM_CONFLICTS = ("replace", "keep", "earliest", "error"), ("error", "keep")
 #: `unique_for` without an end of its own.
 UNTIL_HANDLED = "handled"
 #: Headers of one message: with all other attributes they are as many as an entry may have.
@@ -40,9 +36,17 @@ def check_text(what: str, value: object) -> str:
     """Return what names something, or raise InvalidMessage."""
     if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
         raise InvalidMessage(f"{what} must be 1 to 255 printable characters, not {value!r:.300}")
-    if what == "message_id" and value.startswith((UNIQUE_PREFIX, PARKED_PREFIX)):
-        raise InvalidMessage(f"A message's id cannot start with {value[:2]!r}")
     return value
+
+
+def check_id(value: object, destination: DeliveryOptions) -> str:
+    """Return an id that a message is published under, or raise InvalidMessage, or NotSupported for another form."""
+    found = check_text("message_id", value)
+    if found.startswith((UNIQUE_PREFIX, PARKED_PREFIX)):
+        raise InvalidMessage(f"A message's id cannot start with {found[:2]!r}")
+    if destination.id_form is not None and not destination.id_form.fullmatch(found):
+        check_supported(destination, "message_id", found)
+    return found
 
 
 def check_name(name: object) -> str:
@@ -53,17 +57,20 @@ def check_name(name: object) -> str:
 
 
 def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
-    """Return `headers` when they can travel, else raise InvalidMessage."""
+    """Return a copy of `headers` when they can travel, else raise InvalidMessage."""
     if not headers:
         return NO_HEADERS
-    for name, value in headers.items():
+    if not isinstance(headers, Mapping):
+        raise InvalidMessage(f"Headers are a dict of text by name, not {headers!r:.100}")
+    found = dict(headers)
+    for name, value in found.items():
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name) or name in RESERVED:
             raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {name!r:.300}")
         if not isinstance(value, str):
             raise InvalidMessage(f"Header {name!r} must be text, not {type(value).__name__}")
         if not value.isprintable() and _SURROGATE.search(value):
             raise InvalidMessage(f"Header {name!r} has half a surrogate pair, which is not text")
-    return headers
+    return found
 
 
 def check_priority(priority: object) -> int:
@@ -73,26 +80,24 @@ def check_priority(priority: object) -> int:
     return priority
 
 
-def check_conflict(on_conflict: str | None, *, claims: bool) -> str:
-    """Return what to do about the same unique key, or raise InvalidMessage."""
-    allowed = ("error", "keep") if claims else CONFLICTS
-    chosen = allowed[0] if on_conflict is None else on_conflict
-    if chosen not in allowed:
+def uniqueness(
+    unique: str | None, unique_for: timedelta | float | str | None, on_conflict: str | None, *, waits: bool
+) -> tuple[int | None, str]:
+    """Return for how long a unique key is taken, as PublishOptions.claim_ms says it, and what a taken one means.
+
+    Raises:
+        InvalidMessage: the options do not go together, or with whether the message `waits` until it is due.
+    """
+    claims = unique_for is not None
+    allowed = CLAIM_CONFLICTS if claims else CONFLICTS
+    conflict = allowed[0] if on_conflict is None else on_conflict
+    if conflict not in allowed:
         raise InvalidMessage(f"on_conflict must be one of {', '.join(allowed)} here, not {on_conflict!r:.100}")
-    return chosen
-
-
-def claim_ms(unique: str | None, unique_for: timedelta | float | str | None) -> int | None:
-    """Return for how many milliseconds a unique key is taken, 0 for until it is handled, None for not at all."""
-    if unique_for is None:
-        return None
-    if unique is None:
+    if unique is None and claims:
         raise InvalidMessage("unique_for= needs unique=")
-    if isinstance(unique_for, str):
-        if unique_for != UNTIL_HANDLED:
-            raise InvalidMessage(f'unique_for is a timedelta, seconds or "handled", not {unique_for!r:.100}')
-        return 0
-    return max(1, _milliseconds(unique_for))
+    if unique is not None and not claims and not waits:
+        raise InvalidMessage("unique= needs delay=, deliver_at= or unique_for=")
+    return (None if unique_for is None else _claim_ms(unique_for)), conflict
 
 
 def due(delay: timedelta | float | None, deliver_at: datetime | None) -> tuple[int | None, int | None]:
@@ -104,22 +109,22 @@ def due(delay: timedelta | float | None, deliver_at: datetime | None) -> tuple[i
     return (None if delay is None else _milliseconds(delay)), None
 
 
-def expiry(expires: timedelta | datetime | None) -> int | None:
-    """Return the moment from which a message is too old, in milliseconds since 1970, or raise InvalidMessage."""
-    if expires is None:
-        return None
-    if isinstance(expires, timedelta):
-        found = round((time.time() + expires.total_seconds()) * 1000)
-    else:
-        found = _moment_ms(expires)
+def expiry(expires: timedelta | datetime, at_ms: int) -> int:
+    """Return the time from which a message that is published at `at_ms` is too old, both in milliseconds since 1970.
+
+    Raises:
+        InvalidMessage: it has no date.
+    """
+    found = at_ms + round(expires.total_seconds() * 1000) if isinstance(expires, timedelta) else _moment_ms(expires)
     if not 0 <= found <= LAST_MS:
         raise InvalidMessage(f"A message expires between 1970 and 9999, not at {expires!r:.100}")
     return found
 
 
-def fresh_id(config: QueueConfig) -> str:
-    """Return an id for a message of a queue."""
-    return rsmq_format.new_id() if isinstance(config, RsmqConfig) else new_id()
+def check_supported(destination: DeliveryOptions, option: str, value: object = None) -> None:
+    """Raise NotSupported when a destination lacks an option of a publish."""
+    if option in destination.lacks:
+        raise NotSupported(destination.lacks[option].format(config=destination, value=value))
 
 
 def data_text(data: Any, config: DeliveryOptions) -> bytes:
@@ -157,22 +162,12 @@ def check_whole(message: Message, text: bytes) -> None:
         raise MessageTooLarge(f"{size} bytes of data and headers are more than the {most} a message may have")
 
 
-def check_supported(config: QueueConfig, message: Message) -> None:
-    """Raise NotSupported when a queue cannot do what a message asks for."""
-    if isinstance(config, RsmqConfig):
-        what = _not_in_rsmq(message)
-        if what:
-            raise NotSupported(f"Queue {config.name!r} has RSMQ's format, which has no {what}")
-    elif isinstance(config, GroupConfig) and message.priority:
-        raise NotSupported(f"Topic {config.topic!r} is read in one order, so there are no priorities")
-
-
-def _not_in_rsmq(message: Message) -> str:
-    if message.priority:
-        return "priorities"
-    if message.unique is not None:
-        return "unique keys"
-    return "" if MESSAGE_ID.fullmatch(message.id) else f"ids such as {message.id!r}: they have 32 letters and digits"
+def _claim_ms(unique_for: timedelta | float | str) -> int:
+    if not isinstance(unique_for, str):
+        return max(1, _milliseconds(unique_for))
+    if unique_for != UNTIL_HANDLED:
+        raise InvalidMessage(f'unique_for is a timedelta, seconds or "handled", not {unique_for!r:.100}')
+    return 0
 
 
 def _milliseconds(delay: object) -> int:

@@ -2,10 +2,9 @@
 
 from mq_django.conf import QueueConfig, RsmqConfig, get_config
 from mq_django.core import rsmq_format
-from mq_django.core.ids import new_id
 from mq_django.core.jsontext import loads
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.publish_checks import check_whole, data_text
+from mq_django.core.messages import Delivery
+from mq_django.core.publication import Publication, resubmission
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
 from mq_django.errors import InvalidMessage, MessageTooLarge
 from mq_django.stores.dead_letter_queue import buried, open_dead_letters
@@ -32,19 +31,16 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
     data = restore(loads(written.encode(errors="surrogatepass")), redact(original), original)
     if is_redacted(data) and not is_redacted(original):
         raise InvalidMessage(f"{REDACTED} stands for a secret, and it is not known for which one here")
-    message_id, text = _written(config, found.message, data)
-    done = letters.resubmit(entry, message_id=message_id, text=text)
-    return message_id if done == "RESUBMITTED" else None
+    made = resubmission(config, found.message, data)
+    done = letters.resubmit(entry, message_id=made.message.id, text=_text(config, made))
+    return made.message.id if done == "RESUBMITTED" else None
 
 
-def _written(config: QueueConfig, message: Message, data: object) -> tuple[str, bytes]:
-    """Return a new id, and the data's text or, of a queue in RSMQ's format, the whole body."""
-    text = data_text(data, config)
-    check_whole(message, text)
+def _text(config: QueueConfig, made: Publication) -> bytes:
+    """Return the data's text or, of a queue in RSMQ's format, the whole body."""
     if not isinstance(config, RsmqConfig):
-        return new_id(), text
-    message_id = rsmq_format.new_id()
-    body = rsmq_format.encode(message._replace(id=message_id, data=data, expires_ms=None, published_ms=None), text)
+        return made.data_text
+    body = rsmq_format.encode(made.message, made.data_text)
     if 0 <= config.maxsize < rsmq_format.units(body.decode()):
         raise MessageTooLarge(f"The message is longer than the maxsize of queue {config.name!r}")
-    return message_id, body
+    return body

@@ -1,6 +1,5 @@
 """Put messages into queues."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -10,30 +9,17 @@ import redis
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.lookup import CancelResult, Lookup
-from mq_django.core.messages import NO_HEADERS, Message
-from mq_django.core.publish_checks import (
-    check_conflict,
-    check_headers,
-    check_name,
-    check_priority,
-    check_supported,
-    check_text,
-    check_whole,
-    claim_ms,
-    data_text,
-    due,
-    expiry,
-    fresh_id,
-)
+from mq_django.core.messages import NO_HEADERS
+from mq_django.core.publication import Publication, publication, publications
+from mq_django.core.publish_checks import check_text, due
 from mq_django.errors import InvalidMessage
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.transactions import after_commit
+from mq_django.producers.sinks import after_commit
 from mq_django.signals import message_published
 from mq_django.stores import open_store
-from mq_django.stores.base import Outgoing, Store
-from mq_django.stores.results import keeps, ready_command
+from mq_django.stores.base import Store
+from mq_django.stores.results import ready_command
 from mq_django.transport.connections import get_client
-from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Pooled
 
 #: Messages of one script call. Redis serves nobody else meanwhile: about 3 ms at this size.
@@ -104,33 +90,28 @@ class Queue:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
             QueueFull, AlreadyPublished, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
-        for_ms = claim_ms(unique, unique_for)
-        conflict = check_conflict(on_conflict, claims=for_ms is not None)
-        delay_ms, due_ms = due(delay, deliver_at)
-        if unique is not None and for_ms is None and delay_ms is None and due_ms is None:
-            raise InvalidMessage("unique= needs delay=, deliver_at= or unique_for=")
-        message = Message(
-            id=fresh_id(self.config) if message_id is None else check_text("message_id", message_id),
-            name=check_name(name),
-            data=data,
-            queue=self.name,
-            key=None if key is None else check_text("key", key),
-            published_ms=int(time.time() * 1000) if enqueued_ms is None else enqueued_ms,
-            expires_ms=expiry(expires),
-            priority=check_priority(priority),
-            unique=None if unique is None else check_text("unique", unique),
-            headers=check_headers(headers),
-            claims=for_ms is not None,
+        made = publication(
+            self.config,
+            name,
+            data,
+            delay=delay,
+            deliver_at=deliver_at,
+            key=key,
+            headers=headers,
+            priority=priority,
+            unique=unique,
+            unique_for=unique_for,
+            on_conflict=on_conflict,
+            expires=expires,
+            message_id=message_id,
+            published_ms=enqueued_ms,
+            runs_task=enqueued_ms is not None,
         )
-        check_supported(self.config, message)
-        outgoing = Outgoing(message, data_text(data, self.config), delay_ms, due_ms)
-        check_whole(message, outgoing.data_text)
 
         def send() -> str:
-            also = [ready_command(self.config, outgoing)] if enqueued_ms is not None and keeps(self.config) else ()
-            return self._send([outgoing], for_ms=for_ms, on_conflict=conflict, also=also)[0]
+            return self._send([made])[0]
 
-        return after_commit(send, using=using, on_commit=on_commit, robust=robust) or message.id
+        return after_commit(send, using=using, on_commit=on_commit, robust=robust) or made.message.id
 
     def publish_many(
         self,
@@ -150,36 +131,17 @@ class Queue:
         All are checked before the first is sent. What Redis refuses it refuses a call at a time, so that calls before
         may have been done. See publish() for the rest.
         """
-        delay_ms, due_ms = due(delay, deliver_at)
-        waits = delay_ms is not None or due_ms is not None
-        like = Message(
-            id="",
-            name="",
-            data=None,
-            queue=self.name,
-            key=None if key is None else check_text("key", key),
-            # A ready one is as old as its stream entry.
-            published_ms=int(time.time() * 1000) if waits or priority else None,
-            expires_ms=expiry(expires),
-            priority=check_priority(priority),
-        )[3:]
-        config = self.config
-        outgoing = [
-            Outgoing(
-                Message(fresh_id(config), check_name(name), data, *like), data_text(data, config), delay_ms, due_ms
-            )
-            for name, data in messages
-        ]
-        for item in outgoing[:1]:
-            check_supported(config, item.message)
+        made = publications(
+            self.config, messages, delay=delay, deliver_at=deliver_at, key=key, priority=priority, expires=expires
+        )
 
         def send() -> None:
-            for batch in batches(outgoing):
+            for batch in batches(made):
                 self._send(batch)
 
-        if outgoing:
+        if made:
             after_commit(send, using=using, on_commit=on_commit, robust=robust)
-        return [item.message.id for item in outgoing]
+        return [message.id for message, _, _ in made]
 
     def cancel(
         self,
@@ -244,22 +206,12 @@ class Queue:
     ) -> Result | None:
         return after_commit(lambda: wish(self._store()), using=using, on_commit=on_commit, robust=robust)
 
-    def _send(
-        self,
-        outgoing: Sequence[Outgoing],
-        *,
-        for_ms: int | None = None,
-        on_conflict: str = "replace",
-        also: Sequence[Command] = (),
-    ) -> list[str]:
-        store = self._store()
-        if for_ms is None:
-            ids = store.publish(outgoing, on_conflict=on_conflict, also=also)
-        else:
-            ids = [store.claim(outgoing[0], for_ms=for_ms, on_conflict=on_conflict, also=also)]
+    def _send(self, made: Sequence[Publication]) -> list[str]:
+        also = [ready_command(self.config, made[0])] if made[0].options.keeps_result else ()
+        ids = self._store().publish(made, also=also)
         if message_published.receivers:
-            for item, message_id in zip(outgoing, ids, strict=True):
-                message_published.send_robust(Queue, queue=self.name, message_id=message_id, name=item.message.name)
+            for (message, _, _), message_id in zip(made, ids, strict=True):
+                message_published.send_robust(Queue, queue=self.name, message_id=message_id, name=message.name)
         return ids
 
 
@@ -270,15 +222,15 @@ def _named(message_id: str | None, unique: str | None) -> str:
     return check_text("message_id", message_id) if unique is None else UNIQUE_PREFIX + check_text("unique", unique)
 
 
-def batches(outgoing: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
+def batches(made: Sequence[Publication]) -> Iterator[Sequence[Publication]]:
     """Yield what goes into one script call."""
     start = size = 0
-    for end, item in enumerate(outgoing):
-        if end - start == BATCH or (size and size + len(item.data_text) > BATCH_BYTES):
-            yield outgoing[start:end]
+    for end, (_, data_text, _) in enumerate(made):
+        if end - start == BATCH or (size and size + len(data_text) > BATCH_BYTES):
+            yield made[start:end]
             start, size = end, 0
-        size += len(item.data_text)
-    yield outgoing[start:]
+        size += len(data_text)
+    yield made[start:]
 
 
 class Queues(Mapping[str, Queue]):

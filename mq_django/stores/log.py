@@ -9,9 +9,9 @@ from mq_django.core.ids import token
 from mq_django.core.keys import GROUP_SEPARATOR, LOG
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import Place, before, first, last, parse
+from mq_django.core.publication import Publication
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import StoreError, UnknownGroup
-from mq_django.stores.base import Outgoing
 from mq_django.stores.counters import slot
 from mq_django.stores.lag import GroupPlace, LogInfo, counted_up_to, groups_of
 from mq_django.stores.topic_stats import topic_stats
@@ -55,17 +55,21 @@ class Log:
         self.keys = config.keys
         self._wire = wire
 
-    def publish(self, outgoing: Sequence[Outgoing], *, once: bool = False, also: Sequence[Command] = ()) -> list[bool]:
-        """Put messages in, and tell which were added: with `once`, none whose id was published within the window."""
+    def publish(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str | None]:
+        """Put messages in, and return their ids: None for what was published `once` within the duplicate window."""
         where = slot(self.keys)
         window = round(self.config.duplicate_window.total_seconds() * 1000)
-        args: list[Argument] = [where.minute, where.hour, window, len(outgoing)]
-        for message, data_text, *_ in outgoing:
+        args: list[Argument] = [where.minute, where.hour, window, len(publications)]
+        for message, data_text, options in publications:
             fields = encode_entry(message, data_text)
-            args += (message.id if once else "", message.name, len(fields), *fields)
+            args += (message.id if options.once else "", message.name, len(fields), *fields)
         keys = [self.keys.log, self.keys.published, *where.keys]
         command = scripts.command("topic_publish", keys=keys, args=args)
-        return [word != b"DUPLICATE" for word in reply_or_raise(self._wire.trip([*also, command])[-1])]
+        words = reply_or_raise(self._wire.trip([*also, command])[-1])
+        return [
+            None if word == b"DUPLICATE" else message.id
+            for word, (message, _, _) in zip(words, publications, strict=True)
+        ]
 
     def subscribe(self, group: str, start: Place) -> bool:
         """Make a group that begins at a place, and tell whether it was not there."""

@@ -49,10 +49,9 @@ def _bury(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Comm
     args: list[Argument] = []
     flat, at = bury_args(consumer, some), 0
     while at < len(flat):
-        # Without the second, the id by which it is found: that is a part of the receipt.
         count = int(flat[at + 2])
-        fields = flat[at + 3 : at + 3 + count]
-        args += (flat[at], count, *_named(fields, flat[at]))
+        fields = _named(flat[at + 3 : at + 3 + count], flat[at])
+        args += (flat[at], fields[1], count, *fields)
         at += 3 + count
     return _command("rsmq_bury", keys, [keys.dead, keys.dead_ids, keys.dead_groups], consumer, args)
 

@@ -14,11 +14,11 @@ from mq_django.core.keys import QueueKeys
 from mq_django.core.lookup import CancelResult, Lookup, Place
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.numbers import LAST_MS, score_ms, whole
-from mq_django.core.publish_checks import check_supported
+from mq_django.core.publication import Publication
 from mq_django.core.rsmq_format import decode, encode, units
 from mq_django.core.visible import line
-from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
-from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
+from mq_django.errors import AlreadyPublished, MessageTooLarge, QueueExists, QueueFull
+from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
 from mq_django.stores.counters import slot
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_calls
@@ -63,26 +63,16 @@ class RsmqStore:
         except QueueExists:
             return
 
-    def publish(
-        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
-    ) -> list[str]:
+    def publish(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.publish()."""
         config, keys = self._config, self._keys
         where = slot(keys)
         realtime = keys.realtime if config.realtime else ""
         args: list[Argument] = [config.max_depth or 0, where.minute, where.hour, realtime, keys.wake]
-        for item in outgoing:
-            check_supported(config, item.message)
-            body = encode(item.message, item.data_text)
-            mode, ms = ("=", item.due_ms) if item.due_ms is not None else ("+", item.delay_ms)
-            args += (
-                item.message.id,
-                units(body.decode()),
-                "" if ms is None else mode,
-                ms or 0,
-                item.message.name,
-                body,
-            )
+        for message, data_text, options in publications:
+            body = encode(message, data_text)
+            mode, ms = ("=", options.due_ms) if options.due_ms is not None else ("+", options.delay_ms)
+            args += (message.id, units(body.decode()), "" if ms is None else mode, ms or 0, message.name, body)
         command = scripts.command("rsmq_send", keys=[keys.zset, keys.hash, *where.keys], args=args)
         reply = reply_or_raise(self._wire.trip([*also, command])[-1])
         if reply == b"NOQUEUE":
@@ -91,14 +81,10 @@ class RsmqStore:
         if reply == b"FULL":
             raise QueueFull(f"Queue {config.name!r} is at its MAX_DEPTH of {config.max_depth}")
         if reply == b"EXISTS":
-            raise AlreadyPublished(f"Queue {config.name!r} has a message with the id {outgoing[0].message.id!r}")
+            raise AlreadyPublished(f"Queue {config.name!r} has a message with the id {publications[0].message.id!r}")
         if reply == b"TOOLONG":
             raise MessageTooLarge(f"The message is longer than the maxsize of queue {config.name!r}")
         return [message_id.decode() for message_id in reply]
-
-    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str, also: Sequence[Command] = ()) -> str:
-        """See Store.claim()."""
-        raise NotSupported(f"Queue {self._config.name!r} has RSMQ's format, which has no unique keys")
 
     def take(self, consumer: str, *, count: int) -> list[Delivery | Undecodable]:
         """See Store.take()."""

@@ -8,9 +8,10 @@ from mq_django.conf import QueueConfig
 from mq_django.core.keys import READY, URGENT
 from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.publication import Publication
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import QueueFull
-from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
+from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
 from mq_django.stores.counters import Slots
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls, stale_ids
 from mq_django.stores.waiting_room import WaitingRoom
@@ -24,9 +25,9 @@ FULL = 50
 READ = 100
 
 
-def _like(item: Outgoing) -> tuple[object, ...]:
+def _like(publication: Publication) -> tuple[object, ...]:
     """Return what messages that are published together mostly share: all but id, name and data."""
-    return item.message[3:]
+    return publication.message[3:]
 
 
 class StreamStore:
@@ -43,29 +44,29 @@ class StreamStore:
         #: Whether the last take brought a full batch, and nothing goes before what is ready.
         self._flows = False
 
-    def publish(
-        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
-    ) -> list[str]:
+    def publish(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.publish()."""
-        if outgoing[0].delay_ms is not None or outgoing[0].due_ms is not None:
-            return self.waiting.add(outgoing, on_conflict=on_conflict, also=also)
-        if any([item.message.priority for item in outgoing]):  # noqa: C419 - a list is faster
-            return self.waiting.rank(outgoing, also=also)
+        options = publications[0].options
+        if options.claim_ms is not None:
+            (publication,) = publications
+            return [self.waiting.claim(publication, also=also)]
+        if options.delay_ms is not None or options.due_ms is not None:
+            return self.waiting.add(publications, also=also)
+        if any([message.priority for message, _, _ in publications]):  # noqa: C419 - a list is faster
+            return self.waiting.rank(publications, also=also)
         where = self._slots.now()
         args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour]
-        for _, run in groupby(outgoing, _like):
+        for _, run in groupby(publications, _like):
             alike = list(run)
             fields = encode_entry(alike[0].message, alike[0].data_text)
             shared = fields[5:-2:2]
             args += (len(alike), len(fields) // 2, *fields[::2])
-            args.extend(
-                chain.from_iterable([(message.id, message.name, *shared, text) for message, text, _, _ in alike])
-            )
+            args.extend(chain.from_iterable([(message.id, message.name, *shared, text) for message, text, _ in alike]))
         others = [self.keys.urgent, self.keys.waiting] if self.config.max_depth else []
         command = scripts.command("stream_publish", keys=[self.keys.ready, *where.keys, *others], args=args)
         if reply_or_raise(self._wire.trip([*also, command])[-1]) == b"FULL":
             raise QueueFull(f"Queue {self.config.name!r} is at its MAX_DEPTH of {self.config.max_depth}")
-        return [message.id for message, *_ in outgoing]
+        return [message.id for message, _, _ in publications]
 
     def create_groups(self) -> None:
         """Make the consumer group, from the stream's beginning, where there is none."""
@@ -118,10 +119,6 @@ class StreamStore:
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote()."""
         return self.waiting.promote(limit=limit)
-
-    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str, also: Sequence[Command] = ()) -> str:
-        """See Store.claim()."""
-        return self.waiting.claim(item, for_ms=for_ms, on_conflict=on_conflict, also=also)
 
     def cancel(self, named: str | bytes) -> CancelResult:
         """See Store.cancel()."""

@@ -13,9 +13,8 @@ from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
-from mq_django.core.publish_checks import check_supported
 from mq_django.errors import StoreError
-from mq_django.stores.base import Depths, HomeEntry, Outgoing, Settlement
+from mq_django.stores.base import Depths, HomeEntry, Settlement
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.topic_settling import log_calls
@@ -41,14 +40,6 @@ class TopicStore(StreamStore):
         self._start = start
         #: When the log that this store knows was begun.
         self._born = ""
-
-    def publish(
-        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
-    ) -> list[str]:
-        """See Store.publish(); for this group alone."""
-        for item in outgoing:
-            check_supported(self.config, item.message)
-        return super().publish(outgoing, on_conflict=on_conflict, also=also)
 
     def create_groups(self) -> None:
         """Make the group, at the place where its subscriber starts, where there is none."""

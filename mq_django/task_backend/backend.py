@@ -16,12 +16,11 @@ from django.utils import timezone
 
 from mq_django import registry
 from mq_django.conf import RsmqConfig, get_config, read
-from mq_django.core.publish_checks import fresh_id
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue
 from mq_django.producers.queues import queues
-from mq_django.producers.transactions import after_commit
+from mq_django.producers.sinks import after_commit
 from mq_django.registry import check_retry, register, seconds
 from mq_django.stores.results import find_result
 from mq_django.task_backend.announcing import ENQUEUED
@@ -151,10 +150,10 @@ class MQBackend(BaseTaskBackend):
             self._check_queue(task.queue_name)
         else:  # it was made for another backend, before TASKS was changed
             self.validate_task(task)
-        enqueued_ms = int(time.time() * 1000)
+        queue, enqueued_ms = queues[task.queue_name], int(time.time() * 1000)
         result = TaskResult(
             task=task,
-            id=fresh_id(get_config().queue(task.queue_name)),
+            id=queue.config.new_id(),
             status=TaskResultStatus.READY,
             enqueued_at=moment(enqueued_ms),
             started_at=None,
@@ -172,7 +171,7 @@ class MQBackend(BaseTaskBackend):
             object.__setattr__(result, name, value)
         publishing: Publishing = getattr(task, "publishing", AS_USUAL)
         on_commit = self.on_commit if publishing.on_commit is None else publishing.on_commit
-        message_id = queues[task.queue_name].publish(
+        message_id = queue.publish(
             task.module_path,
             arguments,
             deliver_at=_aware(task.run_after),

@@ -19,7 +19,7 @@ from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
 from mq_django.errors import DecodeError, InvalidMessage, MessageTooLarge
 from mq_django.registry import Handler
-from mq_django.stores.results import MAX_ATTEMPT, error_path, keeps
+from mq_django.stores.results import MAX_ATTEMPT, error_path
 from mq_django.task_backend.announcing import FINISHED, STARTED
 from mq_django.task_backend.compat import (
     AnyResult,
@@ -148,7 +148,7 @@ def _outcome(message: Message, returned: Any) -> Outcome:
     if isinstance(returned, Retry | Bury):
         return returned
     value, config = returned.result if isinstance(returned, Ack) else returned, get_config().queue(message.queue)
-    if value is None or not keeps(config):
+    if value is None or not config.keeps_results:
         return ACK
     try:
         text = dumps(normalize_json(value))

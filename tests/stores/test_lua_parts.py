@@ -12,34 +12,13 @@ from tests.stores.lua_names import free_names
 FOLDER = files("mq_django.transport").joinpath("lua", "parts")
 PARTS = sorted(path.name.removesuffix(".lua") for path in FOLDER.iterdir())
 
-#: Parts that take names from the scripts they stand in, and which. None is added.
-RELIES_ON = {
-    "best": {"careful", "control", "failed", "group", "priority", "read", "ready", "taken", "urgent", "waiting"},
-    "jobs": {"ARGV"},
-    "limits": {"ARGV", "KEYS"},
-    "moves": {"id_of"},
-    "parked": {
-        *("group", "hash_of", "ms", "parked", "permit_of", "ready", "turns", "unique", "urgent", "waiting"),
-    },
-    "permits": {
-        *("group", "hash_of", "key_most", "key_rate", "key_width", "limits", "ms", "now", "permits", "rates", "ready"),
-        "urgent",
-    },
-    "replaced": {"now_ms"},
-    "room": {"limits", "most", "now", "pending_now", "rate", "turn_after", "width", "window"},
-    "rsmq_drains": {"zset"},
-    "rsmq_receipts": {"ARGV", "hash", "owners", "zset"},
-    "rsmq_waits": {"now_ms"},
-    "take": {"consumer", "group", "homes"},
-    "unique": {"now_ms", "put_body"},
-}
-#: Parts that do something where they stand.
-ACTS = {"limits", "rsmq_drains"}
+#: What the scripts of limits share takes its names from them; so far each stands in these scripts only. None is added.
+OF_LIMITS = {"limits", "parked", "permits", "room"}
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_takes_no_names_from_the_script_it_stands_in(name):
-    assert free_names(scripts._read(f"parts/{name}")) == RELIES_ON.get(name, set())
+    assert bool(free_names(scripts._read(f"parts/{name}"))) == (name in OF_LIMITS)
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -47,7 +26,7 @@ def test_a_part_does_nothing_where_it_stands(name):
     outside = re.findall(
         r"^(?!--|end\b|[ }]|local function ).*redis\.", FOLDER.joinpath(f"{name}.lua").read_text(), re.M
     )
-    assert bool(outside) == (name in ACTS)
+    assert bool(outside) == (name == "limits")
 
 
 @pytest.mark.parametrize("name", sorted(lua_files()))

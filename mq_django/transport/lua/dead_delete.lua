@@ -31,5 +31,5 @@ for i = 5, #ARGV do
   end
 end
 uncount_removed(groups)
-count_step(job, reply, now_ms())
+count_step(job, ARGV, reply, now_ms())
 return reply

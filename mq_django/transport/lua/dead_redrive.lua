@@ -63,5 +63,5 @@ uncount_removed(groups)
 if failed then
   return failed
 end
-count_step(job, reply, now_ms())
+count_step(job, ARGV, reply, now_ms())
 return reply

@@ -12,8 +12,6 @@
 -- with permits
 -- with parked
 -- with room
-local homes = { ready, urgent }
--- with take
 -- with best
 local state = redis.call('hmget', control, 'paused', 'ranked')
 if state[1] == '1' then
@@ -27,24 +25,26 @@ if not count then
   return words
 end
 
-local left, has_permit = read(2, count), {}
+local taking = taking_from({ ready, urgent }, group, consumer)
+local left, has_permit = read(taking, 2, count), {}
 if key_rate + key_most > 0 then
-  careful(function()
+  careful(taking, function()
     for _, key in ipairs(redis.call('zrangebyscore', turns, '-inf', ms, 'limit', 0, left)) do
       has_permit[#has_permit + 1] = release(key, 1)
     end
   end)
-  left = read(2, left)
+  left = read(taking, 2, left)
 end
 if state[2] and left > 0 then
-  left = take_by_rank(left)
+  local keys = { ready = ready, urgent = urgent, control = control, priority = priority, waiting = waiting }
+  left = take_by_rank(taking, keys, left)
 elseif not state[2] then
-  left = read(1, left)
+  left = read(taking, 1, left)
 end
 if key_rate > 0 then
-  careful(forget_past, 200)
+  careful(taking, forget_past, 200)
 end
-local found = #taken[1] + #taken[2]
+local found = count_taken(taking)
 if words and found > 0 then
   redis.call('hset', limits, 'r', granted(words, found, rate, width, now))
 end
@@ -54,9 +54,10 @@ elseif at_once and at_once > found and redis.call('hget', limits, 'w') then
   -- There is more, and a permit for it: for the next that waits.
   redis.pcall('xadd', freed, 'maxlen', '~', 16, '*', 'n', 1)
 end
-if failed and found == 0 then
-  return failed
+if taking.failed and found == 0 then
+  return taking.failed
 end
-local turn = careful(redis.call, 'zrange', turns, 0, 0, 'withscores')
+local turn = careful(taking, redis.call, 'zrange', turns, 0, 0, 'withscores')
 local next_ms = turn and turn[2] and math.min(9e15, math.max(1, turn[2] - ms)) or -1
-return { 'TAKEN', taken[1], taken[2], lead or #taken[2], has_permit, next_ms, state[2] and 1 or 0 }
+local taken, ranked = taking.taken, state[2] and 1 or 0
+return { 'TAKEN', taken[1], taken[2], taking.lead or #taken[2], has_permit, next_ms, ranked }

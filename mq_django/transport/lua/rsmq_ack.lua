@@ -9,18 +9,7 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
-local zset, hash, owners, notes = unpack(KEYS)
 -- with rsmq_receipts
-local stale = {}
-for i = 2, #ARGV do
-  local id = held(ARGV[i])
-  if id then
-    redis.call('zrem', zset, id)
-    redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
-    redis.call('hdel', owners, id)
-    redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
-  else
-    stale[#stale + 1] = ARGV[i]
-  end
-end
-return stale
+-- with settle
+local zset, hash, owners, notes = unpack(KEYS)
+return settle_done(last_receipts(zset, hash, owners, notes, ARGV[1]), ARGV, 2)

@@ -10,15 +10,14 @@
 -- Returns 'CANCELLED', or 'MISSING' when it does not wait: it can be seen by now, somebody has it, or it was never there.
 
 -- with clock
+-- with rsmq_messages
 -- with rsmq_waits
 local zset, hash, notes, unhandled, retried = unpack(KEYS)
 local id = ARGV[1]
 if not waits(zset, hash, unhandled, retried, id) then
   return 'MISSING'
 end
-redis.call('zrem', zset, id)
-redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
-redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
+remove_message(zset, hash, notes, id)
 redis.call('zrem', unhandled, id)
 redis.call('zrem', retried, id)
 return 'CANCELLED'

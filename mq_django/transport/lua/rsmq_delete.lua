@@ -9,14 +9,12 @@
 --
 -- Returns how many were there.
 
+-- with rsmq_messages
 local zset, hash, owners, notes, unhandled = unpack(KEYS)
 local removed = 0
 for _, id in ipairs(ARGV) do
-  local there = redis.call('zrem', zset, id)
-  local fields = redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
+  removed = removed + (remove_message(zset, hash, notes, id) and 1 or 0)
   redis.call('hdel', owners, id)
-  redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
   redis.call('zrem', unhandled, id)
-  removed = removed + (there == 1 and fields > 0 and 1 or 0)
 end
 return removed

@@ -12,34 +12,27 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
--- with types
 -- with clock
 -- with counted
+-- with rsmq_receipts
+-- with settle
+-- with types
 local zset, hash, owners, notes = unpack(KEYS)
 local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash' })
 if wrong then
   return wrong
 end
 
--- with rsmq_receipts
--- with rsmq_drains
 local now = now_ms()
-local stale = {}
-for at = 3, #ARGV, 3 do
-  local id = held(ARGV[at])
-  if id then
-    redis.call('zadd', zset, string.format('%.0f', math.min(now, ARGV[at + 1])), id)
-    redis.call('hdel', owners, id)
-    -- RSMQ counts every receive; this one is not to be charged as an attempt.
-    counted(notes, id .. ':free', 1)
-    if ARGV[at + 2] == 'lost' then
-      redis.call('hset', notes, id .. (redis.call('hexists', notes, id .. ':lost') == 1 and ':alone' or ':lost'), '1')
-    elseif ARGV[at + 2] == 'suspect' then
-      redis.call('hsetnx', notes, id .. ':alone', 'suspect')
-    end
-  else
-    stale[#stale + 1] = ARGV[at]
+local stale = settle_each(rsmq_receipts(zset, hash, owners, ARGV[1]), ARGV, 3, 3, function(id, at)
+  redis.call('zadd', zset, string.format('%.0f', math.min(now, ARGV[at + 1])), id)
+  -- RSMQ counts every receive; this one is not to be charged as an attempt.
+  counted(notes, id .. ':free', 1)
+  if ARGV[at + 2] == 'lost' then
+    redis.call('hset', notes, id .. (redis.call('hexists', notes, id .. ':lost') == 1 and ':alone' or ':lost'), '1')
+  elseif ARGV[at + 2] == 'suspect' then
+    redis.call('hsetnx', notes, id .. ':alone', 'suspect')
   end
-end
+end)
 redis.call('publish', ARGV[2], string.format('due %.0f', now))
 return stale

@@ -12,13 +12,14 @@
 -- or 'suspect' if it must run alone, the story of its attempts. Records of what others have received or deleted since
 -- are removed.
 
-local zset, hash, owners, notes = unpack(KEYS)
 -- with rsmq_receipts
+local zset, hash, owners, notes = unpack(KEYS)
+local receipts = rsmq_receipts(zset, hash, owners, ARGV[1])
 local mine, all = {}, redis.call('hgetall', owners)
 for at = 1, #all, 2 do
   local consumer, count = string.match(all[at + 1], '^(.*) (%d+)$')
   if consumer == ARGV[1] then
-    if held(all[at] .. ':' .. count) then
+    if receipts.held(all[at] .. ':' .. count) then
       mine[#mine + 1] = all[at]
     else
       redis.call('hdel', owners, all[at])

@@ -9,8 +9,9 @@
 -- Returns how many there are. Records of what others have received or deleted since are removed.
 
 -- with clock
-local zset, hash, owners = unpack(KEYS)
 -- with rsmq_drains
+local zset, hash, owners = unpack(KEYS)
+allow_writes(zset)
 local meant, hidden, kept = {}, string.format('%.0f', now_ms() + ARGV[1]), 0
 for i = 2, #ARGV do
   meant[ARGV[i]] = true

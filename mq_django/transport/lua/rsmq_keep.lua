@@ -11,18 +11,16 @@
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
 -- with clock
-local zset, hash, owners = unpack(KEYS)
 -- with rsmq_receipts
--- with rsmq_drains
-local hidden = string.format('%.0f', now_ms() + ARGV[3])
-local stale = {}
-for i = 4, #ARGV do
-  local id = held(ARGV[i])
-  if id then
+-- with settle
+local zset, hash, owners = unpack(KEYS)
+local receipts = rsmq_receipts(zset, hash, owners, ARGV[1])
+receipts.pass = function(new_owner, ids)
+  receipts.allow_writes()
+  local hidden = string.format('%.0f', now_ms() + ARGV[3])
+  for _, id in ipairs(ids) do
     redis.call('zadd', zset, hidden, id)
-    redis.call('hset', owners, id, ARGV[2] .. ' ' .. string.match(ARGV[i], '%d+$'))
-  else
-    stale[#stale + 1] = ARGV[i]
+    redis.call('hset', owners, id, new_owner .. ' ' .. redis.call('hget', hash, id .. ':rc'))
   end
 end
-return stale
+return pass_on(receipts, ARGV[2], ARGV, 4)

@@ -12,6 +12,7 @@
 -- Returns {how many were deleted, how many were kept, how many were looked at}.
 
 -- with clock
+-- with rsmq_messages
 -- with rsmq_waits
 local zset, hash, notes, unhandled, retried = unpack(KEYS)
 local now, deleted, kept = now_ms(), 0, 0
@@ -20,9 +21,7 @@ for at = 1, #found, 2 do
   local id = found[at]
   local place = tonumber(found[at + 1]) <= now and 'READY' or waits(zset, hash, unhandled, retried, id)
   if place and (ARGV[3] == '' or string.lower(place) == ARGV[3]) then
-    redis.call('zrem', zset, id)
-    redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
-    redis.call('hdel', notes, id .. ':free', id .. ':alone', id .. ':lost', id .. ':story')
+    remove_message(zset, hash, notes, id)
     redis.call('zrem', unhandled, id)
     redis.call('zrem', retried, id)
     deleted = deleted + 1

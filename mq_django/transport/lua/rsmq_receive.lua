@@ -17,6 +17,7 @@
 -- with clock
 -- with rsmq
 -- with counted
+-- with rsmq_drains
 local zset, hash, owners, notes, control, unhandled = unpack(KEYS)
 local consumer = ARGV[1]
 if consumer ~= '' and redis.call('hget', control, 'paused') == '1' then
@@ -27,7 +28,7 @@ if not vt then
   return 'NOQUEUE'
 end
 
--- with rsmq_drains
+allow_writes(zset)
 local now = now_ms()
 local hidden = string.format('%.0f', now + (ARGV[3] == '' and vt * 1000 or ARGV[3]))
 local reply = { -1 }

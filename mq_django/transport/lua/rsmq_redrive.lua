@@ -48,6 +48,6 @@ for i = 6, #ARGV do
   end
 end
 uncount_removed(groups)
-count_step(job, reply, now)
+count_step(job, ARGV, reply, now)
 redis.call('publish', ARGV[5], string.format('due %.0f', now))
 return reply

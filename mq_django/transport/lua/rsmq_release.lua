@@ -9,13 +9,14 @@
 -- Returns how many were shown.
 
 -- with clock
-local zset = KEYS[1]
 -- with rsmq_drains
+local zset, unhandled = unpack(KEYS)
+allow_writes(zset)
 local now, shown = now_ms(), 0
-for _, id in ipairs(redis.call('zrangebyscore', KEYS[2], ARGV[1], ARGV[1], 'limit', 0, ARGV[2])) do
-  redis.call('zrem', KEYS[2], id)
-  if redis.call('zscore', KEYS[1], id) then
-    redis.call('zadd', KEYS[1], string.format('%.0f', now), id)
+for _, id in ipairs(redis.call('zrangebyscore', unhandled, ARGV[1], ARGV[1], 'limit', 0, ARGV[2])) do
+  redis.call('zrem', unhandled, id)
+  if redis.call('zscore', zset, id) then
+    redis.call('zadd', zset, string.format('%.0f', now), id)
     shown = shown + 1
   end
 end

@@ -12,42 +12,35 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
--- with types
 -- with clock
 -- with counted
+-- with rsmq_receipts
+-- with settle
+-- with types
+-- with wake
 local zset, hash, owners, notes, retried = unpack(KEYS)
 local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash', [retried] = 'zset' })
 if wrong then
   return wrong
 end
 
--- with rsmq_receipts
--- with rsmq_drains
-local now = now_ms()
-local first = redis.call('zrange', zset, 0, 0, 'withscores')[2]
-local stale = {}
-for at = 3, #ARGV, 4 do
-  local id = held(ARGV[at])
-  if id then
-    local score = due_at('+', ARGV[at + 1], now)
-    redis.call('zadd', zset, score, id)
-    redis.call('zadd', retried, score, id)
-    redis.call('hdel', owners, id)
-    local suspected = redis.call('hget', notes, id .. ':alone') == 'suspect'
-    redis.call('hdel', notes, id .. ':alone')
-    if ARGV[at + 2] == '1' then
-      if suspected then
-        -- It was the killer the first time, too: that receive counts now.
-        counted(notes, id .. ':free', -1)
-      end
-      redis.call('hset', notes, id .. ':alone', '1')
+local now, first = now_ms(), first_due(zset)
+local stale = settle_each(rsmq_receipts(zset, hash, owners, ARGV[1]), ARGV, 3, 4, function(id, at)
+  local score = due_at('+', ARGV[at + 1], now)
+  redis.call('zadd', zset, score, id)
+  redis.call('zadd', retried, score, id)
+  local suspected = redis.call('hget', notes, id .. ':alone') == 'suspect'
+  redis.call('hdel', notes, id .. ':alone')
+  if ARGV[at + 2] == '1' then
+    if suspected then
+      -- It was the killer the first time, too: that receive counts now.
+      counted(notes, id .. ':free', -1)
     end
-    redis.call('hset', notes, id .. ':story', ARGV[at + 3])
-  else
-    stale[#stale + 1] = ARGV[at]
+    redis.call('hset', notes, id .. ':alone', '1')
   end
-end
-local head = redis.call('zrange', zset, 0, 0, 'withscores')[2]
+  redis.call('hset', notes, id .. ':story', ARGV[at + 3])
+end)
+local head = first_due(zset)
 if head ~= first then
   redis.call('publish', ARGV[2], 'due ' .. head)
 end

@@ -11,28 +11,20 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
--- with types
 -- with clock
 -- with counted
+-- with rsmq_receipts
+-- with settle
+-- with types
 local zset, hash, owners, notes, unhandled = unpack(KEYS)
 local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash', [unhandled] = 'zset' })
 if wrong then
   return wrong
 end
 
--- with rsmq_receipts
--- with rsmq_drains
 local hidden = string.format('%.0f', now_ms() + ARGV[2])
-local stale = {}
-for at = 3, #ARGV, 2 do
-  local id = held(ARGV[at])
-  if id then
-    redis.call('zadd', zset, hidden, id)
-    redis.call('zadd', unhandled, ARGV[at + 1], id)
-    redis.call('hdel', owners, id)
-    counted(notes, id .. ':free', 1)
-  else
-    stale[#stale + 1] = ARGV[at]
-  end
-end
-return stale
+return settle_each(rsmq_receipts(zset, hash, owners, ARGV[1]), ARGV, 3, 2, function(id, at)
+  redis.call('zadd', zset, hidden, id)
+  redis.call('zadd', unhandled, ARGV[at + 1], id)
+  counted(notes, id .. ':free', 1)
+end)

@@ -12,26 +12,25 @@
 -- Returns {entries of ready, entries of urgent, 1 if priorities were ever used, how many of urgent's go before ready's},
 -- each entry {id, {field, value, ...}}; or 'PAUSED'.
 
+-- with best
 local ready, urgent, control, priority, waiting = unpack(KEYS)
 local group, consumer, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
-
 local state = redis.call('hmget', control, 'paused', 'ranked')
 if state[1] == '1' then
   return 'PAUSED'
 end
 
-local homes = { ready, urgent }
--- with take
--- with best
-count = read(2, count)
+local taking = taking_from({ ready, urgent }, group, consumer)
+count = read(taking, 2, count)
 if not state[2] then
-  read(1, count)
-  return all_taken(0)
+  read(taking, 1, count)
+  return all_taken(taking, 0)
 end
 -- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
 redis.call('hdel', control, '')
 if count > 0 then
-  take_by_rank(count)
+  local keys = { ready = ready, urgent = urgent, control = control, priority = priority, waiting = waiting }
+  take_by_rank(taking, keys, count)
 elseif ARGV[3] == '0' and #undelivered(ready, group, 1) == 0 then
   local id = redis.call('zrange', priority, 0, 0)[1]
   if id then
@@ -40,4 +39,4 @@ elseif ARGV[3] == '0' and #undelivered(ready, group, 1) == 0 then
     end)
   end
 end
-return all_taken(1)
+return all_taken(taking, 1)

@@ -10,16 +10,17 @@
 --
 -- Returns {generation, entries of ready, of urgent, of log}, each entry {id, {field, value, ...}}; or 'PAUSED'.
 
-local homes, group, consumer = { KEYS[1], KEYS[2], KEYS[3] }, ARGV[1], ARGV[2]
-local state = redis.call('hmget', KEYS[4], 'paused', 'log-generation')
+-- with take
+local ready, urgent, log, control = unpack(KEYS)
+local state = redis.call('hmget', control, 'paused', 'log-generation')
 if state[1] == '1' then
   return 'PAUSED'
 end
 
--- with take
 -- Without its log a group has what it keeps itself.
-read(3, read(1, read(2, tonumber(ARGV[3]))))
-if failed and #taken[1] + #taken[2] + #taken[3] == 0 then
-  return failed
+local taking = taking_from({ ready, urgent, log }, ARGV[1], ARGV[2])
+read(taking, 3, read(taking, 1, read(taking, 2, tonumber(ARGV[3]))))
+if taking.failed and count_taken(taking) + #taking.taken[3] == 0 then
+  return taking.failed
 end
-return { state[2] or '', unpack(taken) }
+return { state[2] or '', unpack(taking.taken) }

@@ -25,10 +25,10 @@ def publish(stage: Stage) -> None:
         log.publish([message_of(1), message_of(2, "report"), message_of(1, key="k")])
     stage.client.zadd(log.keys.published, {"old": 5, "older": 4, "oldest": 3})
     with stage.under("each id once, and old ones are forgotten"):
-        assert log.publish([message_of(3), message_of(3)], once=True) == [True, False]
+        assert log.publish([message_of(3, once=True), message_of(3, once=True)]) == [message_of(3).message.id, None]
     stage.client.zadd(log.keys.published, {message_of(3).message.id: NOW_MS - 300_000})
     with stage.under("an id whose window is over"):
-        assert log.publish([message_of(3)], once=True) == [True]
+        assert log.publish([message_of(3, once=True)]) == [message_of(3).message.id]
 
 
 def subscribe(stage: Stage) -> None:

@@ -3,7 +3,7 @@
 -- with settle
 -- with types
 -- Let deliveries be dead letters. The arguments from `from` on are for each: its receipt, the message's id, the number of
--- fields and values, and these.
+-- fields and values, and these. `receipts.body`, if there is one, returns the body of an entry, which goes with them.
 local function bury(receipts, dead, ids, groups, arguments, from)
   local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash' })
   if wrong then
@@ -13,10 +13,13 @@ local function bury(receipts, dead, ids, groups, arguments, from)
   local function width(at)
     return 3 + arguments[at + 2]
   end
-  return settle_each(receipts, arguments, from, width, function(_, at)
-    local first, last = at + 3, at + width(at) - 1
-    local buried = redis.call('xadd', dead, '*', unpack(arguments, first, last))
-    redis.call('hset', ids, arguments[at + 1], buried)
-    count_dead(groups, dead, group_of(arguments, first, last), now)
+  return settle_each(receipts, arguments, from, width, function(entry, at)
+    local letter = { unpack(arguments, at + 3, at + width(at) - 1) }
+    if receipts.body then
+      letter[#letter + 1] = 'deadbody'
+      letter[#letter + 1] = receipts.body(entry)
+    end
+    redis.call('hset', ids, arguments[at + 1], redis.call('xadd', dead, '*', unpack(letter)))
+    count_dead(groups, dead, group_of(letter, 1, #letter), now)
   end)
 end

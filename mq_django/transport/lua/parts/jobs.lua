@@ -9,15 +9,17 @@ local function is_allowed(job, worker)
   return worker == '' or (told[1] == 'running' and told[2] == worker)
 end
 
-local function count_step(job, words, now)
-  if ARGV[1] == '' then
+-- Count a step of such a script, by its arguments and what it returns of each dead letter.
+local function count_step(job, arguments, words, now)
+  local worker, last, looked, ms = unpack(arguments, 1, 4)
+  if worker == '' then
     return
   end
   for _, word in ipairs(words) do
     local field = word == 'MISSING' and 'missing' or word == 'UNDECODABLE' and 'refused' or 'done'
     counted(job, field, 1)
   end
-  counted(job, 'looked', ARGV[3])
-  redis.call('hset', job, 'after', ARGV[2], 'lease', string.format('%.0f', now + ARGV[4]))
+  counted(job, 'looked', looked)
+  redis.call('hset', job, 'after', last, 'lease', string.format('%.0f', now + ms))
   redis.call('hset', job, 'changed', string.format('%.0f', now))
 end

@@ -1,6 +1,6 @@
+-- with bodies
 -- with forget
--- Make messages of a sorted set ready, and only then take them out; the script has parts/ready. Return how many, and what
--- ended it, if something did.
+-- Make messages of a sorted set ready, and only then take them out. Return how many, and what ended it, if something did.
 local function make_all_ready(from, members, waiting, unique, make_ready)
   local bodies, moved, gone, failed = redis.call('hmget', waiting, unpack(members)), {}, {}, nil
   for i, member in ipairs(members) do

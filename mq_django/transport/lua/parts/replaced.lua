@@ -1,4 +1,5 @@
--- Which ids others took the place of under their unique keys, for a day; needs parts/clock.
+-- with clock
+-- Which ids others took the place of under their unique keys, for a day.
 local function note_replaced(replaced, id, now)
   redis.call('zadd', replaced, now, id)
   -- Ten thousand, so that a signal that fires a thousand times a second cannot fill the memory in its day.

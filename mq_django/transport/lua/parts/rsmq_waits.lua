@@ -1,3 +1,4 @@
+-- with clock
 -- Tell where a message of an RSMQ queue waits: 'DELAYED', 'UNHANDLED', or nothing when it can be seen or somebody may
 -- have it. A hidden message that was received is with whoever received it, unless a consumer of ours has said since that
 -- it is to wait, and its score has not changed.

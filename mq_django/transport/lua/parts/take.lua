@@ -1,40 +1,51 @@
--- Read messages for a consumer. The script has named its group, its consumer, and its homes: `ready` first, then
--- `urgent`. `lead` is how many of `urgent` were read before `ready` was: these go before it, the others behind it.
-local taken, lead, failed = { {}, {}, {} }, nil, nil
+-- Take messages for a consumer from the streams of a queue or group: 1 is `ready`, 2 is `urgent`, 3 a topic's log.
+--   taken   the entries that were read of each
+--   lead    how many of `urgent` were read before `ready` was: these go before it, the others behind it
+--   failed  the last error: it must not lose what was taken before, which its consumer would hold unseen
+local function taking_from(streams, group, consumer)
+  return { streams = streams, group = group, consumer = consumer, taken = { {}, {}, {} } }
+end
 
--- Read a home and return how many may still be taken.
-local function read(home, count)
-  if count <= 0 or (home == 2 and redis.call('exists', homes[2]) == 0) then
+-- Read a stream and return how many may still be taken.
+local function read(taking, number, count)
+  local stream, taken = taking.streams[number], taking.taken[number]
+  if count <= 0 or (number == 2 and redis.call('exists', stream) == 0) then
     return count
   end
-  lead = lead or home == 1 and #taken[2] or nil
-  -- An error must not lose what was taken before it: its consumer would hold that unseen.
-  local reply = redis.pcall('xreadgroup', 'group', group, consumer, 'count', count, 'streams', homes[home], '>')
-  failed = reply and reply.err and reply or failed
+  taking.lead = taking.lead or number == 1 and #taking.taken[2] or nil
+  local reply = redis.pcall(
+    'xreadgroup', 'group', taking.group, taking.consumer, 'count', count, 'streams', stream, '>'
+  )
+  taking.failed = reply and reply.err and reply or taking.failed
   local found = reply and reply[1] and reply[1][2] or {}
-  if #taken[home] == 0 then
-    taken[home] = found
+  if #taken == 0 then
+    taking.taken[number] = found
   else
     for _, entry in ipairs(found) do
-      table.insert(taken[home], entry)
+      table.insert(taken, entry)
     end
   end
   return count - #found
 end
 
 -- Run something and return what it does, or nothing when it fails: what was taken before is not lost by that.
-local function careful(run, ...)
+local function careful(taking, run, ...)
   local done, found = pcall(run, ...)
   if done then
     return found
   end
-  failed = type(found) == 'table' and found or redis.error_reply(found)
+  taking.failed = type(found) == 'table' and found or redis.error_reply(found)
+end
+
+-- How many were taken of the queue's own streams.
+local function count_taken(taking)
+  return #taking.taken[1] + #taking.taken[2]
 end
 
 -- What was taken, or the error when nothing was.
-local function all_taken(ranked)
-  if failed and #taken[1] + #taken[2] == 0 then
-    return failed
+local function all_taken(taking, ranked)
+  if taking.failed and count_taken(taking) == 0 then
+    return taking.failed
   end
-  return { taken[1], taken[2], ranked, lead or #taken[2] }
+  return { taking.taken[1], taking.taken[2], ranked, taking.lead or #taking.taken[2] }
 end

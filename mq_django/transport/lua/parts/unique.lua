@@ -1,3 +1,4 @@
+-- with bodies
 -- with replaced
 -- Put a message into the waiting room, and return its id; or that of the one that stays in its place. What replaces
 -- another takes its unique key, and the other's id answers for a day that it was replaced.
