@@ -1,12 +1,11 @@
 """Put a dead letter back into its queue with other data."""
 
-from mq_django.conf import QueueConfig, RsmqConfig, get_config
-from mq_django.core import rsmq_format
+from mq_django.conf import get_config
 from mq_django.core.jsontext import loads
 from mq_django.core.messages import Delivery
-from mq_django.core.publication import Publication, resubmission
+from mq_django.core.publication import resubmission
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
-from mq_django.errors import InvalidMessage, MessageTooLarge
+from mq_django.errors import InvalidMessage
 from mq_django.stores.dead_letter_queue import buried, open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -32,15 +31,5 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
     if is_redacted(data) and not is_redacted(original):
         raise InvalidMessage(f"{REDACTED} stands for a secret, and it is not known for which one here")
     made = resubmission(config, found.message, data)
-    done = letters.resubmit(entry, message_id=made.message.id, text=_text(config, made))
+    done = letters.resubmit(entry, message_id=made.message.id, text=letters.written(made))
     return made.message.id if done == "RESUBMITTED" else None
-
-
-def _text(config: QueueConfig, made: Publication) -> bytes:
-    """Return the data's text or, of a queue in RSMQ's format, the whole body."""
-    if not isinstance(config, RsmqConfig):
-        return made.data_text
-    body = rsmq_format.encode(made.message, made.data_text)
-    if 0 <= config.maxsize < rsmq_format.units(body.decode()):
-        raise MessageTooLarge(f"The message is longer than the maxsize of queue {config.name!r}")
-    return body

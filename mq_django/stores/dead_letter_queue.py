@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, RsmqConfig
+from mq_django.core import rsmq_format
 from mq_django.core.keys import READY, RsmqKeys
 from mq_django.core.messages import Delivery
+from mq_django.core.publication import Publication
 from mq_django.core.wire import decode_entry, entry_ms, moment_ms
-from mq_django.errors import DecodeError
+from mq_django.errors import DecodeError, MessageTooLarge
 from mq_django.stores.entry_fields import Fields, fields_of, text_of
 from mq_django.stores.settling import DEAD_FIELDS
 from mq_django.transport import scripts
@@ -62,6 +64,7 @@ class DeadLetters:
     """The dead-letter queue of one queue."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._config = config
         self._keys = config.keys
         self._wire = wire
 
@@ -120,6 +123,14 @@ class DeadLetters:
         """
         return self._move("dead_resubmit", [self._keys.ready], [entry, message_id, text])[0]
 
+    def written(self, made: Publication) -> bytes:
+        """Return the text with which a message is resubmitted.
+
+        Raises:
+            MessageTooLarge: the queue takes none of that length.
+        """
+        return made.data_text
+
     def _move(self, script: str, key_names: list[str], args: Sequence[Argument]) -> list[str]:
         keys = self._keys
         command = scripts.command(
@@ -132,6 +143,7 @@ class DeadLetters:
 class RsmqDeadLetters(DeadLetters):
     """The dead letters of a queue in RSMQ's format: they go back to RSMQ's own keys."""
 
+    _config: RsmqConfig
     _keys: RsmqKeys
 
     def redrive(self, entries: Sequence[str], *, step: Step = NO_STEP) -> list[str]:
@@ -144,6 +156,13 @@ class RsmqDeadLetters(DeadLetters):
         """See DeadLetters.resubmit()."""
         keys = self._keys
         return self._move("rsmq_resubmit", [keys.zset, keys.hash], [entry, message_id, text, keys.wake])[0]
+
+    def written(self, made: Publication) -> bytes:
+        """See DeadLetters.written(): other programs know the whole body."""
+        body = rsmq_format.encode(made.message, made.data_text)
+        if 0 <= self._config.maxsize < rsmq_format.units(body.decode()):
+            raise MessageTooLarge(f"The message is longer than the maxsize of queue {self._config.name!r}")
+        return body
 
 
 def open_dead_letters(config: QueueConfig, wire: Wire) -> DeadLetters:
