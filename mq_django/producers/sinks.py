@@ -8,7 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, transaction
 
-from mq_django.core.publication import Publication
+from mq_django.core.publication import Publication, with_headers
+from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.signals import message_published
 from mq_django.transport.connections import clients_closed, get_client
 from mq_django.transport.sessions import Pooled, Wire
@@ -39,7 +40,23 @@ def send(
     See Queue.publish() for `using`, `on_commit` and `robust`.
     """
     sink = OnCommitSink(redis, using, robust=robust) if on_commit and in_transaction(using) else redis
-    return sink.send(publications)
+    publish = publishing_chain()
+    return sink.send(publications) if publish is None else _within(publish, publications, sink)
+
+
+def _within(publish: Publish, publications: Sequence[Publication], sink: Sink) -> Sequence[str | None]:
+    """Give publications to a sink within the middleware."""
+    messages = [message for message, *_ in publications]
+    ids: Sequence[str | None] = [message.id for message in messages]
+
+    def run(call: PublishCall) -> Sequence[str | None]:
+        nonlocal ids
+        ids = sink.send(with_headers(publications, call.headers) if call.headers else publications)
+        return ids
+
+    # What a middleware returns is not looked at: the messages are on their way, whatever that is.
+    publish(PublishCall(messages[0].queue, messages, run))
+    return ids
 
 
 class Publisher(Protocol):
