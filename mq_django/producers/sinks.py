@@ -40,11 +40,11 @@ def send(
     See Queue.publish() for `using`, `on_commit` and `robust`.
     """
     sink = OnCommitSink(redis, using, robust=robust) if on_commit and in_transaction(using) else redis
-    publish = publishing_chain()
-    return sink.send(publications) if publish is None else _within(publish, publications, sink)
+    middleware = publishing_chain()
+    return sink.send(publications) if middleware is None else _within(middleware, publications, sink)
 
 
-def _within(publish: Publish, publications: Sequence[Publication], sink: Sink) -> Sequence[str | None]:
+def _within(middleware: Publish, publications: Sequence[Publication], sink: Sink) -> Sequence[str | None]:
     """Give publications to a sink within the middleware."""
     messages = [message for message, *_ in publications]
     ids: Sequence[str | None] = [message.id for message in messages]
@@ -55,7 +55,7 @@ def _within(publish: Publish, publications: Sequence[Publication], sink: Sink) -
         return ids
 
     # What a middleware returns is not looked at: the messages are on their way, whatever that is.
-    publish(PublishCall(messages[0].queue, messages, run))
+    middleware(PublishCall(messages[0].queue, messages, run))
     return ids
 
 
