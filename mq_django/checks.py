@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage, Error
 from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import ConfigurationError
-from mq_django.middleware import async_handling_chain, handling_chain
+from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
 from mq_django.registry import groups
 from mq_django.registry import kinds as handler_kinds
 from mq_django.transport.locations import make_pool
@@ -92,10 +92,11 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
     if problems or not config.middleware:
         return []
     kinds = frozenset[bool]().union(*(handler_kinds(name) for name in (*config.queues, *groups())))
+    handling = [async_handling_chain if is_async else handling_chain for is_async in kinds]
     wrong: dict[str, None] = {}
-    for is_async in kinds or {False}:
+    for chain in (publishing_chain, *handling):
         try:
-            (async_handling_chain if is_async else handling_chain)()
+            chain()
         except ConfigurationError as error:
             wrong[f"{error}."] = None
     hint = 'Correct MQ_DJANGO["MIDDLEWARE"]. docs/settings.md shows how a middleware is written.'

@@ -1,4 +1,4 @@
-"""What a project runs around each handling of a message: the functions in `MQ_DJANGO["MIDDLEWARE"]`.
+"""What a project runs around each publish and each handling: the functions in `MQ_DJANGO["MIDDLEWARE"]`.
 
 A middleware is written as Django's: a function (or a class) that takes what comes next and returns a callable.
 
@@ -10,12 +10,20 @@ A middleware is written as Django's: a function (or a class) that takes what com
 
         return middleware
 
+    @around_publishing
+    def stamp_tenant(publish):
+        def middleware(call):
+            call.headers["tenant"] = current_tenant()
+            return publish(call)
+
+        return middleware
+
 The first in the list is the outermost. Around coroutine functions it has to be async: `sync_and_async_middleware` and
 `async_only_middleware` of `django.utils.decorators` say so. `MiddlewareNotUsed` leaves a middleware out.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
@@ -28,7 +36,7 @@ from mq_django.core.messages import Message
 from mq_django.core.outcomes import Outcome
 from mq_django.errors import ConfigurationError
 
-__all__ = ["Handling", "around_handling"]
+__all__ = ["Handling", "PublishCall", "around_handling", "around_publishing"]
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
@@ -56,8 +64,22 @@ class Handling:
         return self.message.attempt
 
 
+@dataclass(slots=True)
+class PublishCall:
+    """One call that publishes, for middleware. All its messages have been checked."""
+
+    #: The name of the queue or topic.
+    queue: str
+    messages: Sequence[Message]
+    #: Hands the messages over, innermost. A middleware calls `publish(call)`, which comes to this in the end.
+    run: Callable[["PublishCall"], Sequence[str | None]]
+    #: Added to the headers of each message.
+    headers: dict[str, str] = field(default_factory=dict)
+
+
 Handle = Callable[[Handling], Outcome]
 AsyncHandle = Callable[[Handling], Awaitable[Outcome]]
+Publish = Callable[[PublishCall], Sequence[str | None]]
 
 
 def around_handling(factory: Factory) -> Factory:
@@ -73,6 +95,26 @@ def around_handling(factory: Factory) -> Factory:
     return factory
 
 
+def around_publishing(factory: Factory) -> Factory:
+    """Mark a middleware that runs around each call that publishes: `publish()`, `publish_many()`, `enqueue()`.
+
+    It is called once a process with `publish`, and returns a callable that takes a `PublishCall`, calls `publish(call)`
+    and returns what that returns: the ids. What it writes into `call.headers` goes with the messages. What it raises is
+    raised by the call; without `publish(call)` nothing is sent. Inside `atomic()` it runs at the call, and the messages
+    are sent at the commit. It does not run for what a schedule fires or an operator redrives.
+    """
+    setattr(factory, AROUND, "publishing")
+    return factory
+
+
+def _run(call: Any) -> Any:
+    return call.run(call)
+
+
+async def _await_run(handling: Handling) -> Any:
+    return await handling.run(handling)
+
+
 @cache
 def handling_chain() -> Handle | None:
     """Return what runs a handler within all middleware, or None when there is none.
@@ -80,7 +122,7 @@ def handling_chain() -> Handle | None:
     Raises:
         ConfigurationError: one cannot be imported, or cannot run around functions.
     """
-    found: Handle | None = _chain(lambda handling: handling.run(handling), is_async=False)
+    found: Handle | None = _chain(_run, "handling")
     return found
 
 
@@ -91,22 +133,32 @@ def async_handling_chain() -> AsyncHandle | None:
     Raises:
         ConfigurationError: one cannot be imported, or cannot run around coroutine functions.
     """
-    found: AsyncHandle | None = _chain(_await_run, is_async=True)
+    found: AsyncHandle | None = _chain(_await_run, "handling", is_async=True)
     return found
 
 
-async def _await_run(handling: Handling) -> Any:
-    return await handling.run(handling)
+@cache
+def publishing_chain() -> Publish | None:
+    """Return what publishes within all middleware, or None when there is none.
+
+    Raises:
+        ConfigurationError: one cannot be imported, or is async.
+    """
+    found: Publish | None = _chain(_run, "publishing")
+    return found
 
 
-def _chain(innermost: Callable[[Handling], Any], *, is_async: bool) -> Any:
+CHAINS = (handling_chain, async_handling_chain, publishing_chain)
+
+
+def _chain(innermost: Callable[[Any], Any], around: str, *, is_async: bool = False) -> Any:
     call = innermost
-    for path, factory in reversed(list(_factories())):
+    for path, factory in reversed(list(_factories(around))):
         if not getattr(factory, "async_capable" if is_async else "sync_capable", not is_async):
             what = "coroutine functions" if is_async else "functions"
             raise ConfigurationError(
-                f"Middleware {path!r} cannot run around handlers that are {what}: write it for both, and decorate it "
-                "with django.utils.decorators.sync_and_async_middleware"
+                f"Middleware {path!r} cannot run around {what}: write it for both, and decorate it with "
+                "django.utils.decorators.sync_and_async_middleware"
             )
         try:
             made = factory(call)
@@ -118,23 +170,25 @@ def _chain(innermost: Callable[[Handling], Any], *, is_async: bool) -> Any:
     return None if call is innermost else call
 
 
-def _factories() -> Iterator[tuple[str, Callable[..., Any]]]:
+def _factories(around: str) -> Iterator[tuple[str, Callable[..., Any]]]:
     for path in get_config().middleware:
         try:
             factory = import_string(path)
         except ImportError as error:
             raise ConfigurationError(f"Middleware {path!r} cannot be imported: {error}") from error
-        if getattr(factory, AROUND, None) != "handling":
+        if not hasattr(factory, AROUND):
             raise ConfigurationError(
-                f"{path!r} is no middleware: decorate it with mq_django.middleware.around_handling"
+                f"{path!r} is no middleware: decorate it with around_handling or around_publishing of "
+                "mq_django.middleware"
             )
-        yield path, factory
+        if getattr(factory, AROUND) == around:
+            yield path, factory
 
 
 def _forget(*, setting: str, **_: Any) -> None:
     if setting == "MQ_DJANGO":
-        handling_chain.cache_clear()
-        async_handling_chain.cache_clear()
+        for chain in CHAINS:
+            chain.cache_clear()
 
 
 setting_changed.connect(_forget, dispatch_uid="mq_django.middleware")

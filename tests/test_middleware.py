@@ -1,4 +1,4 @@
-"""Middleware around handlers: what it is given, what it may change, and what it cannot break."""
+"""Middleware around handlers and publishing: what it is given, what it may change, and what it cannot break."""
 
 import asyncio
 import gc
@@ -11,21 +11,23 @@ import pytest
 from asgiref.sync import iscoroutinefunction
 from django.core.checks import run_checks
 from django.core.exceptions import MiddlewareNotUsed
+from django.db import transaction
 from django.utils.decorators import async_only_middleware, sync_and_async_middleware
 
-from mq_django import Ack, Bury, Retry, RetryPolicy, handler, queues, registry
+from mq_django import Ack, Bury, Retry, RetryPolicy, handler, queues, registry, topics
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
-from mq_django.errors import ConfigurationError
-from mq_django.middleware import around_handling, handling_chain
+from mq_django.errors import ConfigurationError, InvalidMessage
+from mq_django.middleware import around_handling, around_publishing, handling_chain, publishing_chain
 from mq_django.signals import handler_finished
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import working
+from tests.testapp import tasks
 
 #: What was noted, in order.
 noted = []
@@ -131,6 +133,46 @@ def nothing(handle):
 
 def unmarked(handle):
     return handle
+
+
+@around_publishing
+def stamping(publish):
+    def middleware(call):
+        noted.append((call.queue, [message.data for message in call.messages]))
+        call.headers["tenant"] = "acme"
+        ids = publish(call)
+        noted.append(ids)
+        return ids
+
+    return middleware
+
+
+@around_publishing
+def dropping(publish):
+    return lambda call: None
+
+
+@around_publishing
+def wrong_header(publish):
+    def middleware(call):
+        call.headers["Not a name"] = "x"
+        return publish(call)
+
+    return middleware
+
+
+@around_publishing
+def forgetting(publish):
+    def middleware(call):
+        publish(call)
+
+    return middleware
+
+
+@around_publishing
+@async_only_middleware
+def async_publishing(publish):
+    return publish
 
 
 class LoopLane:
@@ -315,10 +357,10 @@ def test_without_middleware_there_is_no_chain(use):
 @pytest.mark.parametrize(
     ("middleware", "says"),
     [
-        ("only_functions", "cannot run around handlers that are coroutine functions"),
-        ("only_coroutines", "cannot run around handlers that are functions"),
+        ("only_functions", "cannot run around coroutine functions"),
+        ("only_coroutines", "cannot run around functions"),
         ("nothing", "must return a callable, not None"),
-        ("unmarked", "is no middleware: decorate it with mq_django.middleware.around_handling"),
+        ("unmarked", "is no middleware: decorate it with around_handling or around_publishing"),
         ("missing", "cannot be imported"),
     ],
 )
@@ -343,3 +385,78 @@ def test_what_runs_around_functions_needs_no_async_form_without_coroutines(use, 
     use("only_functions")
     monkeypatch.setattr(registry, "_kinds", {"emails": frozenset()})
     assert [found for found in run_checks() if found.id == "mq_django.E009"] == []
+
+
+def published(queue):
+    """Return what is ready in a queue, as (id, data, headers)."""
+    return [(message.id, message.data, dict(message.headers)) for message in working.take(queue)]
+
+
+def test_headers_of_a_middleware_go_with_each_message(use):
+    use("stamping")
+    first = queues["default"].publish("n", 1, headers={"trace": "t1"})
+    own = queues["default"].publish("n", 2, headers={"tenant": "own"})
+    many = queues["default"].publish_many([("n", 3), ("n", 4)])
+    assert published("default") == [
+        (first, 1, {"tenant": "acme", "trace": "t1"}),
+        (own, 2, {"tenant": "own"}),
+        (many[0], 3, {"tenant": "acme"}),
+        (many[1], 4, {"tenant": "acme"}),
+    ]
+    assert noted == [("default", [1]), [first], ("default", [2]), [own], ("default", [3, 4]), many]
+
+
+def test_topics_and_tasks_are_published_within_the_middleware(use, mq_settings):
+    use("stamping")
+    mq_settings(TOPICS={"orders": {}}, MIDDLEWARE=[f"{__name__}.stamping"])
+    topics["orders"].publish("paid", 1)
+    enqueued = tasks.note.enqueue(7)
+    assert noted == [("orders", [1]), [noted[1][0]], ("default", [{"args": [7], "kwargs": {}}]), [enqueued.id]]
+    assert [dict(message.headers) for message in topics["orders"].group("all").messages()] == [{"tenant": "acme"}]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_middleware_runs_at_the_call_and_the_message_goes_at_the_commit(use):
+    use("stamping")
+    with transaction.atomic():
+        message_id = queues["default"].publish("n", 1)
+        assert noted == [("default", [1]), [message_id]]
+        assert published("default") == []
+    assert published("default") == [(message_id, 1, {"tenant": "acme"})]
+
+
+def test_without_a_call_of_publish_nothing_is_sent(use):
+    use("dropping")
+    assert queues["default"].publish("n", 1)
+    assert published("default") == []
+
+
+def test_what_a_middleware_does_not_return_is_returned_all_the_same(use):
+    use("forgetting")
+    message_id = queues["default"].publish("n", 1)
+    assert published("default") == [(message_id, 1, {})]
+
+
+def test_a_header_that_cannot_travel_is_an_error_of_the_call(use):
+    use("wrong_header")
+    with pytest.raises(InvalidMessage, match="A header's name is"):
+        queues["default"].publish("n", 1)
+    assert published("default") == []
+
+
+def test_publishing_is_no_coroutine(use):
+    use("async_publishing")
+    (error,) = [found for found in run_checks() if found.id == "mq_django.E009"]
+    assert "cannot run around functions" in error.msg
+    with pytest.raises(ConfigurationError):
+        queues["default"].publish("n", 1)
+
+
+def test_each_runs_around_what_it_is_for(use):
+    use("stamping", "outer")
+    run("default", None)
+    assert noted[2:] == ["outer begins", "handler", "outer ends"]
+    use("outer")
+    assert publishing_chain() is None
+    use("stamping")
+    assert handling_chain() is None

@@ -766,6 +766,25 @@ def test_what_a_rollback_takes_back_is_not_announced():
         task_enqueued.disconnect(note)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_receiver_that_fails_after_the_commit_is_logged_and_keeps_nothing_back(caplog):
+    seen = []
+
+    def fail(**kwargs):
+        raise RuntimeError("no")
+
+    task_enqueued.connect(fail)
+    try:
+        with transaction.atomic():
+            tasks.noop.enqueue()
+            transaction.on_commit(lambda: seen.append("later"))
+    finally:
+        task_enqueued.disconnect(fail)
+    assert seen == ["later"]
+    assert "Error calling MQBackend.enqueue" in caplog.text
+    assert len(work("default")) == 1
+
+
 # in a consumer
 
 

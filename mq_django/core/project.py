@@ -65,7 +65,9 @@ class Config:
     middleware: tuple[str, ...] = field(
         default=(),
         metadata=option(
-            read_paths, "Dotted paths of functions that run [around each handler](#middleware).", shown="`[]`"
+            read_paths,
+            "Dotted paths of functions that run [around handlers and publishing](#middleware).",
+            shown="`[]`",
         ),
     )
     schedules: Mapping[str, Scheduled] = field(

@@ -5,7 +5,7 @@ One factory makes it and checks everything at the call, before anything is sent:
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -166,6 +166,22 @@ def resubmission(destination: DeliveryOptions, message: Message, data: Any) -> P
     )
     made = Publication(again, data_text(data, destination), PublishOptions(destination))
     check_whole(again, made.data_text)
+    return made
+
+
+def with_headers(publications: Sequence[Publication], headers: Mapping[str, str]) -> list[Publication]:
+    """Return publications with more headers; those of a message's own stay.
+
+    Raises:
+        InvalidMessage: they cannot be sent.
+    """
+    more = check_headers(headers)
+    made = [
+        publication._replace(message=publication.message._replace(headers={**more, **publication.message.headers}))
+        for publication in publications
+    ]
+    for message, text, _ in made:
+        check_whole(message, text)
     return made
 
 

@@ -1,31 +1,21 @@
 """Put messages into queues."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
-import redis
-
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import NO_HEADERS
-from mq_django.core.publication import Publication, publication, publications
+from mq_django.core.publication import publication, publications
 from mq_django.core.publish_checks import check_text, due
 from mq_django.errors import InvalidMessage
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.sinks import after_commit
-from mq_django.signals import message_published
+from mq_django.producers.sinks import RedisSink, after_commit, send
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
-from mq_django.stores.results import ready_command
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
-
-#: Messages of one script call. Redis serves nobody else meanwhile: about 3 ms at this size.
-BATCH = 1000
-#: Bytes of data of one script call.
-BATCH_BYTES = 2 * 1024 * 1024
 
 Result = TypeVar("Result")
 
@@ -35,7 +25,7 @@ class Queue:
 
     def __init__(self, config: QueueConfig) -> None:
         self.config = config
-        self._opened: tuple[redis.Redis, Store] | None = None
+        self._redis = RedisSink(Queue, partial(open_store, config))
 
     @property
     def name(self) -> str:
@@ -107,11 +97,7 @@ class Queue:
             published_ms=enqueued_ms,
             runs_task=enqueued_ms is not None,
         )
-
-        def send() -> str:
-            return self._send([made])[0]
-
-        return after_commit(send, using=using, on_commit=on_commit, robust=robust) or made.message.id
+        return send([made], self._redis, using=using, on_commit=on_commit, robust=robust)[0] or made.message.id
 
     def publish_many(
         self,
@@ -134,13 +120,8 @@ class Queue:
         made = publications(
             self.config, messages, delay=delay, deliver_at=deliver_at, key=key, priority=priority, expires=expires
         )
-
-        def send() -> None:
-            for batch in batches(made):
-                self._send(batch)
-
         if made:
-            after_commit(send, using=using, on_commit=on_commit, robust=robust)
+            send(made, self._redis, using=using, on_commit=on_commit, robust=robust)
         return [message.id for message, _, _ in made]
 
     def cancel(
@@ -187,7 +168,7 @@ class Queue:
 
     def find(self, message_id: str | None = None, *, unique: str | None = None) -> Lookup:
         """Look a message up that waits, by its id or its unique key."""
-        return self._store().find(_named(message_id, unique))
+        return self._redis.store.find(_named(message_id, unique))
 
     apublish = asynchronous(publish)
     apublish_many = asynchronous(publish_many)
@@ -195,24 +176,10 @@ class Queue:
     areschedule = asynchronous(reschedule)
     afind = asynchronous(find)
 
-    def _store(self) -> Store:
-        client, opened = get_client("produce"), self._opened
-        if opened is None or opened[0] is not client:
-            self._opened = opened = (client, open_store(self.config, Pooled(client)))
-        return opened[1]
-
     def _ask(
         self, wish: Callable[[Store], Result], *, using: str | None, on_commit: bool, robust: bool
     ) -> Result | None:
-        return after_commit(lambda: wish(self._store()), using=using, on_commit=on_commit, robust=robust)
-
-    def _send(self, made: Sequence[Publication]) -> list[str]:
-        also = [ready_command(self.config, made[0])] if made[0].options.keeps_result else ()
-        ids = self._store().publish(made, also=also)
-        if message_published.receivers:
-            for (message, _, _), message_id in zip(made, ids, strict=True):
-                message_published.send_robust(Queue, queue=self.name, message_id=message_id, name=message.name)
-        return ids
+        return after_commit(lambda: wish(self._redis.store), using=using, on_commit=on_commit, robust=robust)
 
 
 def _named(message_id: str | None, unique: str | None) -> str:
@@ -222,28 +189,22 @@ def _named(message_id: str | None, unique: str | None) -> str:
     return check_text("message_id", message_id) if unique is None else UNIQUE_PREFIX + check_text("unique", unique)
 
 
-def batches(made: Sequence[Publication]) -> Iterator[Sequence[Publication]]:
-    """Yield what goes into one script call."""
-    start = size = 0
-    for end, (_, data_text, _) in enumerate(made):
-        if end - start == BATCH or (size and size + len(data_text) > BATCH_BYTES):
-            yield made[start:end]
-            start, size = end, 0
-        size += len(data_text)
-    yield made[start:]
-
-
 class Queues(Mapping[str, Queue]):
     """The queues in `MQ_DJANGO["QUEUES"]`, by name."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, Queue] = {}
+        self._made: tuple[Config | None, dict[str, Queue]] = (None, {})
 
     def __getitem__(self, name: str) -> Queue:
-        config, queue = get_config().queue(name), self._queues.get(name)
-        if queue is None or queue.config is not config:  # settings may change in tests
-            self._queues[name] = queue = Queue(config)
-        return queue
+        config, (made_for, made) = get_config(), self._made
+        if made_for is not config:  # settings may change in tests
+            made = {}
+            self._made = (config, made)
+        try:
+            return made[name]
+        except (KeyError, TypeError):
+            made[name] = queue = Queue(config.queue(name))
+            return queue
 
     def __iter__(self) -> Iterator[str]:
         return iter(get_config().queues)

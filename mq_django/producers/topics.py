@@ -4,22 +4,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from mq_django.conf import GroupConfig, TopicConfig, get_config
+from mq_django.conf import Config, GroupConfig, TopicConfig, get_config
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.outcomes import Bury, Retry
-from mq_django.core.publication import Publication, publication, publications
+from mq_django.core.publication import publication, publications
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.queues import batches
-from mq_django.producers.sinks import after_commit
+from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
-from mq_django.signals import message_published
 from mq_django.stores.log import Log, Standing
 from mq_django.transport.connections import Role, get_client
 from mq_django.transport.sessions import Pooled
@@ -44,6 +43,7 @@ class Topic:
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
+        self._redis = RedisSink(Topic, partial(Log, config))
 
     @property
     def name(self) -> str:
@@ -83,11 +83,7 @@ class Topic:
             message_id=message_id,
             once=message_id is not None,
         )
-
-        def send() -> None:
-            self._send([made])
-
-        after_commit(send, using=using, on_commit=on_commit, robust=robust)
+        send([made], self._redis, using=using, on_commit=on_commit, robust=robust)
         return made.message.id
 
     def publish_many(
@@ -103,13 +99,8 @@ class Topic:
         All are checked before the first is sent. See publish() for the rest.
         """
         made = publications(self.config, messages)
-
-        def send() -> None:
-            for batch in batches(made):
-                self._send(batch)
-
         if made:
-            after_commit(send, using=using, on_commit=on_commit, robust=robust)
+            send(made, self._redis, using=using, on_commit=on_commit, robust=robust)
         return [message.id for message, _, _ in made]
 
     apublish = asynchronous(publish)
@@ -122,13 +113,6 @@ class Topic:
     def groups(self) -> list[Standing]:
         """Return every group that there is, with its lag and how much of the retention it is behind."""
         return self._log("inspect").standings()
-
-    def _send(self, made: Sequence[Publication]) -> None:
-        ids = self._log("produce").publish(made)
-        if message_published.receivers:
-            for (message, _, _), message_id in zip(made, ids, strict=True):
-                if message_id is not None:
-                    message_published.send_robust(Topic, queue=self.name, message_id=message_id, name=message.name)
 
     def _log(self, role: Role) -> Log:
         return Log(self.config, Pooled(get_client(role)))
@@ -245,8 +229,19 @@ def _run(call: Callable[[Message], Any], message: Message) -> str:
 class Topics(Mapping[str, Topic]):
     """The topics in `MQ_DJANGO["TOPICS"]`, by name."""
 
+    def __init__(self) -> None:
+        self._made: tuple[Config | None, dict[str, Topic]] = (None, {})
+
     def __getitem__(self, name: str) -> Topic:
-        return Topic(get_config().topic(name))
+        config, (made_for, made) = get_config(), self._made
+        if made_for is not config:  # settings may change in tests
+            made = {}
+            self._made = (config, made)
+        try:
+            return made[name]
+        except (KeyError, TypeError):
+            made[name] = topic = Topic(config.topic(name))
+            return topic
 
     def __iter__(self) -> Iterator[str]:
         return iter(get_config().topics)

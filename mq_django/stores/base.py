@@ -54,11 +54,10 @@ class Store(Protocol):
     config: QueueConfig
     keys: QueueKeys
 
-    def publish(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
-        """Put messages of one call in, and return their ids; or none of them and raise.
+    def publish(self, publications: Sequence[Publication]) -> list[str]:
+        """Put messages of one call in, and begin their results; return their ids; or put none of them in and raise.
 
-        Where a unique key is taken and the message that has it stays, its id is returned. `also` are commands for the
-        same round trip, run before.
+        Where a unique key is taken and the message that has it stays, its id is returned.
         """
 
     def take(self, consumer: str, *, count: int) -> Sequence[Delivery | Undecodable]:

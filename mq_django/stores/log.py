@@ -16,7 +16,7 @@ from mq_django.stores.counters import slot
 from mq_django.stores.lag import GroupPlace, LogInfo, counted_up_to, groups_of
 from mq_django.stores.topic_stats import topic_stats
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Entries that a trimming script looks at. Redis serves nobody else meanwhile: about 1 ms at this size.
@@ -55,7 +55,7 @@ class Log:
         self.keys = config.keys
         self._wire = wire
 
-    def publish(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str | None]:
+    def publish(self, publications: Sequence[Publication]) -> list[str | None]:
         """Put messages in, and return their ids: None for what was published `once` within the duplicate window."""
         where = slot(self.keys)
         window = round(self.config.duplicate_window.total_seconds() * 1000)
@@ -65,7 +65,7 @@ class Log:
             args += (message.id if options.once else "", message.name, len(fields), *fields)
         keys = [self.keys.log, self.keys.published, *where.keys]
         command = scripts.command("topic_publish", keys=keys, args=args)
-        words = reply_or_raise(self._wire.trip([*also, command])[-1])
+        words = reply_or_raise(self._wire.trip([command])[0])
         return [
             None if word == b"DUPLICATE" else message.id
             for word, (message, _, _) in zip(words, publications, strict=True)

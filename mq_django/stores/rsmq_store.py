@@ -63,7 +63,7 @@ class RsmqStore:
         except QueueExists:
             return
 
-    def publish(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
+    def publish(self, publications: Sequence[Publication]) -> list[str]:
         """See Store.publish()."""
         config, keys = self._config, self._keys
         where = slot(keys)
@@ -74,7 +74,7 @@ class RsmqStore:
             mode, ms = ("=", options.due_ms) if options.due_ms is not None else ("+", options.delay_ms)
             args += (message.id, units(body.decode()), "" if ms is None else mode, ms or 0, message.name, body)
         command = scripts.command("rsmq_send", keys=[keys.zset, keys.hash, *where.keys], args=args)
-        reply = reply_or_raise(self._wire.trip([*also, command])[-1])
+        reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"NOQUEUE":
             self.create_groups()
             reply = reply_or_raise(self._wire.trip([command])[0])

@@ -13,6 +13,7 @@ from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
 from mq_django.stores.counters import Slots
+from mq_django.stores.results import ready_command
 from mq_django.stores.settling import BATCH, SettleCall, settle_calls, stale_ids
 from mq_django.stores.waiting_room import WaitingRoom
 from mq_django.transport import scripts
@@ -44,9 +45,11 @@ class StreamStore:
         #: Whether the last take brought a full batch, and nothing goes before what is ready.
         self._flows = False
 
-    def publish(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
+    def publish(self, publications: Sequence[Publication]) -> list[str]:
         """See Store.publish()."""
         options = publications[0].options
+        # Before the message is there: its handler may end at once.
+        also = [ready_command(self.config, each) for each in publications] if options.keeps_result else []
         if options.claim_ms is not None:
             (publication,) = publications
             return [self.waiting.claim(publication, also=also)]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, overload
 
 from django.conf import settings
@@ -185,8 +184,10 @@ class MQBackend(BaseTaskBackend):
             # Another message waits under the unique key, and stays.
             object.__setattr__(result, "id", message_id)
         if ENQUEUED.heard(logging.DEBUG):
-            announce = partial(ENQUEUED.send, type(self), result)
-            after_commit(announce, using=publishing.using, on_commit=on_commit, robust=True)
+            # No partial(): if it fails, Django logs its __qualname__.
+            after_commit(
+                lambda: ENQUEUED.send(type(self), result), using=publishing.using, on_commit=on_commit, robust=True
+            )
         return result
 
     def get_result(self, result_id: str) -> AnyResult:
