@@ -13,12 +13,11 @@ from mq_django.core.redaction import redact_bytes, redact_text
 from mq_django.core.wire import entry_ms
 from mq_django.errors import InvalidFilter, StoreError
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.messages import MessageView, view_of
+from mq_django.inspector.message_views import MessageView, Rows, view_of
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.stores.dead_letter_queue import (
     BATCH,
     DeadLetters,
-    Letter,
     buried,
     is_entry,
     next_to,
@@ -139,13 +138,14 @@ def look_among(name: str, wanted: Filter, *, after: str = "", limit: int) -> Sca
     """Return the dead letters that are wanted, newest first."""
     dead = _dead(name)
 
-    def read(cursor: str, count: int) -> list[tuple[str, Letter]]:
+    def read(cursor: str, count: int) -> Rows[str]:
         last = next_to(cursor if is_entry(cursor) else "", "+")
-        return [(letter.entry, letter) for letter in dead.traits(limit=count, last=last, newest_first=True)]
+        letters = dead.traits(limit=count, last=last, newest_first=True)
+        return ((letter.entry, letter.entry if wanted.matches(letter, letter.error) else None) for letter in letters)
 
-    found = scan(read, lambda letter: wanted.matches(letter, letter.error), after=after, limit=limit)
-    there = dict(_some(name, [letter.entry for letter in found.rows]))
-    rows = [_view(name, letter.entry, there[letter.entry]) for letter in found.rows if letter.entry in there]
+    found = scan(read, wanted, after=after, limit=limit)
+    there = dict(_some(name, found.rows))
+    rows = [_view(name, entry, there[entry]) for entry in found.rows if entry in there]
     return Scanned(rows, found.scanned, found.after)
 
 

@@ -353,8 +353,8 @@ def test_a_look_tells_the_same_as_the_depths(store, rsmq):
     told = store.depths()
     assert (found.ready, found.pending, found.delayed, found.dead) == (2, 1, 1, 1)
     assert (told.ready, told.pending, told.delayed, told.dead) == (2, 1, 1, 1)
-    assert 0 <= found.now_ms - found.oldest_ms < 5000
-    assert found.next_due_ms > found.now_ms
+    assert 0 <= found.oldest_ms < 5000
+    assert found.next_due_ms > 0
 
 
 def test_a_waiting_consumer_is_woken_by_a_publish_of_ours(store):

@@ -12,7 +12,8 @@ from mq_django.admin.ui.confirm import CONFIRMED, confirm, report
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.inspector import actions
 from mq_django.inspector.actions import Purgeable
-from mq_django.inspector.queues import QueueView, quick_stats
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queues import quick_stats
 
 
 @needs(VIEW, OPERATE)

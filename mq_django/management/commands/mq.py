@@ -19,8 +19,8 @@ from mq_django.core.wire import moment
 from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.messages import MessageView
-from mq_django.inspector.queues import QueueView
+from mq_django.inspector.message_views import MessageView, Room
+from mq_django.inspector.queue_view import QueueView
 from mq_django.management import consumer_verbs, topic_verbs
 from mq_django.producers import queues
 
@@ -39,7 +39,7 @@ STATUS: dict[str, Callable[[QueueView], int]] = {
 PLACES = ("ready", "delayed", "unhandled", "parked", "dead")
 
 #: Where messages wait, by what `peek` calls it.
-ROOMS: dict[str, messages.Room] = {"delayed": "delayed", "unhandled": "unhandled", "parked": "parked"}
+ROOMS: dict[str, Room] = {"delayed": "delayed", "unhandled": "unhandled", "parked": "parked"}
 
 #: Seconds between two lines about how far a long job has come.
 PROGRESS = 2.0

@@ -173,10 +173,10 @@ def page(stage: Stage) -> None:
     log = stage.topic()
     log.publish([message_of(1), message_of(2), message_of(3)])
     with stage.under("two, oldest first, without what is long"):
-        page_of_log(log.keys, stage.wire(), BEGINNING, END, limit=2, max_bytes=4)
+        assert list(page_of_log(log.keys, stage.wire(), BEGINNING, END, limit=2, max_bytes=4))
     first = stage.client.xrange(log.keys.log)[0][0].decode()
     with stage.under("after one, newest first"):
-        page_of_log(log.keys, stage.wire(), BEGINNING, END, after=f"{NOW_MS}-2", limit=2, newest_first=True)
+        list(page_of_log(log.keys, stage.wire(), BEGINNING, END, after=f"{NOW_MS}-2", limit=2, newest_first=True))
     with stage.under("counted after one"):
         assert count_between(log.keys, stage.wire(), first, "+") == (2, False)
     with stage.under("counted up to one"):
