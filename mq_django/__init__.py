@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Ack": "mq_django.core.outcomes",
     "Bury": "mq_django.core.outcomes",
+    "CancelResult": "mq_django.core.lookup",
+    "Lookup": "mq_django.core.lookup",
     "MQError": "mq_django.errors",
     "Message": "mq_django.core.messages",
     "Retry": "mq_django.core.outcomes",
@@ -28,6 +30,8 @@ _PUBLIC = {
 __all__ = [
     "Ack",
     "Bury",
+    "CancelResult",
+    "Lookup",
     "MQError",
     "Message",
     "Retry",

@@ -1,3 +1,5 @@
+from mq_django.core.lookup import CancelResult as CancelResult
+from mq_django.core.lookup import Lookup as Lookup
 from mq_django.core.messages import Message as Message
 from mq_django.core.outcomes import Ack as Ack
 from mq_django.core.outcomes import Bury as Bury

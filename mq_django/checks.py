@@ -12,7 +12,9 @@ from django.core.checks import CheckMessage, Error
 from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import ConfigurationError
+from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
 from mq_django.registry import groups
+from mq_django.registry import kinds as handler_kinds
 from mq_django.transport.locations import make_pool
 
 TAG = "mq_django"
@@ -82,6 +84,23 @@ def check_subscribers(**_: Any) -> list[CheckMessage]:
         for topic in named
         if topic not in config.topics
     ]
+
+
+def check_middleware(**_: Any) -> list[CheckMessage]:
+    """Name middleware that cannot be imported, or cannot run around the handlers of this project."""
+    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+    if problems or not config.middleware:
+        return []
+    kinds = frozenset[bool]().union(*(handler_kinds(name) for name in (*config.queues, *groups())))
+    handling = [async_handling_chain if is_async else handling_chain for is_async in kinds]
+    wrong: dict[str, None] = {}
+    for chain in (publishing_chain, *handling):
+        try:
+            chain()
+        except ConfigurationError as error:
+            wrong[f"{error}."] = None
+    hint = 'Correct MQ_DJANGO["MIDDLEWARE"]. docs/settings.md shows how a middleware is written.'
+    return [Error(message, hint=hint, id="mq_django.E009") for message in wrong]
 
 
 def check_deployment(**_: Any) -> list[CheckMessage]:

@@ -11,7 +11,6 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
-from mq_django.core.bounds import data_text
 from mq_django.core.configs import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.keys import NAME
 from mq_django.core.options import URL_SCHEMES, options_of
@@ -119,9 +118,9 @@ class _Reader:
             self.refuse(where, said, "Let a task of another queue publish to it.")
         else:
             try:
-                data_text(scheduled.data, config)
+                scheduled.publication(config)
             except InvalidMessage as error:
-                self.refuse(where, f"{where} cannot be published: {error}.", "Give it data that is JSON, and shorter.")
+                self.refuse(where, f"{where} cannot be published: {error}.", "Change it to what a publish takes.")
 
 
 def _queue_config(options: Mapping[Any, Any]) -> type[QueueConfig]:

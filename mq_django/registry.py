@@ -1,7 +1,7 @@
 """The functions that handle messages, by queue and name."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from mq_django.core.keys import GROUP_SEPARATOR, NAME
 from mq_django.core.messages import Message
 from mq_django.core.offsets import BEGINNING, Place, before
+from mq_django.core.outcomes import Outcome
+from mq_django.core.publish_checks import check_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Scheduled
-from mq_django.core.wire import check_name
 from mq_django.errors import ConfigurationError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -39,6 +40,11 @@ class Handler:
     keeps_result: bool = False
     #: Where it is written, for messages to people.
     where: str = ""
+    #: Called when an attempt has ended, with the message, the outcome, the seconds that it took, and what the function
+    #: raised. Raises nothing.
+    ended: Callable[[Message, Outcome, float, BaseException | None], None] | None = None
+    #: The same on an event loop.
+    aended: Callable[[Message, Outcome, float, BaseException | None], Awaitable[None]] | None = None
 
 
 #: The name under which a group handles messages of any name. No message is called so.

@@ -15,7 +15,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.errors import NoServer
-from mq_django.transport.servers import PrivateServer, configured_url, find_server
+from mq_django.testing.private_server import PrivateServer, configured_url
+from mq_django.transport.servers import find_server
 
 #: The port of other people's Redis. No test may touch it.
 FORBIDDEN_PORT = 6379
@@ -60,6 +61,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if mark.args or set(mark.kwargs) != {"why"} or not mark.kwargs["why"].strip():
                 raise pytest.UsageError(f"{item.nodeid}: the mark retried needs its reason: retried(why=...)")
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no page end early because the machine is busy; a test of a page's limits sets them itself."""
+    monkeypatch.setattr("mq_django.inspector.scan.SECONDS", 30.0)
+    monkeypatch.setattr("mq_django.admin.ui.page.SECONDS", 30.0)
 
 
 @pytest.fixture(scope="session")

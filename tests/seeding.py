@@ -8,10 +8,10 @@ from mq_django.conf import get_config
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, SetAside
+from mq_django.inspector import dead_letters
 from mq_django.producers import queues
 from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
-from mq_django.stores.dead_letter_queue import DeadLetters
 from mq_django.stores.members import Members
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport.connections import get_client
@@ -95,4 +95,4 @@ def tally(queue: str, counts: dict[tuple[str, str], int]) -> None:
 
 def dead_entry(queue: str) -> str:
     """Return the entry of the newest dead letter."""
-    return DeadLetters(get_config().queue(queue), Pooled(get_client("inspect"))).newest(limit=1).letters[0].entry
+    return dead_letters.page(queue, limit=1).letters[0].entry

@@ -14,7 +14,7 @@ MODULES = [path for path in sorted(ROOT.rglob("*.py")) if "migrations" not in pa
 #: Django asks for these names, each in its place: commands, and the model behind the admin's pages.
 DJANGO_NAMES = {"Command", "Queue"}
 #: Modules in which the inspector shows what the other module is about.
-SAME_SUBJECT = {"entries", "messages", "queues", "topics"}
+SAME_SUBJECT = {"messages", "queues", "topics"}
 
 MAX_MODULE, MAX_CLASS = 320, 250
 #: Without the docstring.

@@ -12,7 +12,9 @@ from django.utils import timezone
 
 from mq_django import RetryPolicy, queues, task
 from mq_django.conf import get_config
-from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.decisions import Evidence, settlement
+from mq_django.consumers.settlements import settle_for
+from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.errors import (
@@ -23,6 +25,7 @@ from mq_django.errors import (
     MessageTooLarge,
 )
 from mq_django.registry import find
+from mq_django.stores import open_store
 from mq_django.task_backend import MQBackend, MQTask
 from mq_django.task_backend.compat import (
     LOGGER,
@@ -34,6 +37,8 @@ from mq_django.task_backend.compat import (
     task_finished,
     task_started,
 )
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
 from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
@@ -685,6 +690,62 @@ def test_a_failure_is_logged_with_its_traceback_once_it_is_final(caplog, redis_c
     assert line.exc_info[0] is tasks.Refused
 
 
+@pytest.fixture
+def finished():
+    """The results that receivers of task_finished were given."""
+    found = []
+
+    def note(task_result, **_):
+        found.append(task_result)
+
+    task_finished.connect(note)
+    yield found
+    task_finished.disconnect(note)
+
+
+def test_a_task_that_is_tried_again_has_not_finished(finished, redis_client, namespace):
+    enqueued = tasks.fail.enqueue("broken pipe")
+    work("default")
+    assert finished == []
+    redis_client.zadd(f"{namespace}:{{default}}:due", {enqueued.id: 0})
+    work("default")
+    (result,) = finished
+    assert result.status == TaskResultStatus.FAILED
+    (error,) = result.errors
+    assert error.exception_class is tasks.Refused
+    assert "broken pipe" in error.traceback
+
+
+def test_a_task_whose_process_died_at_its_last_attempt_has_finished(finished):
+    store = open_store(get_config().queue("default"), Pooled(get_client("chores")))
+    store.create_groups()
+    enqueued = tasks.fail.enqueue("never runs")
+    (delivery,) = store.take("dead", count=1)
+    last = delivery._replace(message=delivery.message._replace(attempt=2))
+    killed = Evidence(running=[Receipt.of(0, delivery.home, delivery.entry)])
+    settle_for(store, "dead", [settlement(store.config, 0, last, killed)])
+    (result,) = finished
+    assert (result.id, result.status) == (enqueued.id, TaskResultStatus.FAILED)
+    assert result.errors[0].traceback == "running when its process died"
+
+
+@pytest.mark.parametrize("task", [tasks.noop, tasks.shout, tasks.refuse])
+def test_a_receiver_of_task_finished_that_raises_changes_nothing(task, caplog):
+    def broken(**_):
+        raise SystemExit("not our problem")
+
+    task_finished.connect(broken)
+    try:
+        enqueued = task.enqueue(*(["x"] if task is tasks.shout else []))
+        work("default")
+    finally:
+        task_finished.disconnect(broken)
+    enqueued.refresh()
+    assert enqueued.status == (TaskResultStatus.FAILED if task is tasks.refuse else TaskResultStatus.SUCCESSFUL)
+    assert len(enqueued.errors) == (task is tasks.refuse)
+    assert "A receiver of task_finished failed" in caplog.text
+
+
 @pytest.mark.django_db(transaction=True)
 def test_what_a_rollback_takes_back_is_not_announced():
     seen = []
@@ -703,6 +764,25 @@ def test_what_a_rollback_takes_back_is_not_announced():
         assert seen == [result.id]
     finally:
         task_enqueued.disconnect(note)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_receiver_that_fails_after_the_commit_is_logged_and_keeps_nothing_back(caplog):
+    seen = []
+
+    def fail(**kwargs):
+        raise RuntimeError("no")
+
+    task_enqueued.connect(fail)
+    try:
+        with transaction.atomic():
+            tasks.noop.enqueue()
+            transaction.on_commit(lambda: seen.append("later"))
+    finally:
+        task_enqueued.disconnect(fail)
+    assert seen == ["later"]
+    assert "Error calling MQBackend.enqueue" in caplog.text
+    assert len(work("default")) == 1
 
 
 # in a consumer

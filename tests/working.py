@@ -28,7 +28,7 @@ def work(queue, *, count=100):
     try:
         settler = Settler(store, queue, CONSUMER, threading.Event(), threading.Event())
         executor = Executor(config, 0, shared_state, settler)
-        lane = _Lane()
+        lane = Lane()
         for delivery in deliveries:
             executor.run(lane, delivery, find(delivery.message.queue, delivery.message.name))
         settler.settle(store)
@@ -45,7 +45,7 @@ def take(queue):
     return [delivery.message for delivery in store.take(CONSUMER, count=100)]
 
 
-class _Lane:
+class Lane:
     """The test's own thread, within the transaction of the test."""
 
     number = 0

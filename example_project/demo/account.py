@@ -10,7 +10,7 @@ from example_project.office.models import Invoice, Report, Sale, StockMove
 from example_project.shop.models import Cart, Channel, NotificationStep, Order
 from example_project.shop.triggers import remind
 from mq_django import inspector
-from mq_django.inspector.messages import Place
+from mq_django.inspector.message_ids import Place
 
 #: What a group of the topic `orders` writes for each order.
 Written = StockMove | Sale | Invoice

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from mq_django import inspector, queues
 from mq_django.conf import get_config
 from mq_django.inspector import dead_letters, messages
-from mq_django.inspector.messages import MessageView, Place
+from mq_django.inspector.message_ids import Place
+from mq_django.inspector.message_views import MessageView
 from mq_django.transport.connections import get_client
 
 #: Messages of a page.

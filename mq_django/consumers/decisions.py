@@ -1,7 +1,7 @@
 """What becomes of a delivery that failed, was interrupted, or was held by somebody who is gone."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from mq_django.conf import QueueConfig
@@ -66,31 +66,47 @@ def unusable(item: Undecodable) -> Settlement:
     return Settlement(item, Bury(item.reason, reason="undecodable"))
 
 
-def again(
-    config: QueueConfig, message: Message, handler: Handler | None, outcome: Retry, *, reason: str = "attempts"
-) -> tuple[Outcome, int]:
-    """Return the outcome of a retry, which is burial when the attempts are used up, and its delay in ms."""
+def decide(
+    config: QueueConfig, message: Message, handler: Handler | None, retry: Retry, *, reason: str = "attempts"
+) -> Retry | Bury:
+    """Return what a retry comes to: burial when the attempts are used up, else a retry whose delay is known."""
     policy = (handler.retry if handler else None) or config.retry
-    where = (message.id, message.name, message.queue)
     if policy.exhausted(message.attempt, default_max=config.max_attempts):
-        told = _one_line(outcome.error)
-        logger.error("Message %s (%s) of queue %s is buried after %d attempts: %s", *where, message.attempt, told)
-        return Bury(outcome.error, outcome.traceback, reason=reason), 0
-    delay = outcome.delay
-    delay_ms = policy.delay_ms(message.attempt) if delay is None else _milliseconds(delay)
-    logger.warning(
-        "Message %s (%s) of queue %s is tried again in %.1f s after attempt %d: %s",
-        *(*where, delay_ms / 1000, message.attempt, _one_line(outcome.error)),
-    )
-    return outcome, delay_ms
+        return Bury(retry.error, retry.traceback, reason=reason)
+    if isinstance(retry.delay, timedelta):
+        return retry
+    # A handler may well return Retry(delay=30).
+    milliseconds = policy.delay_ms(message.attempt) if retry.delay is None else retry.delay * 1000
+    return replace(retry, delay=timedelta(milliseconds=milliseconds))
+
+
+def settled_as(
+    delivery: Delivery, outcome: Outcome, *, micros: int | None = None, keeps_result: bool = False
+) -> Settlement:
+    """Return how to settle a delivery whose outcome is decided, and log what has failed."""
+    message, delay_ms = delivery.message, 0
+    if isinstance(outcome, Retry | Bury):
+        where = (message.id, message.name, message.queue)
+        told = repr(str(outcome.error)[:300])
+        if isinstance(outcome, Bury):
+            logger.error("Message %s (%s) of queue %s is buried after attempt %d: %s", *where, message.attempt, told)
+        else:
+            assert isinstance(outcome.delay, timedelta)
+            delay_ms = max(0, round(outcome.delay.total_seconds() * 1000))
+            logger.warning(
+                "Message %s (%s) of queue %s is tried again in %.1f s after attempt %d: %s",
+                *(*where, delay_ms / 1000, message.attempt, told),
+            )
+    return Settlement(delivery, outcome, delay_ms, micros, keeps_result)
 
 
 def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, alone: bool = False) -> Settlement:
     handler = find(item.message.queue, item.message.name)
     # What runs alone harms nobody, so it need not wait.
     retry = Retry(delay=timedelta(0) if alone else None, error=error, alone=alone)
-    outcome, delay_ms = again(config, item.message, handler, retry, reason=reason)
-    return Settlement(item, outcome, delay_ms, keeps_result=_keeps_result(item))
+    return settled_as(
+        item, decide(config, item.message, handler, retry, reason=reason), keeps_result=_keeps_result(item)
+    )
 
 
 def _crashed(config: QueueConfig, item: Delivery) -> Settlement:
@@ -103,14 +119,3 @@ def _crashed(config: QueueConfig, item: Delivery) -> Settlement:
 def _keeps_result(item: Delivery) -> bool:
     handler = find(item.message.queue, item.message.name)
     return handler is not None and handler.keeps_result
-
-
-def _milliseconds(delay: timedelta | float) -> int:
-    # A handler may well return Retry(delay=30).
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    return max(0, round(seconds * 1000))
-
-
-def _one_line(text: object) -> str:
-    """Return text without line breaks: a message must not be able to write log lines of its own."""
-    return repr(str(text)[:300])

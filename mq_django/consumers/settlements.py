@@ -1,6 +1,5 @@
-"""Count and signal what deliveries came to, and settle for a consumer that no longer does so itself."""
+"""Signal what deliveries came to, and settle for a consumer that no longer does so itself."""
 
-from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from datetime import timedelta
 
@@ -8,40 +7,19 @@ from django.dispatch import Signal
 
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Bury, Expire, Retry
-from mq_django.registry import Handler
+from mq_django.core.outcomes import Bury, Retry
+from mq_django.registry import Handler, find
 from mq_django.signals import message_buried, message_retried
 from mq_django.stores.base import Settlement, Store
-from mq_django.stores.counters import add_command, bucket
+from mq_django.stores.counters import add_command, tally
 from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 
 logger = get_logger(__name__)
 
-#: What is counted, by the kind of the outcome: a message that is handed back or set aside has not come to anything.
-WORDS = {Ack: "handled", Retry: "retried", Bury: "buried", Expire: "expired"}
-
-
-def tally(settlements: Iterable[Settlement]) -> Counter[tuple[str, str]]:
-    """Return how many deliveries came to what, and how many took how long, by (what, name of the message)."""
-    seen: dict[tuple[type, str, int], int] = {}
-    for delivery, outcome, _, micros, _ in settlements:
-        name = delivery.message.name if isinstance(delivery, Delivery) else "-"
-        which = (type(outcome), name, -1 if micros is None else bucket(micros))
-        seen[which] = seen.get(which, 0) + 1
-    counts: Counter[tuple[str, str]] = Counter()
-    for (kind, name, place), count in seen.items():
-        if kind in WORDS:
-            counts[WORDS[kind], name] += count
-            if place >= 0:
-                counts[f"t{place}", name] += count
-    return counts
-
 
 def send_signals(queue: str, settlements: Iterable[Settlement], stale: Container[str]) -> None:
     """Send the signals of what is tried again or buried, but for those that the consumer no longer held."""
-    if not message_retried.receivers and not message_buried.receivers:
-        return
     for delivery, outcome, delay_ms, *_ in settlements:
         known = message_id(delivery)
         if known in stale or not isinstance(outcome, Retry | Bury):
@@ -67,8 +45,14 @@ def settle_for(store: Store, consumer: str, settlements: Sequence[Settlement]) -
     """Settle what a consumer held, with results, counts and signals; return the ids of what it no longer held."""
     stale = store.settle(consumer, settlements, also=settled_commands(store.config, consumer, settlements))
     send_signals(store.config.name, settlements, stale)
+    kept = [settlement for settlement in settlements if message_id(settlement.delivery) not in stale]
+    for delivery, outcome, *_ in kept:
+        if isinstance(delivery, Delivery) and isinstance(outcome, Bury):
+            handler = find(store.config.name, delivery.message.name)
+            if handler is not None and handler.ended is not None:
+                handler.ended(delivery.message, outcome, 0.0, None)
     # Counted afterwards: what cannot be settled is found again and again.
-    counts = tally(done for done in settlements if message_id(done.delivery) not in stale)
+    counts = tally(kept)
     if counts:
         store.settle(consumer, (), also=[add_command(store.keys, counts)])
     return stale

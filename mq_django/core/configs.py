@@ -1,10 +1,15 @@
 """The settings of queues, topics and groups, as frozen values; `mq_django.conf` reads them."""
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
+from types import MappingProxyType
+from typing import Any, ClassVar
 
+from mq_django.core import ids, rsmq_format
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
 from mq_django.core.limits import Limit, Limits, Rate
 from mq_django.core.options import (
@@ -35,10 +40,15 @@ STORE = option(
     'How the queue lives in Redis: `"rsmq"` for [queues shared with other programs](#queues-in-rsmqs-format).',
 )
 
-#: A publish asks several times, and spelling a queue's keys takes 5 microseconds.
+#: The config of a group is made each time that it is asked for, and spelling a queue's keys takes 5 microseconds.
 queue_keys = cache(QueueKeys)
 group_keys = cache(GroupKeys)
 rsmq_keys = cache(RsmqKeys)
+
+
+def _own_keys() -> Any:
+    """Return the field for the Redis keys of a queue or a topic, which its config spells when it is made."""
+    return field(init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,18 @@ class DeliveryOptions:
         metadata=option(read_size, "Bytes of JSON that a message's data may have.", is_bytes=True),
     )
 
+    #: What a publish cannot ask for here: the option, and the sentence that says why.
+    lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    #: The form of ids, where not any text can be one.
+    id_form: ClassVar[re.Pattern[str] | None] = None
+    #: Makes the ids of messages.
+    new_id = staticmethod(ids.new_id)
+
+    @property
+    def keeps_results(self) -> bool:
+        """Tell whether the results of tasks are kept."""
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig(DeliveryOptions):
@@ -109,6 +131,12 @@ class QueueConfig(DeliveryOptions):
         ),
     )
     store: str = field(default="stream", metadata=STORE)
+    keys: QueueKeys = _own_keys()
+
+    @property
+    def keeps_results(self) -> bool:
+        """See DeliveryOptions.keeps_results."""
+        return bool(self.result_ttl)
 
     @property
     def limits(self) -> Limits:
@@ -116,9 +144,10 @@ class QueueConfig(DeliveryOptions):
         rate, at_once = self.rate_limit, self.concurrency
         return Limits(rate=rate.queue, key_rate=rate.key, concurrency=at_once.queue, key_concurrency=at_once.key)
 
-    @property
-    def keys(self) -> QueueKeys:
-        """Return the queue's Redis keys."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", self._spell_keys())
+
+    def _spell_keys(self) -> QueueKeys:
         return queue_keys(self.namespace, self.name)
 
 
@@ -151,15 +180,25 @@ class RsmqConfig(QueueConfig):
         metadata=option(read_switch, "Publish on RSMQ's channel after a send, and expect that of others."),
     )
     store: str = field(default="rsmq", metadata=STORE)
+    keys: RsmqKeys = _own_keys()
     # These are no options of such a queue.
     max_size: int = 1024 * 1000
     result_ttl: timedelta = timedelta(0)
     rate_limit: Limit[Rate] = Limit()
     concurrency: Limit[int] = Limit()
 
-    @property
-    def keys(self) -> RsmqKeys:
-        """Return the queue's Redis keys."""
+    lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "priority": "Queue {config.name!r} has RSMQ's format, which has no priorities",
+            "unique": "Queue {config.name!r} has RSMQ's format, which has no unique keys",
+            "message_id": "Queue {config.name!r} has RSMQ's format, which has no ids such as {value!r}: "
+            "they have 32 letters and digits",
+        }
+    )
+    id_form: ClassVar[re.Pattern[str] | None] = rsmq_format.MESSAGE_ID
+    new_id = staticmethod(rsmq_format.new_id)
+
+    def _spell_keys(self) -> RsmqKeys:
         return rsmq_keys(self.namespace, self.name)
 
     @property
@@ -175,10 +214,13 @@ class GroupConfig(QueueConfig):
     store: str = "topic"
     topic: str
     group: str
+    keys: GroupKeys = _own_keys()
 
-    @property
-    def keys(self) -> GroupKeys:
-        """Return the group's Redis keys."""
+    lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"priority": "Topic {config.topic!r} is read in one order, so there are no priorities"}
+    )
+
+    def _spell_keys(self) -> GroupKeys:
         return group_keys(self.namespace, self.topic, subscriber=self.group)
 
 
@@ -215,11 +257,18 @@ class TopicConfig(DeliveryOptions):
             "How long a `message_id=` is remembered, so that publishing it again adds nothing.",
         ),
     )
+    keys: TopicKeys = _own_keys()
 
-    @property
-    def keys(self) -> TopicKeys:
-        """Return the topic's Redis keys."""
-        return TopicKeys(self.namespace, self.name)
+    lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "priority": "Topic {config.name!r} is read in one order, so there are no priorities",
+            "delay": "Topic {config.name!r} is read in one order, so there are no delays",
+            "unique": "Topic {config.name!r} is read in one order, so there are no unique keys",
+        }
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", TopicKeys(self.namespace, self.name))
 
     def group(self, name: str) -> GroupConfig:
         """Return the options of one of its groups."""

@@ -21,7 +21,9 @@ class _OneLine(logging.Filter):
 def _one_line(value: Any) -> Any:
     if isinstance(value, BaseException):
         value = str(value)
-    return line(value) if isinstance(value, str | bytes) else value
+    if isinstance(value, str):
+        return value if value.isprintable() else line(value)
+    return line(value) if isinstance(value, bytes) else value
 
 
 _ONE_LINE = _OneLine()

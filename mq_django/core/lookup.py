@@ -1,4 +1,4 @@
-"""What is said of a message that waits, or does not."""
+"""Results of cancelling, rescheduling and looking up one message."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -6,8 +6,8 @@ from typing import NamedTuple
 from mq_django.core.messages import Message
 
 
-class Answer(StrEnum):
-    """What became of a wish about one message. True when the wish was granted."""
+class CancelResult(StrEnum):
+    """What became of a request to cancel or reschedule one message. True when it was done."""
 
     CANCELLED = "cancelled"
     RESCHEDULED = "rescheduled"
@@ -17,7 +17,7 @@ class Answer(StrEnum):
     NOT_WAITING = "not waiting"
 
     def __bool__(self) -> bool:
-        return self in (Answer.CANCELLED, Answer.RESCHEDULED)
+        return self in (CancelResult.CANCELLED, CancelResult.RESCHEDULED)
 
 
 class Place(StrEnum):
@@ -36,8 +36,8 @@ class Place(StrEnum):
     NOT_WAITING = "not waiting"
 
 
-class Found(NamedTuple):
-    """What a look-up brought. True when the message waits."""
+class Lookup(NamedTuple):
+    """What was found of one message. True when the message waits."""
 
     place: Place
     #: None when it does not wait, or its body is no message.

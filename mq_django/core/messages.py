@@ -1,4 +1,4 @@
-"""The values that travel: messages, deliveries, dead letters."""
+"""The values that travel: messages and deliveries."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -62,28 +62,3 @@ class Undecodable(NamedTuple):
     entry: bytes
     fields: list[bytes]
     reason: str
-
-
-class DeadLetter(NamedTuple):
-    """A buried message with its reason and its origin."""
-
-    #: The id of its entry in the dead-letter queue.
-    entry: str
-    #: The message's id; of what could not be decoded, the entry it was.
-    id: str
-    #: The message as it was; None when it could not be decoded.
-    message: Message | None
-    #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
-    reason: str
-    error: str
-    traceback: str
-    attempts: int
-    #: Milliseconds since 1970.
-    first_ms: int | None
-    buried_ms: int
-    #: The entry as it came, for what could not be decoded: at most 64 KiB.
-    raw: bytes = b""
-    #: What became of its attempts: see `mq_django.core.attempt_history`.
-    history: str = ""
-    #: Bytes of its data, or of what could not be decoded.
-    size: int = 0

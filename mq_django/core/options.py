@@ -113,6 +113,13 @@ _read_exceptions = _reader(
     tuple,
 )
 
+read_paths = _reader(
+    (list, tuple),
+    "a list of dotted paths",
+    lambda value: all(isinstance(item, str) and "." in item for item in value),
+    tuple,
+)
+
 RETRY_ARGUMENTS = {
     "max_attempts": read_optional_count,
     "delay": read_duration,

@@ -20,8 +20,8 @@ class Retry:
     A handler may return one, or raise any exception and let its `RetryPolicy` choose the delay.
     """
 
-    #: None: the retry policy decides.
-    delay: timedelta | None = None
+    #: A timedelta or seconds; None: the retry policy decides.
+    delay: timedelta | float | None = None
     error: str = ""
     traceback: str = ""
     #: With nothing beside it: it was running when its process died.

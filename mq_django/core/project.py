@@ -13,6 +13,7 @@ from mq_django.core.options import (
     read_directory,
     read_namespace,
     read_options_by_name,
+    read_paths,
     read_signals,
 )
 from mq_django.core.schedule_options import read_schedules
@@ -60,6 +61,14 @@ class Config:
     )
     signals: tuple[Mapping[str, Any], ...] = field(
         default=(), metadata=option(read_signals, "[Triggers without code](#triggers-without-code).", shown="`[]`")
+    )
+    middleware: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            read_paths,
+            "Dotted paths of functions that run [around handlers and publishing](#middleware).",
+            shown="`[]`",
+        ),
     )
     schedules: Mapping[str, Scheduled] = field(
         default_factory=dict,

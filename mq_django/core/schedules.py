@@ -10,6 +10,10 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
+from mq_django.core.configs import DeliveryOptions
+from mq_django.core.messages import NO_HEADERS
+from mq_django.core.publication import Publication, publication
+from mq_django.core.wire import moment
 from mq_django.errors import ConfigurationError, MissingDependency
 
 
@@ -27,6 +31,10 @@ _RANDOM = re.compile(r"(?<![A-Za-z])[HRhr](?![A-Za-z])")
 #: No clock is ever set by more than this, so that what it does to ticks is found by looking so far around.
 _SHIFT = timedelta(hours=3)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+#: The attribute of a message that tells its tick.
+TICK_HEADER = "scheduledtime"
 
 
 class Schedule(Protocol):
@@ -54,6 +62,23 @@ class Scheduled:
     expires: timedelta | None = None
     #: Where it is written, for messages to people.
     where: str = ""
+
+    def publication(self, destination: DeliveryOptions, tick_ms: int | None = None) -> Publication:
+        """Return the publication of a tick, in ms since 1970, or of now and no tick.
+
+        Raises:
+            InvalidMessage: it cannot be published.
+        """
+        return publication(
+            destination,
+            self.message,
+            self.data,
+            key=self.key,
+            headers=NO_HEADERS if tick_ms is None else {TICK_HEADER: moment(tick_ms)},
+            priority=self.priority,
+            expires=self.expires,
+            published_ms=tick_ms,
+        )
 
     def next_ms(self, after_ms: int, local: tzinfo) -> int:
         """Return the first tick after a moment, both in ms since 1970; `local` is the project's time zone."""

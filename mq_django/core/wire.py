@@ -4,7 +4,6 @@ Attributes carry CloudEvents names. An entry has them as fields, or has a field 
 them; fields beside it override it.
 """
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -13,18 +12,15 @@ from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.core.numbers import LAST_MS
-from mq_django.errors import DecodeError, InvalidMessage
+from mq_django.errors import DecodeError
 
 #: What one entry may hold. Parsing JSON can take 25 times its size in memory.
 MAX_ENTRY_BYTES = 1024 * 1024
-#: CloudEvents: names of extension attributes are lower-case letters and digits.
-HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 MAX_NAME_LENGTH = 255
 #: Fields and values of one entry: a script takes no more than some thousands as arguments.
 MAX_PARTS = 1000
 #: Values of the attribute `alone`: what made it necessary was charged as an attempt, or it was not.
 CHARGED, SUSPECT = "1", "suspect"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Attributes with a meaning of their own; all others are headers. `alone` and `lost` are recovery's own notes, `story`
 #: is what became of earlier attempts.
@@ -47,27 +43,6 @@ RESERVED = frozenset(
         "message",
     )
 )
-
-
-def check_name(name: object) -> str:
-    """Return `name` when it can name a message, else raise InvalidMessage."""
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise InvalidMessage(f"A message's name is 1 to {MAX_NAME_LENGTH} printable characters, not {name!r:.300}")
-    return name
-
-
-def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
-    """Return `headers` when they can travel, else raise InvalidMessage."""
-    if not headers:
-        return NO_HEADERS
-    for name, value in headers.items():
-        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name) or name in RESERVED:
-            raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {name!r:.300}")
-        if not isinstance(value, str):
-            raise InvalidMessage(f"Header {name!r} must be text, not {type(value).__name__}")
-        if not value.isprintable() and _SURROGATE.search(value):
-            raise InvalidMessage(f"Header {name!r} has half a surrogate pair, which is not text")
-    return headers
 
 
 def moment(milliseconds: int) -> str:

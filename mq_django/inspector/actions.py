@@ -1,18 +1,15 @@
 """What people do to a queue and to chosen messages. Each can be done again without harm."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mq_django.conf import RsmqConfig, get_config
+from mq_django.conf import get_config
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.control import Control
-from mq_django.stores.dead_letter_queue import BATCH, DeadLetters, is_entry
-from mq_django.stores.rsmq_store import RsmqStore
-from mq_django.stores.waiting_room import WaitingRoom
+from mq_django.stores.dead_letter_queue import BATCH
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -40,29 +37,12 @@ class Outcome:
     examples: list[str] = field(default_factory=list)
 
 
-def redrive(name: str, entries: Sequence[str]) -> Outcome:
-    """Put dead letters back into their queue, each at its first attempt.
-
-    Raises:
-        UnknownQueue: it is not configured.
-    """
-    return _each(_dead(name).redrive, entries)
-
-
-def delete(name: str, entries: Sequence[str]) -> Outcome:
-    """Delete dead letters for good."""
-    return _each(_dead(name).delete, entries)
-
-
 def cancel(name: str, members: Sequence[bytes]) -> Outcome:
     """Remove messages that wait, by id or by `u:` and their unique key."""
-    config, wire = get_config().queue(name), Pooled(get_client("inspect"))
-    room: WaitingRoom | RsmqStore
-    room = RsmqStore(config, wire) if isinstance(config, RsmqConfig) else WaitingRoom(config, wire)
-    outcome = Outcome()
+    store, outcome = open_store(get_config().queue(name), Pooled(get_client("inspect"))), Outcome()
     for member in members:
         try:
-            cancelled = bool(room.cancel(member))
+            cancelled = bool(store.cancel(member))
         except StoreError as error:
             outcome.error = error
             break
@@ -106,29 +86,3 @@ def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS
             outcome.more = True
             break
     return outcome
-
-
-def _dead(name: str) -> DeadLetters:
-    return DeadLetters(get_config().queue(name), Pooled(get_client("inspect")))
-
-
-def _each(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str]) -> Outcome:
-    wanted = list(dict.fromkeys(entries))
-    outcome = Outcome(missing=sum(not is_entry(entry) for entry in wanted))
-    known = [entry for entry in wanted if is_entry(entry)]
-    for at in range(0, len(known), BATCH):
-        if not _step(act, known[at : at + BATCH], outcome):
-            break
-    return outcome
-
-
-def _step(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str], outcome: Outcome) -> bool:
-    try:
-        words = Counter(act(entries))
-    except StoreError as error:
-        outcome.error = error
-        return False
-    outcome.missing += words.pop("MISSING", 0)
-    outcome.refused += words.pop("UNDECODABLE", 0)
-    outcome.done += words.total()
-    return True

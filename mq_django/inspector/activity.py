@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from mq_django.core.numbers import whole
 from mq_django.stores.counters import TOOK, WAITED
-from mq_django.stores.pages import Look
 
 #: Minutes that an `Activity` covers.
 WINDOW = 60
@@ -69,12 +68,7 @@ NONE = Activity(
 )
 
 
-def activity_of(look: Look, *, of: str = "") -> Activity:
-    """Return what the counters in a look say about the last hour, in all or of one name."""
-    return activity_of_minutes(look.this_hour, look.last_hour, hour=look.hour, now_ms=look.now_ms, of=of)
-
-
-def activity_of_minutes(
+def activity_of_hour(
     this_hour: Mapping[bytes, bytes], last_hour: Mapping[bytes, bytes], *, hour: int, now_ms: int, of: str = ""
 ) -> Activity:
     """Return what the counters of an hour since 1970 and of the one before say about the last hour."""

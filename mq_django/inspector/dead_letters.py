@@ -1,24 +1,38 @@
 """Dead letters as people see them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, FailureGroup, Filter
-from mq_django.core.messages import DeadLetter
+from mq_django.core.messages import Delivery
 from mq_django.core.numbers import whole
 from mq_django.core.redaction import redact_bytes, redact_text
 from mq_django.core.wire import entry_ms
-from mq_django.errors import InvalidFilter
-from mq_django.inspector.attempts import attempts_of
-from mq_django.inspector.messages import MessageView, view_of
+from mq_django.errors import InvalidFilter, StoreError
+from mq_django.inspector.actions import Outcome
+from mq_django.inspector.message_views import MessageView, Rows, view_of
 from mq_django.inspector.scan import Scanned, scan
-from mq_django.stores.dead_letter_queue import DeadLetters, Fields, Letter, is_entry, letter_of, text_of
+from mq_django.stores.dead_letter_queue import (
+    BATCH,
+    DeadLetters,
+    buried,
+    is_entry,
+    next_to,
+    open_dead_letters,
+)
+from mq_django.stores.entry_fields import Fields, fields_of, text_of
+from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
 
-#: Dead letters that are read at a time; whole ones are fewer.
-BATCH, WHOLE = 500, 50
+#: Dead letters that are read whole at a time.
+WHOLE = 50
+
+#: Bytes of a field that a page of dead letters still carries.
+MAX_LISTED = 16 * 1024
 
 #: Newer dead letters that are counted to tell how many there are up to one of them.
 MAX_COUNTED = 1000
@@ -76,16 +90,16 @@ def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPag
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
-    letters = _dead(name)
     # One more than asked for tells whether there are more.
+    read = partial(_dead(name).read, limit=limit + 1, max_bytes=MAX_LISTED, which="LISTED")
     if after and is_entry(after):
-        found = letters.oldest(limit=limit + 1, after=after)
-        some = [_listed(name, fields) for fields in reversed(found.letters[:limit])]
-        return DeadPage(total=found.total, letters=some, has_newer=len(found.letters) > limit, has_older=bool(some))
+        total, found = read(first=next_to(after, "-"))
+        some = [_view(name, *row) for row in reversed(found[:limit])]
+        return DeadPage(total=total, letters=some, has_newer=len(found) > limit, has_older=bool(some))
     before = before if is_entry(before) else ""
-    found = letters.newest(limit=limit + 1, before=before)
-    some = [_listed(name, fields) for fields in found.letters[:limit]]
-    return DeadPage(total=found.total, letters=some, has_newer=bool(before), has_older=len(found.letters) > limit)
+    total, found = read(last=next_to(before, "+"), newest_first=True)
+    some = [_view(name, *row) for row in found[:limit]]
+    return DeadPage(total=total, letters=some, has_newer=bool(before), has_older=len(found) > limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,74 +120,75 @@ def groups(name: str) -> list[DeadGroup]:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
-    found = [DeadGroup(group=group, count=count, buried_ms=ms) for group, count, ms in _dead(name).groups()]
+    (reply,) = _wire().trip([("HGETALL", get_config().queue(name).keys.dead_groups)])
+    flat = reply_or_raise(reply)
+    found = [group for pair in zip(flat[::2], flat[1::2], strict=True) if (group := _group(*pair))]
     return sorted(found, key=lambda group: (group.group is None, -group.count, group.group))
+
+
+def _group(field: bytes, value: bytes) -> DeadGroup | None:
+    error, separator, name = field.decode(errors="backslashreplace").partition("|")
+    numbers = [number for part in value.split(b" ") if (number := whole(part)) is not None]
+    if len(numbers) != 2:
+        return None
+    return DeadGroup(group=FailureGroup(name, error) if separator else None, count=numbers[0], buried_ms=numbers[1])
 
 
 def look_among(name: str, wanted: Filter, *, after: str = "", limit: int) -> Scanned[DeadLetterView]:
     """Return the dead letters that are wanted, newest first."""
-    letters = _dead(name)
+    dead = _dead(name)
 
-    def read(cursor: str, count: int) -> list[tuple[str, Letter]]:
-        before = cursor if is_entry(cursor) else ""
-        return [(letter.entry, letter) for letter in letters.traits(limit=count, before=before)]
+    def read(cursor: str, count: int) -> Rows[str]:
+        last = next_to(cursor if is_entry(cursor) else "", "+")
+        letters = dead.traits(limit=count, last=last, newest_first=True)
+        return ((letter.entry, letter.entry if wanted.matches(letter, letter.error) else None) for letter in letters)
 
-    found = scan(read, lambda letter: wanted.matches(letter, letter.error), after=after, limit=limit)
-    there = {fields.entry: fields for fields in letters.some([letter.entry for letter in found.rows])}
-    rows = [_listed(name, there[letter.entry]) for letter in found.rows if letter.entry in there]
+    found = scan(read, wanted, after=after, limit=limit)
+    there = dict(_some(name, found.rows))
+    rows = [_view(name, entry, there[entry]) for entry in found.rows if entry in there]
     return Scanned(rows, found.scanned, found.after)
+
+
+def _some(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
+    """Return those of some dead letters that are still there, without what is long."""
+    if not entries:
+        return []
+    keys = [get_config().queue(name).keys.dead]
+    command = scripts.command("dead_some", keys=keys, args=[MAX_LISTED, *entries])
+    _, *flat = reply_or_raise(_wire().trip([command])[0])
+    return [(entry.decode(), fields_of(found)) for entry, found in zip(flat[::2], flat[1::2], strict=True)]
 
 
 def count_group(name: str, group: FailureGroup) -> int | None:
     """Return how many dead letters a group has; None when it was not counted apart."""
-    return next((found.letters for found in _dead(name).groups() if found.group == group), None)
+    return next((found.count for found in groups(name) if found.group == group), None)
 
 
 def every(name: str, wanted: Filter = NOTHING) -> Iterator[DeadLetterView]:
     """Yield all dead letters that are wanted whole, oldest first."""
-    letters, after = _dead(name), ""
-    while found := letters.traits(limit=BATCH, after=after):
-        after = found[-1].entry
+    dead, first = _dead(name), "-"
+    while found := dead.traits(limit=BATCH, first=first):
+        first = next_to(found[-1].entry, "-")
         chosen = [letter.entry for letter in found if wanted.matches(letter, letter.error)]
         for at in range(0, len(chosen), WHOLE):
-            for letter in letters.get_many(chosen[at : at + WHOLE]):
-                yield _whole(letter)
+            for row in dead.whole(chosen[at : at + WHOLE]):
+                yield _view(name, *row, is_whole=True)
 
 
 def get(name: str, entry: str) -> DeadLetterView | None:
     """Return a dead letter whole, or None when it is no longer there."""
-    letter = _dead(name).get(entry)
-    return None if letter is None else _whole(letter)
-
-
-def _whole(letter: DeadLetter) -> DeadLetterView:
-    if letter.message is not None:
-        message = view_of(letter.message, size=letter.size)
-        last = attempts_of(letter.history, error=letter.error, traceback=letter.traceback)
-        message = replace(message, attempts=last)
-    else:
-        message = MessageView(id=letter.id, size=letter.size, error=redact_text(letter.error) or "no message")
-    return DeadLetterView(
-        entry=letter.entry,
-        message=message,
-        reason=letter.reason,
-        error=redact_text(letter.error),
-        traceback=redact_text(letter.traceback),
-        attempts=letter.attempts,
-        buried_ms=letter.buried_ms,
-        raw=redact_bytes(letter.raw),
-    )
+    return next((_view(name, *row, is_whole=True) for row in _dead(name).whole([entry])), None)
 
 
 def find(name: str, message_id: str) -> str | None:
     """Return the entry under which the message with an id is buried, or None."""
-    return _dead(name).find(message_id.encode())
+    return _dead(name).find([message_id])[0]
 
 
 def labels(name: str, entries: Sequence[str]) -> list[str]:
     """Return the ids of the messages in some dead letters, those of them that are still there."""
-    found = _dead(name).some([entry for entry in entries if is_entry(entry)])
-    return [text_of(fields.values.get(b"id")) or fields.entry for fields in found]
+    found = _some(name, [entry for entry in entries if is_entry(entry)])
+    return [text_of(fields.get(b"id")) or entry for entry, fields in found]
 
 
 def count(name: str, *, until: str = "") -> DeadCount:
@@ -182,48 +197,97 @@ def count(name: str, *, until: str = "") -> DeadCount:
     Raises:
         InvalidFilter: `until` is no entry.
     """
-    letters = _dead(name)
+    dead = _dead(name)
     if until and not is_entry(until):
         raise InvalidFilter(f"Not the entry of a dead letter: {until!r:.80}")
     if until:
-        newer = letters.oldest(limit=MAX_COUNTED, after=until, max_bytes=0, which="TRAITS")
-        return DeadCount(
-            until=until,
-            count=max(0, newer.total - len(newer.letters)),
-            at_most=len(newer.letters) == MAX_COUNTED,
-        )
-    newest = letters.newest(limit=1, max_bytes=0, which="TRAITS")
-    return DeadCount(until=newest.letters[0].entry if newest.letters else "", count=newest.total, at_most=False)
+        total, newer = dead.read(limit=MAX_COUNTED, first=next_to(until, "-"), max_bytes=0)
+        return DeadCount(until=until, count=max(0, total - len(newer)), at_most=len(newer) == MAX_COUNTED)
+    total, newest = dead.read(limit=1, newest_first=True, max_bytes=0)
+    return DeadCount(until=newest[0][0] if newest else "", count=total, at_most=False)
+
+
+def redrive(name: str, entries: Sequence[str]) -> Outcome:
+    """Put dead letters back into their queue, each at its first attempt.
+
+    Raises:
+        UnknownQueue: it is not configured.
+    """
+    return _each(_dead(name).redrive, entries)
+
+
+def redrive_messages(name: str, message_ids: Sequence[str]) -> Outcome:
+    """Put the dead letters of some messages back into their queue; see redrive()."""
+    dead = _dead(name)
+    entries = dead.find(message_ids)
+    outcome = _each(dead.redrive, [entry for entry in entries if entry is not None])
+    outcome.missing += entries.count(None)
+    return outcome
+
+
+def delete(name: str, entries: Sequence[str]) -> Outcome:
+    """Delete dead letters for good."""
+    return _each(_dead(name).delete, entries)
+
+
+def _each(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str]) -> Outcome:
+    wanted = list(dict.fromkeys(entries))
+    outcome = Outcome(missing=sum(not is_entry(entry) for entry in wanted))
+    known = [entry for entry in wanted if is_entry(entry)]
+    for at in range(0, len(known), BATCH):
+        if not _step(act, known[at : at + BATCH], outcome):
+            break
+    return outcome
+
+
+def _step(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str], outcome: Outcome) -> bool:
+    try:
+        words = Counter(act(entries))
+    except StoreError as error:
+        outcome.error = error
+        return False
+    outcome.missing += words.pop("MISSING", 0)
+    outcome.refused += words.pop("UNDECODABLE", 0)
+    outcome.done += words.total()
+    return True
+
+
+def _wire() -> Wire:
+    return Pooled(get_client("inspect"))
 
 
 def _dead(name: str) -> DeadLetters:
-    return DeadLetters(get_config().queue(name), Pooled(get_client("inspect")))
+    return open_dead_letters(get_config().queue(name), _wire())
 
 
-def _listed(name: str, fields: Fields) -> DeadLetterView:
-    values = fields.values
-    body = values.get(b"data", values.get(b"message", values.get(b"deadraw", 0)))
-    size = body if isinstance(body, int) else len(body)
+def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> DeadLetterView:
+    kept = {field: value for field, value in fields.items() if isinstance(value, bytes)}
+    found = buried(name, entry, kept) if len(kept) == len(fields) else None
+    error, traceback = text_of(fields.get(b"deaderror")), text_of(fields.get(b"deadtraceback"))
+    if isinstance(found, Delivery):
+        history, size = text_of(fields.get(b"deadstory")), len(found.data_text)
+        message = view_of(found.message, size=size, history=history, error=error, traceback=traceback)
+    else:
+        message = _without_data(entry, fields, error, found)
     return DeadLetterView(
-        entry=fields.entry,
-        message=_listed_message(name, fields, size),
-        reason=text_of(values.get(b"deadreason")),
-        error=redact_text(text_of(values.get(b"deaderror"))),
-        traceback="",
-        attempts=whole(values.get(b"deadattempts")) or 0,
-        buried_ms=entry_ms(fields.entry.encode()),
+        entry=entry,
+        message=message,
+        reason=text_of(fields.get(b"deadreason")),
+        error=redact_text(error),
+        traceback=redact_text(traceback),
+        attempts=whole(fields.get(b"deadattempts")) or 0,
+        buried_ms=entry_ms(entry.encode()),
+        raw=redact_bytes(found) if is_whole and isinstance(found, bytes) else b"",
     )
 
 
-def _listed_message(name: str, fields: Fields, size: int) -> MessageView:
-    values = fields.values
-    message_id = text_of(values.get(b"id")) or fields.entry
-    whole: Mapping[bytes, bytes] = {key: value for key, value in values.items() if isinstance(value, bytes)}
-    if b"deadraw" in values:
-        return MessageView(id=message_id, size=size, error="no message")
-    if len(whole) == len(values):
-        letter = letter_of(name, fields.entry, whole)
-        if letter.message is not None:
-            return view_of(letter.message, size=size)
-        return MessageView(id=message_id, name=text_of(values.get(b"type")), size=size, error="no message")
-    return MessageView(id=message_id, name=text_of(values.get(b"type")), size=size)
+def _without_data(entry: str, fields: Fields, error: str, raw: bytes | None) -> MessageView:
+    """Return a message that is too long for a page, or none at all."""
+    body = raw or fields.get(b"data", fields.get(b"message", fields.get(b"deadraw", 0)))
+    is_broken = raw is not None or b"deadraw" in fields
+    return MessageView(
+        id=text_of(fields.get(b"id")) or entry,
+        name=text_of(fields.get(b"type")),
+        size=body if isinstance(body, int) else len(body),
+        error=(redact_text(error) or "no message") if is_broken else "",
+    )

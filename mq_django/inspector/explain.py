@@ -5,11 +5,11 @@ from datetime import timedelta
 from typing import Literal
 
 from mq_django.conf import get_config
-from mq_django.inspector import entries
-from mq_django.inspector.entries import MAX_BEFORE, EntryView
 from mq_django.inspector.limit_standing import Standings
-from mq_django.inspector.messages import WaitingView
-from mq_django.inspector.queues import QueueView
+from mq_django.inspector.message_views import EntryView, WaitingView
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.readers import open_reader
+from mq_django.inspector.room_reader import MAX_BEFORE
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -76,7 +76,7 @@ def why_entry(view: EntryView, queue: QueueView) -> Cause:
     stopped = _of_queue(queue)
     if stopped is not None:
         return stopped
-    count = entries.before(queue.name, view)
+    count = open_reader(queue.name).before(view.home, view.entry)
     if not count:
         return _of_limits(queue) or Cause(kind="next")
     return Cause(kind="behind", count=count, at_least=count >= MAX_BEFORE)

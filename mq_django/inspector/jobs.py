@@ -1,4 +1,7 @@
-"""What is done to many dead letters in the background: begun, watched and cancelled here, worked off by consumers."""
+"""What is done to many dead letters in the background: begun, watched and cancelled here.
+
+`mq_django.consumers.supervisor.redriver` works it off.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,11 +9,11 @@ from typing import Literal
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.inspector import dead_letters
-from mq_django.stores.background_jobs import IDLE, BackgroundJob, BackgroundJobs, What
+from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, What
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
-__all__ = ["IDLE", "BackgroundJob", "Begun", "What", "begin", "cancel", "look", "work"]
+__all__ = ["BackgroundJob", "Begun", "What", "begin", "cancel", "look"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,6 @@ def look(name: str) -> BackgroundJob | None:
 def cancel(name: str) -> bool:
     """End the job that runs; what is done is done. False: none runs."""
     return _jobs(name).cancel()
-
-
-def work(name: str, worker: str) -> float:
-    """Make one step of the job, and return the seconds until the next; `IDLE`: there is none."""
-    return _jobs(name).work(worker)
 
 
 def _jobs(name: str) -> BackgroundJobs:

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
+from mq_django.conf import get_config
 from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_use
+from mq_django.inspector.readers import reader_of
 from mq_django.stores.schedule_state import Planned, Schedules, ScheduleState, planned
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -18,8 +19,8 @@ def schedules(name: str) -> tuple[int, Sequence[Planned]]:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
-    config = get_config().queue(name)
-    return planned(config, Pooled(get_client("inspect"))) if _is_plain(config) else (0, [])
+    config, wire = get_config().queue(name), Pooled(get_client("inspect"))
+    return planned(config, wire) if reader_of(config, wire).has_schedules else (0, [])
 
 
 def find(name: str, schedule: str) -> Planned | None:
@@ -49,13 +50,7 @@ def forget(plan: Planned) -> None:
 def limits(name: str, *, count: int) -> LimitUse | None:
     """Return how far a queue's limits are used, with `count` of the keys that wait; None when it has no limits."""
     config = get_config().queue(name)
-    if not _is_plain(config) or not config.limits:
-        return None
-    return limit_use(config, Pooled(get_client("inspect")), count=count)
-
-
-def _is_plain(config: QueueConfig) -> bool:
-    return not isinstance(config, GroupConfig | RsmqConfig)
+    return limit_use(config, Pooled(get_client("inspect")), count=count) if config.limits else None
 
 
 def _schedules(plan: Planned) -> Schedules:

@@ -1,15 +1,17 @@
 """All consumers of all queues, as the processes they are; and the asking of one to go quiet or to stop."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from mq_django.conf import get_config
-from mq_django.inspector import entries
 from mq_django.inspector.consumers import ConsumerView, State
-from mq_django.inspector.entries import EntryView
-from mq_django.inspector.queues import QueueView, overview
+from mq_django.inspector.message_views import EntryView
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queues import overview
+from mq_django.inspector.readers import open_reader
+from mq_django.inspector.room_reader import Receipt
 from mq_django.stores import open_members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -122,16 +124,14 @@ def ask(who: str, what: Ask) -> list[str]:
     ]
 
 
-def _lookup(view: QueueView) -> dict[tuple[int, str], EntryView]:
+def _lookup(view: QueueView) -> Mapping[Receipt, EntryView]:
     """Return the messages that the living consumers of a queue run, by where they lie."""
     living = [consumer for consumer in view.consumers if consumer.alive]
     receipts = [(found.home, found.entry) for consumer in living for found in consumer.running]
-    return entries.some(view.name, receipts[:MAX_RUNNING]) if receipts else {}
+    return open_reader(view.name).held(receipts[:MAX_RUNNING]) if receipts else {}
 
 
-def _process(
-    found: Sequence[tuple[str, ConsumerView]], known: dict[str, dict[tuple[int, str], EntryView]]
-) -> ProcessView:
+def _process(found: Sequence[tuple[str, ConsumerView]], known: dict[str, Mapping[Receipt, EntryView]]) -> ProcessView:
     _, one = found[0]
     running = [
         RunningMessage(queue=queue, ms=item.ms, entry=known[queue][item.home, item.entry])

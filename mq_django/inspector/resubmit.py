@@ -1,14 +1,12 @@
 """Put a dead letter back into its queue with other data."""
 
-from mq_django.conf import QueueConfig, RsmqConfig, get_config
-from mq_django.core import rsmq_format
-from mq_django.core.bounds import check_whole, data_text
-from mq_django.core.ids import new_id
+from mq_django.conf import get_config
 from mq_django.core.jsontext import loads
-from mq_django.core.messages import Message
+from mq_django.core.messages import Delivery
+from mq_django.core.publication import resubmission
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
-from mq_django.errors import InvalidMessage, MessageTooLarge
-from mq_django.stores.dead_letter_queue import DeadLetters
+from mq_django.errors import InvalidMessage
+from mq_django.stores.dead_letter_queue import buried, open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
@@ -24,27 +22,14 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
         StoreError: Redis is away.
     """
     config = get_config().queue(name)
-    letters = DeadLetters(config, Pooled(get_client("inspect")))
-    letter = letters.get(entry)
-    if letter is None or letter.message is None:
+    letters = open_dead_letters(config, Pooled(get_client("inspect")))
+    found = next((buried(name, *letter) for letter in letters.whole([entry])), None)
+    if not isinstance(found, Delivery):
         return None
-    original = letter.message.data
+    original = found.message.data
     data = restore(loads(written.encode(errors="surrogatepass")), redact(original), original)
     if is_redacted(data) and not is_redacted(original):
         raise InvalidMessage(f"{REDACTED} stands for a secret, and it is not known for which one here")
-    message_id, text = _written(config, letter.message, data)
-    done = letters.resubmit(entry, message_id=message_id, text=text)
-    return message_id if done == "RESUBMITTED" else None
-
-
-def _written(config: QueueConfig, message: Message, data: object) -> tuple[str, bytes]:
-    """Return a new id, and the data's text or, of a queue in RSMQ's format, the whole body."""
-    text = data_text(data, config)
-    check_whole(message, text)
-    if not isinstance(config, RsmqConfig):
-        return new_id(), text
-    message_id = rsmq_format.new_id()
-    body = rsmq_format.encode(message._replace(id=message_id, data=data, expires_ms=None, published_ms=None), text)
-    if 0 <= config.maxsize < rsmq_format.units(body.decode()):
-        raise MessageTooLarge(f"The message is longer than the maxsize of queue {config.name!r}")
-    return message_id, body
+    made = resubmission(config, found.message, data)
+    done = letters.resubmit(entry, message_id=made.message.id, text=letters.written(made))
+    return made.message.id if done == "RESUBMITTED" else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from mq_django.core.filters import NOTHING, Filter
+from mq_django.inspector.message_views import Rows
 
 __all__ = ["NOTHING", "Filter", "Scanned", "scan"]
 
@@ -19,7 +20,6 @@ BATCH = 500
 SECONDS = 0.12
 
 T = TypeVar("T")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,36 +32,25 @@ class Scanned(Generic[T]):
     #: From where to go on; empty at the end.
     after: str
 
-    def shown(self, view: "Callable[[T], V]") -> "Scanned[V]":
-        """Return the same with each of its rows as people see it: only what was found is worth that work."""
-        return Scanned([view(row) for row in self.rows], self.scanned, self.after)
 
+def scan(read: Callable[[str, int], Rows[T]], wanted: Filter, *, after: str, limit: int) -> Scanned[T]:
+    """Return up to `limit` of what `read` brings and is wanted, in its order, and from where to go on.
 
-def scan(
-    read: Callable[[str, int], Sequence[tuple[str, T]]],
-    matches: Callable[[T], bool] | None,
-    *,
-    after: str,
-    limit: int,
-) -> Scanned[T]:
-    """Return up to `limit` of what `read` brings, in its order, and from where to go on.
-
-    `read` takes a cursor and how many it may bring, and returns each with its own cursor. `matches` chooses; None takes
-    all. At most `MAX_SCANNED` are looked at.
+    `read` takes a cursor and how many to go through. At most `MAX_SCANNED` are looked at.
     """
     rows: list[T] = []
     scanned, deadline = 0, time.monotonic() + SECONDS
-    batch = limit + 1 if matches is None else BATCH
+    batch = BATCH if wanted else limit + 1
     while True:
-        found = read(after, batch)
-        for cursor, row in found:
+        before = scanned
+        for cursor, row in read(after, batch):
             if len(rows) == limit or scanned == MAX_SCANNED:
                 return Scanned(rows, scanned, after)
             scanned += 1
             after = cursor
-            if matches is None or matches(row):
+            if row is not None:
                 rows.append(row)
-        if len(found) < batch:
+        if scanned - before < batch:
             return Scanned(rows, scanned, "")
         if time.monotonic() > deadline:
             return Scanned(rows, scanned, after)

@@ -7,14 +7,14 @@ from datetime import timedelta
 
 from mq_django.conf import TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.offsets import Place, parse
-from mq_django.errors import StoreError
-from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_minutes
-from mq_django.inspector.queues import RECENT
+from mq_django.core.offsets import Place, before, parse
+from mq_django.errors import StoreError, UnknownGroup
+from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_hour
+from mq_django.inspector.queue_looks import MAX_COUNTED
+from mq_django.inspector.queue_view import RECENT
+from mq_django.inspector.seek_preview import SeekPreview, seek_preview
 from mq_django.registry import groups
-from mq_django.stores.lag import SeekPreview
 from mq_django.stores.log import Log, retention_share
-from mq_django.stores.pages import MAX_COUNTED
 from mq_django.stores.topic_stats import GroupStats, TopicStats, topic_stats
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -133,7 +133,11 @@ def preview(name: str, group: str, place: Place) -> SeekPreview:
         InvalidOffset: it is no place in a log.
         StoreError: Redis is away.
     """
-    return _log(name).preview(group, place)
+    keys, wire = get_config().topic(name).keys, Pooled(get_client("inspect"))
+    found = seek_preview(keys, wire, group, before(place))
+    if found is None:
+        raise UnknownGroup(f"Topic {name!r} has no group {group!r}")
+    return found
 
 
 def seek(name: str, group: str, place: Place) -> None:
@@ -176,7 +180,7 @@ def _view(config: TopicConfig, found: TopicStats) -> TopicView:
         retention_bytes=config.retention_bytes,
         retention_alarm=config.retention_alarm,
         groups=tuple(view for _, view in sorted({**there, **missing}.items())),
-        activity=activity_of_minutes(found.this_hour, found.last_hour, hour=found.hour, now_ms=found.info.now_ms),
+        activity=activity_of_hour(found.this_hour, found.last_hour, hour=found.hour, now_ms=found.info.now_ms),
     )
 
 

@@ -15,7 +15,7 @@ from mq_django.core.visible import escape, truncate
 from mq_django.core.wire import moment
 from mq_django.inspector import entries
 from mq_django.inspector import topics as inspected
-from mq_django.inspector.entries import EntryView
+from mq_django.inspector.message_views import EntryView
 from mq_django.producers import topics
 
 #: What a verb found, as JSON can say it and as lines for people.

@@ -1,43 +1,21 @@
 """Put messages into queues."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
-import redis
-
-from mq_django.conf import QueueConfig, get_config
-from mq_django.core.bounds import check_whole, data_text
+from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.lookup import Answer, Found
-from mq_django.core.messages import NO_HEADERS, Message
-from mq_django.core.wire import check_headers, check_name
+from mq_django.core.lookup import CancelResult, Lookup
+from mq_django.core.messages import NO_HEADERS
+from mq_django.core.publication import publication, publications
+from mq_django.core.publish_checks import check_text, due
 from mq_django.errors import InvalidMessage
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.publish_options import (
-    check_conflict,
-    check_priority,
-    check_text,
-    claim_ms,
-    due,
-    expiry,
-    fresh_id,
-)
-from mq_django.producers.transactions import after_commit
-from mq_django.signals import message_published
+from mq_django.producers.sinks import RedisSink, after_commit, send
 from mq_django.stores import open_store
-from mq_django.stores.base import Outgoing, Store
-from mq_django.stores.refusals import check_supported
-from mq_django.stores.results import keeps, ready_command
-from mq_django.transport.connections import get_client
-from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Pooled
-
-#: Messages of one script call. Redis serves nobody else meanwhile: about 3 ms at this size.
-BATCH = 1000
-#: Bytes of data of one script call.
-BATCH_BYTES = 2 * 1024 * 1024
+from mq_django.stores.base import Store
 
 Result = TypeVar("Result")
 
@@ -47,7 +25,7 @@ class Queue:
 
     def __init__(self, config: QueueConfig) -> None:
         self.config = config
-        self._opened: tuple[redis.Redis, Store] | None = None
+        self._redis = RedisSink(Queue, partial(open_store, config))
 
     @property
     def name(self) -> str:
@@ -102,33 +80,24 @@ class Queue:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
             QueueFull, AlreadyPublished, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
-        for_ms = claim_ms(unique, unique_for)
-        conflict = check_conflict(on_conflict, claims=for_ms is not None)
-        delay_ms, due_ms = due(delay, deliver_at)
-        if unique is not None and for_ms is None and delay_ms is None and due_ms is None:
-            raise InvalidMessage("unique= needs delay=, deliver_at= or unique_for=")
-        message = Message(
-            id=fresh_id(self.config) if message_id is None else check_text("message_id", message_id),
-            name=check_name(name),
-            data=data,
-            queue=self.name,
-            key=None if key is None else check_text("key", key),
-            published_ms=int(time.time() * 1000) if enqueued_ms is None else enqueued_ms,
-            expires_ms=expiry(expires),
-            priority=check_priority(priority),
-            unique=None if unique is None else check_text("unique", unique),
-            headers=check_headers(headers),
-            claims=for_ms is not None,
+        made = publication(
+            self.config,
+            name,
+            data,
+            delay=delay,
+            deliver_at=deliver_at,
+            key=key,
+            headers=headers,
+            priority=priority,
+            unique=unique,
+            unique_for=unique_for,
+            on_conflict=on_conflict,
+            expires=expires,
+            message_id=message_id,
+            published_ms=enqueued_ms,
+            runs_task=enqueued_ms is not None,
         )
-        check_supported(self.config, message)
-        outgoing = Outgoing(message, data_text(data, self.config), delay_ms, due_ms)
-        check_whole(message, outgoing.data_text)
-
-        def send() -> str:
-            also = [ready_command(self.config, outgoing)] if enqueued_ms is not None and keeps(self.config) else ()
-            return self._send([outgoing], for_ms=for_ms, on_conflict=conflict, also=also)[0]
-
-        return after_commit(send, using=using, on_commit=on_commit, robust=robust) or message.id
+        return send([made], self._redis, using=using, on_commit=on_commit, robust=robust)[0] or made.message.id
 
     def publish_many(
         self,
@@ -148,36 +117,12 @@ class Queue:
         All are checked before the first is sent. What Redis refuses it refuses a call at a time, so that calls before
         may have been done. See publish() for the rest.
         """
-        delay_ms, due_ms = due(delay, deliver_at)
-        waits = delay_ms is not None or due_ms is not None
-        like = Message(
-            id="",
-            name="",
-            data=None,
-            queue=self.name,
-            key=None if key is None else check_text("key", key),
-            # A ready one is as old as its stream entry.
-            published_ms=int(time.time() * 1000) if waits or priority else None,
-            expires_ms=expiry(expires),
-            priority=check_priority(priority),
-        )[3:]
-        config = self.config
-        outgoing = [
-            Outgoing(
-                Message(fresh_id(config), check_name(name), data, *like), data_text(data, config), delay_ms, due_ms
-            )
-            for name, data in messages
-        ]
-        for item in outgoing[:1]:
-            check_supported(config, item.message)
-
-        def send() -> None:
-            for batch in batches(outgoing):
-                self._send(batch)
-
-        if outgoing:
-            after_commit(send, using=using, on_commit=on_commit, robust=robust)
-        return [item.message.id for item in outgoing]
+        made = publications(
+            self.config, messages, delay=delay, deliver_at=deliver_at, key=key, priority=priority, expires=expires
+        )
+        if made:
+            send(made, self._redis, using=using, on_commit=on_commit, robust=robust)
+        return [message.id for message, _, _ in made]
 
     def cancel(
         self,
@@ -187,11 +132,11 @@ class Queue:
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
-    ) -> Answer | None:
+    ) -> CancelResult | None:
         """Remove a message that waits, by its id or its unique key, and say whether that was in time.
 
-        A true answer is `Answer.CANCELLED`: it will never run. Inside `atomic()` it happens at the commit, and the
-        answer is None.
+        A true result is `CancelResult.CANCELLED`: it will never run. Inside `atomic()` it is cancelled at the commit,
+        and the result is None.
         """
         named = _named(message_id, unique)
         return self._ask(lambda store: store.cancel(named), using=using, on_commit=on_commit, robust=robust)
@@ -206,10 +151,10 @@ class Queue:
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
-    ) -> Answer | None:
+    ) -> CancelResult | None:
         """Let a delayed message be due at another time, and say whether that was in time.
 
-        A true answer is `Answer.RESCHEDULED`: it will not run before. See cancel() for the rest.
+        A true result is `CancelResult.RESCHEDULED`: it will not run before. See cancel() for the rest.
         """
         named, (delay_ms, due_ms) = _named(message_id, unique), due(delay, deliver_at)
         if delay_ms is None and due_ms is None:
@@ -221,9 +166,9 @@ class Queue:
             robust=robust,
         )
 
-    def find(self, message_id: str | None = None, *, unique: str | None = None) -> Found:
+    def find(self, message_id: str | None = None, *, unique: str | None = None) -> Lookup:
         """Look a message up that waits, by its id or its unique key."""
-        return self._store().find(_named(message_id, unique))
+        return self._redis.store.find(_named(message_id, unique))
 
     apublish = asynchronous(publish)
     apublish_many = asynchronous(publish_many)
@@ -231,34 +176,10 @@ class Queue:
     areschedule = asynchronous(reschedule)
     afind = asynchronous(find)
 
-    def _store(self) -> Store:
-        client, opened = get_client("produce"), self._opened
-        if opened is None or opened[0] is not client:
-            self._opened = opened = (client, open_store(self.config, Pooled(client)))
-        return opened[1]
-
     def _ask(
         self, wish: Callable[[Store], Result], *, using: str | None, on_commit: bool, robust: bool
     ) -> Result | None:
-        return after_commit(lambda: wish(self._store()), using=using, on_commit=on_commit, robust=robust)
-
-    def _send(
-        self,
-        outgoing: Sequence[Outgoing],
-        *,
-        for_ms: int | None = None,
-        on_conflict: str = "replace",
-        also: Sequence[Command] = (),
-    ) -> list[str]:
-        store = self._store()
-        if for_ms is None:
-            ids = store.publish(outgoing, on_conflict=on_conflict, also=also)
-        else:
-            ids = [store.claim(outgoing[0], for_ms=for_ms, on_conflict=on_conflict, also=also)]
-        if message_published.receivers:
-            for item, message_id in zip(outgoing, ids, strict=True):
-                message_published.send_robust(Queue, queue=self.name, message_id=message_id, name=item.message.name)
-        return ids
+        return after_commit(lambda: wish(self._redis.store), using=using, on_commit=on_commit, robust=robust)
 
 
 def _named(message_id: str | None, unique: str | None) -> str:
@@ -268,28 +189,22 @@ def _named(message_id: str | None, unique: str | None) -> str:
     return check_text("message_id", message_id) if unique is None else UNIQUE_PREFIX + check_text("unique", unique)
 
 
-def batches(outgoing: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
-    """Yield what goes into one script call."""
-    start = size = 0
-    for end, item in enumerate(outgoing):
-        if end - start == BATCH or (size and size + len(item.data_text) > BATCH_BYTES):
-            yield outgoing[start:end]
-            start, size = end, 0
-        size += len(item.data_text)
-    yield outgoing[start:]
-
-
 class Queues(Mapping[str, Queue]):
     """The queues in `MQ_DJANGO["QUEUES"]`, by name."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, Queue] = {}
+        self._made: tuple[Config | None, dict[str, Queue]] = (None, {})
 
     def __getitem__(self, name: str) -> Queue:
-        config, queue = get_config().queue(name), self._queues.get(name)
-        if queue is None or queue.config is not config:  # settings may change in tests
-            self._queues[name] = queue = Queue(config)
-        return queue
+        config, (made_for, made) = get_config(), self._made
+        if made_for is not config:  # settings may change in tests
+            made = {}
+            self._made = (config, made)
+        try:
+            return made[name]
+        except (KeyError, TypeError):
+            made[name] = queue = Queue(config.queue(name))
+            return queue
 
     def __iter__(self) -> Iterator[str]:
         return iter(get_config().queues)

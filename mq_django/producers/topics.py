@@ -4,26 +4,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from mq_django.conf import GroupConfig, TopicConfig, get_config
-from mq_django.core.bounds import check_whole, data_text
-from mq_django.core.ids import new_id
+from mq_django.conf import Config, GroupConfig, TopicConfig, get_config
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.outcomes import Bury, Retry
-from mq_django.core.wire import check_headers, check_name
+from mq_django.core.publication import publication, publications
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.publish_options import check_text, expiry
-from mq_django.producers.queues import batches
-from mq_django.producers.transactions import after_commit
+from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
-from mq_django.signals import message_published
-from mq_django.stores.base import Outgoing
 from mq_django.stores.log import Log, Standing
 from mq_django.transport.connections import Role, get_client
 from mq_django.transport.sessions import Pooled
@@ -48,6 +43,7 @@ class Topic:
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
+        self._redis = RedisSink(Topic, partial(Log, config))
 
     @property
     def name(self) -> str:
@@ -77,26 +73,18 @@ class Topic:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
-        outgoing = Outgoing(
-            Message(
-                id=new_id() if message_id is None else check_text("message_id", message_id),
-                name=check_name(name),
-                data=data,
-                queue=self.name,
-                key=None if key is None else check_text("key", key),
-                published_ms=int(time.time() * 1000),
-                expires_ms=expiry(expires),
-                headers=check_headers(headers),
-            ),
-            data_text(data, self.config),
+        made = publication(
+            self.config,
+            name,
+            data,
+            key=key,
+            headers=headers,
+            expires=expires,
+            message_id=message_id,
+            once=message_id is not None,
         )
-        check_whole(outgoing.message, outgoing.data_text)
-
-        def send() -> None:
-            self._send([outgoing], once=message_id is not None)
-
-        after_commit(send, using=using, on_commit=on_commit, robust=robust)
-        return outgoing.message.id
+        send([made], self._redis, using=using, on_commit=on_commit, robust=robust)
+        return made.message.id
 
     def publish_many(
         self,
@@ -110,18 +98,10 @@ class Topic:
 
         All are checked before the first is sent. See publish() for the rest.
         """
-        outgoing = [
-            Outgoing(Message(new_id(), check_name(name), data, self.name), data_text(data, self.config))
-            for name, data in messages
-        ]
-
-        def send() -> None:
-            for some in batches(outgoing):
-                self._send(some)
-
-        if outgoing:
-            after_commit(send, using=using, on_commit=on_commit, robust=robust)
-        return [item.message.id for item in outgoing]
+        made = publications(self.config, messages)
+        if made:
+            send(made, self._redis, using=using, on_commit=on_commit, robust=robust)
+        return [message.id for message, _, _ in made]
 
     apublish = asynchronous(publish)
     apublish_many = asynchronous(publish_many)
@@ -133,15 +113,6 @@ class Topic:
     def groups(self) -> list[Standing]:
         """Return every group that there is, with its lag and how much of the retention it is behind."""
         return self._log("inspect").standings()
-
-    def _send(self, outgoing: Sequence[Outgoing], *, once: bool = False) -> None:
-        added = self._log("produce").publish(outgoing, once=once)
-        if message_published.receivers:
-            for item, is_new in zip(outgoing, added, strict=True):
-                if is_new:
-                    message_published.send_robust(
-                        Topic, queue=self.name, message_id=item.message.id, name=item.message.name
-                    )
 
     def _log(self, role: Role) -> Log:
         return Log(self.config, Pooled(get_client(role)))
@@ -258,8 +229,19 @@ def _run(call: Callable[[Message], Any], message: Message) -> str:
 class Topics(Mapping[str, Topic]):
     """The topics in `MQ_DJANGO["TOPICS"]`, by name."""
 
+    def __init__(self) -> None:
+        self._made: tuple[Config | None, dict[str, Topic]] = (None, {})
+
     def __getitem__(self, name: str) -> Topic:
-        return Topic(get_config().topic(name))
+        config, (made_for, made) = get_config(), self._made
+        if made_for is not config:  # settings may change in tests
+            made = {}
+            self._made = (config, made)
+        try:
+            return made[name]
+        except (KeyError, TypeError):
+            made[name] = topic = Topic(config.topic(name))
+            return topic
 
     def __iter__(self) -> Iterator[str]:
         return iter(get_config().topics)

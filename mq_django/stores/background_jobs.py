@@ -13,7 +13,8 @@ from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.numbers import score, whole
 from mq_django.errors import DecodeError, InvalidFilter
-from mq_django.stores.dead_letter_queue import BATCH, DeadLetters, Step, is_entry, text_of
+from mq_django.stores.dead_letter_queue import BATCH, Step, is_entry, next_to, open_dead_letters
+from mq_django.stores.entry_fields import text_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -63,7 +64,7 @@ class BackgroundJobs:
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._keys = config.keys
-        self._letters = DeadLetters(config, wire)
+        self._letters = open_dead_letters(config, wire)
         self._wire = wire
 
     def begin(self, what: What, *, who: str, wanted: Filter = NOTHING, until: str, total: int, rate: int = 0) -> bool:
@@ -110,8 +111,8 @@ class BackgroundJobs:
 
     def _step(self, job: BackgroundJob, worker: str) -> float:
         limit = max(1, min(MOVED, job.rate // STEPS)) if job.rate else MOVED
-        after = job.after if is_entry(job.after) else ""
-        found = self._letters.traits(limit=BATCH if job.wanted else limit, after=after, until=job.until)
+        first = next_to(job.after if is_entry(job.after) else "", "-")
+        found = self._letters.traits(limit=BATCH if job.wanted else limit, first=first, last=job.until)
         if not found:
             self._run("jobs_end", ["finished", worker])
             return IDLE

@@ -5,23 +5,11 @@ from typing import Literal, NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
-from mq_django.core.lookup import Answer, Found
-from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.lookup import CancelResult, Lookup
+from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Outcome
+from mq_django.core.publication import Publication
 from mq_django.transport.scripts import Command
-
-
-class Outgoing(NamedTuple):
-    """A message on its way into a store."""
-
-    message: Message
-    #: The JSON text of its data.
-    data_text: bytes
-    #: Milliseconds from now, by the server's clock; None with `due_ms` None: now.
-    delay_ms: int | None = None
-    #: Milliseconds since 1970, by the server's clock.
-    due_ms: int | None = None
-
 
 #: The receipt of a delivery for who knows its queue: `Delivery.home` and `Delivery.entry`.
 HomeEntry = tuple[int, bytes]
@@ -66,13 +54,10 @@ class Store(Protocol):
     config: QueueConfig
     keys: QueueKeys
 
-    def publish(
-        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
-    ) -> list[str]:
-        """Put messages in, all now or all later, and return their ids; or none of them and raise.
+    def publish(self, publications: Sequence[Publication]) -> list[str]:
+        """Put messages of one call in, and begin their results; return their ids; or put none of them in and raise.
 
-        `on_conflict` says what a unique key that is there means: "replace", "keep", "earliest" or "error". `also` are
-        commands for the same round trip, run before.
+        Where a unique key is taken and the message that has it stays, its id is returned.
         """
 
     def take(self, consumer: str, *, count: int) -> Sequence[Delivery | Undecodable]:
@@ -107,19 +92,13 @@ class Store(Protocol):
     def promote(self, *, limit: int) -> "Promoted":
         """Make up to `limit` due messages ready, by the server's clock."""
 
-    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str, also: Sequence[Command] = ()) -> str:
-        """Put a message in that alone may use its unique key until it is handled, or for `for_ms` unless that is 0.
-
-        Returns the id of the message that has the key; what else `on_conflict` can be than "keep" is "error".
-        """
-
-    def cancel(self, named: str) -> Answer:
+    def cancel(self, named: str | bytes) -> CancelResult:
         """Remove a message that waits, by its id, or `u:` and its unique key, and say whether that was in time."""
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """Let a delayed message be due at another time, and say whether that was in time."""
 
-    def find(self, named: str) -> Found:
+    def find(self, named: str) -> Lookup:
         """Look a message up that waits."""
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:

@@ -2,10 +2,13 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mq_django.core.keys import QueueKeys, TopicKeys
+from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import Ack, Bury, Expire, Retry
+from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
@@ -13,8 +16,11 @@ from mq_django.transport.scripts import Argument, Command
 #: milliseconds from being ready to its handler's start; the last holds what took longer: 7 minutes, and 70.
 BUCKETS = 24
 
+#: What is counted of outcomes: a message that is handed back or set aside has not come to anything.
+ENDS: Mapping[type, str] = {Ack: "handled", Retry: "retried", Bury: "buried", Expire: "expired"}
+
 #: What is counted by name, and also under no name in all: pages of many queues read nothing else.
-WHAT = ("published", "handled", "retried", "buried", "expired")
+WHAT = ("published", *ENDS.values())
 
 #: Handling times and latencies by their buckets; also by name and in all.
 TOOK = tuple(f"t{place}" for place in range(BUCKETS))
@@ -54,6 +60,19 @@ class Slots:
             self._latest = (minutes, slot(self._keys, now))
         return self._latest[1]
 
+    def add_command(self, tally: Mapping[tuple[str, str], int]) -> Command:
+        """Return the command that adds counts by (what, name), and under no name in all."""
+        where = self.now()
+        args: list[Argument] = [where.minute, where.hour]
+        totals: Counter[str] = Counter()
+        for (what, name), count in tally.items():
+            args += (f"|{what}|{name}", count)
+            if what in _IN_ALL:
+                totals[what] += count
+        for what, count in totals.items():
+            args += (f"|{what}|", count)
+        return scripts.command("counters_add", keys=where.keys, args=args)
+
 
 def bucket(micros: int) -> int:
     """Return the bucket of a handling time in microseconds."""
@@ -66,17 +85,24 @@ def latency_bucket(ms: int) -> int:
 
 
 def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Command:
-    """Return the command that adds counts by (what, name), and under no name in all."""
-    where = slot(keys)
-    args: list[Argument] = [where.minute, where.hour]
-    totals: Counter[str] = Counter()
-    for (what, name), count in tally.items():
-        args += (f"|{what}|{name}", count)
-        if what in _IN_ALL:
-            totals[what] += count
-    for what, count in totals.items():
-        args += (f"|{what}|", count)
-    return scripts.command("counters_add", keys=where.keys, args=args)
+    """Return the command that adds counts to those of a queue; see Slots.add_command()."""
+    return Slots(keys).add_command(tally)
+
+
+def tally(settlements: Iterable[Settlement]) -> Counter[tuple[str, str]]:
+    """Return how many deliveries came to what, and how many took how long, by (what, name of the message)."""
+    seen: dict[tuple[type, str, int], int] = {}
+    for delivery, outcome, _, micros, _ in settlements:
+        name = delivery.message.name if isinstance(delivery, Delivery) else "-"
+        which = (type(outcome), name, -1 if micros is None else bucket(micros))
+        seen[which] = seen.get(which, 0) + 1
+    counts: Counter[tuple[str, str]] = Counter()
+    for (kind, name, place), count in seen.items():
+        if kind in ENDS:
+            counts[ENDS[kind], name] += count
+            if place >= 0:
+                counts[f"t{place}", name] += count
+    return counts
 
 
 def minute_fields(now: int, minutes: int, *, what: Sequence[str] = WHAT) -> tuple[list[bytes], list[bytes]]:

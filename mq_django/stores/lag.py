@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
-from mq_django.core.offsets import parse
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Entries counted by one script call. Redis serves nobody else meanwhile: about 2 ms at this size.
 PAGE = 5000
-#: So many are counted of what a seek would replay or skip: a person waits for it.
-MAX_COUNTED = 50_000
 #: So many are counted before a seek, so that nobody has to count after it: less than half a second.
 MAX_READ = 1_000_000
 
@@ -49,23 +46,6 @@ class GroupPlace(NamedTuple):
     alarm: int | None = None
     #: Messages that retention took before it was given them.
     lost: int = 0
-
-
-class SeekPreview(NamedTuple):
-    """What moving a group to a place would do."""
-
-    #: The entry after which it would go on.
-    after: str
-    #: Messages that it was given, and would be given again.
-    replayed: int
-    #: Messages that it was not given, and would not be.
-    skipped: int
-    #: It is `MAX_COUNTED` of them, and there are more.
-    more: bool
-    #: Deliveries that it holds: whatever becomes of them, they are not settled after the move.
-    pending: int
-    #: Those of them that it would not be given again, up to a thousand.
-    given_up: int
 
 
 def log_info(keys: TopicKeys, wire: Wire) -> tuple[LogInfo, list[Mapping[str, Any]]]:
@@ -104,24 +84,6 @@ def groups_of(topics: Sequence[TopicKeys], wire: Wire) -> list[str]:
     return found
 
 
-def seek_preview(keys: TopicKeys, wire: Wire, group: str, after: str) -> SeekPreview | None:
-    """Return what it would do to let a group go on after an entry, `0` or `$`; None when there is no such group."""
-    info, groups = log_info(keys, wire)
-    for found in groups:
-        if found["name"] == group.encode():
-            now, then = found["last-delivered-id"].decode(), info.generated if after == "$" else after
-            backwards = parse(then) < parse(now)
-            count, more = _of_all(keys, wire, info, found, then) or count_between(
-                keys, wire, *((then, now) if backwards else (now, then)), at_most=MAX_COUNTED
-            )
-            held = ("XPENDING", keys.log, group, "-", then, 1000)
-            given_up = len(reply_or_raise(wire.trip([held])[0])) if found["pending"] else 0
-            return SeekPreview(
-                then, count if backwards else 0, 0 if backwards else count, more, found["pending"], given_up
-            )
-    return None
-
-
 def counted_up_to(keys: TopicKeys, wire: Wire, after: str) -> tuple[Argument, str]:
     """Return how many entries there are up to one, and the first of the log; `""` where Redis knows by itself."""
     info, _ = log_info(keys, wire)
@@ -129,19 +91,6 @@ def counted_up_to(keys: TopicKeys, wire: Wire, after: str) -> tuple[Argument, st
         return "", info.first
     count, more = count_between(keys, wire, "0-0", after, at_most=MAX_READ)
     return "" if more else count, info.first
-
-
-def _of_all(keys: TopicKeys, wire: Wire, info: LogInfo, group: Mapping[str, Any], then: str) -> tuple[int, bool] | None:
-    """Return what a move to the beginning gives again, or to the end skips, where Redis knows without counting."""
-    now, lag = parse(group["last-delivered-id"].decode()), group.get("lag")
-    (lost,) = wire.trip([("HGET", keys.group(group["name"].decode()).control, "lost")])
-    if now < parse(info.first):
-        lag = info.length
-    elif lag is None or reply_or_raise(lost) or now < parse(info.deleted):
-        return None
-    if parse(then) < parse(info.first):
-        return info.length - lag, False
-    return (lag, False) if parse(then) >= parse(info.last) else None
 
 
 def count_between(

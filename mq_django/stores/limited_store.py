@@ -15,7 +15,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import HandBack
 from mq_django.core.wire import alone_of, encode_body
 from mq_django.stores.base import Fetched, Settlement
-from mq_django.stores.stream_reader import StreamReader, Taken
+from mq_django.stores.sources import StreamSource, Taken
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -34,10 +34,10 @@ DEAF = 0.02
 class LimitedStore(StreamStore):
     """A queue with limits: see `mq_django.stores.base.Store` for what each method promises."""
 
-    _reader: StreamReader
+    _source: StreamSource
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
-        super().__init__(config, wire, StreamReader(config, wire))
+        super().__init__(config, wire, StreamSource(config, wire))
         self._limits = config.limits
         #: The moment of the monotonic clock until which nothing can be taken.
         self._rests = 0.0
@@ -144,9 +144,9 @@ class LimitedStore(StreamStore):
             self._again = True
             return nothing
         ready, urgent, lead, permitted, next_ms, ranked = rest
-        self._reader.ranked = bool(ranked)
+        self._source.ranked = bool(ranked)
         self._next_ms = None if next_ms < 0 else next_ms
-        return self._reader.in_order(ready, urgent, lead), frozenset(permitted)
+        return self._source.in_order(ready, urgent, lead), frozenset(permitted)
 
     def _decided(self, consumer: str, found: Taken, *, charge: bool) -> Taken:
         """Return what may run of what came past the script that takes permits."""

@@ -9,16 +9,14 @@ from mq_django.core.ids import token
 from mq_django.core.keys import GROUP_SEPARATOR, LOG
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import Place, before, first, last, parse
+from mq_django.core.publication import Publication
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import StoreError, UnknownGroup
-from mq_django.stores.base import Outgoing
 from mq_django.stores.counters import slot
-from mq_django.stores.entries import Entry, values_of
-from mq_django.stores.lag import GroupPlace, LogInfo, SeekPreview, counted_up_to, groups_of, seek_preview
-from mq_django.stores.pages import MAX_LISTED
+from mq_django.stores.lag import GroupPlace, LogInfo, counted_up_to, groups_of
 from mq_django.stores.topic_stats import topic_stats
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Entries that a trimming script looks at. Redis serves nobody else meanwhile: about 1 ms at this size.
@@ -57,17 +55,21 @@ class Log:
         self.keys = config.keys
         self._wire = wire
 
-    def publish(self, outgoing: Sequence[Outgoing], *, once: bool = False, also: Sequence[Command] = ()) -> list[bool]:
-        """Put messages in, and tell which were added: with `once`, none whose id was published within the window."""
+    def publish(self, publications: Sequence[Publication]) -> list[str | None]:
+        """Put messages in, and return their ids: None for what was published `once` within the duplicate window."""
         where = slot(self.keys)
         window = round(self.config.duplicate_window.total_seconds() * 1000)
-        args: list[Argument] = [where.minute, where.hour, window, len(outgoing)]
-        for message, data_text, *_ in outgoing:
+        args: list[Argument] = [where.minute, where.hour, window, len(publications)]
+        for message, data_text, options in publications:
             fields = encode_entry(message, data_text)
-            args += (message.id if once else "", message.name, len(fields), *fields)
+            args += (message.id if options.once else "", message.name, len(fields), *fields)
         keys = [self.keys.log, self.keys.published, *where.keys]
         command = scripts.command("topic_publish", keys=keys, args=args)
-        return [word != b"DUPLICATE" for word in reply_or_raise(self._wire.trip([*also, command])[-1])]
+        words = reply_or_raise(self._wire.trip([command])[0])
+        return [
+            None if word == b"DUPLICATE" else message.id
+            for word, (message, _, _) in zip(words, publications, strict=True)
+        ]
 
     def subscribe(self, group: str, start: Place) -> bool:
         """Make a group that begins at a place, and tell whether it was not there."""
@@ -91,17 +93,6 @@ class Log:
         if reply_or_raise(self._wire.trip([command])[0]) == b"MISSING":
             raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
 
-    def preview(self, group: str, place: Place) -> SeekPreview:
-        """Return what a seek would do, without doing it.
-
-        Raises:
-            UnknownGroup: there is none of that name.
-        """
-        found = seek_preview(self.keys, self._wire, group, before(place))
-        if found is None:
-            raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
-        return found
-
     def unsubscribe(self, group: str, *, now: float) -> bool:
         """Remove a group with everything it keeps, and tell whether it was there."""
         keys = [self.keys.log, *self.keys.group(group).all(now)]
@@ -118,28 +109,6 @@ class Log:
             if len(found) < batch:
                 return
             begins = f"({found[-1][0].decode()}"
-
-    def page(
-        self,
-        since: Place,
-        until: Place,
-        *,
-        after: str = "",
-        limit: int,
-        newest_first: bool = False,
-        max_bytes: int = MAX_LISTED,
-    ) -> list[Entry]:
-        """Return up to `limit` entries between two places, both included, from the one after `after` on."""
-        begins, ends = first(since), last(until)
-        if after:
-            begins, ends = (begins, f"({after}") if newest_first else (f"({after}", ends)
-        order = "xrevrange" if newest_first else "xrange"
-        command = scripts.command("topic_page", keys=[self.keys.log], args=[begins, ends, order, limit, max_bytes])
-        flat = reply_or_raise(self._wire.trip([command])[0])
-        return [
-            Entry("log", entry, values_of(fields), cursor=entry.decode())
-            for entry, fields in zip(flat[::2], flat[1::2], strict=True)
-        ]
 
     def takes_turn(self, seconds: float) -> bool:
         """Tell whether to look at the groups is up to the caller, and to nobody else for some seconds."""

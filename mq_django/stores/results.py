@@ -17,8 +17,9 @@ from mq_django.conf import QueueConfig
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Retry
+from mq_django.core.publication import Publication
 from mq_django.errors import DecodeError
-from mq_django.stores.base import Outgoing, Settlement
+from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -83,25 +84,20 @@ class Result:
         return self.attempts[-1].status if self.attempts else READY
 
 
-def keeps(config: QueueConfig) -> bool:
-    """Tell whether a queue keeps results."""
-    return bool(config.result_ttl)
-
-
-def ready_command(config: QueueConfig, outgoing: Outgoing) -> Command:
+def ready_command(config: QueueConfig, publication: Publication) -> Command:
     """Return the command that begins a task's result, for the round trip that enqueues it."""
-    message, data_text, delay_ms, due_ms = outgoing
-    ttl_ms = _unfinished_ms(config)
-    if delay_ms is not None or due_ms is not None:
+    message, data_text, options = publication
+    ttl_ms, due_ms = _unfinished_ms(config), options.due_ms
+    if options.delay_ms is not None or due_ms is not None:
         now_ms = int(time.time() * 1000)
-        due_ms = now_ms + (delay_ms or 0) if due_ms is None else due_ms
+        due_ms = now_ms + (options.delay_ms or 0) if due_ms is None else due_ms
         ttl_ms += max(0, due_ms - now_ms)
     return ("SET", config.keys.result(message.id), _task_line(message, data_text, due_ms), "PX", ttl_ms)
 
 
 def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
     """Return the commands that note what became of tasks, for the round trip that settles them."""
-    told = [s for s in settlements if s.keeps_result and type(s.outcome) in _STATUS and keeps(config)]
+    told = [s for s in settlements if s.keeps_result and type(s.outcome) in _STATUS and config.keeps_results]
     return [_append_command(config, consumer, told[at : at + BATCH]) for at in range(0, len(told), BATCH)]
 
 

@@ -11,15 +11,15 @@ from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core.keys import QueueKeys
-from mq_django.core.lookup import Answer, Found, Place
+from mq_django.core.lookup import CancelResult, Lookup, Place
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.numbers import LAST_MS, score_ms, whole
+from mq_django.core.publication import Publication
 from mq_django.core.rsmq_format import decode, encode, units
 from mq_django.core.visible import line
-from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
-from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
+from mq_django.errors import AlreadyPublished, MessageTooLarge, QueueExists, QueueFull
+from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
 from mq_django.stores.counters import slot
-from mq_django.stores.refusals import check_supported
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_receipts
 from mq_django.stores.settling import BATCH, Settling
@@ -64,42 +64,28 @@ class RsmqStore:
         except QueueExists:
             return
 
-    def publish(
-        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
-    ) -> list[str]:
+    def publish(self, publications: Sequence[Publication]) -> list[str]:
         """See Store.publish()."""
         config, keys = self._config, self._keys
         where = slot(keys)
         realtime = keys.realtime if config.realtime else ""
         args: list[Argument] = [config.max_depth or 0, where.minute, where.hour, realtime, keys.wake]
-        for item in outgoing:
-            check_supported(config, item.message)
-            body = encode(item.message, item.data_text)
-            mode, ms = ("=", item.due_ms) if item.due_ms is not None else ("+", item.delay_ms)
-            args += (
-                item.message.id,
-                units(body.decode()),
-                "" if ms is None else mode,
-                ms or 0,
-                item.message.name,
-                body,
-            )
+        for message, data_text, options in publications:
+            body = encode(message, data_text)
+            mode, ms = ("=", options.due_ms) if options.due_ms is not None else ("+", options.delay_ms)
+            args += (message.id, units(body.decode()), "" if ms is None else mode, ms or 0, message.name, body)
         command = scripts.command("rsmq_send", keys=[keys.zset, keys.hash, *where.keys], args=args)
-        reply = reply_or_raise(self._wire.trip([*also, command])[-1])
+        reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"NOQUEUE":
             self.create_groups()
             reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"FULL":
             raise QueueFull(f"Queue {config.name!r} is at its MAX_DEPTH of {config.max_depth}")
         if reply == b"EXISTS":
-            raise AlreadyPublished(f"Queue {config.name!r} has a message with the id {outgoing[0].message.id!r}")
+            raise AlreadyPublished(f"Queue {config.name!r} has a message with the id {publications[0].message.id!r}")
         if reply == b"TOOLONG":
             raise MessageTooLarge(f"The message is longer than the maxsize of queue {config.name!r}")
         return [message_id.decode() for message_id in reply]
-
-    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str, also: Sequence[Command] = ()) -> str:
-        """See Store.claim()."""
-        raise NotSupported(f"Queue {self._config.name!r} has RSMQ's format, which has no unique keys")
 
     def take(self, consumer: str, *, count: int) -> list[Delivery | Undecodable]:
         """See Store.take()."""
@@ -149,31 +135,31 @@ class RsmqStore:
         # Whoever sleeps until then looks after the queue, and delivers nothing: often enough is soon enough.
         return Promoted(0, None if next_ms < 0 else max(1000, next_ms) * 1000, bool(paused), unhandled)
 
-    def cancel(self, named: str | bytes) -> Answer:
+    def cancel(self, named: str | bytes) -> CancelResult:
         """See Store.cancel()."""
         keys = self._keys
-        key_names = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried]
-        return Answer.CANCELLED if self._run("rsmq_cancel", key_names, [named]) == b"CANCELLED" else Answer.NOT_WAITING
+        reply = self._run("rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [named])
+        return CancelResult.CANCELLED if reply == b"CANCELLED" else CancelResult.NOT_WAITING
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
         keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
         key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried]
         reply = self._run("rsmq_reschedule", key_names, [named, mode, ms, keys.wake])
-        return Answer.RESCHEDULED if reply == b"RESCHEDULED" else Answer.NOT_WAITING
+        return CancelResult.RESCHEDULED if reply == b"RESCHEDULED" else CancelResult.NOT_WAITING
 
-    def find(self, named: str) -> Found:
+    def find(self, named: str) -> Lookup:
         """See Store.find()."""
         keys = self._keys
         reply = self._run("rsmq_find", [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes], [named])
         if reply == b"MISSING":
-            return Found(Place.NOT_WAITING)
+            return Lookup(Place.NOT_WAITING)
         word, score, body, count, free = reply
         place = Place.DELAYED if word == b"DELAYED" else Place.UNHANDLED
         found = self._decoded(named.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
         message = found.message if isinstance(found, Delivery) else None
-        return Found(place, message, score_ms(score) if place is Place.DELAYED else None)
+        return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge(); what other programs have received stays."""

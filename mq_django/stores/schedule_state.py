@@ -1,27 +1,22 @@
 """What a queue's schedules have done, and their pauses."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from django.utils import timezone
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.ids import new_id
-from mq_django.core.jsontext import dumps
-from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.publication import Publication
 from mq_django.core.schedules import Scheduled
-from mq_django.core.wire import encode_body, moment
+from mq_django.core.wire import encode_body
 from mq_django.stores.counters import slot
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
-
-#: The attribute of a message that tells its tick.
-TICK_HEADER = "scheduledtime"
 
 
 class Firing(StrEnum):
@@ -91,6 +86,7 @@ class Schedules:
     """The schedules of one queue."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._config = config
         self._keys = config.keys
         self._wire = wire
 
@@ -104,13 +100,14 @@ class Schedules:
 
     def fire(self, entry: Scheduled, tick_ms: int) -> tuple[Firing, int]:
         """Publish the message of a tick unless somebody has, and return what became of it, and now."""
-        return self._fire(entry, tick_ms, new_id())
+        word, now_ms = self._fire(entry, tick_ms, entry.publication(self._config, tick_ms))
+        return Firing(word.decode().lower()), now_ms
 
     def fire_now(self, entry: Scheduled) -> str:
         """Publish the message of a schedule at once, paused or not, and return its id; its ticks stay as they are."""
-        message_id = new_id()
-        self._fire(entry, None, message_id)
-        return message_id
+        made = entry.publication(self._config)
+        self._fire(entry, "", made)
+        return made.message.id
 
     def pause(self, name: str) -> None:
         """Let ticks pass without a message."""
@@ -130,27 +127,13 @@ class Schedules:
         fields = [f"{kind}:{name}" for kind in ("last", "fired", "paused")]
         reply_or_raise(self._wire.trip([("HDEL", self._keys.schedules, *fields)])[0])
 
-    def _fire(self, entry: Scheduled, tick_ms: int | None, message_id: str) -> tuple[Firing, int]:
-        keys, where = self._keys, slot(self._keys)
-        at_ms = int(time.time() * 1000) if tick_ms is None else tick_ms
-        message = Message(
-            id=message_id,
-            name=entry.message,
-            data=entry.data,
-            queue=entry.queue,
-            key=entry.key,
-            published_ms=at_ms,
-            expires_ms=None if entry.expires is None else at_ms + round(entry.expires.total_seconds() * 1000),
-            priority=entry.priority,
-            headers=NO_HEADERS if tick_ms is None else {TICK_HEADER: moment(tick_ms)},
-        )
-        body = encode_body(message, dumps(entry.data), member=message_id)
-        args: list[Argument] = [entry.name, "" if tick_ms is None else tick_ms, where.minute, where.hour]
-        args += (keys.group, message_id, entry.message, body)
+    def _fire(self, entry: Scheduled, tick: Argument, made: Publication) -> Any:
+        (message, data_text, _), keys, where = made, self._keys, slot(self._keys)
+        body = encode_body(message, data_text, member=message.id)
+        args: list[Argument] = [entry.name, tick, where.minute, where.hour, keys.group, message.id, message.name, body]
         key_names = [keys.schedules, keys.ready, keys.priority, keys.waiting, keys.control]
         command = scripts.command("schedules_fire", keys=[*key_names, *where.keys], args=args)
-        word, now_ms = reply_or_raise(self._wire.trip([command])[0])
-        return Firing(word.decode().lower()), now_ms
+        return reply_or_raise(self._wire.trip([command])[0])
 
 
 def _states(flat: Sequence[bytes]) -> dict[str, ScheduleState]:

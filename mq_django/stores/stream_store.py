@@ -5,60 +5,64 @@ from itertools import chain, groupby
 from typing import Literal
 
 from mq_django.conf import QueueConfig
-from mq_django.core.lookup import Answer, Found
+from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.publication import Publication
 from mq_django.core.wire import encode_entry
 from mq_django.errors import QueueFull
-from mq_django.stores.base import Depths, Fetched, HomeEntry, Outgoing, Promoted, Settlement
+from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
 from mq_django.stores.counters import Slots
+from mq_django.stores.results import ready_command
 from mq_django.stores.settling import Settling
-from mq_django.stores.stream_reader import Reader, StreamReader, Taken
+from mq_django.stores.sources import Source, StreamSource, Taken
 from mq_django.stores.waiting_room import WaitingRoom
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
 
-def _like(item: Outgoing) -> tuple[object, ...]:
+def _like(publication: Publication) -> tuple[object, ...]:
     """Return what messages that are published together mostly share: all but id, name and data."""
-    return item.message[3:]
+    return publication.message[3:]
 
 
 class StreamStore:
     """A queue in a Redis stream: see `mq_django.stores.base.Store` for what each method promises."""
 
-    def __init__(self, config: QueueConfig, wire: Wire, reader: Reader | None = None) -> None:
+    def __init__(self, config: QueueConfig, wire: Wire, source: Source | None = None) -> None:
         self.config = config
         self.keys = config.keys
         self.waiting = WaitingRoom(config, wire)
         self._wire = wire
         self._slots = Slots(config.keys)
-        self._reader = reader or StreamReader(config, wire)
-        self._settling = Settling(wire, self._reader.receipts)
+        self._source = source or StreamSource(config, wire)
+        self._settling = Settling(wire, self._source.receipts)
 
-    def publish(
-        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
-    ) -> list[str]:
+    def publish(self, publications: Sequence[Publication]) -> list[str]:
         """See Store.publish()."""
-        if outgoing[0].delay_ms is not None or outgoing[0].due_ms is not None:
-            return self.waiting.add(outgoing, on_conflict=on_conflict, also=also)
-        if any([item.message.priority for item in outgoing]):  # noqa: C419 - a list is faster
-            return self.waiting.rank(outgoing, also=also)
+        options = publications[0].options
+        # Before the message is there: its handler may end at once.
+        also = [ready_command(self.config, each) for each in publications] if options.keeps_result else []
+        if options.claim_ms is not None:
+            (publication,) = publications
+            return [self.waiting.claim(publication, also=also)]
+        if options.delay_ms is not None or options.due_ms is not None:
+            return self.waiting.add(publications, also=also)
+        if any([message.priority for message, _, _ in publications]):  # noqa: C419 - a list is faster
+            return self.waiting.rank(publications, also=also)
         where = self._slots.now()
         args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour]
-        for _, run in groupby(outgoing, _like):
+        for _, run in groupby(publications, _like):
             alike = list(run)
             fields = encode_entry(alike[0].message, alike[0].data_text)
             shared = fields[5:-2:2]
             args += (len(alike), len(fields) // 2, *fields[::2])
-            args.extend(
-                chain.from_iterable([(message.id, message.name, *shared, text) for message, text, _, _ in alike])
-            )
+            args.extend(chain.from_iterable([(message.id, message.name, *shared, text) for message, text, _ in alike]))
         others = [self.keys.urgent, self.keys.waiting] if self.config.max_depth else []
         command = scripts.command("stream_publish", keys=[self.keys.ready, *where.keys, *others], args=args)
         if reply_or_raise(self._wire.trip([*also, command])[-1]) == b"FULL":
             raise QueueFull(f"Queue {self.config.name!r} is at its MAX_DEPTH of {self.config.max_depth}")
-        return [message.id for message, *_ in outgoing]
+        return [message.id for message, _, _ in publications]
 
     def create_groups(self) -> None:
         """Make the consumer group, from the stream's beginning, where there is none."""
@@ -72,12 +76,12 @@ class StreamStore:
 
     def take(self, consumer: str, *, count: int) -> Taken:
         """Take up to `count` messages for a consumer, what goes first before what is ready, without waiting."""
-        replies = self._wire.trip(self._reader.take_commands(consumer, count))
-        return self._taken(self._reader.taken(replies, consumer, count))
+        replies = self._wire.trip(self._source.take_commands(consumer, count))
+        return self._taken(self._source.taken(replies, consumer, count))
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken:
         """See Store.fetch()."""
-        return self._taken(self._reader.fetch(consumer, count=count, block_ms=block_ms))
+        return self._taken(self._source.fetch(consumer, count=count, block_ms=block_ms))
 
     def rest(self) -> float:
         """See Store.rest()."""
@@ -95,27 +99,23 @@ class StreamStore:
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
         """Settle a batch and take the next messages in one round trip, without waiting."""
-        take = self._reader.take_commands(consumer, count)
+        take = self._source.take_commands(consumer, count)
         stale, replies = self._settling.settle(consumer, settlements, also=also, then=take)
-        return Fetched(self._taken(self._reader.taken(replies, consumer, count)), stale)
+        return Fetched(self._taken(self._source.taken(replies, consumer, count)), stale)
 
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote()."""
         return self.waiting.promote(limit=limit)
 
-    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str, also: Sequence[Command] = ()) -> str:
-        """See Store.claim()."""
-        return self.waiting.claim(item, for_ms=for_ms, on_conflict=on_conflict, also=also)
-
-    def cancel(self, named: str) -> Answer:
+    def cancel(self, named: str | bytes) -> CancelResult:
         """See Store.cancel()."""
         return self.waiting.cancel(named)
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
         return self.waiting.reschedule(named, delay_ms=delay_ms, due_ms=due_ms)
 
-    def find(self, named: str) -> Found:
+    def find(self, named: str) -> Lookup:
         """See Store.find()."""
         return self.waiting.find(named)
 
@@ -133,7 +133,7 @@ class StreamStore:
 
     def held_by(self, consumer: str, *, limit: int) -> Taken:
         """See Store.held_by()."""
-        return self._reader.held_by(consumer, limit=limit)
+        return self._source.held_by(consumer, limit=limit)
 
     def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.extend()."""

@@ -10,11 +10,14 @@ from mq_django.core.numbers import whole
 from mq_django.core.offsets import before, parse
 from mq_django.errors import StoreError
 from mq_django.stores.counters import minute_fields, there
-from mq_django.stores.lag import MAX_COUNTED, GroupPlace, LogInfo, count_between
+from mq_django.stores.lag import GroupPlace, LogInfo, count_between
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable, translate
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: So many are counted from the oldest entry that a group has pending.
+MAX_HELD = 50_000
 
 #: Of a topic, only this is counted; the rest by its groups.
 PUBLISHED = ("published",)
@@ -125,7 +128,7 @@ def _group(keys: TopicKeys, wire: Wire, info: LogInfo, seen: _Seen, at_most: flo
         lag, more = count_between(keys, wire, offset, "+", at_most=at_most)
     held_ms = held = 0
     if seen.oldest:
-        held, _ = count_between(keys, wire, before(seen.oldest.decode()), offset, at_most=min(at_most, MAX_COUNTED))
+        held, _ = count_between(keys, wire, before(seen.oldest.decode()), offset, at_most=min(at_most, MAX_HELD))
         held_ms = max(0, info.now_ms - parse(seen.oldest.decode())[0])
     place = GroupPlace(
         name=seen.name.decode(),

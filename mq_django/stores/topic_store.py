@@ -14,10 +14,9 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.offsets import BEGINNING, Place, before
 from mq_django.errors import StoreError
-from mq_django.stores.base import Depths, Outgoing
-from mq_django.stores.refusals import check_supported
+from mq_django.stores.base import Depths
 from mq_django.stores.settling import BATCH, log_receipts, stream_receipts
-from mq_django.stores.stream_reader import Reader, Taken
+from mq_django.stores.sources import Source, Taken
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.topic_stats import topic_stats
 from mq_django.transport import scripts
@@ -27,8 +26,8 @@ from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 logger = get_logger(__name__)
 
 
-class GroupReader(Reader):
-    """Reads what a group keeps itself, `ready` and `urgent`, and its topic's log."""
+class GroupSource(Source):
+    """The streams of a group: `ready` and `urgent`, which it keeps itself, and its topic's log."""
 
     def __init__(self, config: GroupConfig, wire: Wire) -> None:
         keys = config.keys
@@ -37,12 +36,12 @@ class GroupReader(Reader):
         self._log = keys.topic.log
 
     def take_commands(self, consumer: str, count: int) -> list[Command]:
-        """See Reader.take_commands()."""
+        """See Source.take_commands()."""
         key_names = [self._keys.ready, self._keys.urgent, self._log, self._keys.control]
         return [scripts.command("topic_fetch", keys=key_names, args=[self._keys.group, consumer, count])]
 
     def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Taken | None:
-        """See Reader.taken()."""
+        """See Source.taken()."""
         (reply,) = replies
         if is_gone(reply):
             return None
@@ -53,7 +52,7 @@ class GroupReader(Reader):
         return _without_priority([*own, *_with_generation(self._decoded(log, LOG), generation)])
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken | None:
-        """See Reader.fetch()."""
+        """See Source.fetch()."""
         generation: Command = ("HGET", self._keys.control, "log-generation")
         read = self._read_command(consumer, count, [self._keys.ready, self._log], block_ms=block_ms)
         first, reply, last = self._wire.trip([generation, read, generation])
@@ -68,7 +67,7 @@ class GroupReader(Reader):
         return _without_priority([*own, *of_log])
 
     def held_in(self, home: int, consumer: str, limit: int) -> Taken:
-        """See Reader.held_in()."""
+        """See Source.held_in()."""
         if home != LOG:
             return super().held_in(home, consumer, limit)
         (generation,) = self._wire.trip([("HGET", self._keys.control, "log-generation")])
@@ -97,21 +96,13 @@ class TopicStore(StreamStore):
     """
 
     def __init__(self, config: GroupConfig, wire: Wire, *, start: Place = BEGINNING) -> None:
-        super().__init__(config, wire, GroupReader(config, wire))
+        super().__init__(config, wire, GroupSource(config, wire))
         self._group_keys = config.keys
         self._log = config.keys.topic.log
         self._topic = config.topic
         self._start = start
         #: When the log that this store knows was begun.
         self._born = ""
-
-    def publish(
-        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
-    ) -> list[str]:
-        """See Store.publish(); for this group alone."""
-        for item in outgoing:
-            check_supported(self.config, item.message)
-        return super().publish(outgoing, on_conflict=on_conflict, also=also)
 
     def create_groups(self) -> None:
         """Make the group, at the place where its subscriber starts, where there is none."""

@@ -6,22 +6,23 @@ from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.lookup import Answer, Found, Place
+from mq_django.core.lookup import CancelResult, Lookup, Place
 from mq_django.core.messages import Message
 from mq_django.core.numbers import score_ms
+from mq_django.core.publication import Publication, PublishOptions
 from mq_django.core.wire import decode_body, encode_body, message_of
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
-from mq_django.stores.base import Outgoing, Promoted
+from mq_django.stores.base import Promoted
 from mq_django.stores.counters import slot
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-_ANSWERS = {
-    b"CANCELLED": Answer.CANCELLED,
-    b"RESCHEDULED": Answer.RESCHEDULED,
-    b"REPLACED": Answer.REPLACED,
-    b"MISSING": Answer.NOT_WAITING,
+_CANCEL_RESULTS = {
+    b"CANCELLED": CancelResult.CANCELLED,
+    b"RESCHEDULED": CancelResult.RESCHEDULED,
+    b"REPLACED": CancelResult.REPLACED,
+    b"MISSING": CancelResult.NOT_WAITING,
 }
 #: By their number in the script's KEYS.
 _PLACES = (Place.DELAYED, Place.UNHANDLED, Place.PRIORITY, Place.PARKED)
@@ -39,8 +40,8 @@ def name_score(name: str) -> int:
     return int(hashlib.sha256(name.encode()).hexdigest()[:13], 16)
 
 
-def _due(item: Outgoing) -> tuple[str, int]:
-    return ("=", item.due_ms) if item.due_ms is not None else ("+", item.delay_ms or 0)
+def _due(options: PublishOptions) -> tuple[str, int]:
+    return ("=", options.due_ms) if options.due_ms is not None else ("+", options.delay_ms or 0)
 
 
 class WaitingRoom:
@@ -51,43 +52,42 @@ class WaitingRoom:
         self._keys = config.keys
         self._wire = wire
 
-    def add(
-        self, outgoing: Sequence[Outgoing], *, on_conflict: str = "replace", also: Sequence[Command] = ()
-    ) -> list[str]:
+    def add(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
         """Put messages in, and return the ids that wait now: those that were there where a conflict keeps them."""
         keys = self._keys
-        args: list[Argument] = [keys.wake, on_conflict]
-        for item in outgoing:
-            message, member = item.message, member_of(item.message)
-            args += (message.id, member, *_due(item), message.name, encode_body(message, item.data_text, member=member))
+        args: list[Argument] = [keys.wake, publications[0].options.on_conflict]
+        for message, data_text, options in publications:
+            member = member_of(message)
+            args += (message.id, member, *_due(options), message.name, encode_body(message, data_text, member=member))
         key_names = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.urgent]
         reply = self._publish("waiting_add", key_names, args, also)
         if reply == b"EXISTS":
             raise AlreadyPublished(f"Queue {self._config.name!r} has a message with this unique key")
         return [message_id.decode() for message_id in reply]
 
-    def rank(self, outgoing: Sequence[Outgoing], *, also: Sequence[Command] = ()) -> list[str]:
+    def rank(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
         """Make messages ready, each where its priority puts it, and return their ids."""
         keys = self._keys
         args: list[Argument] = [keys.group]
-        for message, data_text, *_ in outgoing:
+        for message, data_text, _ in publications:
             args += (message.name, message.id, encode_body(message, data_text, member=message.id))
         self._publish("waiting_rank", [keys.ready, keys.urgent, keys.priority, keys.waiting, keys.control], args, also)
-        return [item.message.id for item in outgoing]
+        return [message.id for message, _, _ in publications]
 
-    def claim(self, item: Outgoing, *, for_ms: int, on_conflict: str = "error", also: Sequence[Command] = ()) -> str:
-        """Put a message in that alone may use its unique key until it is handled, or for `for_ms` unless that is 0.
+    def claim(self, publication: Publication, *, also: Sequence[Command] = ()) -> str:
+        """Put a message in that alone may use its unique key, for as long as PublishOptions.claim_ms says.
 
-        Returns the id of the message that has the key: where `on_conflict` is "keep", perhaps of the one before.
+        Returns the id of the message that has the key: where a conflict keeps it, perhaps of the one before.
         """
-        keys, message = self._keys, item.message
-        mode, ms = ("!", 0) if item.delay_ms is None and item.due_ms is None else _due(item)
-        body = encode_body(message, item.data_text, member=message.id)
+        message, data_text, options = publication
+        keys = self._keys
+        mode, ms = ("!", 0) if options.delay_ms is None and options.due_ms is None else _due(options)
+        body = encode_body(message, data_text, member=message.id)
         key_names = [keys.claims, keys.ready, keys.urgent, keys.priority, keys.due, keys.waiting, keys.control]
-        args: list[Argument] = [keys.group, keys.wake, str(message.unique), for_ms, mode, ms]
+        args: list[Argument] = [keys.group, keys.wake, str(message.unique), options.claim_ms or 0, mode, ms]
         args += (message.id, message.name, body)
         word, holder = self._publish("waiting_claim", key_names, args, also)
-        if word == b"TAKEN" and on_conflict == "error":
+        if word == b"TAKEN" and options.on_conflict == "error":
             raise AlreadyPublished(
                 f"Message {holder.decode()!r} of queue {self._config.name!r} has the unique key {message.unique!r}"
             )
@@ -110,35 +110,35 @@ class WaitingRoom:
         moved, next_us, paused, unhandled = self._run("waiting_promote", [*key_names, keys.parked], args)
         return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
 
-    def cancel(self, named: str | bytes) -> Answer:
+    def cancel(self, named: str | bytes) -> CancelResult:
         """Remove a message that waits, by its id, or `u:` and its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        return _ANSWERS[self._run("waiting_cancel", [*key_names, *index], [named])]
+        return _CANCEL_RESULTS[self._run("waiting_cancel", [*key_names, *index], [named])]
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> Answer:
+    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """Let a delayed message be due at another time, by its id, or `u:` and its unique key."""
         keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
         key_names = [keys.due, keys.unique, keys.claims, keys.replaced]
-        return _ANSWERS[self._run("waiting_reschedule", key_names, [named, mode, ms, keys.wake])]
+        return _CANCEL_RESULTS[self._run("waiting_reschedule", key_names, [named, mode, ms, keys.wake])]
 
-    def find(self, named: str) -> Found:
+    def find(self, named: str) -> Lookup:
         """Look a message up that waits, by its id, or `u:` and its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
         reply = self._run("waiting_find", [*key_names, *index], [named])
         if not isinstance(reply, list):
-            return Found(Place.REPLACED if reply == b"REPLACED" else Place.NOT_WAITING)
+            return Lookup(Place.REPLACED if reply == b"REPLACED" else Place.NOT_WAITING)
         number, score, body, member = reply
         place = _PLACES[number - 1]
         try:
             message = message_of(decode_body(body), queue=self._config.name, entry=member)
         except (DecodeError, UnicodeDecodeError):
             message = None
-        return Found(place, message, score_ms(score) if place is Place.DELAYED else None)
+        return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
 
     def release(self, names: Iterable[str], *, limit: int) -> int:
         """Make up to `limit` unhandled messages of each name ready, and return how many."""

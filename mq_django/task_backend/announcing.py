@@ -36,16 +36,31 @@ class TaskSignal:
         receivers = self.signal.receivers
         return len(receivers) != 1 or receivers[0][0][0] != id(self.logs)
 
-    def send(self, sender: type, result: AnyResult) -> None:
-        """Send the signal."""
-        self.signal.send(sender, task_result=result)
+    def send(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
+        """Send the signal; with `error`, as while that is handled: Django's log shows it."""
+        if error is None:
+            self.signal.send(sender, task_result=result)
+            return
+        found = error.__traceback__
+        try:
+            raise error  # noqa: TRY301 - there is nothing to call
+        except BaseException:  # noqa: BLE001 - it ends here
+            error.__traceback__ = found
+            self.signal.send(sender, task_result=result)
 
-    async def asend(self, sender: type, result: AnyResult) -> None:
+    async def asend(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
         """Send the signal from an event loop, where receivers that use the database need a thread."""
-        if self._others_listen():
+        if not self._others_listen():
+            self.send(sender, result, error)
+        elif error is None:
             await self.signal.asend(sender, task_result=result)
         else:
-            self.send(sender, result)
+            found = error.__traceback__
+            try:
+                raise error  # noqa: TRY301 - there is nothing to call
+            except BaseException:  # noqa: BLE001 - it ends here
+                error.__traceback__ = found
+                await self.signal.asend(sender, task_result=result)
 
 
 ENQUEUED = TaskSignal(task_enqueued, log_task_enqueued)

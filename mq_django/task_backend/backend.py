@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, overload
 
 from django.conf import settings
@@ -19,9 +18,8 @@ from mq_django.conf import RsmqConfig, get_config, read
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue
-from mq_django.producers.publish_options import fresh_id
 from mq_django.producers.queues import queues
-from mq_django.producers.transactions import after_commit
+from mq_django.producers.sinks import after_commit
 from mq_django.registry import check_retry, register, seconds
 from mq_django.stores.results import find_result
 from mq_django.task_backend.announcing import ENQUEUED
@@ -151,10 +149,10 @@ class MQBackend(BaseTaskBackend):
             self._check_queue(task.queue_name)
         else:  # it was made for another backend, before TASKS was changed
             self.validate_task(task)
-        enqueued_ms = int(time.time() * 1000)
+        queue, enqueued_ms = queues[task.queue_name], int(time.time() * 1000)
         result = TaskResult(
             task=task,
-            id=fresh_id(get_config().queue(task.queue_name)),
+            id=queue.config.new_id(),
             status=TaskResultStatus.READY,
             enqueued_at=moment(enqueued_ms),
             started_at=None,
@@ -172,7 +170,7 @@ class MQBackend(BaseTaskBackend):
             object.__setattr__(result, name, value)
         publishing: Publishing = getattr(task, "publishing", AS_USUAL)
         on_commit = self.on_commit if publishing.on_commit is None else publishing.on_commit
-        message_id = queues[task.queue_name].publish(
+        message_id = queue.publish(
             task.module_path,
             arguments,
             deliver_at=_aware(task.run_after),
@@ -186,8 +184,10 @@ class MQBackend(BaseTaskBackend):
             # Another message waits under the unique key, and stays.
             object.__setattr__(result, "id", message_id)
         if ENQUEUED.heard(logging.DEBUG):
-            announce = partial(ENQUEUED.send, type(self), result)
-            after_commit(announce, using=publishing.using, on_commit=on_commit, robust=True)
+            # No partial(): if it fails, Django logs its __qualname__.
+            after_commit(
+                lambda: ENQUEUED.send(type(self), result), using=publishing.using, on_commit=on_commit, robust=True
+            )
         return result
 
     def get_result(self, result_id: str) -> AnyResult:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from mq_django.producers.publish_options import MAX_DELAY
+from mq_django.core.publish_checks import due
+from mq_django.errors import InvalidMessage
 from mq_django.task_backend.compat import InvalidTask
 
 
@@ -24,14 +25,10 @@ class Publishing:
     robust: bool = False
 
     def __post_init__(self) -> None:
-        delay = self.delay
-        if delay is None:
-            return
-        if isinstance(delay, bool) or not isinstance(delay, timedelta | int | float):
-            raise InvalidTask(f"delay must be a timedelta or seconds, not {delay!r:.100}")
-        in_seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        if not 0 <= in_seconds <= MAX_DELAY.total_seconds():
-            raise InvalidTask(f"delay must be 0 to {MAX_DELAY.days} days, not {delay!r}")
+        try:
+            due(self.delay, None)
+        except InvalidMessage as error:
+            raise InvalidTask(str(error)) from error
 
     def options(self) -> dict[str, Any]:
         """Return the options as `Queue.publish` takes them, but for on_commit."""

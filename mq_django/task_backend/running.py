@@ -5,32 +5,33 @@ import os
 import socket
 import traceback
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
 from django.utils import timezone
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps, loads
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
-from mq_django.core.retries import RetryPolicy
 from mq_django.errors import DecodeError, InvalidMessage, MessageTooLarge
 from mq_django.registry import Handler
-from mq_django.stores.results import MAX_ATTEMPT, error_path, keeps
+from mq_django.stores.results import MAX_ATTEMPT, error_path
 from mq_django.task_backend.announcing import FINISHED, STARTED
 from mq_django.task_backend.compat import (
     AnyResult,
     AnyTask,
     TaskContext,
-    TaskError,
     TaskResult,
     TaskResultStatus,
     normalize_json,
 )
 from mq_django.task_backend.task_errors import KeptError
+
+logger = get_logger(__name__)
 
 #: What worker_ids say while a task runs. The kept result names the consumer instead.
 WORKER = f"{socket.gethostname()[:40]}-{os.getpid()}"
@@ -48,6 +49,8 @@ def handler_of(task: AnyTask) -> Handler:
         is_async=is_async,
         keeps_result=True,
         where=task.module_path,
+        ended=_ended(task),
+        aended=_async_ended(task) if is_async else None,
     )
 
 
@@ -55,21 +58,10 @@ def _call(task: AnyTask) -> Any:
     def call(message: Message) -> Outcome:
         if not has_arguments(message.data):
             return MALFORMED
-        attempt = TaskRun(task, message)
-        started = attempt.starting()
-        if started is not None:
-            STARTED.send(attempt.sender, started)
-        try:
-            outcome = attempt.outcome(task.func(*attempt.args, **attempt.kwargs))
-        except BaseException as error:
-            failed = attempt.failing(error)
-            if failed is not None:
-                FINISHED.send(attempt.sender, failed)
-            raise
-        finished = attempt.finishing(outcome)
-        if finished is not None:
-            FINISHED.send(attempt.sender, finished)
-        return outcome
+        args, running = _starting(task, message)
+        if running is not None:
+            STARTED.send(_sender(task), running)
+        return _outcome(message, task.func(*args, **message.data["kwargs"]))
 
     return call
 
@@ -78,25 +70,39 @@ def _async_call(task: AnyTask) -> Any:
     async def call(message: Message) -> Outcome:
         if not has_arguments(message.data):
             return MALFORMED
-        attempt = TaskRun(task, message)
-        started = attempt.starting()
-        if started is not None:
-            await STARTED.asend(attempt.sender, started)
-        try:
-            outcome = attempt.outcome(await task.func(*attempt.args, **attempt.kwargs))
-        except BaseException as error:
-            failed = attempt.failing(error)
-            if failed is not None:
-                await FINISHED.asend(attempt.sender, failed)
-            raise
-        finished = attempt.finishing(outcome)
-        if finished is not None:
-            await FINISHED.asend(attempt.sender, finished)
-        return outcome
+        args, running = _starting(task, message)
+        if running is not None:
+            await STARTED.asend(_sender(task), running)
+        return _outcome(message, await task.func(*args, **message.data["kwargs"]))
 
     return call
 
 
+def _ended(task: AnyTask) -> Any:
+    def ended(message: Message, outcome: Outcome, seconds: float, error: BaseException | None) -> None:
+        try:
+            finished = _finished(task, message, outcome, seconds)
+            if finished is not None:
+                FINISHED.send(_sender(task), finished, error)
+        except BaseException:
+            logger.exception(RECEIVER_FAILED)
+
+    return ended
+
+
+def _async_ended(task: AnyTask) -> Any:
+    async def ended(message: Message, outcome: Outcome, seconds: float, error: BaseException | None) -> None:
+        try:
+            finished = _finished(task, message, outcome, seconds)
+            if finished is not None:
+                await FINISHED.asend(_sender(task), finished, error)
+        except BaseException:
+            logger.exception(RECEIVER_FAILED)
+
+    return ended
+
+
+RECEIVER_FAILED = "A receiver of task_finished failed"
 MALFORMED = Bury('The data of a task\'s message is {"args": [...], "kwargs": {...}}')
 
 
@@ -119,115 +125,77 @@ def has_arguments(data: Any) -> bool:
     return isinstance(data, dict) and isinstance(data.get("args"), list) and isinstance(data.get("kwargs"), dict)
 
 
-class TaskRun:
-    """One run of a task for one message."""
+def _sender(task: AnyTask) -> type:
+    return type(task.get_backend())
 
-    __slots__ = ("_result", "_task", "_value", "args", "kwargs", "message")
 
-    def __init__(self, task: AnyTask, message: Message) -> None:
-        self._task = task
-        self.message = message
-        self._result: AnyResult | None = None
-        self._value: Any = None
-        self.args: list[Any] = message.data["args"]
-        self.kwargs: dict[str, Any] = message.data["kwargs"]
+def _starting(task: AnyTask, message: Message) -> tuple[list[Any], AnyResult | None]:
+    """Return the function's arguments, and what to announce if anybody hears that it starts."""
+    args, heard = message.data["args"], STARTED.heard(logging.INFO)
+    if not heard and not task.takes_context:
+        return args, None
+    running = _result(task, message, timezone.now())
+    return [TaskContext(task_result=running), *args] if task.takes_context else args, running if heard else None
 
-    @property
-    def _config(self) -> QueueConfig:
-        return get_config().queue(self.message.queue)
 
-    @property
-    def sender(self) -> type:
-        """Return the sender of the task's signals."""
-        return type(self._task.get_backend())
+def _outcome(message: Message, returned: Any) -> Outcome:
+    """Return what the function's return value means for the message.
 
-    def starting(self) -> AnyResult | None:
-        """Note the start, and return what to announce, if anybody hears it."""
-        heard = STARTED.heard(logging.INFO)
-        if self._task.takes_context:
-            self.args = [TaskContext(task_result=self._made()), *self.args]
-        return self._made() if heard else None
+    A value that cannot be kept buries it at once: every further attempt would repeat the task's effects.
+    """
+    if returned is None:
+        return ACK
+    if isinstance(returned, Retry | Bury):
+        return returned
+    value, config = returned.result if isinstance(returned, Ack) else returned, get_config().queue(message.queue)
+    if value is None or not config.keeps_results:
+        return ACK
+    try:
+        text = dumps(normalize_json(value))
+        if len(text) > config.max_size:
+            raise MessageTooLarge(f"The task returned {len(text)} bytes of JSON: more than MAX_SIZE")
+    except (TypeError, ValueError) as error:
+        told = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+        return Bury(told, "".join(traceback.format_exception(error)))
+    return Ack(text)
 
-    def outcome(self, returned: Any) -> Outcome:
-        """Return what the function's return value means for the message.
 
-        A value that cannot be kept buries it at once: every further attempt would repeat the task's effects.
-        """
-        if returned is None:
-            return ACK
-        if isinstance(returned, Retry | Bury):
-            return returned
-        value, config = returned.result if isinstance(returned, Ack) else returned, self._config
-        if value is None or not keeps(config):
-            return ACK
-        try:
-            self._value = normalize_json(value)
-            text = dumps(self._value)
-            if len(text) > config.max_size:
-                raise MessageTooLarge(f"The task returned {len(text)} bytes of JSON: more than MAX_SIZE")
-        except (TypeError, ValueError) as error:
-            told = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
-            return Bury(told, "".join(traceback.format_exception(error)))
-        return Ack(text)
-
-    def failing(self, error: BaseException) -> AnyResult | None:
-        """Return what to announce when the function has raised: nothing while the task is tried again."""
-        if not self._is_last(error) or not FINISHED.heard(logging.ERROR):
-            return None
-        kind = type(error)
-        path = f"{kind.__module__}.{kind.__qualname__}"
-        return self._failed(TaskError(exception_class_path=path, traceback="".join(traceback.format_exception(error))))
-
-    def finishing(self, outcome: Outcome) -> AnyResult | None:
-        """Return what to announce when the function has returned, if anybody hears it."""
-        if isinstance(outcome, Ack):
-            if not FINISHED.heard(logging.INFO):
-                return None
-            result = self._ended(TaskResultStatus.SUCCESSFUL)
-            object.__setattr__(result, "_return_value", self._value)
-            return result
-        if not isinstance(outcome, Bury | Retry) or not FINISHED.heard(logging.ERROR):
-            return None
-        if isinstance(outcome, Retry) and not self._is_last(None):
-            return None
+def _finished(task: AnyTask, message: Message, outcome: Outcome, seconds: float) -> AnyResult | None:
+    """Return what to announce of a task that has ended, if anybody hears it: nothing while it is tried again."""
+    if not isinstance(outcome, Ack | Bury) or not has_arguments(message.data):
+        return None
+    if not FINISHED.heard(logging.ERROR if isinstance(outcome, Bury) else logging.INFO):
+        return None
+    now = timezone.now()
+    result = _result(task, message, now - timedelta(seconds=seconds))
+    object.__setattr__(result, "finished_at", now)
+    if isinstance(outcome, Bury):
+        object.__setattr__(result, "status", TaskResultStatus.FAILED)
         told = outcome.traceback or outcome.error
-        return self._failed(KeptError(exception_class_path=error_path(outcome.error), traceback=told))
+        result.errors.append(KeptError(exception_class_path=error_path(outcome.error), traceback=told))
+    else:
+        object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
+        object.__setattr__(result, "_return_value", None if outcome.result is None else loads(outcome.result))
+    return result
 
-    def _is_last(self, error: BaseException | None) -> bool:
-        policy: RetryPolicy = getattr(self._task, "retry", None) or self._config.retry
-        used_up = policy.exhausted(self.message.attempt, default_max=self._config.max_attempts)
-        return used_up or isinstance(error, policy.bury_on)
 
-    def _failed(self, error: TaskError) -> AnyResult:
-        result = self._ended(TaskResultStatus.FAILED)
-        result.errors.append(error)
-        return result
-
-    def _ended(self, status: TaskResultStatus) -> AnyResult:
-        result = self._made()
-        object.__setattr__(result, "finished_at", timezone.now())
-        object.__setattr__(result, "status", status)
-        return result
-
-    def _made(self) -> AnyResult:
-        if self._result is None:
-            now = timezone.now()
-            self._result = TaskResult(
-                task=self._task,
-                id=self.message.id,
-                status=TaskResultStatus.RUNNING,
-                enqueued_at=moment(self.message.published_ms),
-                started_at=now,
-                last_attempted_at=now,
-                finished_at=None,
-                args=self.args,
-                kwargs=self.kwargs,
-                backend=self._task.backend,
-                errors=[],
-                # Who ran the attempts before is only known to the kept result.
-                worker_ids=[""] * min(self.message.attempt - 1, MAX_ATTEMPT) + [WORKER],
-            )
-        return self._result
+def _result(task: AnyTask, message: Message, started: datetime) -> AnyResult:
+    """Return a task's result as it is while it runs."""
+    return TaskResult(
+        task=task,
+        id=message.id,
+        status=TaskResultStatus.RUNNING,
+        enqueued_at=moment(message.published_ms),
+        started_at=started,
+        last_attempted_at=started,
+        finished_at=None,
+        args=message.data["args"],
+        kwargs=message.data["kwargs"],
+        backend=task.backend,
+        errors=[],
+        # Who ran the attempts before is only known to the kept result.
+        worker_ids=[""] * min(message.attempt - 1, MAX_ATTEMPT) + [WORKER],
+    )
 
 
 def moment(milliseconds: int | None) -> datetime | None:

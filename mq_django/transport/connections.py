@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import redis
 from django.core.signals import setting_changed
+from django.dispatch import Signal
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -24,6 +25,9 @@ TIMEOUTS: dict[Role, tuple[float, float]] = {
     "chores": (2.0, 4.0),
     "inspect": (0.5, 1.0),
 }
+
+#: Sent when all clients were closed: who keeps one asks for another.
+clients_closed = Signal()
 
 _lock = threading.Lock()
 _clients: dict[Role, redis.Redis] = {}
@@ -67,6 +71,7 @@ def close_clients() -> None:
         for client in _clients.values():
             client.connection_pool.disconnect()
         _clients.clear()
+    clients_closed.send(None)
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -12,8 +12,8 @@ from django.utils.module_loading import import_string
 
 from mq_django.conf import Config, get_config, read
 from mq_django.core.logs import get_logger
+from mq_django.core.publish_checks import check_name
 from mq_django.core.templates import Arguments
-from mq_django.core.wire import check_name
 from mq_django.errors import ConfigurationError, MQError
 from mq_django.triggers.declarations import build, connect_waiting, on_signal, several
 from mq_django.triggers.links import Trigger

@@ -1,5 +1,6 @@
 """`@on_signal`, and what makes a trigger of its arguments."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -7,9 +8,9 @@ from typing import Any, TypeVar
 from django.apps import apps
 from django.dispatch import Signal
 
+from mq_django.core.publish_checks import check_priority, due, expiry, uniqueness
 from mq_django.core.templates import Arguments, Template
 from mq_django.errors import ConfigurationError, InvalidMessage
-from mq_django.producers.publish_options import check_conflict, check_priority, claim_ms, due, expiry
 from mq_django.producers.queues import queues
 from mq_django.triggers.links import Link, Receiver, Trigger, database
 from mq_django.triggers.targets import Enqueues, Target, TaskTarget, calling, task_arguments
@@ -158,18 +159,16 @@ def _checked(
     priority: int | None = None,
 ) -> dict[str, Any]:
     """Return those of the options of a publish that are given, with what to do about the same unique key."""
-    claims = unique_for is not None
+    # A second signal of one key is no error: that is what the key is for.
+    chosen = "keep" if unique_for is not None and on_conflict is None else on_conflict
     try:
         due(delay, None)
-        claim_ms(unique, unique_for)
-        expiry(expires)
         check_priority(priority or 0)
-        # A second signal of one key is no error: that is what the key is for.
-        conflict = check_conflict("keep" if claims and on_conflict is None else on_conflict, claims=claims)
+        if expires is not None:
+            expiry(expires, int(time.time() * 1000))
+        _, conflict = uniqueness(unique, unique_for, chosen, waits=delay is not None)
     except InvalidMessage as error:
         raise ConfigurationError(str(error)) from error
-    if unique is not None and delay is None and not claims:
-        raise ConfigurationError("unique= needs delay= (it is what waits that is unique) or unique_for=")
     given = {"delay": delay, "unique_for": unique_for, "expires": expires, "priority": priority}
     given["on_conflict"] = None if unique is None else conflict
     return {name: value for name, value in given.items() if value is not None}

@@ -6,11 +6,11 @@ from mq_django import queues, topics
 from mq_django.admin.ui.text import to_url
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury, Retry
+from mq_django.inspector import dead_letters
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import DeadLetters
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Session
+from mq_django.transport.sessions import Session
 from tests.admin.conftest import BASE
 
 ME = "host-1-me"
@@ -52,8 +52,7 @@ def test_every_page_of_it_is_there(operator, name, held, where):
 
 def test_a_dead_letter_can_be_redriven_and_a_message_that_waits_cancelled(operator, name, held):
     dead, delayed, _ = held
-    letters = DeadLetters(get_config().queue(name), Pooled(get_client("inspect")))
-    entry = letters.find(dead.id.encode())
+    entry = dead_letters.find(name, dead.id)
     assert dead.id in operator.get(f"{BASE}{name}/dead/{entry}/").content.decode()
     assert delayed.id in operator.get(f"{BASE}{name}/waiting/delayed/").content.decode()
     store = open_store(get_config().queue(name), Session(get_client("consume")))
@@ -67,8 +66,7 @@ def test_a_dead_letter_can_be_redriven_and_a_message_that_waits_cancelled(operat
 
 def test_a_dead_letter_is_edited_and_goes_back_as_a_new_message(operator, name, held):
     dead, *_ = held
-    letters = DeadLetters(get_config().queue(name), Pooled(get_client("inspect")))
-    url = f"{BASE}{name}/dead/{letters.find(dead.id.encode())}/edit/"
+    url = f"{BASE}{name}/dead/{dead_letters.find(name, dead.id)}/edit/"
 
     asked = operator.post(url, {"data": '{"n": 99}'})
     done = operator.post(url, dict(asked.context["fields"]), follow=True)
@@ -94,8 +92,7 @@ def test_many_dead_letters_of_it_are_redriven_in_the_background(operator, name, 
 
 def test_its_messages_tell_of_their_attempts_and_who_holds_them(operator, name, held):
     dead, delayed, pending = held
-    letters = DeadLetters(get_config().queue(name), Pooled(get_client("inspect")))
-    assert ME in operator.get(f"{BASE}{name}/dead/{letters.find(dead.id.encode())}/").content.decode()
+    assert ME in operator.get(f"{BASE}{name}/dead/{dead_letters.find(name, dead.id)}/").content.decode()
     assert ME in operator.get(f"{BASE}{name}/waiting/delayed/{to_url(delayed.id.encode())}/").content.decode()
 
     (row,) = operator.get(f"{BASE}{name}/pending/").context["rows"]

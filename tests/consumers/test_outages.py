@@ -12,8 +12,8 @@ from redis.retry import Retry
 
 from mq_django.errors import RedisOutOfMemory, StoreError
 from mq_django.producers import queues
+from mq_django.testing.private_server import PrivateServer
 from mq_django.transport.scripts import load
-from mq_django.transport.servers import PrivateServer
 from tests.consumers.proxy import Proxy
 from tests.consumers.trees import kill
 from tests.waiting import wait_until

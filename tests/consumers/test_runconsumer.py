@@ -6,7 +6,7 @@ import pytest
 
 from mq_django.core.configs import QueueConfig
 from mq_django.management.commands.runconsumer import Command
-from mq_django.transport.servers import PrivateServer
+from mq_django.testing.private_server import PrivateServer
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def test_redriving_some_counts_what_went_and_what_did_not(redis_client):
     garbage = bury_garbage(redis_client, "emails", {"x": "y"})
     found = entries()
 
-    outcome = actions.redrive("emails", [*found, found[-1], "1-1", "nonsense"])
+    outcome = dead_letters.redrive("emails", [*found, found[-1], "1-1", "nonsense"])
 
     assert (outcome.done, outcome.missing, outcome.refused) == (2, 2, 1)
     assert outcome.error is None

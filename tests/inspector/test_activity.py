@@ -4,39 +4,22 @@ from math import inf
 
 import pytest
 
-from mq_django.inspector.activity import WINDOW, Activity, activity_of, activity_of_days, counts, percentile
+from mq_django.inspector.activity import WINDOW, Activity, activity_of_days, activity_of_hour, counts, percentile
 from mq_django.stores.counters import BUCKETS, bucket
-from mq_django.stores.members import Membership
-from mq_django.stores.pages import Look
 
 HOUR = 500_000
 
 
-def look(*, minute: int, second: int = 0, this_hour=None, last_hour=None) -> Look:
-    return Look(
-        now_ms=(HOUR * 3600 + minute * 60 + second) * 1000,
-        ready=0,
-        pending=0,
-        delayed=0,
-        unhandled=0,
-        dead=0,
-        oldest_ms=None,
-        next_due_ms=None,
-        paused=False,
-        membership=Membership({}, {}, {}, {}),
-        this_hour=this_hour or {},
-        last_hour=last_hour or {},
-        hour=HOUR,
-    )
+def happened(*, minute: int, second: int = 0, this_hour=None, last_hour=None) -> Activity:
+    now_ms = (HOUR * 3600 + minute * 60 + second) * 1000
+    return activity_of_hour(this_hour or {}, last_hour or {}, hour=HOUR, now_ms=now_ms)
 
 
 def test_minutes_of_two_hours_make_one_window():
-    found = activity_of(
-        look(
-            minute=10,
-            this_hour={b"10|handled|": b"4", b"0|handled|": b"5", b"10|handled|a": b"3"},
-            last_hour={b"59|handled|": b"7", b"11|handled|": b"9", b"10|handled|": b"100"},
-        )
+    found = happened(
+        minute=10,
+        this_hour={b"10|handled|": b"4", b"0|handled|": b"5", b"10|handled|a": b"3"},
+        last_hour={b"59|handled|": b"7", b"11|handled|": b"9", b"10|handled|": b"100"},
     )
 
     assert len(found.handled) == WINDOW
@@ -49,7 +32,7 @@ def test_minutes_of_two_hours_make_one_window():
 
 
 def test_names_are_told_apart_and_the_busiest_comes_first():
-    found = activity_of(look(minute=1, this_hour={b"1|handled|a|b": b"1", b"1|published|c": b"5", b"1|buried|c": b"2"}))
+    found = happened(minute=1, this_hour={b"1|handled|a|b": b"1", b"1|published|c": b"5", b"1|buried|c": b"2"})
 
     assert [name.name for name in found.names] == ["c", "a|b"]
     assert (found.names[0].published, found.names[0].buried) == (5, 2)
@@ -59,7 +42,7 @@ def test_names_are_told_apart_and_the_busiest_comes_first():
     "field", [b"", b"x|handled|a", b"1", b"1|handled", b"-1|handled|a", b"\xff|handled|a", b"1|nonsense|a"]
 )
 def test_fields_that_make_no_sense_break_nothing(field):
-    assert sum(activity_of(look(minute=1, this_hour={field: b"1"})).buried) == 0
+    assert sum(happened(minute=1, this_hour={field: b"1"}).buried) == 0
     assert list(counts({field: b"x"})) == []
 
 
@@ -67,7 +50,7 @@ def test_fields_that_make_no_sense_break_nothing(field):
 def test_a_rate_is_of_the_last_sixty_seconds(second, running, rate):
     fields = {b"5|handled|": running, b"4|handled|": b"60"}
 
-    found = activity_of(look(minute=5, second=second, this_hour=fields))
+    found = happened(minute=5, second=second, this_hour=fields)
 
     assert found.per_minute("handled") == pytest.approx(rate)
 
@@ -87,7 +70,7 @@ def test_no_times_have_no_percentile_and_endless_ones_are_endless():
 
 
 def test_an_activity_of_nothing_is_nothing():
-    nothing = activity_of(look(minute=30))
+    nothing = happened(minute=30)
 
     assert nothing.per_minute("published") == 0
     assert isinstance(nothing, Activity)

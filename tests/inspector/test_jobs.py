@@ -4,9 +4,11 @@ import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.errors import ConnectionLost, InvalidFilter
 from mq_django.inspector import dead_letters, jobs
+from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.dead_letter_queue import DeadLetters
 from tests.seeding import bury, bury_garbage, bury_many
 
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 
 def work_off(worker: str = "w1", queue: str = "emails") -> jobs.BackgroundJob:
     """Make every step of the job, and return what it says in the end."""
-    while jobs.work(queue, worker) != jobs.IDLE:
+    while work_here(queue, worker) != IDLE:
         pass
     found = jobs.look(queue)
     assert found is not None
@@ -52,7 +54,7 @@ def test_a_job_whose_filter_is_broken_is_cancelled_and_moves_nothing(redis_clien
             redis_client.hset(key, field, value)
 
     assert jobs.look("emails") is None
-    assert jobs.work("emails", "w1") == jobs.IDLE
+    assert work_here("emails", "w1") == IDLE
 
     assert redis_client.hget(key, "state") == b"cancelled"
     assert counts() == (0, 3)
@@ -106,13 +108,13 @@ def test_one_job_runs_at_a_time():
 def test_nothing_is_begun_where_nothing_is_dead():
     assert jobs.begin("emails", "redrive", who="ann") == jobs.Begun("nothing")
     assert jobs.look("emails") is None
-    assert jobs.work("emails", "w1") == jobs.IDLE
+    assert work_here("emails", "w1") == IDLE
 
 
 def test_a_cancelled_job_does_no_more():
     bury_many("emails", 600)
     jobs.begin("emails", "redrive", who="ann")
-    jobs.work("emails", "w1")
+    work_here("emails", "w1")
 
     assert jobs.cancel("emails")
     assert work_off().state == "cancelled"
@@ -132,7 +134,7 @@ def test_a_step_whose_answer_is_lost_is_neither_forgotten_nor_made_twice(monkeyp
     with monkeypatch.context() as broken:
         broken.setattr(DeadLetters, "redrive", answers_nothing)
         with pytest.raises(ConnectionLost):
-            jobs.work("emails", "w1")
+            work_here("emails", "w1")
 
     found = work_off()
     assert (found.done, found.missing, found.looked) == (1100, 0, 1100)

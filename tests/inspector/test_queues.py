@@ -11,7 +11,7 @@ from mq_django.core.outcomes import ACK
 from mq_django.errors import ConnectionLost, UnknownQueue
 from mq_django.inspector.activity import NONE, WINDOW
 from mq_django.inspector.consumers import ALIVE_MS
-from mq_django.inspector.queues import QueueView
+from mq_django.inspector.queue_view import QueueView
 from mq_django.producers import queues
 from tests.commands import script_calls
 from tests.seeding import beat, bury, set_aside, settle, take, tally

@@ -130,7 +130,7 @@ def test_a_preview_tells_what_a_seek_then_does(events, redis_client):
 
 
 def test_a_preview_of_very_many_says_that_there_are_more(events, redis_client, monkeypatch):
-    monkeypatch.setattr("mq_django.stores.lag.MAX_COUNTED", 20)
+    monkeypatch.setattr("mq_django.inspector.seek_preview.MAX_COUNTED", 20)
     monkeypatch.setattr("mq_django.stores.lag.PAGE", 10)
     subscribed()
     events.publish_many([("paid", n) for n in range(50)])
@@ -142,7 +142,7 @@ def test_a_preview_of_all_there_is_is_known_without_counting(events, redis_clien
     """A group may be moved over a million: who asks does not wait until they are counted."""
     if int(redis_client.info("server")["redis_version"].split(".")[0]) < 7:
         pytest.skip("Redis tells the lag from 7.0 on")
-    monkeypatch.setattr("mq_django.stores.lag.count_between", None)
+    monkeypatch.setattr("mq_django.inspector.seek_preview.count_between", None)
     store = subscribed()
     events.publish_many([("paid", n) for n in range(50)])
     assert inspected.preview("events", "billing", "end")[1:4] == (0, 50, False)

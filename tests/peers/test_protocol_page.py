@@ -9,9 +9,10 @@ import pytest
 
 from mq_django import queues, topics
 from mq_django.core.outcomes import ACK
+from mq_django.inspector import dead_letters
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import DeadLetters
+from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests.peers.conftest import missing
@@ -186,9 +187,9 @@ def test_a_consumer_retries_with_plain_commands(type_in, emails, redis_client, k
 def test_a_consumer_buries_with_plain_commands(type_in, emails, redis_client, keys):
     (entry,) = held(type_in, emails, redis_client, keys)
     type_in("bury", [(ENTRY, entry)])
-    dead = DeadLetters(emails.config, Pooled(get_client("inspect")))
-    letter = dead.get(dead.find(entry.encode()))
-    assert (letter.id, letter.reason, letter.error, letter.attempts) == (entry, "attempts", "no such user", 25)
+    dead = open_dead_letters(emails.config, Pooled(get_client("inspect")))
+    letter = dead_letters.get("emails", *dead.find([entry]))
+    assert (letter.message.id, letter.reason, letter.error, letter.attempts) == (entry, "attempts", "no such user", 25)
     assert letter.message.data == {"user_id": 7}
     assert dead.redrive([letter.entry]) == ["REDRIVEN"]
     assert handled(emails.config) == [(entry, "welcome", {"user_id": 7})]

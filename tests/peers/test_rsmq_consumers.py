@@ -10,10 +10,8 @@ from collections import Counter
 import pytest
 
 from mq_django import queues
+from mq_django.inspector import dead_letters
 from mq_django.rsmq import RSMQ
-from mq_django.stores.dead_letter_queue import DeadLetters
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
 from tests.peers.programs import HERE
 from tests.peers.rsmq_peers import Npm, PyRSMQ
 from tests.processes import processes
@@ -123,9 +121,8 @@ def test_what_fails_for_good_is_a_dead_letter_by_its_receives(jobs, ns):
     message_id = queues["jobs"].publish("fails", {"n": 1})
     told = shop.wait_handled(3)
     assert [each["attempt"] for each in told] == [1, 2, 3]
-    dead = DeadLetters(queues["jobs"].config, Pooled(get_client("inspect")))
-    entry = wait_until(lambda: dead.find(message_id.encode()))
-    letter = dead.get(entry)
+    entry = wait_until(lambda: dead_letters.find("jobs", message_id))
+    letter = dead_letters.get("jobs", entry)
     assert (letter.reason, letter.attempts, letter.message.data) == ("attempts", 3, {"n": 1})
     assert "as asked" in letter.error
     assert RSMQ(ns).get_queue_attributes("jobs").msgs == 0

@@ -14,7 +14,7 @@ from mq_django.errors import InvalidFormat, InvalidValue, MessageNotString, Mess
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import DeadLetters
+from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests.peers.programs import HERE
@@ -511,8 +511,8 @@ def test_npm_sees_a_burial_and_a_redrive_whole(store, npm, redis_client, ns):
     assert (after["msgs"], after["hiddenmsgs"], after["totalsent"], after["totalrecv"]) == (0, 0, 1, 1)
     assert npm.receive("q") is None
     assert not [name for name in fields(redis_client, ns) if name.startswith(message_id)]
-    dead = DeadLetters(store.config, Pooled(get_client("inspect")))
-    assert dead.redrive([dead.find(message_id.encode())]) == ["REDRIVEN"]
+    dead = open_dead_letters(store.config, Pooled(get_client("inspect")))
+    assert dead.redrive(dead.find([message_id])) == ["REDRIVEN"]
     again = npm.receive("q")
     assert (again.id, again.body, again.rc) == (message_id, "poison", 1)
 

@@ -10,7 +10,7 @@ from mq_django.core.outcomes import Bury
 from mq_django.errors import InvalidMessage
 from mq_django.inspector import dead_letters
 from mq_django.inspector.resubmit import resubmit
-from mq_django.stores.dead_letter_queue import DeadLetters
+from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.seeding import publish, settle, take
@@ -119,7 +119,7 @@ def test_what_is_accepted_can_be_buried_and_redriven(headers):
     entry = dead_letters.find("emails", message_id)
 
     assert dead_letters.get("emails", entry).can_go_back
-    letters = DeadLetters(get_config().queue("emails"), Pooled(get_client("inspect")))
+    letters = open_dead_letters(get_config().queue("emails"), Pooled(get_client("inspect")))
     assert letters.redrive([entry]) == ["REDRIVEN"]
     (delivery,) = take("emails", 10)
     assert (delivery.message.id, delivery.message.headers) == (message_id, headers)

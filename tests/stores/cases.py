@@ -6,17 +6,22 @@ from typing import Any
 
 import redis
 
-from mq_django.conf import get_config
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import LOG
 from mq_django.core.messages import Message
+from mq_django.core.publication import Publication, PublishOptions
 from mq_django.core.rsmq_format import new_id
 from mq_django.stores import open_members, open_store
-from mq_django.stores.base import Outgoing, Store
+from mq_django.stores.base import Store
 from mq_django.stores.log import Log
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+
+#: Where the messages go that a store is given without any factory.
+SOME_QUEUE = QueueConfig(name="q")
+OPTION_FIELDS = set(PublishOptions._fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +46,7 @@ class Case:
         """Return what knows the consumers of the queue."""
         return open_members(get_config().queue(self.queue), Session(get_client("consume")))
 
-    def publish(self, store: Store, *outgoing: Outgoing) -> list[str]:
+    def publish(self, store: Store, *outgoing: Publication) -> list[str]:
         """Publish as users of this store do."""
         return store.publish(outgoing)
 
@@ -64,22 +69,17 @@ def message(name: str = "welcome", data: Any = None, **attributes: Any) -> Messa
     return Message(**{"id": new_id(), "name": name, "data": data, "queue": "q", **attributes})
 
 
-def outgoing(
-    name: str = "welcome",
-    data: Any = None,
-    *,
-    delay_ms: int | None = None,
-    due_ms: int | None = None,
-    **attributes: Any,
-) -> Outgoing:
-    """Return a message on its way."""
-    return Outgoing(message(name, data, **attributes), dumps(data), delay_ms, due_ms)
+def outgoing(name: str = "welcome", data: Any = None, **given: Any) -> Publication:
+    """Return a message on its way, with options of publications and attributes of messages."""
+    options = PublishOptions(SOME_QUEUE, **{field: given.pop(field) for field in OPTION_FIELDS & given.keys()})
+    claims = options.claim_ms is not None
+    return Publication(message(name, data, claims=claims, **given), dumps(data), options)
 
 
 class TopicCase(Case):
     """A group that reads what is published to its topic."""
 
-    def publish(self, store: Store, *outgoing: Outgoing) -> list[str]:
+    def publish(self, store: Store, *outgoing: Publication) -> list[str]:
         """See Case.publish()."""
         Log(get_config().topic("orders"), Session(get_client("produce"))).publish(outgoing)
         return [item.message.id for item in outgoing]

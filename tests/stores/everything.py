@@ -5,6 +5,7 @@ import time
 
 from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector import topics as inspected
@@ -12,6 +13,7 @@ from mq_django.inspector.resubmit import resubmit
 from mq_django.inspector.scan import NOTHING
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_members, open_store
+from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.stores.results import find_result
@@ -71,15 +73,15 @@ def _wait_and_look(case, store):
     assert actions.resume(case.queue)
     one, two = dead_letters.page(case.queue, limit=10).letters
     assert len(dead_letters.look_among(case.queue, NOTHING, limit=10).rows) == dead_letters.groups(case.queue)[0].count
-    assert actions.redrive(case.queue, [one.entry]).done == 1
+    assert dead_letters.redrive(case.queue, [one.entry]).done == 1
     assert resubmit(case.queue, two.entry, "99")
     held = [Settlement(item, Bury("no")) for item in store.take(ME, count=1)]
     assert store.settle(ME, held) == []
-    assert actions.delete(case.queue, [dead_letters.page(case.queue, limit=1).letters[0].entry]).done == 1
+    assert dead_letters.delete(case.queue, [dead_letters.page(case.queue, limit=1).letters[0].entry]).done == 1
     held = [Settlement(item, Bury("no")) for item in store.take(ME, count=1)]
     assert store.settle(ME, held) == []
     assert jobs.begin(case.queue, "redrive", who="me").word == "begun"
-    while jobs.work(case.queue, "w1") != jobs.IDLE:
+    while work_here(case.queue, "w1") != IDLE:
         pass
     assert jobs.look(case.queue).done == 1
     assert not jobs.cancel(case.queue)

@@ -8,7 +8,7 @@ from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.inspector import dead_letters, entries
 from mq_django.inspector.messages import find_waiting
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import DeadLetters
+from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.acts import make_due, take_all
@@ -76,8 +76,8 @@ def test_retries_and_burial_are_told_in_order(case, store, redis_client):
 def test_a_redriven_message_takes_its_history_along(case, store, redis_client):
     (message_id,) = case.publish(store, outgoing())
     fail(store, Bury('KeyError: "é\\', 'Traceback "é\\\n/', reason="attempts"), redis_client)
-    letters = DeadLetters(store.config, Pooled(get_client("inspect")))
-    assert letters.redrive([letters.find(message_id.encode())]) == ["REDRIVEN"]
+    letters = open_dead_letters(store.config, Pooled(get_client("inspect")))
+    assert letters.redrive([*letters.find([message_id])]) == ["REDRIVEN"]
 
     delivery = fail(store, Retry(error="ValueError: 2", traceback="Traceback 2"), redis_client)
 

@@ -4,9 +4,10 @@ import pytest
 
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.outcomes import Bury
+from mq_django.inspector.dead_letters import groups
 from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import Counted, DeadLetters, Step
+from mq_django.stores.dead_letter_queue import Step, open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.acts import take_all
@@ -31,7 +32,7 @@ def store(case):
 
 @pytest.fixture
 def dead(store):
-    return DeadLetters(store.config, Pooled(get_client("inspect")))
+    return open_dead_letters(store.config, Pooled(get_client("inspect")))
 
 
 @pytest.fixture
@@ -51,8 +52,8 @@ def bury(case, store):
 
 
 def begin(jobs, dead, what="redrive", **more):
-    newest = dead.newest(limit=1)
-    assert jobs.begin(what, who="ann", until=newest.letters[0].entry, total=newest.total, **more)
+    total, ((newest, _),) = dead.read(limit=1, newest_first=True)
+    assert jobs.begin(what, who="ann", until=newest, total=total, **more)
 
 
 def work_off(jobs, worker="w1"):
@@ -70,7 +71,7 @@ def test_a_job_does_all_of_it_and_stays_to_be_read(store, dead, jobs, bury, what
 
     assert (found.state, found.done, found.looked, found.worker) == ("finished", 620, 620, "w1")
     assert (store.depths().ready, store.depths().dead) == (ready, 0)
-    assert dead.groups() == []
+    assert groups(store.config.name) == []
 
 
 def test_another_goes_on_once_a_dead_workers_lease_is_over(store, dead, jobs, bury, redis_client):
@@ -118,7 +119,9 @@ def test_a_job_takes_only_what_it_means(store, dead, jobs, bury):
 
     assert (found.done, found.looked) == (2, 5)
     assert store.depths().dead == 3
-    assert [(found.group, found.letters) for found in dead.groups()] == [(FailureGroup("welcome", "ValueError"), 3)]
+    assert [(found.group, found.count) for found in groups(store.config.name)] == [
+        (FailureGroup("welcome", "ValueError"), 3)
+    ]
 
 
 def test_what_is_buried_later_is_not_meant(store, dead, jobs, bury):
@@ -130,18 +133,18 @@ def test_what_is_buried_later_is_not_meant(store, dead, jobs, bury):
     assert store.depths().dead == 2
 
 
-def test_dead_letters_are_counted_where_they_are_buried_and_where_they_leave(dead, bury):
+def test_dead_letters_are_counted_where_they_are_buried_and_where_they_leave(store, dead, bury):
     bury(3)
     bury(1, name="remind", error="no class of an error")
     entries = [letter.entry for letter in dead.traits(limit=9)]
 
-    assert {(found.group, found.letters) for found in dead.groups()} == {
+    assert {(found.group, found.count) for found in groups(store.config.name)} == {
         (FailureGroup("welcome", "ValueError"), 3),
         (FailureGroup("remind", ""), 1),
     }
     dead.redrive(entries[:1])
     dead.delete([entries[1], "1-1"])
-    assert {(found.group, found.letters) for found in dead.groups()} == {
+    assert {(found.group, found.count) for found in groups(store.config.name)} == {
         (FailureGroup("welcome", "ValueError"), 1),
         (FailureGroup("remind", ""), 1),
     }
@@ -152,7 +155,7 @@ def test_counting_begins_anew_when_somebody_deleted_all_by_hand(store, dead, bur
     redis_client.delete(store.keys.dead)
     bury(1)
 
-    assert [found.letters for found in dead.groups()] == [1]
+    assert [found.count for found in groups(store.config.name)] == [1]
 
 
 def test_more_than_a_thousand_kinds_are_counted_together(store, dead, bury, redis_client):
@@ -160,11 +163,11 @@ def test_more_than_a_thousand_kinds_are_counted_together(store, dead, bury, redi
     redis_client.hset(store.keys.dead_groups, mapping={f"E{n}|x": "1 1" for n in range(1000)})
     bury(2, name="one.more")
 
-    (rest,) = [found for found in dead.groups() if found.group is None]
+    (rest,) = [found for found in groups(store.config.name) if found.group is None]
 
-    assert rest.letters == 2
+    assert rest.count == 2
     dead.delete([letter.entry for letter in dead.traits(limit=9)])
-    assert all(isinstance(found, Counted) and found.group is not None for found in dead.groups())
+    assert all(found.group is not None for found in groups(store.config.name))
 
 
 def test_a_job_wakes_who_works_it_off(store, dead, jobs, bury, redis_client):

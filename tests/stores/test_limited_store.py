@@ -8,7 +8,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.lookup import Answer, Place
+from mq_django.core.lookup import CancelResult, Place
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
@@ -356,7 +356,7 @@ def test_a_parked_message_can_be_cancelled_and_purged(opened, redis_client):
     store = opened(CONCURRENCY={"key": 1})
     ids = publish("a", "a", "a")
     held = store.take("c1", count=10)
-    assert queues["emails"].cancel(ids[1]) is Answer.CANCELLED
+    assert queues["emails"].cancel(ids[1]) is CancelResult.CANCELLED
     assert store.depths().parked == 1
     while store.purge(limit=10):
         pass

@@ -10,10 +10,10 @@ from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
+from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
-from mq_django.stores.entries import Entries
 from mq_django.stores.log import Log
 from mq_django.stores.results import settled_commands
 from mq_django.stores.schedule_state import Schedules
@@ -237,10 +237,10 @@ def be_looked_at(client, mq_settings):
         store, wire = store_of(name), Session(get_client("consume"))
         queues[name].publish("welcome", marked(), enqueued_ms=1 if name == "emails" else None)
         (item,) = store.take(ME, count=1)
-        entries = Entries(store.config, wire)
+        reader = reader_of(store.config, wire)
         receipt = (item.home, item.entry.decode())
-        assert list(entries.some([receipt])) == [receipt]
+        assert list(reader.held([receipt])) == [receipt]
         if name == "emails":
-            assert entries.before("ready", item.entry) == 0
+            assert reader.before("ready", item.entry) == 0
             told = [Settlement(item, ACK, keeps_result=True)]
             wire.trip([*settled_commands(store.config, ME, told), add_command(store.keys, {("handled", "welcome"): 1})])

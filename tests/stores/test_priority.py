@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from mq_django import queues
-from mq_django.core.lookup import Answer, Place
+from mq_django.core.lookup import CancelResult, Place
 from mq_django.core.outcomes import ACK, HandBack, Retry
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
@@ -120,7 +120,7 @@ def test_a_message_with_a_priority_can_be_found_and_cancelled(emails, keys, stor
     other = emails.publish("welcome", 2, priority=5)
     assert emails.find(other).place is Place.PRIORITY
     assert emails.find(other).message.priority == 5
-    assert emails.cancel(other) is Answer.CANCELLED
+    assert emails.cancel(other) is CancelResult.CANCELLED
     assert order(store) == [1, "plain"]
     assert not redis_client.exists(keys.priority, keys.waiting)
 

@@ -3,8 +3,9 @@ import pytest
 from mq_django.conf import QueueConfig
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.publication import Publication, PublishOptions
 from mq_django.errors import WrongKeyType
-from mq_django.stores.base import Outgoing, Settlement
+from mq_django.stores.base import Settlement
 from mq_django.stores.results import (
     MAX_TRACEBACK,
     error_path,
@@ -40,7 +41,7 @@ def note(config, wire, *settlements, consumer="c1"):
 
 def begin(config, wire, *, priority=0, **options):
     message = Message("m1", "shop.tasks.send", {}, "emails", published_ms=1000, priority=priority)
-    wire.trip([ready_command(config, Outgoing(message, DATA_TEXT, **options))])
+    wire.trip([ready_command(config, Publication(message, DATA_TEXT, PublishOptions(config, **options)))])
 
 
 def found(config, wire):

@@ -8,7 +8,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.lookup import Answer, Place
+from mq_django.core.lookup import CancelResult, Place
 from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.core.rsmq_format import MESSAGE_ID, TEXT, new_id, sent_micros
@@ -20,11 +20,12 @@ from mq_django.errors import (
     NoAttributeSupplied,
     NotSupported,
 )
+from mq_django.inspector import dead_letters
+from mq_django.inspector.queue_looks import look
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import DeadLetters
-from mq_django.stores.pages import look
+from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests import places
@@ -140,10 +141,10 @@ def test_bytes_that_are_no_text_can_be_read_and_are_buried_by_a_consumer(store, 
     (item,) = store.take(ME, count=1)
     assert isinstance(item, Undecodable)
     assert settle(store, item, outcome=Bury(item.reason, reason="undecodable")) == []
-    dead = DeadLetters(store.config, Pooled(get_client("inspect")))
-    letter = dead.get(dead.find(b"0" * 32))
-    assert (letter.id, letter.reason, letter.raw) == ("0" * 32, "undecodable", body)
-    assert dead.redrive([letter.entry]) == ["UNDECODABLE"]
+    dead = open_dead_letters(store.config, Pooled(get_client("inspect")))
+    ((entry, fields),) = dead.whole(dead.find(["0" * 32]))
+    assert (fields[b"id"], fields[b"deadreason"], fields[b"deadraw"]) == (b"0" * 32, b"undecodable", body)
+    assert dead.redrive([entry]) == ["UNDECODABLE"]
 
 
 DEEP = "[" * 1015 + "]" * 1015
@@ -175,8 +176,8 @@ def test_an_id_that_is_no_text_strands_nothing(store, rsmq, redis_client, ns, bo
     outcomes = [Bury("no", reason="undecodable") for _ in taken]
     assert store.settle(ME, [Settlement(*pair) for pair in zip(taken, outcomes, strict=True)]) == []
     assert store.held_by(ME, limit=9) == []
-    dead = DeadLetters(store.config, Pooled(get_client("inspect")))
-    assert dead.get(dead.find(odd)).reason == "undecodable"
+    dead = open_dead_letters(store.config, Pooled(get_client("inspect")))
+    assert dead_letters.get("jobs", *dead.find([odd])).reason == "undecodable"
     assert all(item.message.id.isprintable() for item in taken if not isinstance(item, Undecodable))
 
 
@@ -256,8 +257,8 @@ def test_a_heartbeat_keeps_hidden_all_that_is_held(configure, rsmq, redis_client
 def test_a_message_held_by_another_program_is_left_alone(store, rsmq):
     message_id = queues["jobs"].publish("welcome", 1)
     rsmq.receive("jobs", vt=60)
-    assert store.cancel(message_id) is Answer.NOT_WAITING
-    assert store.reschedule(message_id, delay_ms=5) is Answer.NOT_WAITING
+    assert store.cancel(message_id) is CancelResult.NOT_WAITING
+    assert store.reschedule(message_id, delay_ms=5) is CancelResult.NOT_WAITING
     assert store.find(message_id).place is Place.NOT_WAITING
     assert store.purge(limit=100) == 0
     assert rsmq.delete("jobs", message_id)
@@ -315,9 +316,9 @@ def test_a_dead_letter_goes_back_as_it_was(store, rsmq, redis_client, ns):
         attributes = rsmq.get_queue_attributes("jobs")
         assert (attributes.msgs, attributes.hiddenmsgs) == (0, 0)
         assert own_fields(redis_client, ns) == ATTRIBUTES
-        dead = DeadLetters(store.config, Pooled(get_client("inspect")))
-        entry = dead.find(message_id.encode())
-        assert dead.get(entry).message.data == delivery.message.data
+        dead = open_dead_letters(store.config, Pooled(get_client("inspect")))
+        (entry,) = dead.find([message_id])
+        assert dead_letters.get("jobs", entry).message.data == delivery.message.data
         assert dead.redrive([entry]) == ["REDRIVEN"]
         assert dead.redrive([entry]) == ["MISSING"]
         found = rsmq.receive("jobs")
@@ -352,8 +353,8 @@ def test_a_look_tells_the_same_as_the_depths(store, rsmq):
     told = store.depths()
     assert (found.ready, found.pending, found.delayed, found.dead) == (2, 1, 1, 1)
     assert (told.ready, told.pending, told.delayed, told.dead) == (2, 1, 1, 1)
-    assert 0 <= found.now_ms - found.oldest_ms < 5000
-    assert found.next_due_ms > found.now_ms
+    assert 0 <= found.oldest_ms < 5000
+    assert found.next_due_ms > 0
 
 
 def test_a_waiting_consumer_is_woken_by_a_publish_of_ours(store):
@@ -455,8 +456,8 @@ def test_an_id_that_another_message_has_is_refused(configure, rsmq, store):
     assert store.settle(ME, [Settlement(item, Bury("no"))]) == []
     # Nor does a dead letter take the place of a newer message with its id.
     queues["jobs"].publish("welcome", 3, message_id=message_id)
-    letters = DeadLetters(store.config, Pooled(get_client("inspect")))
-    entry = letters.find(message_id.encode())
+    letters = open_dead_letters(store.config, Pooled(get_client("inspect")))
+    (entry,) = letters.find([message_id])
     assert letters.redrive([entry]) == ["UNDECODABLE"]
     (item,) = store.take(ME, count=2)
     assert item.message.data == 3

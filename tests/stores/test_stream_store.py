@@ -4,17 +4,16 @@ import pytest
 from redis.exceptions import ResponseError
 
 from mq_django.conf import get_config
-from mq_django.core.ids import new_id
-from mq_django.core.jsontext import dumps
 from mq_django.core.keys import GROUP, READY, URGENT
-from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.errors import QueueFull, RedisOutOfMemory, WrongKeyType
 from mq_django.stores import open_store
-from mq_django.stores.base import Outgoing, Settlement
-from mq_django.stores.stream_reader import FULL
+from mq_django.stores.base import Settlement
+from mq_django.stores.sources import FULL
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+from tests.stores.cases import outgoing
 
 OUTCOMES = [Ack(), Retry(), HandBack(), Bury(), SetAside(), Expire()]
 
@@ -27,9 +26,7 @@ def store(mq_settings):
 
 
 def publish(store, *datas, **attributes):
-    messages = [Message(new_id(), "n", data, "default", **attributes) for data in datas]
-    store.publish([Outgoing(message, dumps(message.data)) for message in messages])
-    return [message.id for message in messages]
+    return store.publish([outgoing("n", data, **attributes) for data in datas])
 
 
 def take(store, consumer, count=100):

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mq_django.core.keys import GROUP
-from mq_django.core.lookup import Answer, Place
+from mq_django.core.lookup import CancelResult, Place
 from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry
 from mq_django.errors import AlreadyPublished
@@ -34,10 +34,10 @@ def test_adding_again_replaces_data_and_due_time_under_a_new_id(emails, keys, re
     assert emails.find(unique="cart:7").message.data == emails.find(second).message.data == 2
     assert emails.find(second).due_ms >= places.now_ms(redis_client) + 500_000
     assert emails.find(first).place is Place.REPLACED
-    assert emails.cancel(first) is Answer.REPLACED
-    assert emails.reschedule(first, delay=1) is Answer.REPLACED
-    assert emails.cancel(second) is Answer.CANCELLED
-    assert emails.cancel(second) is Answer.NOT_WAITING
+    assert emails.cancel(first) is CancelResult.REPLACED
+    assert emails.reschedule(first, delay=1) is CancelResult.REPLACED
+    assert emails.cancel(second) is CancelResult.CANCELLED
+    assert emails.cancel(second) is CancelResult.NOT_WAITING
     assert not redis_client.exists(keys.due, keys.waiting, keys.unique)
 
 
@@ -54,7 +54,7 @@ def test_the_memory_of_who_was_replaced_is_bounded(emails, keys, redis_client):
     first = emails.publish("remind", 1, delay=60, unique="cart:7")
     emails.publish("remind", 2, delay=60, unique="cart:7")
     assert redis_client.zcard(keys.replaced) == 10_000
-    assert emails.cancel(first) is Answer.REPLACED
+    assert emails.cancel(first) is CancelResult.REPLACED
 
 
 @pytest.mark.parametrize(
@@ -205,10 +205,10 @@ def test_a_consumer_that_lost_a_delivery_does_not_free_its_key(emails, store, ke
 def test_a_delayed_claim_is_cancelled_by_its_id_or_by_its_key(emails, keys, redis_client):
     first = emails.publish("sync", 1, unique="shop:7", unique_for="handled", delay=60)
     assert emails.find(unique="shop:7").message.id == first
-    assert emails.reschedule(unique="shop:7", delay=5) is Answer.RESCHEDULED
-    assert emails.cancel(unique="shop:7") is Answer.CANCELLED
+    assert emails.reschedule(unique="shop:7", delay=5) is CancelResult.RESCHEDULED
+    assert emails.cancel(unique="shop:7") is CancelResult.CANCELLED
     second = emails.publish("sync", 2, unique="shop:7", unique_for="handled", delay=60)
-    assert emails.cancel(second) is Answer.CANCELLED
+    assert emails.cancel(second) is CancelResult.CANCELLED
     assert not redis_client.exists(keys.claims, keys.due, keys.waiting)
 
 

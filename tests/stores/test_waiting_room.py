@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mq_django.core.lookup import Answer, Found, Place
+from mq_django.core.lookup import CancelResult, Lookup, Place
 from mq_django.core.outcomes import Retry, SetAside
 from mq_django.errors import WrongKeyType
 from mq_django.stores import open_store
@@ -152,9 +152,9 @@ def test_a_message_is_found_cancelled_and_then_found_no_more(emails, keys, redis
         *(Place.DELAYED, message_id, {"n": 1}, "user:7"),
     )
     assert found.due_ms == redis_client.zscore(keys.due, message_id)
-    assert emails.cancel(message_id) is Answer.CANCELLED
-    assert emails.cancel(message_id) is Answer.NOT_WAITING
-    assert emails.find(message_id) == Found(Place.NOT_WAITING)
+    assert emails.cancel(message_id) is CancelResult.CANCELLED
+    assert emails.cancel(message_id) is CancelResult.NOT_WAITING
+    assert emails.find(message_id) == Lookup(Place.NOT_WAITING)
     assert not emails.find(message_id)
     assert not redis_client.exists(keys.due, keys.waiting, keys.unique)
 
@@ -162,17 +162,17 @@ def test_a_message_is_found_cancelled_and_then_found_no_more(emails, keys, redis
 def test_a_rescheduled_message_is_due_at_its_new_time(emails, keys, redis_client):
     message_id = emails.publish("remind", 1, delay=60)
     before = places.now_ms(redis_client)
-    assert emails.reschedule(message_id, delay=600) is Answer.RESCHEDULED
+    assert emails.reschedule(message_id, delay=600) is CancelResult.RESCHEDULED
     assert before + 600_000 <= redis_client.zscore(keys.due, message_id) <= places.now_ms(redis_client) + 600_001
-    assert emails.reschedule("nobody", delay=600) is Answer.NOT_WAITING
+    assert emails.reschedule("nobody", delay=600) is CancelResult.NOT_WAITING
     assert redis_client.zcard(keys.due) == 1
 
 
 def test_what_was_promoted_can_neither_be_cancelled_nor_rescheduled_and_it_says_so(emails, keys, store, redis_client):
     message_id = emails.publish("remind", 1, delay=0)
     store.promote(limit=500)
-    assert emails.cancel(message_id) is Answer.NOT_WAITING
-    assert emails.reschedule(message_id, delay=60) is Answer.NOT_WAITING
+    assert emails.cancel(message_id) is CancelResult.NOT_WAITING
+    assert emails.reschedule(message_id, delay=60) is CancelResult.NOT_WAITING
     assert [message["id"] for message in places.ready(redis_client, keys)] == [message_id]
 
 
@@ -235,7 +235,7 @@ def test_a_retry_can_be_cancelled_by_its_id(emails, keys, store, redis_client):
     message_id = emails.publish("welcome", 1)
     settle(store, Retry(), delay_ms=60_000)
     assert emails.find(message_id).message.attempt == 2
-    assert emails.cancel(message_id) is Answer.CANCELLED
+    assert emails.cancel(message_id) is CancelResult.CANCELLED
     assert not redis_client.exists(keys.due, keys.waiting)
 
 
@@ -243,5 +243,5 @@ def test_an_unhandled_message_can_be_found_and_cancelled(emails, keys, store, re
     redis_client.zadd(keys.unhandled, {"a1": 7})
     redis_client.hset(keys.waiting, "a1", '{"type":"remind","data":1}')
     assert emails.find("a1").place is Place.UNHANDLED
-    assert emails.cancel("a1") is Answer.CANCELLED
+    assert emails.cancel("a1") is CancelResult.CANCELLED
     assert not redis_client.exists(keys.unhandled, keys.waiting)

@@ -13,8 +13,8 @@ from django.core.management import CommandError, call_command
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotPermitted, StoreError
 from mq_django.producers import queues
+from mq_django.testing.private_server import PrivateServer
 from mq_django.transport.failures import translate_connecting
-from mq_django.transport.servers import PrivateServer
 from tests.certificates import TLSServer
 
 SECRET = "t0p-s3cret"

@@ -16,6 +16,7 @@ from mq_django.admin.ui.confirm import CONFIRMED, confirm
 from mq_django.admin.ui.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.admin.ui.tabs import tabs
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import FailureGroup, is_exception
 from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter
@@ -75,7 +76,7 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
 def _work_at_once(name: str) -> None:
     worker, deadline = f"admin-{secrets.token_hex(4)}", time.monotonic() + SECONDS
     # A pause means that somebody else has it by now, or that it is done.
-    while not jobs.work(name, worker) and time.monotonic() < deadline:
+    while not work_here(name, worker) and time.monotonic() < deadline:
         pass
 
 

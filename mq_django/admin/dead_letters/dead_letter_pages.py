@@ -16,7 +16,8 @@ from mq_django.admin.ui.labels import reason
 from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
-from mq_django.inspector import actions, dead_letters
+from mq_django.inspector import dead_letters
+from mq_django.inspector.actions import Outcome
 from mq_django.inspector.dead_letters import DeadLetterView
 from mq_django.inspector.queues import quick_stats
 
@@ -138,12 +139,12 @@ def act(page: Page, name: str) -> HttpResponse:
             listed=[text.visible(label, limit=200) for label in labels],
             unlisted=len(entries) - len(labels),
         )
-    outcome = actions.redrive(name, entries) if what == REDRIVE else actions.delete(name, entries)
+    outcome = dead_letters.redrive(name, entries) if what == REDRIVE else dead_letters.delete(name, entries)
     _report(page, name, what, outcome, f": {', '.join(labels)}")
     return HttpResponseRedirect(page.url("dead", name))
 
 
-def _report(page: Page, name: str, what: str, outcome: actions.Outcome, which: str) -> None:
+def _report(page: Page, name: str, what: str, outcome: Outcome, which: str) -> None:
     count = {"count": text.number(outcome.done)}
     if what == REDRIVE:
         done = ngettext("%(count)s dead letter was redriven.", "%(count)s dead letters were redriven.", outcome.done)

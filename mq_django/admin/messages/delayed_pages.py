@@ -16,13 +16,8 @@ from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import actions, explain
-from mq_django.inspector.messages import (
-    Room,
-    WaitingView,
-    find_waiting,
-    look_among_waiting,
-    waiting,
-)
+from mq_django.inspector.message_views import Room, WaitingView
+from mq_django.inspector.messages import find_waiting, look_among_waiting, waiting
 from mq_django.inspector.queues import queue as look_at
 
 #: Messages a page.

@@ -10,7 +10,7 @@ from mq_django.admin.ui import text
 from mq_django.core.attempt_history import Attempt
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.redaction import redact_forms
-from mq_django.inspector.messages import MessageView
+from mq_django.inspector.message_views import MessageView
 
 #: A label and what to say of it; nothing to say leaves it out.
 Fact = tuple[str, SafeString | str]

@@ -15,7 +15,7 @@ from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import entries, explain
-from mq_django.inspector.entries import EntryView, Home
+from mq_django.inspector.message_views import EntryView, Home
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.scan import Scanned
 

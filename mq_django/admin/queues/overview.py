@@ -12,7 +12,7 @@ from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
-from mq_django.inspector.queues import Problem, QueueView
+from mq_django.inspector.queue_view import Problem, QueueView
 
 PARTS = ("problems", "rows", "topics")
 

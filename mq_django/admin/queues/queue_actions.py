@@ -12,61 +12,50 @@ from mq_django.admin.ui.confirm import CONFIRMED, confirm, report
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.inspector import actions
 from mq_django.inspector.actions import Purgeable
-from mq_django.inspector.queues import QueueView, quick_stats
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queues import quick_stats
 
 
 @needs(VIEW, OPERATE)
 def pause(page: Page, name: str) -> HttpResponse:
     """Pause a queue."""
-    view = quick_stats(name)
     if CONFIRMED not in page.request.POST:
-        return confirm(
-            page,
-            name,
-            _("Pause the queue?"),
-            tab="queue",
-            sentence=_(
-                "No handler starts from then on; what runs now is finished. %(ready)s ready and %(pending)s pending "
-                "messages are there; publishing goes on."
-            )
-            % {"ready": text.number(view.ready), "pending": text.number(view.pending)},
-            button=_("Yes, pause it"),
-            act_url=page.url("pause", name),
-            back_url=page.queue_url(name),
-        )
-    if actions.pause(name):
-        page.say(messages.SUCCESS, _("The queue is paused."))
-        page.log(name, "Paused the queue")
-    else:
-        page.say(messages.INFO, _("The queue was paused already."))
-    return HttpResponseRedirect(page.queue_url(name))
+        view = quick_stats(name)
+        sentence = _(
+            "No handler starts from then on; what runs now is finished. %(ready)s ready and %(pending)s pending "
+            "messages are there; publishing goes on."
+        ) % {"ready": text.number(view.ready), "pending": text.number(view.pending)}
+        return _confirm(page, name, "pause", _("Pause the queue?"), sentence, _("Yes, pause it"))
+    changed = actions.pause(name)
+    said = _("The queue is paused.") if changed else _("The queue was paused already.")
+    return _done(page, name, said, "Paused the queue" if changed else "")
 
 
 @needs(VIEW, OPERATE)
 def resume(page: Page, name: str) -> HttpResponse:
     """Resume a queue."""
-    view = quick_stats(name)
     if CONFIRMED not in page.request.POST:
-        return confirm(
-            page,
-            name,
-            _("Resume the queue?"),
-            tab="queue",
-            sentence=ngettext(
-                "%(count)s message is ready and will be handled.",
-                "%(count)s messages are ready and will be handled.",
-                view.ready,
-            )
-            % {"count": text.number(view.ready)},
-            button=_("Yes, resume it"),
-            act_url=page.url("resume", name),
-            back_url=page.queue_url(name),
-        )
-    if actions.resume(name):
-        page.say(messages.SUCCESS, _("The queue runs again."))
-        page.log(name, "Resumed the queue")
-    else:
-        page.say(messages.INFO, _("The queue was not paused."))
+        ready = quick_stats(name).ready
+        sentence = ngettext(
+            "%(count)s message is ready and will be handled.",
+            "%(count)s messages are ready and will be handled.",
+            ready,
+        ) % {"count": text.number(ready)}
+        return _confirm(page, name, "resume", _("Resume the queue?"), sentence, _("Yes, resume it"))
+    changed = actions.resume(name)
+    said = _("The queue runs again.") if changed else _("The queue was not paused.")
+    return _done(page, name, said, "Resumed the queue" if changed else "")
+
+
+def _confirm(page: Page, name: str, route: str, title: str, sentence: str, button: str) -> HttpResponse:
+    act_url, back_url = page.url(route, name), page.queue_url(name)
+    return confirm(page, name, title, tab="queue", sentence=sentence, button=button, act_url=act_url, back_url=back_url)
+
+
+def _done(page: Page, name: str, said: str, logged: str) -> HttpResponse:
+    page.say(messages.SUCCESS if logged else messages.INFO, said)
+    if logged:
+        page.log(name, logged)
     return HttpResponseRedirect(page.queue_url(name))
 
 

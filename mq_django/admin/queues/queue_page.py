@@ -16,7 +16,8 @@ from mq_django.admin.ui.tabs import tabs
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector.activity import Activity
 from mq_django.inspector.consumers import ConsumerView
-from mq_django.inspector.queues import RECENT, QueueView, quick_stats
+from mq_django.inspector.queue_view import RECENT, QueueView
+from mq_django.inspector.queues import quick_stats
 
 PARTS = ("tabs", "problems", "tiles", "place", "charts", "names", "limits", "schedules", "consumers")
 

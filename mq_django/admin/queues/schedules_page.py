@@ -1,10 +1,12 @@
 """The schedules of a queue: seen, paused, fired at once, forgotten."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
@@ -16,6 +18,15 @@ from mq_django.inspector.plans import Planned
 
 #: The form's field that names a schedule.
 NAMED = "schedule"
+
+
+class Done(NamedTuple):
+    """What was done to a schedule."""
+
+    said: str
+    #: What the admin's log says before the schedule's name, and after it; nothing when nothing was done.
+    logged: str = ""
+    more: str = ""
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
@@ -52,98 +63,99 @@ def _when(schedule: Schedule) -> str:
     return text.visible(str(schedule), limit=80)
 
 
-@needs(VIEW, OPERATE)
-def pause(page: Page, name: str) -> HttpResponse:
-    """Let the ticks of a schedule pass without a message."""
-    return _act(
-        page,
-        name,
-        "schedule_pause",
-        title=_("Pause schedule “%(schedule)s”?"),
-        sentence=_("Its 1 message a tick is not published from then on; what is published already is handled."),
-        button=_("Yes, pause it"),
-    )
+def _pause(plan: Planned) -> Done:
+    plans.switch(plan, paused=True)
+    return Done(_("The schedule is paused."), "Paused schedule")
 
 
-@needs(VIEW, OPERATE)
-def resume(page: Page, name: str) -> HttpResponse:
-    """Let a schedule fire again from its next tick on."""
-    return _act(
-        page,
-        name,
-        "schedule_resume",
-        title=_("Resume schedule “%(schedule)s”?"),
-        sentence=_("It fires again from its next tick on, 1 message a tick. Those that passed are not made up for."),
-        button=_("Yes, resume it"),
-    )
+def _resume(plan: Planned) -> Done:
+    plans.switch(plan, paused=False)
+    return Done(_("The schedule fires again."), "Resumed schedule")
 
 
-@needs(VIEW, OPERATE)
-def fire(page: Page, name: str) -> HttpResponse:
-    """Publish the message of a schedule at once."""
-    return _act(
-        page,
-        name,
-        "schedule_fire",
-        title=_("Fire schedule “%(schedule)s” now?"),
-        sentence=_("1 message is published at once, even while the schedule is paused. Its ticks stay as they are."),
-        button=_("Yes, fire it"),
-    )
+def _fire(plan: Planned) -> Done:
+    message_id = plans.fire(plan)
+    if message_id is None:
+        return Done(_("It has left the code: there is nothing to publish."))
+    return Done(_("Message %(id)s was published.") % {"id": message_id}, "Fired schedule", f": message {message_id}")
 
 
-@needs(VIEW, OPERATE)
-def forget(page: Page, name: str) -> HttpResponse:
-    """Forget a schedule that has left the code."""
-    return _act(
-        page,
-        name,
-        "schedule_forget",
-        title=_("Forget schedule “%(schedule)s”?"),
-        sentence=_("When it fired last is forgotten. If it comes back into the code, it begins anew."),
-        button=_("Yes, forget it"),
-    )
+def _forget(plan: Planned) -> Done:
+    if plan.entry is not None:
+        return Done(_("It is in the code, so it is not forgotten."))
+    plans.forget(plan)
+    return Done(_("The schedule is forgotten."), "Forgot schedule")
 
 
-def _act(page: Page, name: str, route: str, *, title: str, sentence: str, button: str) -> HttpResponse:
-    asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
-    plan = plans.find(name, text.from_url(asked).decode(errors="replace"))
-    if plan is None:
-        page.say(messages.WARNING, _("There is no such schedule any more."))
-    elif CONFIRMED not in page.request.POST:
-        return confirm(
-            page,
-            name,
-            title % {"schedule": escape(plan.name)},
-            tab="queue",
-            sentence=sentence,
-            button=button,
-            act_url=page.url(route, name),
-            back_url=back_url,
-            fields=[(NAMED, asked)],
-        )
-    else:
-        said, logged = _do(plan, route)
-        page.say(messages.SUCCESS if logged else messages.WARNING, said)
-        if logged:
-            page.log(name, logged)
-    return HttpResponseRedirect(back_url)
+def _view(
+    route: str, do: Callable[[Planned], Done], *, title: Any, sentence: Any, button: Any
+) -> Callable[..., HttpResponse]:
+    """Return a view that does something to a schedule once that is confirmed; texts are translated when shown."""
+
+    @needs(VIEW, OPERATE)
+    def view(page: Page, name: str) -> HttpResponse:
+        asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
+        plan = plans.find(name, text.from_url(asked).decode(errors="replace"))
+        if plan is None:
+            page.say(messages.WARNING, _("There is no such schedule any more."))
+        elif CONFIRMED not in page.request.POST:
+            return confirm(
+                page,
+                name,
+                title % {"schedule": escape(plan.name)},
+                tab="queue",
+                sentence=str(sentence),
+                button=str(button),
+                act_url=page.url(route, name),
+                back_url=back_url,
+                fields=[(NAMED, asked)],
+            )
+        else:
+            done = do(plan)
+            page.say(messages.SUCCESS if done.logged else messages.WARNING, done.said)
+            if done.logged:
+                page.log(name, f"{done.logged} {escape(plan.name)}{done.more}")
+        return HttpResponseRedirect(back_url)
+
+    return view
 
 
-def _do(plan: Planned, route: str) -> tuple[str, str]:
-    """Do it, and return what to say, and to log; nothing to log when nothing was done."""
-    name = escape(plan.name)
-    if route == "schedule_fire":
-        message_id = plans.fire(plan)
-        if message_id is None:
-            return _("It has left the code: there is nothing to publish."), ""
-        return _("Message %(id)s was published.") % {"id": message_id}, f"Fired schedule {name}: message {message_id}"
-    if route == "schedule_forget":
-        if plan.entry is not None:
-            return _("It is in the code, so it is not forgotten."), ""
-        plans.forget(plan)
-        return _("The schedule is forgotten."), f"Forgot schedule {name}"
-    paused = route == "schedule_pause"
-    plans.switch(plan, paused=paused)
-    if paused:
-        return _("The schedule is paused."), f"Paused schedule {name}"
-    return _("The schedule fires again."), f"Resumed schedule {name}"
+#: Lets the ticks of a schedule pass without a message.
+pause = _view(
+    "schedule_pause",
+    _pause,
+    title=gettext_lazy("Pause schedule “%(schedule)s”?"),
+    sentence=gettext_lazy("Its 1 message a tick is not published from then on; what is published already is handled."),
+    button=gettext_lazy("Yes, pause it"),
+)
+
+#: Lets a schedule fire again from its next tick on.
+resume = _view(
+    "schedule_resume",
+    _resume,
+    title=gettext_lazy("Resume schedule “%(schedule)s”?"),
+    sentence=gettext_lazy(
+        "It fires again from its next tick on, 1 message a tick. Those that passed are not made up for."
+    ),
+    button=gettext_lazy("Yes, resume it"),
+)
+
+#: Publishes the message of a schedule at once.
+fire = _view(
+    "schedule_fire",
+    _fire,
+    title=gettext_lazy("Fire schedule “%(schedule)s” now?"),
+    sentence=gettext_lazy(
+        "1 message is published at once, even while the schedule is paused. Its ticks stay as they are."
+    ),
+    button=gettext_lazy("Yes, fire it"),
+)
+
+#: Forgets a schedule that has left the code.
+forget = _view(
+    "schedule_forget",
+    _forget,
+    title=gettext_lazy("Forget schedule “%(schedule)s”?"),
+    sentence=gettext_lazy("When it fired last is forgotten. If it comes back into the code, it begins anew."),
+    button=gettext_lazy("Yes, forget it"),
+)

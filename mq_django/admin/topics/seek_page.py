@@ -20,7 +20,8 @@ from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter, InvalidOffset, UnknownGroup
 from mq_django.inspector import entries, topics
-from mq_django.inspector.queues import QueueView, quick_stats
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.topics import SeekPreview
 
 #: Fields of the form: what kind of place, and the two kinds that take a value.

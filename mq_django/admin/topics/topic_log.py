@@ -14,7 +14,7 @@ from mq_django.admin.ui.tabs import topic_tabs
 from mq_django.core.offsets import BEGINNING, END, Place, parse
 from mq_django.errors import InvalidOffset
 from mq_django.inspector import entries, topics
-from mq_django.inspector.entries import EntryView
+from mq_django.inspector.message_views import EntryView
 from mq_django.inspector.scan import Filter
 from mq_django.inspector.topics import GroupView, TopicView
 

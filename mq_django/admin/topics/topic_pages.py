@@ -18,7 +18,8 @@ from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector import topics
 from mq_django.inspector.activity import Activity
-from mq_django.inspector.queues import QueueView, activity_in
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queues import activity_in
 from mq_django.inspector.topics import GroupView, TopicView
 
 PARTS = ("tabs", "problems", "tiles", "topic_groups", "topic_chart")

@@ -7,7 +7,7 @@ from mq_django.admin.ui.text import duration, number
 from mq_django.core.redaction import redact_forms
 from mq_django.core.visible import escape
 from mq_django.inspector.explain import Cause
-from mq_django.inspector.queues import GROWING, Problem, QueueView
+from mq_django.inspector.queue_view import GROWING, Problem, QueueView
 
 
 def problem(view: QueueView, what: Problem) -> str:

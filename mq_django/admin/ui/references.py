@@ -8,7 +8,7 @@ from django.core.exceptions import PermissionDenied
 from mq_django.admin.ui import text
 from mq_django.admin.ui.page import SEE_DATA, Page
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.inspector.messages import WaitingView
+from mq_django.inspector.message_views import WaitingView
 
 #: Stands where something is hidden.
 HIDDEN = "…"

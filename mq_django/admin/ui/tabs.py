@@ -10,7 +10,8 @@ from mq_django.admin.ui.page import Page
 from mq_django.admin.ui.text import number
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.inspector.queues import QueueView, quick_stats
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.topics import TopicView
 
 

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Sequence
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.next_checks import NextChecks
 from mq_django.stores.background_jobs import IDLE, BackgroundJobs
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.sessions import Pooled, Session
 
 #: Seconds between two steps that have no rate: others want to be served, too.
 BREATH = 0.01
@@ -45,3 +45,13 @@ class Redriver(Service):
     def recover(self, error: Exception) -> None:
         """Look at everything again: Redis may have answered a step that we do not know of."""
         self._checks.ask_all()
+
+
+def work_here(queue: str, worker: str) -> float:
+    """Make one step of a queue's job for somebody who waits; return the seconds until the next, IDLE: there is none.
+
+    Raises:
+        UnknownQueue: it is not configured.
+        StoreError: Redis is away.
+    """
+    return BackgroundJobs(get_config().queue(queue), Pooled(get_client("inspect"))).work(worker)

@@ -51,7 +51,7 @@ class Databases:
             for connection in connections.all(initialized_only=True)
         )
         #: When refresh() was called last, in seconds on the monotonic clock.
-        self.checked = 0.0
+        self.checked = time.monotonic()
         #: How often clean_up() has rolled something back.
         self.rollbacks = 0
 

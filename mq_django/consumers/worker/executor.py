@@ -3,12 +3,14 @@
 import math
 import time
 import traceback
+from dataclasses import replace
 from typing import Protocol
 
 from asgiref.sync import sync_to_async
 
+from mq_django import registry
 from mq_django.conf import QueueConfig
-from mq_django.consumers.decisions import again
+from mq_django.consumers.decisions import decide, settled_as
 from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
 from mq_django.consumers.worker import forks
@@ -17,15 +19,12 @@ from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Outcome, Retry
+from mq_django.middleware import AsyncHandle, Handle, Handling, async_handling_chain, handling_chain
 from mq_django.registry import Handler, find
 from mq_django.signals import handler_finished, handler_started
 from mq_django.stores.base import Settlement
 
 logger = get_logger(__name__)
-
-
-#: What a handler may return to decide by itself. Written as a union in the function, it would be built a message.
-_OUTCOMES = (Ack, Retry, Bury)
 
 
 class ThreadLane(Protocol):
@@ -68,6 +67,9 @@ class Executor:
         self._settler = settler
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
         self._generation = forks.generation
+        kinds = registry.kinds(config.name)
+        self._handle = handling_chain() if False in kinds else None
+        self._ahandle = async_handling_chain() if True in kinds else None
 
     def run(self, lane: ThreadLane, delivery: Delivery, handler: Handler) -> None:
         """Run a delivery in this thread."""
@@ -78,14 +80,22 @@ class Executor:
         databases = lane.databases
         if databases.held and started - databases.checked > CONNECTION_CHECK:
             databases.refresh()
+        raised: BaseException | None = None
         try:
-            outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
+            if self._handle is None:
+                outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
+            else:
+                outcome, raised = self._within(self._handle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
-            outcome = self._judge_error(delivery, handler, error)
+            raised, outcome = error, self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             outcome = self._judge_left(delivery, handler, outcome, databases.clean_up())
-        self._settle(delivery, handler, outcome, seconds)
+        outcome = self._settle(delivery, handler, outcome, seconds)
+        if handler.ended is not None:
+            handler.ended(delivery.message, outcome, seconds, raised)
+        # Its traceback holds this frame.
+        raised = None
 
     async def run_coroutine(self, lane: LoopLane, delivery: Delivery, handler: Handler) -> None:
         """Run a delivery on this event loop."""
@@ -94,13 +104,16 @@ class Executor:
         if not started:
             return
         databases = lane.databases
-        rollbacks = databases.rollbacks
+        rollbacks, raised = databases.rollbacks, None
         try:
             if databases.held and started - databases.checked > CONNECTION_CHECK:
                 await sync_to_async(databases.refresh)()
-            outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
+            if self._ahandle is None:
+                outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
+            else:
+                outcome, raised = await self._awithin(self._ahandle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
-            outcome = self._judge_error(delivery, handler, error)
+            raised, outcome = error, self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             # Asked before: what ran beside it may end while it waits for the clean-up.
@@ -113,7 +126,10 @@ class Executor:
                 outcome = self._judge_error(delivery, handler, error)
         if databases.rollbacks != rollbacks:
             outcome = self._judge_beside(delivery, handler, outcome)
-        self._settle(delivery, handler, outcome, seconds)
+        outcome = self._settle(delivery, handler, outcome, seconds)
+        if handler.aended is not None:
+            await handler.aended(delivery.message, outcome, seconds, raised)
+        raised = None
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
         """Note that what a lane runs should have ended by now: the supervisor replaces the process."""
@@ -126,6 +142,45 @@ class Executor:
     def settle(self, settlement: Settlement) -> None:
         """Hand an outcome over without having run anything."""
         self._settler.add(settlement)
+
+    def _within(
+        self, handle: Handle, lane: ThreadLane, delivery: Delivery, handler: Handler, timeout: float | None
+    ) -> tuple[Outcome, BaseException | None]:
+        """Run a handler within the middleware; return the outcome, and what the handler raised."""
+
+        def run(handling: Handling) -> Outcome:
+            try:
+                outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
+            except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
+                handling.exception, outcome = error, self._judge_error(delivery, handler, error)
+            return self._decided(delivery, handler, outcome)
+
+        handling = Handling(self._config.name, delivery.message, handler.where, run)
+        return self._judge_within(handler, handling, handle(handling))
+
+    async def _awithin(
+        self, handle: AsyncHandle, lane: LoopLane, delivery: Delivery, handler: Handler, timeout: float | None
+    ) -> tuple[Outcome, BaseException | None]:
+        """Run a coroutine function within the middleware; return the outcome, and what it raised."""
+
+        async def run(handling: Handling) -> Outcome:
+            try:
+                outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
+            except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
+                handling.exception, outcome = error, self._judge_error(delivery, handler, error)
+            return self._decided(delivery, handler, outcome)
+
+        handling = Handling(self._config.name, delivery.message, handler.where, run)
+        return self._judge_within(handler, handling, await handle(handling))
+
+    def _judge_within(
+        self, handler: Handler, handling: Handling, returned: object
+    ) -> tuple[Outcome, BaseException | None]:
+        # Cleared, because its traceback holds the frames that hold the handling.
+        raised, handling.exception = handling.exception, None
+        if not isinstance(returned, Ack | Retry | Bury):
+            raise TypeError(f"Middleware must return the outcome of handle(handling), not {returned!r:.200}")
+        return self._judge(handler, returned), raised
 
     def _timeout(self, handler: Handler) -> float | None:
         return handler.timeout.total_seconds() if handler.timeout else self._default_timeout
@@ -154,8 +209,11 @@ class Executor:
     def _judge(self, handler: Handler, returned: object) -> Outcome:
         if forks.generation != self._generation:
             forks.end_child(handler.where, 0)
-        if returned is ACK or isinstance(returned, _OUTCOMES):
+        if returned is ACK or isinstance(returned, Ack):
             return returned
+        if isinstance(returned, Retry | Bury):
+            # A handler may well return Bury(error).
+            return replace(returned, error=str(returned.error or ""), traceback=str(returned.traceback or ""))
         return Ack(returned) if handler.keeps_result else ACK
 
     def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
@@ -197,20 +255,30 @@ class Executor:
         logger.error(told, handler.where, delivery.message.id, exc_info=error)
         return Retry(error=f"{_path(type(error))} while its outcome was settled")
 
-    def _settle(self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float) -> None:
-        message, delay_ms = delivery.message, 0
-        if isinstance(outcome, Retry):
-            try:
-                outcome, delay_ms = again(self._config, message, handler, outcome)
-            except BaseException as error:  # noqa: BLE001 - a handler may return Retry(delay="soon")
-                # By the policy of the queue: the handler's may be what fails.
-                outcome, delay_ms = again(self._config, message, None, self._unjudged(delivery, handler, error))
+    def _decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
+        """Return an outcome that a settler can take: a retry is one that has attempts left, and a delay."""
+        if not isinstance(outcome, Retry):
+            return outcome
+        try:
+            return decide(self._config, delivery.message, handler, outcome)
+        except BaseException as error:  # noqa: BLE001 - a handler may return Retry(delay="soon")
+            # By the policy of the queue: the handler's may be what fails.
+            return decide(self._config, delivery.message, None, self._unjudged(delivery, handler, error))
+
+    def _settle(self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float) -> Outcome:
+        """Hand an outcome over, and return what it was in the end."""
+        message, outcome = delivery.message, self._decided(delivery, handler, outcome)
         self._shared_state.ended(
             HANDLED if isinstance(outcome, Ack) else FAILED, self._number, delivery.home, delivery.entry
         )
-        self._settler.add(Settlement(delivery, outcome, delay_ms, int(seconds * 1e6), handler.keeps_result))
+        micros = int(seconds * 1e6)
+        if isinstance(outcome, Ack):
+            self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
+        else:
+            self._settler.add(settled_as(delivery, outcome, micros=micros, keeps_result=handler.keeps_result))
         if handler_finished.receivers:
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)
+        return outcome
 
 
 def _path(kind: type[BaseException]) -> str:

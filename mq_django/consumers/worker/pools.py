@@ -105,7 +105,8 @@ class HandlerThread:
     def _wait(self) -> WorkItem | None:
         self.busy = False
         self._shared_state.idle(self.number)
-        self.databases.refresh()
+        if self.databases.held:
+            self.databases.refresh()
         self._on_low()
         job = self._jobs.get()
         self.busy = True

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from itertools import chain
 
 from mq_django.consumers.service import AWAY, COMPLAIN_AGAIN, Service
-from mq_django.consumers.settlements import WORDS, send_signals, tally
+from mq_django.consumers.settlements import send_signals
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury
 from mq_django.errors import StoreError
-from mq_django.signals import delivery_stale
+from mq_django.signals import delivery_stale, message_buried, message_retried
 from mq_django.stores.base import Settlement, Store
-from mq_django.stores.counters import add_command, latency_bucket
+from mq_django.stores.counters import ENDS, Slots, latency_bucket, tally
 from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
@@ -31,7 +31,7 @@ BATCH = 500
 #: Seconds until what was refused is tried again.
 TRY_AGAIN = 1.0
 
-_ENDS = frozenset(WORDS.values())
+_ENDS = frozenset(ENDS.values())
 
 
 class Settler:
@@ -40,7 +40,7 @@ class Settler:
     def __init__(self, store: Store, queue: str, consumer: str, due: threading.Event, full: threading.Event) -> None:
         self.queue = queue
         self._config = store.config
-        self._keys = store.keys
+        self._slots = Slots(store.keys)
         self._consumer = consumer
         self._unsettled: deque[Settlement] = deque()
         self._taking = threading.Lock()
@@ -177,8 +177,10 @@ class Settler:
             counts["stale", "-"], self._stale = self._stale, 0
         if counted:
             self._add_latency(counted, counts)
-        commands = settled_commands(self._config, self._consumer, batch)
-        return [*commands, add_command(self._keys, counts)] if counts else commands
+        commands = [self._slots.add_command(counts)] if counts else []
+        if any([settlement.keeps_result for settlement in batch]):  # noqa: C419 - a list is faster
+            commands += settled_commands(self._config, self._consumer, batch)
+        return commands
 
     def _add_latency(self, batch: Sequence[Settlement], counts: Counter[tuple[str, str]]) -> None:
         """Count how long the first of a batch was ready before it ran: one stands for those that ended within 10 ms."""
@@ -212,7 +214,8 @@ class Settler:
             self._uncounted += uncounted
             stale = [lost for lost in stale if lost not in again]
         self._stale += len(stale)
-        send_signals(self.queue, batch, stale)
+        if message_retried.receivers or message_buried.receivers:
+            send_signals(self.queue, batch, stale)
         for lost in stale:
             logger.warning(
                 "Ignored the outcome of message %s of queue %s: this consumer no longer holds it", lost, self.queue

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mq_django import inspector
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.core.jsontext import loads
@@ -18,8 +19,8 @@ from mq_django.core.wire import moment
 from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.messages import MessageView
-from mq_django.inspector.queues import QueueView
+from mq_django.inspector.message_views import MessageView, Room
+from mq_django.inspector.queue_view import QueueView
 from mq_django.management import consumer_verbs, topic_verbs
 from mq_django.producers import queues
 
@@ -38,7 +39,7 @@ STATUS: dict[str, Callable[[QueueView], int]] = {
 PLACES = ("ready", "delayed", "unhandled", "parked", "dead")
 
 #: Where messages wait, by what `peek` calls it.
-ROOMS: dict[str, messages.Room] = {"delayed": "delayed", "unhandled": "unhandled", "parked": "parked"}
+ROOMS: dict[str, Room] = {"delayed": "delayed", "unhandled": "unhandled", "parked": "parked"}
 
 #: Seconds between two lines about how far a long job has come.
 PROGRESS = 2.0
@@ -168,10 +169,7 @@ class Command(BaseCommand):
             rate = given.pop("rate", 0)
             self._job(options, "redrive", Filter(**given), rate=rate, background=options["background"])
             return
-        entries = [dead_letters.find(queue, name) for name in wanted]
-        outcome = actions.redrive(queue, [entry for entry in entries if entry is not None])
-        outcome.missing += entries.count(None)
-        self._report(options, outcome, "redriven")
+        self._report(options, dead_letters.redrive_messages(queue, wanted), "redriven")
 
     def _job(
         self,
@@ -199,7 +197,7 @@ class Command(BaseCommand):
         told = time.monotonic()
         try:
             while (found := jobs.look(queue)) is not None and found.state == "running":
-                time.sleep(min(1.0, jobs.work(queue, worker)))
+                time.sleep(min(1.0, work_here(queue, worker)))
                 if time.monotonic() - told > PROGRESS:
                     told = time.monotonic()
                     self.stderr.write(f"{found.done} {done}, {found.looked} of {total} looked through")

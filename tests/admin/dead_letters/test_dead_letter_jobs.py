@@ -6,8 +6,10 @@ from django.http import QueryDict
 
 from mq_django import inspector
 from mq_django.admin.dead_letters import dead_letter_jobs
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, jobs
+from mq_django.stores.background_jobs import IDLE
 from tests.admin.conftest import BASE
 from tests.seeding import beat, bury, bury_many
 
@@ -64,7 +66,7 @@ def test_many_are_left_to_consumers_and_what_they_have_done_is_shown(operator, i
     assert "Redriving: 0 so far." in begun.content.decode()
     assert "No consumer of this queue lives" in begun.content.decode()
     beat("emails")
-    jobs.work("emails", "s1")
+    work_here("emails", "s1")
 
     told = operator.get(f"{JOB}stats.json").json()
     assert told["summary"] == "Redriving: 100 so far."
@@ -96,7 +98,7 @@ def test_a_rate_is_kept_with_the_job(operator):
     assert "50 a second" in shown.content.decode()
     assert LogEntry.objects.get().change_message == "Began to redrive up to 30 dead letters, at most 50 a second"
     # A step is a fifth of a second's worth, and the next comes when that is over.
-    assert jobs.work("emails", "w1") == pytest.approx(0.2)
+    assert work_here("emails", "w1") == pytest.approx(0.2)
     assert numbers() == (10, 20)
 
 
@@ -114,7 +116,7 @@ def test_a_rate_that_is_none_is_refused(operator, rate):
 def test_a_job_is_cancelled_once_that_is_confirmed(operator, in_background):
     bury_many("emails", 1100)
     jobs.begin("emails", "redrive", who="<b>ann</b>")
-    jobs.work("emails", "s1")
+    work_here("emails", "s1")
 
     asked = operator.post(f"{JOB}cancel/")
     assert "Redriving: 100 so far. What is done stays done" in asked.content.decode()
@@ -250,7 +252,7 @@ def test_a_job_that_somebody_wrote_by_hand_breaks_nothing(operator, redis_client
     for fields in ({"state": "running", "what": "explode"}, {"state": "running", "what": "redrive", "wanted": "{"}):
         redis_client.hset(f"{namespace}:{{emails}}:dead-job", mapping=fields)
         assert operator.get(JOB).status_code == 200
-        assert jobs.work("emails", "w1") == jobs.IDLE
+        assert work_here("emails", "w1") == IDLE
     assert numbers() == (0, 1)
 
 

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
-from mq_django.inspector import actions, dead_letters
+from mq_django.inspector import dead_letters
 from tests.admin.conftest import BASE
 from tests.seeding import bury, bury_garbage, bury_many, dead_entry, publish
 
@@ -72,7 +72,7 @@ def test_the_chosen_are_deleted_and_the_others_stay(operator):
 def test_what_somebody_else_redrove_meanwhile_is_said(operator):
     bury_many("emails", 2)
     entries = [letter.entry for letter in letters()]
-    actions.redrive("emails", entries[:1])
+    dead_letters.redrive("emails", entries[:1])
 
     done = operator.post(CHOSEN, {"action": "redrive", "_selected_action": entries, "confirmed": "yes"}, follow=True)
 

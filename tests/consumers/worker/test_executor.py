@@ -1,7 +1,9 @@
 """What running a delivery comes to, whatever the handler returns, raises or does."""
 
+import gc
 import threading
 import time
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -182,6 +184,36 @@ def test_a_policy_that_fails_gives_way_to_that_of_the_queue(rig):
 def test_nothing_that_a_handler_does_leaves_a_delivery_without_an_outcome(rig, does):
     assert isinstance(rig.run(does).outcome, Retry)
     assert rig.shared_state.results() == {Receipt(0, 0, ENTRY): FAILED}
+
+
+def test_an_exception_is_gone_with_its_message(rig):
+    found = []
+
+    class Heavy(Exception):
+        def __init__(self):
+            found.append(weakref.ref(self))
+
+    def does(message):
+        raise Heavy
+
+    gc.disable()
+    try:
+        rig.run(does, by=handler(ended=lambda *_: None))
+        assert found[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_what_has_ended_is_told_the_outcome_that_was_decided(rig):
+    told = []
+    wrong = ValueError("no such user")
+    by = handler(retry=RetryPolicy(max_attempts=1), ended=lambda *given: told.append(given))
+    rig.run(raises(wrong), by=by)
+    rig.run(lambda message: None, by=by)
+    (message, outcome, seconds, error), (_, success, _, nothing) = told
+    assert (message, outcome.reason, error) == (delivery().message, "attempts", wrong)
+    assert 0 <= seconds < 10
+    assert (success, nothing) == (Ack(), None)
 
 
 def test_logs_take_no_line_breaks_from_errors(rig, caplog):

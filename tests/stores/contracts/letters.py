@@ -7,7 +7,8 @@ from mq_django.core.filters import Filter
 from mq_django.core.outcomes import Bury
 from mq_django.stores.background_jobs import BackgroundJobs
 from mq_django.stores.base import Store
-from mq_django.stores.dead_letter_queue import DeadLetters, Step
+from mq_django.stores.dead_letter_queue import DeadLetters, Step, open_dead_letters
+from mq_django.transport import scripts
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.settling import TRACE
 from tests.stores.contracts.stage import Stage, message_of, rsmq_id
@@ -34,18 +35,19 @@ def buried(stage: Stage, store: Store) -> tuple[DeadLetters, list[str], Store]:
     stage.client.xdel(store.keys.dead, stage.client.xrange(store.keys.dead)[-1][0])
     stage.client.xadd(store.keys.dead, {"id": "raw", "deadraw": "a" * 5, "deaderror": "?"}, f"{NOW_MS}-9")
     entries = [entry.decode() for entry, _ in stage.client.xrange(store.keys.dead)]
-    return DeadLetters(store.config, stage.wire()), entries, store
+    return open_dead_letters(store.config, stage.wire()), entries, store
 
 
 def read(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
     with stage.under("the newest two, without what is long"):
-        dead.newest(limit=2, max_bytes=6)
+        dead.read(limit=2, newest_first=True, max_bytes=6, which="LISTED")
     with stage.under("those before one, whole"):
-        dead.newest(limit=9, before=entries[2], which="WHOLE")
+        dead.read(limit=9, last=f"({entries[2]}", newest_first=True, max_bytes=16 * 1024, which="WHOLE")
     with stage.under("the oldest up to one, as a filter reads them"):
-        dead.traits(limit=9, after=entries[0], until=entries[2])
+        dead.traits(limit=9, first=f"({entries[0]}", last=entries[2])
     with stage.under("two, and one that is not there"):
-        dead.some([entries[0], UNKNOWN, entries[2]])
+        args = [16 * 1024, entries[0], UNKNOWN, entries[2]]
+        stage.wire().trip([scripts.command("dead_some", keys=[store.keys.dead], args=args)])
 
 
 def redrive(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:

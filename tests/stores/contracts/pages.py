@@ -5,12 +5,13 @@ from typing import Any
 
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.core.schedules import Scheduled, every
+from mq_django.inspector.queue_looks import counted, look
+from mq_django.inspector.readers import reader_of
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command
-from mq_django.stores.entries import Entries
-from mq_django.stores.pages import Pages, counted, look
 from mq_django.stores.results import settled_commands
 from mq_django.stores.schedule_state import Schedules
+from mq_django.transport import scripts
 from tests.stores.contracts import rsmq_queues, waits
 from tests.stores.contracts.frozen import NOW, NOW_MS
 from tests.stores.contracts.settling import TRACE
@@ -31,38 +32,44 @@ def scenes() -> Iterator[Any]:
 
 def entries(stage: Stage) -> None:
     store = stage.queue()
-    page = Entries(store.config, stage.wire())
+    page = reader_of(store.config, stage.wire())
     with stage.under("nothing is there"):
-        assert page.pending(limit=5) == page.ready(limit=5) == []
+        assert list(page.pending(limit=5)) == list(page.ready(limit=5)) == []
     taken = stage.taken(store, message_of(1), message_of(2, headers={"long": "x" * 99}))
     store.publish([message_of(number) for number in (3, 4, 5)])
     with stage.under("without what is long"):
-        assert len(page.pending(limit=5, max_bytes=LONG)) == 2
-        assert len(page.ready(limit=2, max_bytes=LONG)) == 2
+        assert len(list(page.pending(limit=5, max_bytes=LONG))) == 2
+        assert len(list(page.ready(limit=2, max_bytes=LONG))) == 2
     with stage.under("as long as it may be"):
-        page.ready(limit=1, max_bytes=len('{"n":3}'))
+        assert list(page.ready(limit=1, max_bytes=len('{"n":3}')))
     with stage.under("after another"):
-        assert len(page.pending(limit=1, after=page.pending(limit=1)[0].cursor)) == 1
-        page.ready(limit=2, after=page.ready(limit=1)[0].cursor)
-    cursor = page.ready(limit=1)[0].cursor
+        assert len(list(page.pending(limit=1, after=cursor_of(page.pending(limit=1))))) == 1
+        assert list(page.ready(limit=2, after=cursor_of(page.ready(limit=1))))
+    cursor = cursor_of(page.ready(limit=1))
     store.take(ME, count=2)
     with stage.under("after one that was handed out since"):
-        assert len(page.ready(limit=5, after=cursor)) == 1
+        assert len(list(page.ready(limit=5, after=cursor))) == 1
     with stage.under("two that are there, and one that is not"):
-        page.some([(0, taken[0].entry.decode()), (0, taken[1].entry.decode()), (1, "5-5")], max_bytes=LONG)
+        page.held([(0, taken[0].entry.decode()), (0, taken[1].entry.decode()), (1, "5-5")], max_bytes=LONG)
     stage.client.xdel(store.keys.ready, taken[0].entry)
     with stage.under("deleted while it was held"):
-        page.pending(limit=1)
+        assert list(page.pending(limit=1))
     store = stage.rsmq()
     items = stage.taken(store, message_of(1), message_of(2, headers={"long": "x" * 99}))
     with stage.under("two that are there, and one that is not"):
         receipts = [(0, item.entry.decode()) for item in items]
-        Entries(store.config, stage.wire()).some([*receipts, (0, f"{rsmq_id(9)}:1")], max_bytes=LONG)
+        reader_of(store.config, stage.wire()).held([*receipts, (0, f"{rsmq_id(9)}:1")], max_bytes=LONG)
+
+
+def cursor_of(rows: Any) -> str:
+    """Return the cursor of the first row."""
+    (first, _), *_ = rows
+    return str(first)
 
 
 def before(stage: Stage) -> None:
     store = stage.queue()
-    page = Entries(store.config, stage.wire())
+    page = reader_of(store.config, stage.wire())
     store.publish([message_of(1), message_of(2), message_of(3)])
     store.publish([message_of(number, priority=level) for number, level in ((4, 5), (5, 6), (6, -5))])
     held = store.take(ME, count=3)
@@ -71,7 +78,7 @@ def before(stage: Stage) -> None:
     store.publish([message_of(9, priority=9)])
     for home in ("ready", "urgent", "priority"):
         with stage.under(f"in {home}"):
-            for found in page.ready(limit=20):
+            for found in [view for _, view in page.ready(limit=20)]:
                 if found.home == home:
                     page.before(home, found.entry)
     with stage.under("not there"):
@@ -81,28 +88,29 @@ def before(stage: Stage) -> None:
 
 def rooms(stage: Stage) -> None:
     store = waits.everywhere(stage)
-    page = Pages(store.config, stage.wire())
+    page = reader_of(store.config, stage.wire())
     stage.client.zadd(store.keys.due, {"without": 5})
     with stage.under("three delayed, one without a body, without what is long"):
-        page.delayed(start=0, limit=3, max_bytes=LONG)
+        page.waiting("delayed", start=0, limit=3, max_bytes=LONG)
     with stage.under("from the second on"):
-        page.delayed(start=1, limit=3)
+        page.waiting("delayed", start=1, limit=3)
     with stage.under("elsewhere"):
-        page.unhandled(start=0, limit=5)
-        page.parked(start=0, limit=5)
-        page.ranked(start=0, limit=5)
+        page.waiting("unhandled", start=0, limit=5)
+        page.waiting("parked", start=0, limit=5)
+        keys = [store.keys.priority, store.keys.waiting]
+        stage.wire().trip([scripts.command("pages_waiting", keys=keys, args=[0, 4, 32 * 1024])])
 
 
 def rsmq_rooms(stage: Stage) -> None:
     store = rsmq_queues.everywhere(stage)
-    page = Pages(store.config, stage.wire())
+    page = reader_of(store.config, stage.wire())
     stage.client.zadd(store.keys.zset, {"without": NOW_MS + 1, rsmq_id(3): NOW_MS + 4})
     with stage.under("three that are hidden, one without a body, without what is long"):
-        page.delayed(start=0, limit=3, max_bytes=LONG)
+        page.waiting("delayed", start=0, limit=3, max_bytes=LONG)
     with stage.under("from the second on"):
-        page.delayed(start=1, limit=3)
+        page.waiting("delayed", start=1, limit=3)
     with stage.under("from the last on"):
-        page.delayed(start=3, limit=3)
+        page.waiting("delayed", start=3, limit=3)
 
 
 def at_a_glance(stage: Stage, store: Store) -> None:

@@ -10,8 +10,9 @@ from mq_django.conf import get_config
 from mq_django.core.keys import GroupKeys, RsmqKeys
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Outcome
+from mq_django.core.publication import Publication
 from mq_django.stores import open_members, open_store
-from mq_django.stores.base import Outgoing, Settlement, Store
+from mq_django.stores.base import Settlement, Store
 from mq_django.stores.log import Log
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
@@ -22,7 +23,7 @@ from tests.stores.contracts.replay import Contracts
 from tests.stores.everything import ME, OTHER
 
 
-def message_of(number: int, name: str = "welcome", **options: Any) -> Outgoing:
+def message_of(number: int, name: str = "welcome", **options: Any) -> Publication:
     """Return a message with an id that every store takes: RSMQ's have 32 characters, and say when it was sent."""
     return outgoing(name, {"n": number}, id=rsmq_id(number), **options)
 
@@ -82,14 +83,14 @@ class Stage:
         """Return what knows the consumers of a queue."""
         return open_members(store.config, self.wire())
 
-    def publish(self, store: Store, *items: Outgoing) -> None:
+    def publish(self, store: Store, *items: Publication) -> None:
         """Publish messages so that a store has them."""
         if isinstance(store.keys, GroupKeys):
             Log(get_config().topic("orders"), self.wire()).publish(items)
         else:
             store.publish(items)
 
-    def taken(self, store: Store, *items: Outgoing) -> Sequence[Delivery]:
+    def taken(self, store: Store, *items: Publication) -> Sequence[Delivery]:
         """Publish messages and take them."""
         self.publish(store, *items)
         found = store.take(ME, count=len(items))

@@ -55,7 +55,7 @@ def purge(stage: Stage) -> None:
     for place in ("", "ready", "delayed", "unhandled", "parked"):
         store = everywhere(stage)
         stage.settle(store, HandBack(), store.take(ME, count=1))
-        store.claim(claims(9, unique="ready"), for_ms=0, on_conflict="error")
+        store.publish([claims(9, unique="ready")])
         with stage.under(f"what is {place or 'anywhere'}"):
             assert store.purge(limit=10, place=place)
         stage.clear()

@@ -5,6 +5,7 @@ from typing import Any
 
 from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
+from mq_django.inspector.stream_reader import page_of_log
 from mq_django.stores.lag import count_between
 from mq_django.stores.topic_stats import topic_stats
 from mq_django.transport import scripts
@@ -24,10 +25,10 @@ def publish(stage: Stage) -> None:
         log.publish([message_of(1), message_of(2, "report"), message_of(1, key="k")])
     stage.client.zadd(log.keys.published, {"old": 5, "older": 4, "oldest": 3})
     with stage.under("each id once, and old ones are forgotten"):
-        assert log.publish([message_of(3), message_of(3)], once=True) == [True, False]
+        assert log.publish([message_of(3, once=True), message_of(3, once=True)]) == [message_of(3).message.id, None]
     stage.client.zadd(log.keys.published, {message_of(3).message.id: NOW_MS - 300_000})
     with stage.under("an id whose window is over"):
-        assert log.publish([message_of(3)], once=True) == [True]
+        assert log.publish([message_of(3, once=True)]) == [message_of(3).message.id]
 
 
 def subscribe(stage: Stage) -> None:
@@ -172,10 +173,10 @@ def page(stage: Stage) -> None:
     log = stage.topic()
     log.publish([message_of(1), message_of(2), message_of(3)])
     with stage.under("two, oldest first, without what is long"):
-        log.page(BEGINNING, END, limit=2, max_bytes=4)
+        assert list(page_of_log(log.keys, stage.wire(), BEGINNING, END, limit=2, max_bytes=4))
     first = stage.client.xrange(log.keys.log)[0][0].decode()
     with stage.under("after one, newest first"):
-        log.page(BEGINNING, END, after=f"{NOW_MS}-2", limit=2, newest_first=True)
+        list(page_of_log(log.keys, stage.wire(), BEGINNING, END, after=f"{NOW_MS}-2", limit=2, newest_first=True))
     with stage.under("counted after one"):
         assert count_between(log.keys, stage.wire(), first, "+") == (2, False)
     with stage.under("counted up to one"):

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from mq_django.core.outcomes import ACK, HandBack, SetAside
+from mq_django.core.publication import Publication
 from mq_django.errors import AlreadyPublished, QueueFull
-from mq_django.stores.base import Outgoing, Store
+from mq_django.stores.base import Store
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.everything import ME
@@ -34,7 +35,7 @@ def scenes() -> Iterator[Any]:
     yield from (promote_by_priority, rank, rank_before_others, rank_beside_handed_back, release, unclaim)
 
 
-def unique(number: int, key: str, **options: Any) -> Outgoing:
+def unique(number: int, key: str, **options: Any) -> Publication:
     return message_of(number, unique=key, **{"delay_ms": MINUTE, **options})
 
 
@@ -53,17 +54,17 @@ def add_unique(stage: Stage) -> None:
     with stage.under("in place of the one before, sooner, and a new one beside it"):
         store.publish([unique(2, "cart", delay_ms=1000), unique(3, "basket")])
     with stage.under("kept: the one before stays"):
-        assert store.publish([unique(4, "cart")], on_conflict="keep")[0] != message_of(4).message.id
+        assert store.publish([unique(4, "cart", on_conflict="keep")])[0] != message_of(4).message.id
     with stage.under("earliest, and this one is"):
-        store.publish([unique(5, "cart", delay_ms=1)], on_conflict="earliest")
+        store.publish([unique(5, "cart", delay_ms=1, on_conflict="earliest")])
     with stage.under("earliest, and they are due at the same time"):
-        store.publish([unique(9, "cart", delay_ms=1)], on_conflict="earliest")
+        store.publish([unique(9, "cart", delay_ms=1, on_conflict="earliest")])
     with stage.under("earliest, and the one before is"):
-        store.publish([unique(6, "cart")], on_conflict="earliest")
+        store.publish([unique(6, "cart", on_conflict="earliest")])
     with stage.under("refused: the key is taken"), pytest.raises(AlreadyPublished):
-        store.publish([unique(7, "cart")], on_conflict="error")
+        store.publish([unique(7, "cart", on_conflict="error")])
     with stage.under("not refused: the key is free"):
-        store.publish([unique(8, "free")], on_conflict="error")
+        store.publish([unique(8, "free", on_conflict="error")])
 
 
 def replace_many(stage: Stage) -> None:
@@ -92,7 +93,7 @@ def full(stage: Stage) -> None:
             with pytest.raises(QueueFull):
                 store.publish([refused])
         with pytest.raises(QueueFull):
-            store.claim(message_of(4, unique="a", claims=True), for_ms=0, on_conflict="error")
+            store.publish([claims(4, unique="a")])
     with stage.under("full, and it replaces another: not refused"):
         store.publish([unique(5, "cart")])
 
@@ -105,29 +106,26 @@ def just_fits(stage: Stage) -> None:
         stage.settle(store, HandBack(), stage.taken(store, message_of(2)))
         store.publish([message_of(4)])
         with stage.under("as many as it may hold"):
-            if item.message.claims:
-                store.claim(item, for_ms=0, on_conflict="error")
-            else:
-                store.publish([item])
+            store.publish([item])
         stage.clear()
 
 
-def claims(number: int, **options: Any) -> Outgoing:
-    return message_of(number, claims=True, **{"unique": "cart", **options})
+def claims(number: int, **options: Any) -> Publication:
+    return message_of(number, **{"unique": "cart", "claim_ms": 0, "on_conflict": "error", **options})
 
 
 def claim(stage: Stage) -> None:
     store = stage.queue()
     with stage.under("until it is handled, ready at once"):
-        store.claim(claims(1), for_ms=0, on_conflict="error")
+        store.publish([claims(1)])
     with stage.under("taken"):
-        assert store.claim(claims(2), for_ms=0, on_conflict="keep") == message_of(1).message.id
+        assert store.publish([claims(2, on_conflict="keep")]) == [message_of(1).message.id]
     with stage.under("for a minute, delayed"):
-        store.claim(claims(3, unique="b", delay_ms=1000), for_ms=MINUTE, on_conflict="error")
+        store.publish([claims(3, unique="b", delay_ms=1000, claim_ms=MINUTE)])
     with stage.under("until it is handled, at a fixed time"):
-        store.claim(claims(4, unique="c", due_ms=NOW_MS + 500), for_ms=0, on_conflict="error")
+        store.publish([claims(4, unique="c", due_ms=NOW_MS + 500)])
     with stage.under("with a priority, behind what is ready"):
-        store.claim(claims(5, unique="d", priority=-5), for_ms=0, on_conflict="error")
+        store.publish([claims(5, unique="d", priority=-5)])
 
 
 def claim_past(stage: Stage) -> None:
@@ -145,7 +143,7 @@ def claim_past(stage: Stage) -> None:
         },
     )
     with stage.under("a claim whose time is over, and others that are forgotten on the way"):
-        store.claim(claims(1), for_ms=MINUTE, on_conflict="error")
+        store.publish([claims(1, claim_ms=MINUTE)])
 
 
 def everywhere(stage: Stage) -> Store:
@@ -153,7 +151,7 @@ def everywhere(stage: Stage) -> Store:
     store = stage.queue()
     store.publish([message_of(1, delay_ms=MINUTE), unique(2, "cart"), unique(3, "old")])
     store.publish([unique(4, "old")])
-    store.claim(claims(5, unique="claimed", delay_ms=MINUTE), for_ms=0, on_conflict="error")
+    store.publish([claims(5, unique="claimed", delay_ms=MINUTE)])
     stage.settle(store, SetAside(), stage.taken(store, message_of(6)))
     store.publish([message_of(7, priority=5), message_of(8, priority=5)])
     keys = store.keys
@@ -310,7 +308,7 @@ def release(stage: Stage) -> None:
 def unclaim(stage: Stage) -> None:
     store = stage.queue()
     for number, key in ((1, "a"), (2, "b"), (3, "c")):
-        store.claim(claims(number, unique=key), for_ms=0, on_conflict="error")
+        store.publish([claims(number, unique=key)])
     taken = store.take(ME, count=3)
     stage.lose(store, taken[1])
     stage.client.hset(store.keys.claims, "k:c", "5:another")

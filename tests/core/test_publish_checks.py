@@ -3,10 +3,10 @@
 import pytest
 
 from mq_django.core.attempt_history import KEPT, MAX_DATA, MAX_ERROR, MAX_TRACEBACK, Attempt, with_attempt
-from mq_django.core.bounds import MAX_HEADERS, MAX_LEVELS, check_whole, data_text
 from mq_django.core.configs import QueueConfig
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Delivery, Message
+from mq_django.core.publish_checks import MAX_HEADERS, MAX_LEVELS, check_headers, check_name, check_whole, data_text
 from mq_django.core.wire import LAST_MS, decode_entry, encode_body, encode_entry
 from mq_django.errors import InvalidMessage, MessageTooLarge
 
@@ -99,3 +99,15 @@ def test_data_is_nested_so_deep_that_every_parser_reads_it():
 @pytest.mark.parametrize("data", [["["] * 2000, [[]] * 2000, [{"a": [1]}] * 1000, "{" * 5000])
 def test_brackets_alone_are_not_depth(data):
     assert loads(data_text(data, QUEUE)) == data
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\nb", None, 7])
+def test_a_name_that_cannot_travel_is_refused(name):
+    with pytest.raises(InvalidMessage):
+        check_name(name)
+
+
+@pytest.mark.parametrize("headers", [{"Trace": "x"}, {"id": "x"}, {"lost": "1"}, {"a": 1}, {"": "x"}])
+def test_headers_that_cannot_travel_are_refused(headers):
+    with pytest.raises(InvalidMessage):
+        check_headers(headers)

@@ -21,8 +21,11 @@ READ = 100
 Taken = list[Delivery | Undecodable]
 
 
-class Reader(ABC):
-    """Reads the streams of a store. None in place of what was read says that their consumer group is not there."""
+class Source(ABC):
+    """The streams that a store's deliveries come from.
+
+    Methods that take messages return None when the consumer group of the streams is not there.
+    """
 
     def __init__(self, config: QueueConfig, wire: Wire, receipts: Sequence[Receipts]) -> None:
         #: How what it reads is settled, by `Delivery.home`. The first key of each is its stream.
@@ -61,9 +64,11 @@ class Reader(ABC):
         for at in range(0, len(entries), READ):
             some = entries[at : at + READ]
             for entry, reply in zip(some, self._wire.trip([("XRANGE", stream, e, e) for e in some]), strict=True):
-                # What was deleted still has to be settled, to leave the pending list.
-                deleted = Undecodable(home, entry, [], "deleted while it was pending")
-                held += self._decoded(reply, home) if reply_or_raise(reply) else [deleted]
+                if reply_or_raise(reply):
+                    held += self._decoded(reply, home)
+                else:
+                    # It still has to be settled, to leave the pending list.
+                    held.append(Undecodable(home, entry, [], "deleted while it was pending"))
         return held
 
     def _decoded(self, entries: Sequence[Any], home: int) -> Taken:
@@ -77,19 +82,19 @@ class Reader(ABC):
         return ("XREADGROUP", "GROUP", self._keys.group, consumer, "COUNT", count, *waits, "STREAMS", *streams, *new)
 
 
-class StreamReader(Reader):
-    """Reads a queue's streams, `ready` and `urgent`."""
+class StreamSource(Source):
+    """The streams of a queue: `ready` and `urgent`."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         keys = config.keys
         super().__init__(config, wire, [stream_receipts(keys, keys.ready), stream_receipts(keys, keys.urgent)])
-        #: Whether the queue ever had a message with a priority, as far as this reader has seen.
+        #: Whether the queue ever had a message with a priority, as far as this source has seen.
         self.ranked = False
         #: Whether the last take brought a full batch, and nothing goes before what is ready.
         self._flows = False
 
     def take_commands(self, consumer: str, count: int) -> list[Command]:
-        """See Reader.take_commands(): a script that keeps their order, or while a full queue flows, a plain read.
+        """See Source.take_commands(): a script that keeps their order, or while a full queue flows, a plain read.
 
         The script copies every message into Lua and back, which takes Redis longer than the reading. Beside the plain
         read are two looks: what goes first, and a pause, are seen a batch later, as if they had come a batch later.
@@ -101,7 +106,7 @@ class StreamReader(Reader):
         return [("XLEN", keys.urgent), ("HMGET", keys.control, "paused", "ranked"), read]
 
     def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Taken | None:
-        """See Reader.taken()."""
+        """See Source.taken()."""
         if len(replies) == 1:
             return self._taken_in_order(replies[0], count)
         urgent, control, read = replies
@@ -112,7 +117,7 @@ class StreamReader(Reader):
         return self._taken_in_order(self._wire.trip([self._ordered_command(consumer, count)])[0], count)
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken | None:
-        """See Reader.fetch()."""
+        """See Source.fetch()."""
         commands = [self._read_command(consumer, count, [self._keys.ready], block_ms=block_ms)]
         if self.ranked:
             # Whoever was woken wakes the next, while there is something with a priority.

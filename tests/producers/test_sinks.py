@@ -1,3 +1,5 @@
+"""Where publications go: to Redis in batches, at once or with the commit."""
+
 import logging
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -6,10 +8,14 @@ import pytest
 from django.db import transaction
 
 from mq_django import queues
+from mq_django.core.configs import QueueConfig
+from mq_django.core.publication import publication, publications
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import AlreadyPublished, ConnectionLost, InvalidMessage
+from mq_django.producers.sinks import BATCH, BATCH_BYTES, OnCommitSink, RedisSink, send
+from mq_django.signals import message_published
 from mq_django.stores.schedule_state import Schedules
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
 
@@ -195,3 +201,155 @@ def test_what_fails_after_the_commit_is_raised_unless_it_is_robust(mq_settings, 
     with caplog.at_level(logging.ERROR), transaction.atomic():
         queues["emails"].publish("welcome", 1, robust=True)
     assert "Cannot reach Redis" in caplog.text
+
+
+class Recorded:
+    """A sink, and what a RedisSink writes to: it keeps what it is given."""
+
+    def __init__(self):
+        self.given = []
+
+    def send(self, given):
+        self.given.append(given)
+        return ["another's"] * len(given)
+
+    def publish(self, given):
+        self.given.append(given)
+        return [None if message.name == "known" else message.id for message, _, _ in given]
+
+
+SOME_QUEUE = QueueConfig(name="emails", max_size=BATCH_BYTES)
+
+
+def made(*names):
+    return publications(SOME_QUEUE, [(name, 1) for name in names])
+
+
+def test_any_sink_can_be_that_of_a_destination_and_of_the_commit():
+    sink, some = Recorded(), made("a", "b")
+    with transaction.atomic():
+        ids = send(some, sink, using=None, on_commit=True, robust=False)
+        assert (ids, sink.given) == ([item.message.id for item in some], [])
+    assert sink.given == [some]
+    assert sink.given[0] is some
+    assert list(send(some, sink, using=None, on_commit=True, robust=False)) == ["another's"] * 2
+
+
+def test_a_sink_of_the_commit_without_a_transaction_gives_at_once():
+    sink, some = Recorded(), made("a")
+    OnCommitSink(sink, None, robust=False).send(some)
+    assert sink.given == [some]
+
+
+def test_each_of_many_commits_gives_its_own_in_their_order():
+    sink, (first, second) = Recorded(), made("a", "b")
+    with transaction.atomic():
+        for each in (first, second):
+            send([each], sink, using=None, on_commit=True, robust=False)
+    assert sink.given == [[first], [second]]
+
+
+def test_a_robust_one_that_fails_keeps_none_after_it_back(caplog):
+    class Fails:
+        def send(self, given):
+            raise ConnectionLost("away")
+
+    sink, some = Recorded(), made("a")
+    with transaction.atomic():
+        send(some, Fails(), using=None, on_commit=True, robust=True)
+        send(some, sink, using=None, on_commit=True, robust=False)
+    assert sink.given == [some]
+    assert "OnCommitSink" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batches"),
+    [
+        ([1], [1]),
+        ([1] * BATCH, [BATCH]),
+        ([1] * (2 * BATCH + 1), [BATCH, BATCH, 1]),
+        ([BATCH_BYTES - 3, 3], [2]),
+        ([BATCH_BYTES - 3, 4], [1, 1]),
+        ([BATCH_BYTES, BATCH_BYTES, 1, 1], [1, 1, 2]),
+        # One that is longer than a batch may be goes alone.
+        ([1, BATCH_BYTES + 1, 1], [1, 1, 1]),
+    ],
+)
+def test_redis_gets_batches_in_order(sizes, batches):
+    (pattern,) = made("a")
+    some = [pattern._replace(data_text=b"x" * size) for size in sizes]
+    log = Recorded()
+    RedisSink(Recorded, lambda wire: log).send(some)
+    assert [len(batch) for batch in log.given] == batches
+    assert [item for batch in log.given for item in batch] == some
+
+
+@pytest.fixture
+def told():
+    found = []
+
+    def listen(**arguments):
+        found.append((arguments["sender"], arguments["queue"], arguments["name"], arguments["message_id"]))
+
+    message_published.connect(listen)
+    yield found
+    message_published.disconnect(listen)
+
+
+def test_who_listens_is_told_batch_by_batch_of_what_is_new(told):
+    log = Recorded()
+    sink = RedisSink(Recorded, lambda wire: log)
+    some = made("known", "new", *["more"] * BATCH)
+    assert list(sink.send(some)) == [None, *(item.message.id for item in some[1:])]
+    assert told[0] == (Recorded, "emails", "new", some[1].message.id)
+    assert [message_id for *_, message_id in told] == [item.message.id for item in some[1:]]
+
+    class Away(Recorded):
+        def publish(self, given):
+            if self.given:
+                raise ConnectionLost("away")
+            return super().publish(given)
+
+    told.clear()
+    away = Away()
+    with pytest.raises(ConnectionLost):
+        RedisSink(Recorded, lambda wire: away).send(some)
+    assert len(told) == BATCH - 1
+
+
+def test_a_store_is_opened_once_for_as_long_as_its_client_is_there(mq_settings):
+    opened = []
+
+    def open_log(wire):
+        opened.append(wire)
+        return Recorded()
+
+    sink = RedisSink(Recorded, open_log)
+    assert opened == []
+    sink.send(made("a"))
+    assert sink.store is sink.store
+    assert len(opened) == 1
+    close_clients()
+    sink.send(made("a"))
+    assert len(opened) == 2
+    mq_settings(NAMESPACE="another")
+    sink.send(made("a"))
+    assert len(opened) == 3
+
+
+def test_a_queue_that_was_looked_up_before_the_settings_changed_publishes_to_the_new_server(mq_settings, redis_url):
+    mq_settings(CONNECTION="redis://127.0.0.1:1")
+    before = queues["emails"]
+    with pytest.raises(ConnectionLost):
+        before.publish("welcome", 1)
+    mq_settings(CONNECTION=redis_url)
+    message_id = before.publish("welcome", 1, delay=60)
+    assert queues["emails"] is not before
+    assert queues["emails"] is queues["emails"]
+    assert before.find(message_id)
+
+
+def test_a_claim_that_another_has_is_known_under_the_other_s_id(emails):
+    first = emails.publish("sync", 1, unique="shop:7", unique_for="handled")
+    again = publication(emails.config, "sync", 2, unique="shop:7", unique_for="handled", on_conflict="keep")
+    assert send([again], emails._redis, using=None, on_commit=True, robust=False) == [first]

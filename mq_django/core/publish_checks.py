@@ -1,0 +1,196 @@
+"""What a publish asks for, checked at the call: its options, and what decoding and the queue accept."""
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from mq_django.core.attempt_history import MAX_DATA
+from mq_django.core.configs import DeliveryOptions
+from mq_django.core.jsontext import dumps
+from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
+from mq_django.core.messages import NO_HEADERS, Message
+from mq_django.core.numbers import LAST_MS
+from mq_django.core.wire import MAX_ENTRY_BYTES, MAX_NAME_LENGTH, MAX_PARTS, RESERVED, encode_body
+from mq_django.errors import InvalidMessage, MessageTooLarge, NotSupported
+
+#: The longest delay in seconds or as a timedelta: longer than that is a mistake in the unit.
+MAX_DELAY = timedelta(days=3660)
+#: What to do when the unique key is taken, the default first; of a key that is taken for a time or until handled.
+CONFLICTS, CLAIM_CONFLICTS = ("replace", "keep", "earliest", "error"), ("error", "keep")
+#: `unique_for` without an end of its own.
+UNTIL_HANDLED = "handled"
+#: Headers of one message: with all other attributes they are as many as an entry may have.
+MAX_HEADERS = MAX_PARTS // 2 - len(RESERVED)
+#: Levels of lists and dicts in data. Parsers take about twice as many, less where the stack is deep already.
+MAX_LEVELS = 500
+#: Bytes that a retry adds: the attempt, the time and the id; and the history, which short data alone is given.
+_ADDED, _HISTORY = 1024, 384 * 1024
+#: CloudEvents: names of extension attributes are lower-case letters and digits.
+HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def check_text(what: str, value: object) -> str:
+    """Return what names something, or raise InvalidMessage."""
+    if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
+        raise InvalidMessage(f"{what} must be 1 to 255 printable characters, not {value!r:.300}")
+    return value
+
+
+def check_id(value: object, destination: DeliveryOptions) -> str:
+    """Return an id that a message is published under, or raise InvalidMessage, or NotSupported for another form."""
+    found = check_text("message_id", value)
+    if found.startswith((UNIQUE_PREFIX, PARKED_PREFIX)):
+        raise InvalidMessage(f"A message's id cannot start with {found[:2]!r}")
+    if destination.id_form is not None and not destination.id_form.fullmatch(found):
+        check_supported(destination, "message_id", found)
+    return found
+
+
+def check_name(name: object) -> str:
+    """Return `name` when it can name a message, else raise InvalidMessage."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise InvalidMessage(f"A message's name is 1 to {MAX_NAME_LENGTH} printable characters, not {name!r:.300}")
+    return name
+
+
+def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
+    """Return a copy of `headers` when they can travel, else raise InvalidMessage."""
+    if not headers:
+        return NO_HEADERS
+    if not isinstance(headers, Mapping):
+        raise InvalidMessage(f"Headers are a dict of text by name, not {headers!r:.100}")
+    found = dict(headers)
+    for name, value in found.items():
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name) or name in RESERVED:
+            raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {name!r:.300}")
+        if not isinstance(value, str):
+            raise InvalidMessage(f"Header {name!r} must be text, not {type(value).__name__}")
+        if not value.isprintable() and _SURROGATE.search(value):
+            raise InvalidMessage(f"Header {name!r} has half a surrogate pair, which is not text")
+    return found
+
+
+def check_priority(priority: object) -> int:
+    """Return a priority, or raise InvalidMessage."""
+    if type(priority) is not int or not -100 <= priority <= 100:
+        raise InvalidMessage(f"A priority is a whole number from -100 to 100, not {priority!r:.100}")
+    return priority
+
+
+def uniqueness(
+    unique: str | None, unique_for: timedelta | float | str | None, on_conflict: str | None, *, waits: bool
+) -> tuple[int | None, str]:
+    """Return for how long a unique key is taken, as PublishOptions.claim_ms says it, and what a taken one means.
+
+    Raises:
+        InvalidMessage: the options do not go together, or with whether the message `waits` until it is due.
+    """
+    claims = unique_for is not None
+    allowed = CLAIM_CONFLICTS if claims else CONFLICTS
+    conflict = allowed[0] if on_conflict is None else on_conflict
+    if conflict not in allowed:
+        raise InvalidMessage(f"on_conflict must be one of {', '.join(allowed)} here, not {on_conflict!r:.100}")
+    if unique is None and claims:
+        raise InvalidMessage("unique_for= needs unique=")
+    if unique is not None and not claims and not waits:
+        raise InvalidMessage("unique= needs delay=, deliver_at= or unique_for=")
+    return (None if unique_for is None else _claim_ms(unique_for)), conflict
+
+
+def due(delay: timedelta | float | None, deliver_at: datetime | None) -> tuple[int | None, int | None]:
+    """Return (milliseconds from now, milliseconds since 1970), of which at most one is there."""
+    if delay is not None and deliver_at is not None:
+        raise InvalidMessage("Give delay= or deliver_at=, not both")
+    if deliver_at is not None:
+        return None, _moment_ms(deliver_at)
+    return (None if delay is None else _milliseconds(delay)), None
+
+
+def expiry(expires: timedelta | datetime, at_ms: int) -> int:
+    """Return the time from which a message that is published at `at_ms` is too old, both in milliseconds since 1970.
+
+    Raises:
+        InvalidMessage: it has no date.
+    """
+    found = at_ms + round(expires.total_seconds() * 1000) if isinstance(expires, timedelta) else _moment_ms(expires)
+    if not 0 <= found <= LAST_MS:
+        raise InvalidMessage(f"A message expires between 1970 and 9999, not at {expires!r:.100}")
+    return found
+
+
+def check_supported(destination: DeliveryOptions, option: str, value: object = None) -> None:
+    """Raise NotSupported when a destination lacks an option of a publish."""
+    if option in destination.lacks:
+        raise NotSupported(destination.lacks[option].format(config=destination, value=value))
+
+
+def data_text(data: Any, config: DeliveryOptions) -> bytes:
+    """Return data as JSON text that a queue or topic takes.
+
+    Raises:
+        InvalidMessage: it is not JSON, or nested too deep.
+        MessageTooLarge: it has more bytes than MAX_SIZE.
+    """
+    text = dumps(data)
+    size = len(text)
+    if size > config.max_size:
+        raise MessageTooLarge(f"{size} bytes of data are more than the {config.max_size} that {config.name!r} takes")
+    # Only a long text can be nested deep, and only one with many brackets is worth a walk.
+    if size > MAX_LEVELS and text.count(b"[") + text.count(b"{") > MAX_LEVELS and _levels(data) > MAX_LEVELS:
+        raise InvalidMessage(f"The data is nested deeper than {MAX_LEVELS} levels")
+    return text
+
+
+def check_whole(message: Message, text: bytes) -> None:
+    """Check that a message stays within what consumers accept, also after it has waited and was retried.
+
+    Raises:
+        InvalidMessage: it has too many headers.
+        MessageTooLarge: its headers and data are too long together, in the form in which they are longest.
+    """
+    # The other attributes are short: with the longest data they are within the limit.
+    if not message.headers:
+        return
+    if len(message.headers) > MAX_HEADERS:
+        raise InvalidMessage(f"{len(message.headers)} headers are more than the {MAX_HEADERS} a message may have")
+    size = len(encode_body(message, text, member=""))
+    most = MAX_ENTRY_BYTES - _ADDED - (_HISTORY if len(text) <= MAX_DATA else 0)
+    if size > most:
+        raise MessageTooLarge(f"{size} bytes of data and headers are more than the {most} a message may have")
+
+
+def _claim_ms(unique_for: timedelta | float | str) -> int:
+    if not isinstance(unique_for, str):
+        return max(1, _milliseconds(unique_for))
+    if unique_for != UNTIL_HANDLED:
+        raise InvalidMessage(f'unique_for is a timedelta, seconds or "handled", not {unique_for!r:.100}')
+    return 0
+
+
+def _milliseconds(delay: object) -> int:
+    if isinstance(delay, bool) or not isinstance(delay, timedelta | int | float):
+        raise InvalidMessage(f"A delay is a timedelta or seconds, not {delay!r:.100}")
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if not 0 <= seconds <= MAX_DELAY.total_seconds():
+        raise InvalidMessage(f"A delay is 0 to {MAX_DELAY.days} days, not {delay!r:.100}")
+    # Up, because never early holds for parts of a millisecond too.
+    return math.ceil(seconds * 1000)
+
+
+def _moment_ms(moment: object) -> int:
+    if not isinstance(moment, datetime):
+        raise InvalidMessage(f"A moment is a datetime, not {type(moment).__name__}")
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return math.ceil(aware.timestamp() * 1000)
+
+
+def _levels(data: Any) -> int:
+    """Return how deep data is nested, one more than the limit for all that is deeper."""
+    found, level = 0, [data]
+    while found <= MAX_LEVELS and (inside := [each for each in level if isinstance(each, dict | list | tuple)]):
+        found += 1
+        level = [item for each in inside for item in (each.values() if isinstance(each, dict) else each)]
+    return found

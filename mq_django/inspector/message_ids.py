@@ -1,0 +1,58 @@
+"""The ids of all messages of a queue, wherever they are."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+from mq_django.conf import get_config
+from mq_django.core.filters import Filterable
+from mq_django.inspector.readers import reader_of
+from mq_django.inspector.room_reader import place_in
+from mq_django.stores.dead_letter_queue import next_to, open_dead_letters
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+
+#: Where a message is.
+Place = Literal["delayed", "unhandled", "parked", "ready", "pending", "dead"]
+
+#: Messages asked for at a time.
+BATCH = 500
+
+
+class _Ids(list[str]):
+    """Wants no message, so that none is made fit for people's eyes, and keeps the ids of those it was asked about."""
+
+    def matches(self, message: Filterable) -> bool:
+        self.append(message.id)
+        return False
+
+
+def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
+    """Yield the ids of all messages in a queue, in pages of at most 500 with the place they are in.
+
+    While the queue is at work, a message that moves meanwhile may be there twice, or not at all.
+    """
+    config, wire = get_config().queue(name), Pooled(get_client("inspect"))
+    reader, dead = reader_of(config, wire), open_dead_letters(config, wire)
+    reads: dict[Place, Callable[[_Ids, str], Iterable[tuple[str, Any]]]] = {
+        "delayed": lambda found, after: reader.waiting("delayed", found, start=place_in(after), limit=BATCH)[2],
+        "unhandled": lambda found, after: reader.waiting("unhandled", found, start=place_in(after), limit=BATCH)[2],
+        "parked": lambda found, after: reader.waiting("parked", found, start=place_in(after), limit=BATCH)[2],
+        "pending": lambda found, after: reader.pending(found, after=after, limit=BATCH),
+        "ready": lambda found, after: reader.ready(found, after=after, limit=BATCH),
+        "dead": lambda found, after: (
+            (letter.entry, found.matches(letter)) for letter in dead.traits(limit=BATCH, first=next_to(after, "-"))
+        ),
+    }
+    for place, read in reads.items():
+        yield from ((place, found) for found in _pages(read))
+
+
+def _pages(read: Callable[[_Ids, str], Iterable[tuple[str, Any]]]) -> Iterator[list[str]]:
+    after = ""
+    while True:
+        found = _Ids()
+        for cursor, _ in read(found, after):
+            after = cursor
+        if not found:
+            return
+        yield found

@@ -1,0 +1,168 @@
+"""Messages as people see them, and how they become so from what Redis holds.
+
+A reader reads, decodes and asks the filter; only what is wanted is made fit for people's eyes, which takes longest.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar
+
+from mq_django.core.attempt_history import Attempt
+from mq_django.core.filters import NOTHING, Filterable
+from mq_django.core.keys import READY
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.redaction import redact, redact_forms, redact_text
+from mq_django.core.wire import decode_entry, entry_ms
+from mq_django.inspector.attempts import attempts_of
+from mq_django.stores.entry_fields import fields_of, text_of
+
+#: Where a message that waits is.
+Room = Literal["delayed", "unhandled", "parked"]
+
+#: Where a message that is ready or pending is, in the order in which they are read. Only groups of topics have the
+#: last, and queues in RSMQ's format have nothing but the second, which then is all of RSMQ's set.
+Home = Literal["urgent", "priority", "ready", "log"]
+
+V = TypeVar("V")
+
+#: What a reader went through: the cursor of each, and how people see it, or None when it is not wanted.
+Rows = Iterator[tuple[str, V | None]]
+
+
+class Wanted(Protocol):
+    """Says which messages are wanted, as a filter does."""
+
+    def matches(self, message: Filterable) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageView:
+    """A message, with the secrets in its data and headers replaced, and what is one by its form in its names."""
+
+    id: str
+    #: Empty when it is not known.
+    name: str = ""
+    data: Any = None
+    #: What `data` has no meaning without: it is left out when it is too long for a page, or no message.
+    has_data: bool = False
+    #: Bytes it takes in Redis.
+    size: int = 0
+    attempt: int = 1
+    key: str | None = None
+    priority: int = 0
+    unique: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    published_ms: int | None = None
+    expires_ms: int | None = None
+    #: Why it is no message; empty when it is one.
+    error: str = ""
+    #: What became of its attempts, the last one first.
+    attempts: Sequence[Attempt] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("id", "name", "unique"):
+            if value := getattr(self, name):
+                object.__setattr__(self, name, redact_forms(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingView:
+    """A message in the waiting room."""
+
+    #: What it waits under: its id, `u:` and its unique key, or its place in line.
+    member: bytes
+    #: What finds it and says nothing: its id, or its place in line; empty when only a unique key finds it.
+    handle: bytes
+    room: Room
+    message: MessageView
+    #: When a delayed message is due, in ms since 1970.
+    due_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryView:
+    """A message that is ready or pending."""
+
+    home: Home
+    #: Its name in its home.
+    entry: bytes
+    message: MessageView
+    #: When it became ready, in ms since 1970; None when that is not known.
+    ready_ms: int | None = None
+    #: Who holds it; empty when it is ready.
+    consumer: str = ""
+    #: Milliseconds since it was handed out, or its consumer last said that it still works on it.
+    held_ms: int = 0
+
+
+def view_of(
+    message: Message, *, size: int, history: str = "", error: str = "", traceback: str | None = None
+) -> MessageView:
+    """Return a message as people may see it; one that cannot be shown, whatever the reason, is a row that says so.
+
+    See attempts_of() for `history`, `error` and `traceback`.
+    """
+    try:
+        return _view_of(message, size, attempts_of(history, error=error, traceback=traceback))
+    except Exception as found:  # noqa: BLE001 - a message is what anybody wrote
+        return MessageView(
+            id=message.id, name=message.name, size=size, error=f"cannot be shown: {type(found).__name__}"
+        )
+
+
+def _view_of(message: Message, size: int, attempts: Sequence[Attempt]) -> MessageView:
+    return MessageView(
+        id=message.id,
+        name=message.name,
+        data=redact(message.data),
+        has_data=True,
+        size=size,
+        attempt=message.attempt,
+        key=message.key,
+        priority=message.priority,
+        unique=message.unique,
+        headers=redact(message.headers),
+        published_ms=message.published_ms,
+        expires_ms=message.expires_ms,
+        attempts=attempts,
+    )
+
+
+def view_if(
+    wanted: Wanted, message: Message, *, size: int, history: str = "", left_out: str | None = None
+) -> MessageView | None:
+    """Return a message as people may see it, or None when it is not wanted.
+
+    `left_out` says why there is no data: because it is no message, or, empty, because it is too long for a page.
+    """
+    if not wanted.matches(message):
+        return None
+    if left_out is None:
+        return view_of(message, size=size, history=history)
+    return MessageView(id=message.id, name=message.name, size=size, error=redact_text(left_out))
+
+
+def view_of_entry(
+    queue: str,
+    home: Home,
+    entry: bytes,
+    flat: list[Any],
+    wanted: Wanted = NOTHING,
+    *,
+    consumer: str = "",
+    held_ms: int = 0,
+) -> EntryView | None:
+    """Return a message of a stream, from its fields as a script replies them; None when it is not wanted."""
+    sizes = [value if isinstance(value, int) else len(value) for value in flat[1::2]]
+    is_cut = any(isinstance(value, int) for value in flat[1::2])
+    found = None if is_cut or not flat else decode_entry(flat, queue=queue, home=READY, entry=entry)
+    if isinstance(found, Delivery):
+        view = view_if(wanted, found.message, size=sum(sizes), history=found.history)
+    else:
+        fields = fields_of(flat)
+        message = Message(text_of(fields.get(b"id")) or entry.decode(), text_of(fields.get(b"type")), None, queue)
+        left_out = found.reason if found else "" if is_cut else "deleted while it was pending"
+        view = view_if(wanted, message, size=sum(sizes), left_out=left_out)
+    if view is None:
+        return None
+    return EntryView(home=home, entry=entry, message=view, ready_ms=entry_ms(entry), consumer=consumer, held_ms=held_ms)

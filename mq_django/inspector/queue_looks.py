@@ -1,0 +1,117 @@
+"""Looks at queues: their numbers, many in one round trip. Nothing here changes anything."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mq_django.conf import QueueConfig, TopicConfig
+from mq_django.core.numbers import score_ms
+from mq_django.core.wire import entry_ms
+from mq_django.errors import StoreError
+from mq_django.inspector.activity import NONE, activity_of_hour
+from mq_django.inspector.consumers import consumers_of
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.readers import reader_of
+from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
+from mq_django.stores.members import read_membership
+from mq_django.stores.topic_stats import TopicStats, topic_stats
+from mq_django.transport import scripts
+from mq_django.transport.failures import readable
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Messages of a log that a page counts where Redis cannot tell how many a group has not read.
+MAX_COUNTED = 10_000
+
+
+def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[QueueView | StoreError]:
+    """Look at queues, with what was counted in all in the last minutes.
+
+    One round trip and one command a queue; what cannot be read is an error in its place.
+    """
+    now = int(time.time()) // 60
+    hours = minute_fields(now, minutes)
+    readers = [reader_of(config, wire) for config in configs]
+    replies = wire.trip([reader.look_command(now // 60, *hours) for reader in readers])
+    views = [_view(config.name, reply, now // 60, hours) for config, reply in zip(configs, replies, strict=True)]
+    topics = list({reader.topic: 0 for reader in readers if reader.topic})
+    stats = dict(zip(topics, topic_stats(topics, wire, at_most=MAX_COUNTED), strict=True)) if topics else {}
+    return [
+        _with_log(view, config.keys.group, stats[reader.topic]) if reader.topic else view
+        for view, config, reader in zip(views, configs, readers, strict=True)
+    ]
+
+
+def look_closely(config: QueueConfig, wire: Wire, *, longest: int, of: str = "") -> QueueView | StoreError:
+    """Look at one queue, with what was counted in this hour and the one before, or of messages named `of` only.
+
+    Also by name, while these are at most `longest`.
+    """
+    hour = int(time.time()) // 3600
+    (view,) = look([config], wire, minutes=0)
+    if isinstance(view, StoreError):
+        return view
+    found = counted([config.keys.minutes(hour), config.keys.minutes(hour - 1)], wire, slots=60, longest=longest)
+    return replace(view, activity=activity_of_hour(*found, hour=hour, now_ms=view.now_ms, of=of))
+
+
+def _with_log(view: QueueView | StoreError, group: str, found: TopicStats | StoreError) -> QueueView | StoreError:
+    """Add what a group of a topic has not read of the log yet, and what it has pending there."""
+    if isinstance(view, StoreError):
+        return view
+    if isinstance(found, StoreError):
+        return found
+    for place, *_ in found.groups:
+        if place.name == group:
+            ages = [age for age in (place.lag_ms if place.lag else None, view.oldest_ms) if age is not None]
+            ready, pending = view.ready + place.lag, view.pending + place.pending
+            return replace(view, ready=ready, pending=pending, oldest_ms=max(ages, default=None))
+    return view
+
+
+@readable
+def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
+    found = reply_or_raise(reply)
+    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, told, *counted = found
+    this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
+    due_ms = score_ms(next_due)
+    return QueueView(
+        name=name,
+        now_ms=now_ms,
+        # A server of 6.2 may count as pending what was deleted.
+        ready=max(0, deliverable - pending),
+        pending=pending,
+        delayed=delayed,
+        unhandled=unhandled,
+        parked=parked,
+        dead=dead,
+        oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
+        next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
+        paused=state == b"PAUSED",
+        consumers=consumers_of(read_membership(_pairs(told)), now_ms=now_ms),
+        activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
+    )
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def hours_of(
+    days: Sequence[int], configs: Sequence[QueueConfig | TopicConfig], wire: Wire
+) -> list[Mapping[bytes, bytes]]:
+    """Return what was counted in all in the hours of some days since 1970, for each queue and day."""
+    fields = counter_fields(range(24))
+    commands: list[Command] = [("HMGET", config.keys.hours(day), *fields) for config in configs for day in days]
+    return [there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
+
+
+def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:
+    """Return what some hashes counted in all, and by name, too, while they have at most `longest` fields."""
+    (length,) = wire.trip([scripts.command("counters_count", keys=keys, args=[])])
+    if reply_or_raise(length) <= longest:
+        return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
+    fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
+    replies = wire.trip([("HMGET", key, *fields) for key in keys])
+    return [there(fields, reply_or_raise(reply)) for reply in replies]

@@ -1,0 +1,103 @@
+"""A queue as people see it: its numbers, its consumers, what happened, and what is wrong."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mq_django.inspector.activity import NONE, Activity
+from mq_django.inspector.consumers import ConsumerView
+
+#: From this age of its oldest ready message a queue is shown as late.
+LATE_MS = 60_000
+
+#: Minutes of which dead letters are news.
+RECENT = 30
+
+#: From this share on errors are set off.
+MANY_ERRORS = 0.05
+
+#: Minutes over which a queue is seen to grow, and by how many messages it must.
+GROWING, MIN_GROWTH = 10, 100
+
+#: What may be wrong with a queue, the worst first.
+Problem = Literal["unreadable", "unconsumed", "paused", "unhandled", "growing", "buried", "late"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """A queue: how many messages are where, who consumes it, what happened in the last hour."""
+
+    name: str
+    now_ms: int = 0
+    ready: int = 0
+    pending: int = 0
+    delayed: int = 0
+    unhandled: int = 0
+    #: Over the limit of their key.
+    parked: int = 0
+    dead: int = 0
+    #: How long the oldest ready message has been so, in ms; None when none is ready.
+    oldest_ms: int | None = None
+    #: Milliseconds until the first delayed message is due; None when none is delayed.
+    next_due_ms: int | None = None
+    paused: bool = False
+    #: The living first.
+    consumers: tuple[ConsumerView, ...] = ()
+    activity: Activity = NONE
+    #: Why it cannot be read; empty when it can.
+    error: str = ""
+
+    @property
+    def depth(self) -> int:
+        """Return ready + waiting + pending."""
+        return self.ready + self.pending + self.delayed + self.unhandled + self.parked
+
+    @property
+    def alive(self) -> int:
+        """Return how many consumers live."""
+        return sum(consumer.alive and consumer.is_process for consumer in self.consumers)
+
+    @property
+    def recently_buried(self) -> int:
+        """Return how many messages became dead letters in the last half hour, of those that still are."""
+        return min(self.dead, sum(self.activity.buried[-RECENT:]))
+
+    @property
+    def error_share(self) -> float | None:
+        """Return the share of what ran in the last half hour that failed, 0 to 1; None when nothing ran."""
+        failed = sum(self.activity.retried[-RECENT:]) + sum(self.activity.buried[-RECENT:])
+        ran = failed + sum(self.activity.handled[-RECENT:])
+        return failed / ran if ran else None
+
+    @property
+    def fails_often(self) -> bool:
+        """Tell whether the share of errors is one to look into."""
+        return (self.error_share or 0.0) >= MANY_ERRORS
+
+    @property
+    def growth(self) -> int:
+        """Return how many more messages came than went in the last whole minutes, if that goes on and they wait.
+
+        A burst that is being worked off came in one half of that time, and does not count; nor do messages that are
+        published with a delay. 0 when it does not grow.
+        """
+        halves = [self._surplus(-GROWING - 1, -GROWING // 2 - 1), self._surplus(-GROWING // 2 - 1, -1)]
+        total = sum(halves)
+        enough = max(MIN_GROWTH, sum(self.activity.published[-GROWING - 1 : -1]) // 10)
+        return total if min(halves) > 0 and total >= enough and self.ready >= total // 2 else 0
+
+    def _surplus(self, first: int, last: int) -> int:
+        gone = sum(self.activity.handled[first:last]) + sum(self.activity.buried[first:last])
+        return sum(self.activity.published[first:last]) - gone
+
+    def problems(self) -> list[Problem]:
+        """Return what is wrong, the worst first."""
+        wrong: dict[Problem, bool] = {
+            "unreadable": bool(self.error),
+            "unconsumed": not self.alive and self.depth > 0,
+            "paused": self.paused,
+            "unhandled": self.unhandled > 0,
+            "growing": self.alive > 0 and not self.paused and self.growth > 0,
+            "buried": self.recently_buried > 0,
+            "late": self.alive > 0 and not self.paused and (self.oldest_ms or 0) >= LATE_MS,
+        }
+        return [problem for problem, there in wrong.items() if there]

@@ -1,0 +1,145 @@
+"""Reads a queue in RSMQ's format: all its messages are in one sorted set, by when they can be seen."""
+
+from collections.abc import Mapping, Sequence
+
+from mq_django.conf import RsmqConfig
+from mq_django.core.filters import NOTHING
+from mq_django.core.keys import RsmqKeys
+from mq_django.core.messages import Message, Undecodable
+from mq_django.core.numbers import score_ms
+from mq_django.core.rsmq_format import decode
+from mq_django.core.visible import line
+from mq_django.errors import DecodeError
+from mq_django.inspector.message_views import EntryView, Home, Room, Rows, WaitingView, Wanted
+from mq_django.inspector.room_reader import MAX_LISTED, Body, Receipt, RoomReader, place_in
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+
+class RsmqReader(RoomReader):
+    """Reads one queue in RSMQ's format: see StreamReader for what each method does."""
+
+    _keys: RsmqKeys
+
+    def __init__(self, config: RsmqConfig, wire: Wire) -> None:
+        super().__init__(config, wire)
+        self._vt_ms = config.vt * 1000
+
+    def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
+        """See StreamReader.look_command()."""
+        keys = self._keys
+        key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
+        key_names += [keys.minutes(hour), keys.minutes(hour - 1)]
+        return scripts.command("rsmq_look", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
+
+    def ready(
+        self, wanted: Wanted = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
+    ) -> Rows[EntryView]:
+        """See StreamReader.ready()."""
+        return self._ranked(self._keys.zset, wanted, place_in(after), limit, max_bytes)
+
+    def _is_ready(self, score: bytes, now_ms: int) -> bool:
+        return float(score) <= now_ms
+
+    def pending(
+        self, wanted: Wanted = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
+    ) -> Rows[EntryView]:
+        """See StreamReader.pending()."""
+        keys, start = self._keys, place_in(after)
+        (reply,) = self._wire.trip([("HGETALL", keys.owners)])
+        flat = reply_or_raise(reply)
+        owners = dict(sorted(zip(flat[::2], flat[1::2], strict=True))[start : start + limit])
+        if not owners:
+            return
+        commands: list[Command] = [("HMGET", keys.hash, *owners), ("ZMSCORE", keys.zset, *owners), ("TIME",)]
+        bodies, scores, time = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        held = zip(owners.items(), bodies, scores, strict=True)
+        for place, ((member, owner), body, score) in enumerate(held, start + 1):
+            view = self._entry_view(member, body, wanted, consumer=_owner(owner), held_ms=self._held_ms(score, time))
+            yield f"priority.{place}", view
+
+    def entry(self, home: Home, entry: bytes) -> EntryView | None:
+        """See StreamReader.entry()."""
+        keys = self._keys
+        score, body, history = self._stored(entry)
+        if score is None:
+            return None
+        commands: list[Command] = [("HGET", keys.owners, entry), ("HGET", keys.hash, entry + b":rc"), ("TIME",)]
+        owner, count, time = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        # Whoever received it since, with another count, need not be one of ours.
+        if owner is None or float(score) <= _now_ms(time) or owner.rpartition(b" ")[2] != count:
+            return self._entry_view(entry, body, history=history)
+        held_ms = self._held_ms(score, time)
+        return self._entry_view(entry, body, history=history, consumer=_owner(owner), held_ms=held_ms)
+
+    def find_entry(self, named: bytes) -> EntryView | None:
+        """See StreamReader.find_entry()."""
+        return self.entry("priority", named)
+
+    def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
+        """See StreamReader.held(): behind the id of a receipt stands how often it was received."""
+        args: list[Argument] = [max_bytes]
+        for home, entry in receipts:
+            args += (home + 1, entry.rpartition(":")[0])
+        if not receipts:
+            return {}
+        found = self._wire.trip([scripts.command("rsmq_some", keys=[self._keys.hash], args=args)])[0]
+        held = zip(receipts, reply_or_raise(found), strict=True)
+        views = {at: self._entry_view(at[1].rpartition(":")[0].encode(), body) for at, body in held if body}
+        return {receipt: view for receipt, view in views.items() if view}
+
+    def before(self, home: Home, entry: bytes) -> int:
+        """See StreamReader.before()."""
+        (rank,) = self._wire.trip([("ZRANK", self._keys.zset, entry)])
+        return int(reply_or_raise(rank) or 0)
+
+    def find_waiting(self, named: bytes) -> WaitingView | None:
+        """See StreamReader.find_waiting()."""
+        keys = self._keys
+        key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
+        (reply,) = self._wire.trip([scripts.command("rsmq_find", keys=key_names, args=[named])])
+        if reply_or_raise(reply) == b"MISSING":
+            return None
+        room: Room = "delayed" if reply[0] == b"DELAYED" else "unhandled"
+        score, body, history = self._stored(named)
+        return None if score is None else self._waiting_view(room, named, named, score, body, history=history)
+
+    def _room_command(self, room: Room, start: int, limit: int, max_bytes: int) -> Command:
+        if room != "delayed":
+            return super()._room_command(room, start, limit, max_bytes)
+        keys = self._keys
+        key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled]
+        return scripts.command("rsmq_delayed", keys=key_names, args=[start, limit, max_bytes])
+
+    def _stored(self, message_id: bytes) -> tuple[bytes | None, Body, str]:
+        """Return the score, the body and the history of a message, wherever it is."""
+        keys = self._keys
+        commands: list[Command] = [
+            ("ZSCORE", keys.zset, message_id),
+            ("HGET", keys.hash, message_id),
+            ("HGET", keys.notes, message_id + b":story"),
+        ]
+        score, body, history = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        return score, body, "" if history is None else history.decode(errors="replace")
+
+    def _held_ms(self, score: bytes | None, time: Sequence[bytes]) -> int:
+        """Return for how long a message is hidden since it was received or its consumer extended that."""
+        visible_ms = score_ms(score)
+        return 0 if visible_ms is None else max(0, _now_ms(time) + self._vt_ms - visible_ms)
+
+    def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:
+        found = decode(
+            *(body,), queue=self._queue, message_id=line(member), first_ms=0, attempt=1, alone="", receipt=member
+        )
+        if isinstance(found, Undecodable):
+            raise DecodeError(found.reason)
+        return found.message, ""
+
+
+def _owner(told: bytes) -> str:
+    return told.rpartition(b" ")[0].decode(errors="backslashreplace")
+
+
+def _now_ms(time: Sequence[bytes]) -> int:
+    return int(time[0]) * 1000 + int(time[1]) // 1000

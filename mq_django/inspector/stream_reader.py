@@ -1,0 +1,217 @@
+"""Reads queues and groups of topics: what is ready or pending is in streams, and in line before them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import ClassVar, get_args
+
+from mq_django.conf import GroupConfig
+from mq_django.core import offsets
+from mq_django.core.filters import NOTHING
+from mq_django.core.keys import LOG, READY, UNIQUE_PREFIX, URGENT, GroupKeys, TopicKeys
+from mq_django.core.offsets import Place
+from mq_django.inspector.message_views import EntryView, Home, Room, Rows, WaitingView, Wanted, view_of_entry
+from mq_django.inspector.room_reader import MAX_BEFORE, MAX_LISTED, Receipt, RoomReader, place_in
+from mq_django.stores.dead_letter_queue import is_entry
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+HOMES: tuple[Home, ...] = get_args(Home)
+_STREAMS: dict[Home, int] = {"urgent": URGENT, "ready": READY, "log": LOG}
+
+#: What `waiting_find` calls the rooms; one of those that wait behind others is ready, and not here.
+_ROOMS: dict[int, Room] = {1: "delayed", 2: "unhandled", 4: "parked"}
+
+
+class StreamReader(RoomReader):
+    """Reads what one queue holds, for people. Nothing here changes anything."""
+
+    has_schedules = True
+    homes: ClassVar[Sequence[Home]] = HOMES[:-1]
+
+    def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
+        """Return the command that counts what is where, and reads fields of the counters of two hours since 1970."""
+        keys = self._keys
+        key_names = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
+        key_names += [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1), keys.parked]
+        args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
+        return scripts.command("pages_look", keys=key_names, args=args)
+
+    def ready(
+        self, wanted: Wanted = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
+    ) -> Rows[EntryView]:
+        """Go through up to `limit` ready messages: what goes first, by priority, and then as they came.
+
+        Those with a negative priority are among the second, though they are handed out last. `after` is the cursor of
+        the last that was seen.
+        """
+        return self._by_home(partial(self._ready, wanted, max_bytes), after, limit)
+
+    def _by_home(self, read: Callable[[Home, str, int], Rows[EntryView]], after: str, limit: int) -> Rows[EntryView]:
+        begin, place = _cursor(after)
+        for home in self.homes[HOMES.index(begin) :]:
+            for row in read(home, place if home == begin else "", limit) if limit > 0 else ():
+                limit -= 1
+                yield row
+
+    def _ready(self, wanted: Wanted, max_bytes: int, home: Home, place: str, limit: int) -> Rows[EntryView]:
+        if home == "priority":
+            yield from self._ranked(self._keys.priority, wanted, place_in(place), limit, max_bytes)
+            return
+        args: list[Argument] = [self._keys.group, place, limit, max_bytes]
+        command = scripts.command("entries_ready", keys=[self._stream(home)], args=args)
+        flat = reply_or_raise(self._wire.trip([command])[0])
+        for entry, fields in zip(flat[::2], flat[1::2], strict=True):
+            yield f"{home}.{entry.decode()}", view_of_entry(self._queue, home, entry, fields, wanted)
+
+    def pending(
+        self, wanted: Wanted = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
+    ) -> Rows[EntryView]:
+        """Go through up to `limit` messages that consumers hold, with who does and for how long."""
+        return self._by_home(partial(self._pending, wanted, max_bytes), after, limit)
+
+    def _pending(self, wanted: Wanted, max_bytes: int, home: Home, place: str, limit: int) -> Rows[EntryView]:
+        if home == "priority":
+            return
+        args: list[Argument] = [self._keys.group, f"({place}" if place else "-", limit, max_bytes]
+        command = scripts.command("entries_pending", keys=[self._stream(home)], args=args)
+        flat = reply_or_raise(self._wire.trip([command])[0])
+        for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
+            holder = consumer.decode(errors="backslashreplace")
+            view = view_of_entry(self._queue, home, entry, fields, wanted, consumer=holder, held_ms=idle)
+            yield f"{home}.{entry.decode()}", view
+
+    def entry(self, home: Home, entry: bytes) -> EntryView | None:
+        """Return a message that is ready or pending, or None."""
+        keys, text = self._keys, entry.decode(errors="replace")
+        if home == "priority":
+            replies = self._wire.trip([("ZSCORE", keys.priority, entry), ("HGET", keys.waiting, entry)])
+            score, body = (reply_or_raise(reply) for reply in replies)
+            return None if score is None else self._entry_view(entry, body)
+        if home not in self.homes or not is_entry(text):
+            return None
+        stream = self._stream(home)
+        found, pending = self._wire.trip(
+            [("XRANGE", stream, text, text), ("XPENDING", stream, keys.group, text, text, 1)]
+        )
+        if not reply_or_raise(found):
+            return None
+        flat = found[0][1]
+        if isinstance(pending, Exception) or not pending:
+            return view_of_entry(self._queue, home, entry, flat)
+        _, consumer, idle, _ = pending[0]
+        holder = consumer.decode(errors="backslashreplace")
+        return view_of_entry(self._queue, home, entry, flat, consumer=holder, held_ms=idle)
+
+    def find_entry(self, named: bytes) -> EntryView | None:
+        """Return a message whose id leads to it: by priority, of RSMQ, or an entry's own; or None."""
+        first: Home = "priority"
+        homes = (first, *(home for home in self.homes if home != first))
+        return next((found for home in homes if (found := self.entry(home, named))), None)
+
+    def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
+        """Return those of some deliveries that are still there."""
+        homes = {number: home for home, number in _STREAMS.items() if home in self.homes}
+        # Behind an entry of a log stands the group's generation.
+        asked = {receipt: receipt[1].partition("@")[0] for receipt in receipts if receipt[0] in homes}
+        asked = {receipt: entry for receipt, entry in asked.items() if is_entry(entry)}
+        if not asked:
+            return {}
+        args: list[Argument] = [max_bytes]
+        for (number, _), entry in asked.items():
+            args += (number + 1, entry)
+        command = scripts.command("entries_some", keys=list(self._keys.homes()), args=args)
+        found = zip(asked.items(), reply_or_raise(self._wire.trip([command])[0]), strict=True)
+        views = {
+            at: view_of_entry(self._queue, homes[at[0]], entry.encode(), flat) for (at, entry), flat in found if flat
+        }
+        return {receipt: view for receipt, view in views.items() if view}
+
+    def before(self, home: Home, entry: bytes) -> int:
+        """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""
+        keys = self._keys
+        return self._before([keys.ready, keys.urgent, keys.priority], home, entry)
+
+    def _before(self, key_names: Sequence[str], home: Home, entry: bytes) -> int:
+        command = scripts.command("entries_before", keys=key_names, args=[self._keys.group, home, entry, MAX_BEFORE])
+        return int(reply_or_raise(self._wire.trip([command])[0]))
+
+    def find_waiting(self, named: bytes) -> WaitingView | None:
+        """Return the message that waits, by its id, by `u:` and its unique key, or by its member; or None."""
+        keys = self._keys
+        key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
+        index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
+        (reply,) = self._wire.trip([scripts.command("waiting_find", keys=[*key_names, *index], args=[named])])
+        if isinstance(reply_or_raise(reply), bytes) or reply[0] not in _ROOMS:
+            return None
+        number, score, body, member = reply
+        handle = self._handles([member]).get(member, member)
+        return self._waiting_view(_ROOMS[number], handle, member, score, body or None)
+
+    def _handles(self, members: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Return for unique keys the ids of their messages; empty where another message has the same id."""
+        unique = [member for member in members if member.startswith(UNIQUE_PREFIX.encode())]
+        ids = self._indexed(unique)
+        back = self._indexed(list(ids.values()))
+        return {member: ids[member] if back.get(ids.get(member, b"")) == member else b"" for member in unique}
+
+    def _indexed(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return what the index of unique keys has under some names; a broken one is no reason to show no page."""
+        (found,) = self._wire.trip([("HMGET", self._keys.unique, *names)]) if names else ([],)
+        pairs = [] if isinstance(found, Exception) else zip(names, found, strict=True)
+        return {name: value for name, value in pairs if value is not None}
+
+    def _stream(self, home: Home) -> str:
+        return self._keys.homes()[_STREAMS[home]]
+
+
+class GroupReader(StreamReader):
+    """Reads one group of a topic: its own streams, and the topic's log behind them."""
+
+    has_schedules = False
+    homes = HOMES
+    _keys: GroupKeys
+
+    def __init__(self, config: GroupConfig, wire: Wire) -> None:
+        super().__init__(config, wire)
+        self.topic = self._keys.topic
+
+    def before(self, home: Home, entry: bytes) -> int:
+        """See StreamReader.before(): before the log a group reads what it keeps itself."""
+        if home != "log":
+            return super().before(home, entry)
+        return self._before([self._stream("log"), self._keys.ready, self._keys.priority], "ready", entry)
+
+
+def page_of_log(
+    keys: TopicKeys,
+    wire: Wire,
+    since: Place,
+    until: Place,
+    wanted: Wanted = NOTHING,
+    *,
+    after: str = "",
+    limit: int,
+    newest_first: bool = False,
+    max_bytes: int = MAX_LISTED,
+) -> Rows[EntryView]:
+    """Go through up to `limit` entries of a log between two places, both included, from the one after `after` on."""
+    begins, ends = offsets.first(since), offsets.last(until)
+    if after:
+        begins, ends = (begins, f"({after}") if newest_first else (f"({after}", ends)
+    order = "xrevrange" if newest_first else "xrange"
+    command = scripts.command("topic_page", keys=[keys.log], args=[begins, ends, order, limit, max_bytes])
+    flat = reply_or_raise(wire.trip([command])[0])
+    for entry, fields in zip(flat[::2], flat[1::2], strict=True):
+        yield entry.decode(), view_of_entry(keys.topic, "log", entry, fields, wanted)
+
+
+def _cursor(text: str) -> tuple[Home, str]:
+    """Return where a cursor points; one that makes no sense points to the beginning."""
+    home, _, place = text.partition(".")
+    if home == "priority" and place.isdecimal() and len(place) < 16:
+        return "priority", place
+    for known in _STREAMS:
+        if home == known and is_entry(place):
+            return known, place
+    return HOMES[0], ""

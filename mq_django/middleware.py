@@ -1,0 +1,194 @@
+"""What a project runs around each publish and each handling: the functions in `MQ_DJANGO["MIDDLEWARE"]`.
+
+A middleware is written as Django's: a function (or a class) that takes what comes next and returns a callable.
+
+    @around_handling
+    def with_tenant(handle):
+        def middleware(handling):
+            with tenant(handling.message.headers.get("tenant")):
+                return handle(handling)
+
+        return middleware
+
+    @around_publishing
+    def stamp_tenant(publish):
+        def middleware(call):
+            call.headers["tenant"] = current_tenant()
+            return publish(call)
+
+        return middleware
+
+The first in the list is the outermost. Around coroutine functions it has to be async: `sync_and_async_middleware` and
+`async_only_middleware` of `django.utils.decorators` say so. `MiddlewareNotUsed` leaves a middleware out.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
+
+from django.core.exceptions import MiddlewareNotUsed
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from mq_django.conf import get_config
+from mq_django.core.messages import Message
+from mq_django.core.outcomes import Outcome
+from mq_django.errors import ConfigurationError
+
+__all__ = ["Handling", "PublishCall", "around_handling", "around_publishing"]
+
+Factory = TypeVar("Factory", bound=Callable[..., Any])
+
+#: The attribute of a middleware that says what it runs around.
+AROUND = "mq_django_around"
+
+
+@dataclass(slots=True)
+class Handling:
+    """One attempt at handling a message, for middleware."""
+
+    #: The name of the queue, or `topic:group`.
+    queue: str
+    message: Message
+    #: The dotted path of the handler.
+    handler: str
+    #: Runs the handler, innermost. A middleware calls `handle(handling)`, which comes to this in the end.
+    run: Callable[["Handling"], Any]
+    #: What the handler raised, once it has.
+    exception: BaseException | None = None
+
+    @property
+    def attempt(self) -> int:
+        """Return the number of the attempt, from 1."""
+        return self.message.attempt
+
+
+@dataclass(slots=True)
+class PublishCall:
+    """One call that publishes, for middleware. All its messages have been checked."""
+
+    #: The name of the queue or topic.
+    queue: str
+    messages: Sequence[Message]
+    #: Hands the messages over, innermost. A middleware calls `publish(call)`, which comes to this in the end.
+    run: Callable[["PublishCall"], Sequence[str | None]]
+    #: Added to the headers of each message.
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Handle = Callable[[Handling], Outcome]
+AsyncHandle = Callable[[Handling], Awaitable[Outcome]]
+Publish = Callable[[PublishCall], Sequence[str | None]]
+
+
+def around_handling(factory: Factory) -> Factory:
+    """Mark a middleware that runs around handlers.
+
+    It is called once a process with `handle`, and returns a callable that takes a `Handling`, calls `handle(handling)`
+    and returns the outcome: an `Ack`, a `Retry` with the delay until the next attempt, or a `Bury`. `handle` raises
+    nothing: `handling.exception` has what the handler raised. What a middleware raises itself counts as raised by the
+    handler. The handler's timeout does not cover it. After it, transactions that were left open are rolled back, so
+    that an `Ack` may still become a `Retry`: the signal `handler_finished` has the final outcome.
+    """
+    setattr(factory, AROUND, "handling")
+    return factory
+
+
+def around_publishing(factory: Factory) -> Factory:
+    """Mark a middleware that runs around each call that publishes: `publish()`, `publish_many()`, `enqueue()`.
+
+    It is called once a process with `publish`, and returns a callable that takes a `PublishCall`, calls `publish(call)`
+    and returns what that returns: the ids. What it writes into `call.headers` goes with the messages. What it raises is
+    raised by the call; without `publish(call)` nothing is sent. Inside `atomic()` it runs at the call, and the messages
+    are sent at the commit. It does not run for what a schedule fires or an operator redrives.
+    """
+    setattr(factory, AROUND, "publishing")
+    return factory
+
+
+def _run(call: Any) -> Any:
+    return call.run(call)
+
+
+async def _await_run(handling: Handling) -> Any:
+    return await handling.run(handling)
+
+
+@cache
+def handling_chain() -> Handle | None:
+    """Return what runs a handler within all middleware, or None when there is none.
+
+    Raises:
+        ConfigurationError: one cannot be imported, or cannot run around functions.
+    """
+    found: Handle | None = _chain(_run, "handling")
+    return found
+
+
+@cache
+def async_handling_chain() -> AsyncHandle | None:
+    """Return what runs a coroutine function within all middleware, or None when there is none.
+
+    Raises:
+        ConfigurationError: one cannot be imported, or cannot run around coroutine functions.
+    """
+    found: AsyncHandle | None = _chain(_await_run, "handling", is_async=True)
+    return found
+
+
+@cache
+def publishing_chain() -> Publish | None:
+    """Return what publishes within all middleware, or None when there is none.
+
+    Raises:
+        ConfigurationError: one cannot be imported, or is async.
+    """
+    found: Publish | None = _chain(_run, "publishing")
+    return found
+
+
+CHAINS = (handling_chain, async_handling_chain, publishing_chain)
+
+
+def _chain(innermost: Callable[[Any], Any], around: str, *, is_async: bool = False) -> Any:
+    call = innermost
+    for path, factory in reversed(list(_factories(around))):
+        if not getattr(factory, "async_capable" if is_async else "sync_capable", not is_async):
+            what = "coroutine functions" if is_async else "functions"
+            raise ConfigurationError(
+                f"Middleware {path!r} cannot run around {what}: write it for both, and decorate it with "
+                "django.utils.decorators.sync_and_async_middleware"
+            )
+        try:
+            made = factory(call)
+        except MiddlewareNotUsed:
+            continue
+        if not callable(made):
+            raise ConfigurationError(f"Middleware {path!r} must return a callable, not {made!r:.200}")
+        call = made
+    return None if call is innermost else call
+
+
+def _factories(around: str) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for path in get_config().middleware:
+        try:
+            factory = import_string(path)
+        except ImportError as error:
+            raise ConfigurationError(f"Middleware {path!r} cannot be imported: {error}") from error
+        if not hasattr(factory, AROUND):
+            raise ConfigurationError(
+                f"{path!r} is no middleware: decorate it with around_handling or around_publishing of "
+                "mq_django.middleware"
+            )
+        if getattr(factory, AROUND) == around:
+            yield path, factory
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "MQ_DJANGO":
+        for chain in CHAINS:
+            chain.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="mq_django.middleware")

@@ -1,0 +1,197 @@
+"""A Redis server for tests and demos."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from mq_django.errors import ConnectionLost
+from mq_django.transport.guard_process import ask, log_tail
+from mq_django.transport.servers import MAX_SOCKET_PATH, ServerBinary, find_server, server_arguments, socket_url
+
+#: Seconds until a server without data must answer. It takes some 30 ms; the rest is for a machine under load.
+START_TIMEOUT = 10.0
+
+#: Seconds a server has to write its last data before it is killed.
+STOP_TIMEOUT = 10.0
+
+
+def configured_url() -> str | None:
+    """Return the Redis that the environment names in MQ_REDIS_URL, if any."""
+    return os.environ.get("MQ_REDIS_URL") or None
+
+
+def answers(address: str | tuple[str, int]) -> bool:
+    """Return whether a server at this socket or host and port answers PING and has loaded its data."""
+    return ask(address, b"PING").startswith(b"+PONG")
+
+
+class PrivateServer:
+    """A Redis server that belongs to this process, and ends with it even if that is killed.
+
+    Listens on a unix socket, or with `tcp=True` on a free loopback port. Keeps its data in `directory`, which
+    stays; without one in a temporary folder, which goes at `stop()`. `settings` are lines of redis.conf.
+    """
+
+    def __init__(
+        self,
+        *,
+        directory: Path | None = None,
+        binary: ServerBinary | None = None,
+        tcp: bool = False,
+        append_only: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.binary = binary
+        self.tcp = tcp
+        self.settings = {"appendonly": "yes" if append_only else "no", **(settings or {})}
+        self.port: int | None = None
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The server's URL; the same again after a restart."""
+        if isinstance(self._address, str):
+            return socket_url(self._address)
+        host, port = self._address
+        return f"redis://{host}:{port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while the server runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> Self:
+        """Start the server and wait until it answers; do nothing when it runs.
+
+        Raises NoServer when there is no program to start, ConnectionLost when it does not come up.
+        """
+        if self.pid:
+            return self
+        self._collect()
+        binary = self.binary or find_server()
+        self._folder = self._folder or _private_folder()
+        if self.tcp and self.port is None:
+            self.port = _free_port()
+        log = self._folder / "server.log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603
+                server_arguments(binary, self._all_settings()),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C in the terminal is for us: the server goes when we have done with it.
+                start_new_session=True,
+            )
+        self._guard = _guard(self._process.pid, self._folder)
+        self._wait(log)
+        return self
+
+    def stop(self) -> None:
+        """Stop the server, letting it write its data first; may be called twice."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            # A stopped process gets no SIGTERM before it goes on.
+            self._process.send_signal(signal.SIGCONT)
+            try:
+                self._process.wait(STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._collect()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def kill(self) -> None:
+        """End the server as a crash does; `start()` brings it back on the data that reached the disk."""
+        if self._process:
+            self._process.kill()
+        self._collect()
+
+    @property
+    def _address(self) -> str | tuple[str, int]:
+        if self.port is not None:
+            return ("127.0.0.1", self.port)
+        if self._folder is None:
+            raise ConnectionLost("The private Redis server has not been started.")
+        return str(self._folder / "s")
+
+    def _all_settings(self) -> dict[str, str]:
+        listen = {"port": str(self.port), "bind": "127.0.0.1"} if self.tcp else {"port": "0"}
+        if not self.tcp:
+            listen |= {"unixsocket": str(self._address), "unixsocketperm": "700"}
+        return {
+            **listen,
+            "dir": str(self.directory or self._folder),
+            "daemonize": "no",
+            "save": "",
+            **self.settings,
+        }
+
+    def _wait(self, log: Path) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT
+        while not answers(self._address):
+            ended = self._process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                reason = "ended at once" if ended else f"did not answer within {START_TIMEOUT:g} s"
+                last_words = log_tail(log)
+                self.stop()
+                raise ConnectionLost(f"The private Redis server {reason}: {last_words}")
+            time.sleep(0.01)
+
+    def _collect(self) -> None:
+        # The guard first: while the server is not collected, its process id can not belong to another.
+        if self._guard:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
+        if self._process:
+            self._process.wait()
+            self._process = None
+
+
+def _guard(pid: int, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a process that ends the server once this process, and whoever was forked from it, is gone.
+
+    It reads from a pipe that nobody writes to: the pipe ends with its last writer, however that ended.
+    """
+    return subprocess.Popen(  # noqa: S603
+        ["/bin/sh", "-c", 'cat; kill -9 "$0"; rm -rf "$1"', str(pid), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _private_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="mq-"))
+    if len(os.fsencode(folder)) + 2 <= MAX_SOCKET_PATH:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="mq-", dir="/tmp"))
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

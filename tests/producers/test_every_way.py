@@ -1,0 +1,178 @@
+"""Every public way to publish makes its message with the factory and sends it through the sink."""
+
+import ast
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.management import CommandError, call_command
+from django.db import transaction
+from django.dispatch import Signal
+
+import mq_django
+from mq_django import queues, topics
+from mq_django.core.publication import Publication
+from mq_django.errors import MQError
+from mq_django.producers.sinks import RedisSink
+from mq_django.transport import connections
+from tests.testapp import tasks
+
+PACKAGE = Path(mq_django.__file__).parent
+
+happened = Signal()
+
+
+@pytest.fixture(autouse=True)
+def configured(mq_settings):
+    mq_settings(
+        CONNECTION="redis://127.0.0.1:1",  # nothing may get there
+        QUEUES={"default": {}, "emails": {}, "jobs": {"STORE": "rsmq"}},
+        TOPICS={"orders": {}},
+        SIGNALS=[{"signal": f"{__name__}.happened", "queue": "emails", "name": "welcome", "data": "{word}"}],
+    )
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Take the place of Redis, in one line."""
+    found = []
+
+    def send(sink, publications):
+        found.extend(publications)
+        return [message.id for message, _, _ in publications]
+
+    monkeypatch.setattr(RedisSink, "send", send)
+    return found
+
+
+#: Each publishes one message named "welcome" or a task, with the data 1 or the arguments of a task.
+WAYS = {
+    "publish": lambda: queues["emails"].publish("welcome", 1),
+    "publish_many": lambda: queues["emails"].publish_many([("welcome", 1)]),
+    "apublish": lambda: async_to_sync(queues["emails"].apublish)("welcome", 1),
+    "apublish_many": lambda: async_to_sync(queues["emails"].apublish_many)([("welcome", 1)]),
+    "delayed": lambda: queues["emails"].publish("welcome", 1, delay=5),
+    "prioritised": lambda: queues["emails"].publish("welcome", 1, priority=5),
+    "claimed": lambda: queues["emails"].publish("welcome", 1, unique="u", unique_for=5),
+    "to RSMQ": lambda: queues["jobs"].publish("welcome", 1),
+    "to a group": lambda: queues["orders:billing"].publish("welcome", 1),
+    "to a topic": lambda: topics["orders"].publish("welcome", 1),
+    "many to a topic": lambda: topics["orders"].publish_many([("welcome", 1)]),
+    "apublish to a topic": lambda: async_to_sync(topics["orders"].apublish)("welcome", 1),
+    "apublish_many to a topic": lambda: async_to_sync(topics["orders"].apublish_many)([("welcome", 1)]),
+    "a task": lambda: tasks.note.enqueue(1),
+    "a task from a coroutine": lambda: async_to_sync(tasks.note.aenqueue)(1),
+    "a signal": lambda: happened.send(None, word="1"),
+    "a command": lambda: call_command("mq", "publish", "emails", "welcome", "1"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_every_way_ends_in_the_sink(sent, way, capsys):
+    way()
+    (made,) = sent
+    assert type(made) is Publication
+    assert made.message.name in ("welcome", tasks.note.module_path)
+    assert made.message.queue == made.options.destination.name
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_every_way_waits_for_the_commit(sent, way, capsys):
+    with transaction.atomic():
+        way()
+        assert sent == []
+        transaction.set_rollback(True)
+    with transaction.atomic():
+        way()
+        assert sent == []
+    assert len(sent) == 1
+
+
+#: Calls with something that cannot be sent.
+REFUSED = {
+    "publish": lambda: queues["emails"].publish("welcome", {1}),
+    "publish_many": lambda: queues["emails"].publish_many([("welcome", 1), ("", 1)]),
+    "to RSMQ": lambda: queues["jobs"].publish("welcome", 1, priority=5),
+    "many to RSMQ": lambda: queues["jobs"].publish_many([("welcome", 1)], priority=5),
+    "to a group": lambda: queues["orders:billing"].publish("welcome", 1, priority=5),
+    "to a topic": lambda: topics["orders"].publish("welcome", 1, message_id="u:x"),
+    "many to a topic": lambda: topics["orders"].publish_many([("welcome", {1})]),
+    "a task": lambda: tasks.note.using(key="two\nlines").enqueue(1),
+    "a command": lambda: call_command("mq", "publish", "emails", "two\nlines", "1"),
+    "a cancellation": lambda: queues["emails"].cancel("two\nlines"),
+}
+
+
+@pytest.mark.parametrize("way", REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_asks_for_no_connection(monkeypatch, way):
+    connections.close_clients()
+    monkeypatch.setattr(connections, "make_pool", None)
+    with pytest.raises((MQError, CommandError)):
+        way()
+
+
+@cache
+def every_call():
+    return [
+        (str(path.relative_to(PACKAGE).with_suffix("")), node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    ]
+
+
+def calls(*names, given=False):
+    """Return the calls of what has one of these names, as they are written, by module.
+
+    With `given` also calls that are given it first, such as `tuple.__new__(Publication, ...)`.
+    """
+    found = defaultdict(set)
+    for module, call in every_call():
+        for called in (call.func, *call.args[:given]):
+            if ast.unparse(called).split(".")[-1] in names:
+                found[module].add(ast.unparse(called))
+    return dict(found)
+
+
+def test_publications_are_made_in_one_module():
+    made = calls("Publication", "PublishOptions", given=True)
+    assert made == {"core/publication": {"Publication", "PublishOptions"}}
+
+
+def test_messages_are_made_by_the_factory_and_by_what_reads_them_from_redis():
+    assert set(calls("Message", given=True)) == {"core/publication", "core/wire", "core/rsmq_format"}
+
+
+def test_the_factory_is_asked_by_who_publishes():
+    made = calls("publication", "publications", "resubmission")
+    assert {module: {name.split(".")[-1] for name in names} for module, names in made.items()} == {
+        "producers/queues": {"publication", "publications"},
+        "producers/topics": {"publication", "publications"},
+        # A tick of a schedule, which its own script publishes; and what `manage.py check` says of one.
+        "core/schedules": {"publication"},
+        "stores/schedule_state": {"publication"},
+        "conf": {"publication"},
+        # Which its own script puts in the place of the dead letter.
+        "inspector/resubmit": {"resubmission"},
+    }
+
+
+def test_only_the_sink_gives_publications_to_a_store():
+    assert calls("publish") == {
+        "producers/sinks": {"self.store.publish"},
+        # What these call is Queue.publish, or ends there.
+        "task_backend/backend": {"queue.publish"},
+        "triggers/targets": {"queues[self.queue].publish"},
+        "triggers/declarations": {"target.publish"},
+        "management/commands/mq": {"queues[options['queue']].publish"},
+    }
+
+
+def test_message_published_is_sent_at_one_place():
+    sent = calls("send", "send_robust")
+    assert {module for module, names in sent.items() if any("message_published" in name for name in names)} == {
+        "producers/sinks"
+    }
