@@ -62,8 +62,8 @@ class Source(ABC):
         held: Taken = []
         # A few at a time: bodies may be large.
         for at in range(0, len(entries), READ):
-            some = entries[at : at + READ]
-            for entry, reply in zip(some, self._wire.trip([("XRANGE", stream, e, e) for e in some]), strict=True):
+            batch = entries[at : at + READ]
+            for entry, reply in zip(batch, self._wire.trip([("XRANGE", stream, e, e) for e in batch]), strict=True):
                 if reply_or_raise(reply):
                     held += self._decoded(reply, home)
                 else:
