@@ -16,6 +16,7 @@ from mq_django.core.schedule_options import SCHEDULE_OPTIONS
 from mq_django.triggers.configured import KEYS
 from tests.install.wheels import ROOT, build, copy_source
 from tests.option_tables import CONFIGS, PAGE, renewed, words
+from tests.test_import_contract import INNER
 
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "example_project" / "README.md"]
 
@@ -80,3 +81,29 @@ def test_a_package_index_gets_a_description_without_dead_links(tmp_path: Path):
     assert re.findall(r"\]\((?!https?://)[^)]*\)", text) == []
     assert "<!--" not in text
     assert "docs/settings.md | every setting" in text
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md"])
+def test_files_that_a_page_names_are_there(page):
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    named = re.findall(r"`([\w./-]+/[\w.-]*|[\w-]+\.(?:py|lua|md|toml))`", text)
+    linked = [link.partition("#")[0] for link in re.findall(r"\]\((?!https?:)([^)#]+[^)]*)\)", text)]
+    folders = [ROOT, ROOT / "mq_django", ROOT / "mq_django" / "transport"]
+    missing = [name for name in named if not any((folder / name).exists() for folder in folders)]
+    assert missing == []
+    assert [link for link in linked if not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_the_picture_of_the_layers_has_each_of_them():
+    picture = (ROOT / "docs" / "img" / "layers.svg").read_text(encoding="utf-8")
+    shown = re.findall(r'class="code"[^>]*>([^<]*)', picture)
+    named = [re.sub(r"\(.*?\)|/", "", line).split() for line in shown]
+    places = {part: place for place, line in enumerate(named) for part in line}
+    built = {
+        path.stem for path in (ROOT / "mq_django").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert set(places) == built - {"__init__", "migrations"}
+    # Each layer stands above those that it may import.
+    assert [places[part] for part in INNER if part in places] == sorted(
+        (places[part] for part in INNER if part in places), reverse=True
+    )

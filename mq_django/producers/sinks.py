@@ -81,9 +81,10 @@ class RedisSink(Generic[StoreT]):
     @property
     def store(self) -> StoreT:
         """Return what is written to, opened when it is first needed and kept as long as its client."""
-        if self._store is None:
-            self._store = self._open_store(Pooled(get_client("produce")))
-        return self._store
+        store = self._store
+        if store is None:
+            self._store = store = self._open_store(Pooled(get_client("produce")))
+        return store
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
         """See Sink.send(). What Redis refuses it refuses a batch at a time."""

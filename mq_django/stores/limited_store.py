@@ -18,7 +18,7 @@ from mq_django.stores.base import Fetched, Settlement
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
 Taken = list[Delivery | Undecodable]
 
@@ -64,17 +64,14 @@ class LimitedStore(StreamStore):
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
         """See Store.settle_and_take()."""
-        calls, freed = self._calls(consumer, settlements), self._freed_commands(consumer, settlements)
-        commands = [*also, *(call.command for call in calls), *freed, self._fetch_command(consumer, count)]
-        replies = self._wire.trip(commands)
-        stale = self._stale(calls, replies[len(also) : len(also) + len(calls)])
+        then = [*self._freed_commands(consumer, settlements), self._fetch_command(consumer, count)]
+        stale, replies = self._settling.settle(consumer, settlements, also=also, then=then)
         return Fetched(self._admitted(consumer, replies[-1], count), stale)
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
-        calls, freed = self._calls(consumer, settlements), self._freed_commands(consumer, settlements)
-        replies = self._wire.trip([*also, *(call.command for call in calls), *freed])
-        return self._stale(calls, replies[len(also) : len(also) + len(calls)])
+        freed = self._freed_commands(consumer, settlements)
+        return self._settling.settle(consumer, settlements, also=also, then=freed)[0]
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken:
         """See Store.fetch(): wait for what is missing, a message, a permit or a turn."""
@@ -106,7 +103,7 @@ class LimitedStore(StreamStore):
     def _wait_for_permit(self, consumer: str, block_ms: int) -> None:
         who = ("XREADGROUP", "GROUP", self.keys.group, consumer)
         (reply,) = self._wire.trip([(*who, "COUNT", 1, "BLOCK", block_ms, "NOACK", "STREAMS", self.keys.freed, ">")])
-        if self._is_gone(reply):
+        if is_gone(reply):
             self.create_groups()
         else:
             reply_or_raise(reply)
@@ -131,7 +128,7 @@ class LimitedStore(StreamStore):
         """Return what was read, and the entries that have a permit of their key; note what to wait for."""
         nothing: tuple[Taken, frozenset[bytes]] = ([], frozenset())
         self._full, self._next_ms = False, None
-        if self._is_gone(reply):
+        if is_gone(reply):
             self.create_groups()
             return nothing
         if reply_or_raise(reply) == b"PAUSED":

@@ -1,88 +1,64 @@
-"""Outcomes of deliveries of an RSMQ queue to script calls."""
+"""How deliveries of an RSMQ queue are settled: they stay where they are, and are hidden, shown or removed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from mq_django.core.configs import RsmqConfig
-from mq_django.core.keys import RsmqKeys
-from mq_django.core.messages import Delivery
+from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.rsmq_format import sent_micros
 from mq_django.stores.base import Settlement
-from mq_django.stores.settling import SettleCall, bury_args, calls_of, history_of, mark_of, set_aside_args
-from mq_django.transport import scripts
-from mq_django.transport.scripts import Argument, Command
+from mq_django.stores.settling import DEAD, Receipts, Transition, buried, entries, history_of, mark_of
+from mq_django.stores.waiting_room import name_score
+from mq_django.transport.scripts import Argument
 
 
-def rsmq_calls(config: RsmqConfig, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
-    """Return the script calls that settle a batch for a consumer."""
-    return calls_of(settlements, lambda kind, some: _BUILDERS[kind](config, consumer, some))
+def rsmq_receipts(config: RsmqConfig) -> Receipts:
+    """Return how deliveries of an RSMQ queue are settled."""
+    keys, vt_ms = config.keys, config.vt * 1000
+    return Receipts(keys, (keys.zset, keys.hash, keys.owners), (), _RSMQ, "rsmq_keep", (vt_ms,), id_of=_id_of)
 
 
-def _ack(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
-    return _command("rsmq_ack", config.keys, [], consumer, [settlement.delivery.entry for settlement in some])
+def _id_of(delivery: Delivery | Undecodable) -> bytes:
+    """Return RSMQ's id of a message: it is a part of the receipt."""
+    return delivery.entry.rpartition(b":")[0]
 
 
-def _retry(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
-    keys = config.keys
-    args: list[Argument] = [keys.wake]
+def _retried(some: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
+    """Return a channel, and for each delivery: its receipt, ms from now, "1" if it must run alone, its history."""
+    args: list[Argument] = [receipts.queue.wake]
     for settlement in some:
         delivery, outcome, delay_ms, *_ = settlement
         assert isinstance(outcome, Retry)
         args += (delivery.entry, delay_ms, "1" if outcome.alone else "", history_of(consumer, settlement))
-    return _command("rsmq_retry", keys, [keys.retried], consumer, args)
+    return args
 
 
-def _hand_back(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
-    keys = config.keys
-    args: list[Argument] = [keys.wake]
+def _handed_back(some: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
+    """Return a channel, and for each delivery: its receipt, when it was sent, what became of its consumer."""
+    args: list[Argument] = [receipts.queue.wake]
     for delivery, outcome, *_ in some:
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, HandBack)
         sent = sent_micros(delivery.message.id)
         place = delivery.message.published_ms or 0 if sent is None else sent // 1000
         args += (delivery.entry, place, mark_of(outcome))
-    return _command("rsmq_hand_back", keys, [], consumer, args)
+    return args
 
 
-def _bury(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
-    keys = config.keys
-    args: list[Argument] = []
-    flat, at = bury_args(consumer, some), 0
-    while at < len(flat):
-        count = int(flat[at + 2])
-        fields = _named(flat[at + 3 : at + 3 + count], flat[at])
-        args += (flat[at], fields[1], count, *fields)
-        at += 3 + count
-    return _command("rsmq_bury", keys, [keys.dead, keys.dead_ids, keys.dead_groups], consumer, args)
+def _set_aside(some: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
+    """Return for how many ms, as long as another program gets that receives it; each receipt and its name's score."""
+    args: list[Argument] = [*receipts.hidden_ms]
+    for delivery, *_ in some:
+        assert isinstance(delivery, Delivery)
+        args += (delivery.entry, name_score(delivery.message.name))
+    return args
 
 
-def _named(fields: Sequence[Argument], receipt: Argument) -> list[Argument]:
-    """Return the fields of a dead letter with RSMQ's id of the message, also when it could not be decoded."""
-    assert isinstance(receipt, bytes)
-    return ["id", receipt.rpartition(b":")[0], *fields[2:]]
-
-
-def _set_aside(config: RsmqConfig, consumer: str, some: Sequence[Settlement]) -> Command:
-    keys = config.keys
-    # For as long as a peer gets that receives it.
-    args: list[Argument] = [config.vt * 1000]
-    flat = set_aside_args(some)
-    for at in range(0, len(flat), 4):
-        args += (flat[at], flat[at + 2])
-    return _command("rsmq_set_aside", keys, [keys.unhandled], consumer, args)
-
-
-def _command(script: str, keys: RsmqKeys, more: Sequence[str], consumer: str, args: Sequence[Argument]) -> Command:
-    key_names = [keys.zset, keys.hash, keys.owners, keys.notes, *more]
-    return scripts.command(script, keys=key_names, args=[consumer, *args])
-
-
-_Builder = Callable[[RsmqConfig, str, Sequence[Settlement]], Command]
-_BUILDERS: dict[type, _Builder] = {
-    Ack: _ack,
-    Expire: _ack,
-    Retry: _retry,
-    HandBack: _hand_back,
-    Bury: _bury,
-    SetAside: _set_aside,
+_RSMQ: Mapping[type, Transition] = {
+    Ack: Transition("rsmq_ack", ("notes",), entries),
+    Expire: Transition("rsmq_ack", ("notes",), entries),
+    Retry: Transition("rsmq_retry", ("notes", "retried"), _retried),
+    HandBack: Transition("rsmq_hand_back", ("notes",), _handed_back),
+    Bury: Transition("rsmq_bury", ("notes", *DEAD), buried),
+    SetAside: Transition("rsmq_set_aside", ("notes", "unhandled"), _set_aside),
 }

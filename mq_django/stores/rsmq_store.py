@@ -21,8 +21,8 @@ from mq_django.errors import AlreadyPublished, MessageTooLarge, QueueExists, Que
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
 from mq_django.stores.counters import slot
 from mq_django.stores.rsmq_queues import RsmqQueues
-from mq_django.stores.rsmq_settling import rsmq_calls
-from mq_django.stores.settling import BATCH, stale_ids
+from mq_django.stores.rsmq_settling import rsmq_receipts
+from mq_django.stores.settling import BATCH, Settling
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -45,6 +45,7 @@ class RsmqStore:
         self._keys = config.keys
         self._wire = wire
         self._vt_ms = config.vt * 1000
+        self._settling = Settling(wire, [rsmq_receipts(config)])
         self._subscription = (
             WakeSubscription(wire.another(), [self._keys.wake, self._keys.realtime])
             if isinstance(wire, Session)
@@ -116,18 +117,15 @@ class RsmqStore:
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
-        calls = rsmq_calls(self._config, consumer, settlements)
-        replies = self._wire.trip([*also, *(call.command for call in calls)])[len(also) :]
-        return stale_ids(calls, [reply_or_raise(reply) for reply in replies])
+        return self._settling.settle(consumer, settlements, also=also)[0]
 
     def settle_and_take(
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
         """See Store.settle_and_take()."""
-        calls = rsmq_calls(self._config, consumer, settlements)
-        replies = self._wire.trip([*also, *(call.command for call in calls), self._take_command(consumer, count)])
-        stale = stale_ids(calls, [reply_or_raise(reply) for reply in replies[len(also) : -1]])
-        return Fetched(self._taken(replies[-1]), stale)
+        take = self._take_command(consumer, count)
+        stale, replies = self._settling.settle(consumer, settlements, also=also, then=[take])
+        return Fetched(self._taken(replies[0]), stale)
 
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote(): a message that is due can be seen, so there is nothing to move."""
@@ -200,14 +198,7 @@ class RsmqStore:
 
     def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.pass_on()."""
-        keys, lost = self._keys, list[HomeEntry]()
-        for at in range(0, len(receipts), BATCH):
-            some = [entry for _, entry in receipts[at : at + BATCH]]
-            reply = self._run(
-                "rsmq_keep", [keys.zset, keys.hash, keys.owners], [consumer, new_owner, self._vt_ms, *some]
-            )
-            lost += [(0, entry) for entry in reply]
-        return lost
+        return self._settling.pass_on(consumer, new_owner, receipts)
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
         """See Store.release_unhandled()."""

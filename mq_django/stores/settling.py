@@ -1,19 +1,21 @@
 """Outcomes to script calls: a batch of any mix is one round trip."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from mq_django.core.attempt_history import MAX_DATA, MAX_TRACEBACK, attempt_of, with_attempt
-from mq_django.core.keys import QueueKeys
+from mq_django.core.keys import GroupKeys, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.visible import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body, encode_entry, moment
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import HomeEntry, Settlement
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
 #: Deliveries a script call settles. Redis serves nobody else meanwhile: about 2 ms at this size.
 BATCH = 500
@@ -28,6 +30,11 @@ DEAD_FIELDS = frozenset(
 )
 
 
+def message_id(delivery: Delivery | Undecodable) -> str:
+    """Return the id of what was delivered: the entry's when it is not a message."""
+    return delivery.message.id if isinstance(delivery, Delivery) else line(delivery.entry)
+
+
 class SettleCall(NamedTuple):
     """A script call, and what it settles."""
 
@@ -35,47 +42,155 @@ class SettleCall(NamedTuple):
     settlements: Sequence[Settlement]
 
 
-def settle_calls(keys: QueueKeys, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
-    """Return the script calls that settle a batch for a consumer."""
-    groups: dict[tuple[type, int], list[Settlement]] = defaultdict(list)
-    for settlement in settlements:
-        groups[type(settlement.outcome), settlement.delivery.home].append(settlement)
-    calls: list[SettleCall] = []
-    for (kind, number), group in groups.items():
-        build, home = _BUILDERS[kind], keys.homes()[number]
-        for at in range(0, len(group), BATCH):
-            some = group[at : at + BATCH]
-            # First, because a key that outlived its message would be taken for ever.
-            if kind in _FINAL:
-                calls += _unclaim(keys, home, consumer, some)
-            calls.append(SettleCall(build(keys, home, consumer, some), some))
-    return calls
+class Transition(NamedTuple):
+    """How deliveries with one kind of outcome are settled."""
+
+    script: str
+    #: Its keys behind those of the receipts, by their names in `QueueKeys`.
+    keys: tuple[str, ...]
+    #: Returns its arguments behind the consumer, for these deliveries, settled for this consumer.
+    arguments: Callable[[Sequence[Settlement], str, "Receipts"], list[Argument]]
 
 
-def _unclaim(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Iterator[SettleCall]:
-    """Yield the call that lets go of unique keys, if any of the messages has one."""
+@dataclass(frozen=True, slots=True)
+class Receipts:
+    """The deliveries of one stream, of a log or of an RSMQ queue: what tells who holds them, and what settles them."""
+
+    queue: QueueKeys
+    #: The first keys and arguments of all scripts.
+    keys: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    transitions: Mapping[type, Transition]
+    #: The script that passes deliveries on.
+    passes: str
+    #: For how many milliseconds deliveries are hidden, where that is how they are held.
+    hidden_ms: tuple[int, ...] = ()
+    #: Messages may hold unique keys until they are handled.
+    claims: bool = False
+    #: Returns the id under which a delivery is buried, also of what could not be decoded.
+    id_of: Callable[[Delivery | Undecodable], Argument] = message_id
+
+
+def stream_receipts(keys: QueueKeys, stream: str) -> Receipts:
+    """Return how deliveries of one of a queue's streams are settled: what is settled is deleted."""
+    return Receipts(keys, (stream,), (keys.group,), _STREAM, "stream_pass", claims=True)
+
+
+def log_receipts(keys: GroupKeys) -> Receipts:
+    """Return how a group's deliveries of its topic's log are settled: what is settled is acked, and stays."""
+    return Receipts(keys, (keys.topic.log, keys.control), (keys.group,), _LOG, "topic_pass")
+
+
+class Settling:
+    """Settles the deliveries of a queue for its consumers."""
+
+    def __init__(self, wire: Wire, receipts: Sequence[Receipts]) -> None:
+        self._wire = wire
+        #: By `Delivery.home`.
+        self._receipts = receipts
+        #: What the calls of a script begin with, by home and script.
+        self._heads: dict[tuple[int, str], Command] = {}
+
+    def settle(
+        self,
+        consumer: str,
+        settlements: Sequence[Settlement],
+        *,
+        also: Sequence[Command] = (),
+        then: Sequence[Command] = (),
+    ) -> tuple[list[str], list[Any]]:
+        """Settle a batch in one trip, with commands that run before and behind it.
+
+        Returns the ids of the messages that the consumer no longer held, and the replies of the commands behind.
+        """
+        calls = self.calls(consumer, settlements)
+        replies = self._wire.trip([*also, *(call.command for call in calls), *then])
+        settled = len(also) + len(calls)
+        return _stale(calls, replies[len(also) : settled]), replies[settled:]
+
+    def calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
+        """Return the script calls that settle a batch."""
+        calls: list[SettleCall] = []
+        for (kind, home), group in self._groups(settlements).items():
+            receipts = self._receipts[home]
+            transition = receipts.transitions[kind]
+            for at in range(0, len(group), BATCH):
+                some = group[at : at + BATCH]
+                # First, because a key that outlived its message would be taken for ever.
+                if receipts.claims and kind in _FINAL and (claimed := _claimed(some)):
+                    calls.append(SettleCall(self._command(home, "waiting_unclaim", ("claims",), consumer, claimed), ()))
+                arguments = transition.arguments(some, consumer, receipts)
+                command = self._command(home, transition.script, transition.keys, consumer, arguments)
+                calls.append(SettleCall(command, some))
+        return calls
+
+    def _groups(self, settlements: Sequence[Settlement]) -> dict[tuple[type, int], list[Settlement]]:
+        """Return settlements by the kind of their outcome and where their deliveries come from."""
+        groups: dict[tuple[type, int], list[Settlement]] = {}
+        several = len(self._receipts) > 1
+        kind, home, group = None, -1, list[Settlement]()
+        for settlement in settlements:
+            # Mostly it is as the one before.
+            if type(settlement.outcome) is not kind or (several and settlement.delivery.home != home):
+                kind, home = type(settlement.outcome), settlement.delivery.home
+                group = groups.setdefault((kind, home), [])
+            group.append(settlement)
+        return groups
+
+    def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+        """Pass deliveries on to another consumer, or to the same; return those that the first no longer held."""
+        homes: dict[int, list[bytes]] = defaultdict(list)
+        for home, entry in receipts:
+            homes[home].append(entry)
+        calls = [(home, some[at : at + BATCH]) for home, some in homes.items() for at in range(0, len(some), BATCH)]
+        commands = [self._pass_command(home, consumer, new_owner, some) for home, some in calls]
+        lost: list[HomeEntry] = []
+        for (home, some), reply in zip(calls, self._wire.trip(commands) if commands else [], strict=True):
+            lost += [(home, entry) for entry in (some if is_gone(reply) else reply_or_raise(reply))]
+        return lost
+
+    def _pass_command(self, home: int, consumer: str, new_owner: str, some: Sequence[bytes]) -> Command:
+        receipts = self._receipts[home]
+        return self._command(home, receipts.passes, (), consumer, (new_owner, *receipts.hidden_ms, *some))
+
+    def _command(
+        self, home: int, script: str, keys: Sequence[str], consumer: str, arguments: Sequence[Argument]
+    ) -> Command:
+        head = self._heads.get((home, script))
+        if head is None:
+            receipts = self._receipts[home]
+            key_names = [*receipts.keys, *(getattr(receipts.queue, name) for name in keys)]
+            head = self._heads[home, script] = scripts.command(script, keys=key_names, args=receipts.arguments)
+        return (*head, consumer, *arguments)
+
+
+def _stale(calls: Sequence[SettleCall], replies: Sequence[object]) -> list[str]:
+    """Return the ids of messages that the consumer no longer held, from the calls' replies."""
+    stale = []
+    for (_, settlements), reply in zip(calls, replies, strict=True):
+        # Without its group a stream has no deliveries left: whoever flushed it took them from everybody.
+        gone = is_gone(reply)
+        lost = () if gone else reply_or_raise(reply)
+        if gone or lost:
+            stale += [message_id(s.delivery) for s in settlements if gone or s.delivery.entry in lost]
+    return stale
+
+
+def _claimed(some: Sequence[Settlement]) -> list[Argument]:
+    """Return the receipts and ids of the messages that hold a unique key."""
     try:
         claimed = [s.delivery for s in some if s.delivery.message.claims]  # type: ignore[union-attr]
     except AttributeError:  # one could not be decoded; to ask each would cost all others
         claimed = [s.delivery for s in some if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
-    if claimed:
-        args: list[Argument] = [keys.group, consumer]
-        for delivery in claimed:
-            args += (delivery.entry, message_id(delivery))
-        yield SettleCall(scripts.command("waiting_unclaim", keys=[home, keys.claims], args=args), ())
+    return [argument for delivery in claimed for argument in (delivery.entry, message_id(delivery))]
 
 
-def _ack(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    entries = [settlement.delivery.entry for settlement in some]
-    return scripts.command("stream_ack", keys=[home], args=[keys.group, consumer, *entries])
+def entries(some: Sequence[Settlement], *_others: object) -> list[Argument]:
+    """Return the receipt of each delivery."""
+    return [settlement.delivery.entry for settlement in some]
 
 
-def _hand_back(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args = [keys.group, consumer, *hand_back_args(some)]
-    return scripts.command("stream_hand_back", keys=[home, keys.ready, keys.urgent], args=args)
-
-
-def hand_back_args(some: Sequence[Settlement]) -> list[Argument]:
+def _handed_back(some: Sequence[Settlement], *_others: object) -> list[Argument]:
     """Return for each delivery: its receipt, the message's id and time, and what became of its consumer."""
     args: list[Argument] = []
     for delivery, outcome, *_ in some:
@@ -92,14 +207,9 @@ def mark_of(outcome: HandBack) -> str:
     return "lost" if outcome.lost else "suspect" if outcome.suspect else ""
 
 
-def _retry(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args = [keys.group, consumer, keys.wake, *retry_args(consumer, some)]
-    return scripts.command("stream_retry", keys=[home, keys.due, keys.waiting], args=args)
-
-
-def retry_args(consumer: str, some: Sequence[Settlement]) -> list[Argument]:
-    """Return for each delivery: its receipt, what it waits under, ms from now, the body."""
-    args: list[Argument] = []
+def _retried(some: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
+    """Return a channel, and for each delivery: its receipt, what it waits under, ms from now, the body."""
+    args: list[Argument] = [receipts.queue.wake]
     for settlement in some:
         delivery, outcome, delay_ms, *_ = settlement
         assert isinstance(delivery, Delivery)
@@ -112,12 +222,7 @@ def retry_args(consumer: str, some: Sequence[Settlement]) -> list[Argument]:
     return args
 
 
-def _set_aside(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args = [keys.group, consumer, *set_aside_args(some)]
-    return scripts.command("stream_set_aside", keys=[home, keys.unhandled, keys.waiting], args=args)
-
-
-def set_aside_args(some: Sequence[Settlement]) -> list[Argument]:
+def _set_aside(some: Sequence[Settlement], *_others: object) -> list[Argument]:
     """Return for each delivery: its receipt, what it waits under, the score of its name, the body."""
     args: list[Argument] = []
     for delivery, *_ in some:
@@ -129,21 +234,18 @@ def set_aside_args(some: Sequence[Settlement]) -> list[Argument]:
     return args
 
 
-def _bury(keys: QueueKeys, home: str, consumer: str, some: Sequence[Settlement]) -> Command:
-    args = [keys.group, consumer, *bury_args(consumer, some)]
-    return scripts.command("stream_bury", keys=[home, keys.dead, keys.dead_ids, keys.dead_groups], args=args)
-
-
-def bury_args(consumer: str, some: Sequence[Settlement]) -> list[Argument]:
+def buried(some: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
     """Return for each delivery: its receipt, the message's id, the number of the dead letter's fields, and these."""
     args: list[Argument] = []
     for settlement in some:
         delivery, outcome, *_ = settlement
         assert isinstance(outcome, Bury)
-        fields = [*_told(delivery), *_why(delivery, outcome)]
+        known = receipts.id_of(delivery)
+        fields: list[Argument] = [*_told(delivery), *_why(delivery, outcome)]
+        fields[1] = known
         if told := history_of(consumer, settlement):
             fields += ("deadstory", told)
-        args += (delivery.entry, message_id(delivery), len(fields), *fields)
+        args += (delivery.entry, known, len(fields), *fields)
     return args
 
 
@@ -166,9 +268,9 @@ def history_of(consumer: str, settlement: Settlement) -> str:
 
 
 def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
+    """Return the fields of a dead letter that the message had, its id first."""
     if isinstance(delivery, Undecodable):
-        # With an id, as every dead letter has: the one it is found by in `dead_ids`.
-        return ["id", delivery.entry, "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
+        return ["id", "", "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
     headers = delivery.message.headers
     if not DEAD_FIELDS.isdisjoint(headers):
         # A stranger's header must not speak for us.
@@ -195,41 +297,22 @@ def _why(delivery: Delivery | Undecodable, outcome: Bury) -> list[str | bytes]:
 #: What ends a message's life.
 _FINAL = frozenset({Ack, Expire, Bury})
 
-_Builder = Callable[[QueueKeys, str, str, Sequence[Settlement]], Command]
-_BUILDERS: dict[type, _Builder] = {
-    Ack: _ack,
-    Expire: _ack,
-    Retry: _retry,
-    HandBack: _hand_back,
-    Bury: _bury,
-    SetAside: _set_aside,
+#: The keys of dead letters.
+DEAD = ("dead", "dead_ids", "dead_groups")
+
+_STREAM: Mapping[type, Transition] = {
+    Ack: Transition("stream_ack", (), entries),
+    Expire: Transition("stream_ack", (), entries),
+    Retry: Transition("stream_retry", ("due", "waiting"), _retried),
+    HandBack: Transition("stream_hand_back", ("ready", "urgent"), _handed_back),
+    Bury: Transition("stream_bury", DEAD, buried),
+    SetAside: Transition("stream_set_aside", ("unhandled", "waiting"), _set_aside),
 }
-
-
-def calls_of(
-    settlements: Sequence[Settlement], build: Callable[[type, Sequence[Settlement]], Command]
-) -> list[SettleCall]:
-    """Return the calls of a batch, those of one kind of outcome together, each built by `build(kind, some)`."""
-    kinds: dict[type, list[Settlement]] = defaultdict(list)
-    for settlement in settlements:
-        kinds[type(settlement.outcome)].append(settlement)
-    return [
-        SettleCall(build(kind, group[at : at + BATCH]), group[at : at + BATCH])
-        for kind, group in kinds.items()
-        for at in range(0, len(group), BATCH)
-    ]
-
-
-def message_id(delivery: Delivery | Undecodable) -> str:
-    """Return the id of what was delivered: the entry's when it is not a message."""
-    return delivery.message.id if isinstance(delivery, Delivery) else line(delivery.entry)
-
-
-def stale_ids(calls: Sequence[SettleCall], replies: Sequence[object]) -> list[str]:
-    """Return the ids of messages that the consumer no longer held, from the calls' replies."""
-    stale = []
-    for call, reply in zip(calls, replies, strict=True):
-        lost = set(reply) if isinstance(reply, list) else set()
-        if lost:
-            stale += [message_id(s.delivery) for s in call.settlements if s.delivery.entry in lost]
-    return stale
+_LOG: Mapping[type, Transition] = {
+    Ack: Transition("topic_ack", (), entries),
+    Expire: Transition("topic_ack", (), entries),
+    Retry: Transition("topic_retry", ("due", "waiting"), _retried),
+    HandBack: Transition("topic_hand_back", ("ready",), _handed_back),
+    Bury: Transition("topic_bury", DEAD, buried),
+    SetAside: Transition("topic_set_aside", ("unhandled", "waiting"), _set_aside),
+}

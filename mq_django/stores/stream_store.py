@@ -14,11 +14,11 @@ from mq_django.errors import QueueFull
 from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
 from mq_django.stores.counters import Slots
 from mq_django.stores.results import ready_command
-from mq_django.stores.settling import BATCH, SettleCall, settle_calls, stale_ids
+from mq_django.stores.settling import Settling, stream_receipts
 from mq_django.stores.waiting_room import WaitingRoom
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
 #: So many messages at once are a batch of a queue that flows.
 FULL = 50
@@ -40,6 +40,7 @@ class StreamStore:
         self.waiting = WaitingRoom(config, wire)
         self._wire = wire
         self._slots = Slots(config.keys)
+        self._settling = Settling(wire, [stream_receipts(config.keys, stream) for stream in config.keys.homes()])
         #: Whether the queue ever had a message with a priority, as far as this store has seen.
         self._ranked = False
         #: Whether the last take brought a full batch, and nothing goes before what is ready.
@@ -104,20 +105,15 @@ class StreamStore:
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
-        calls = self._calls(consumer, settlements)
-        replies = self._wire.trip([*also, *(call.command for call in calls)])[len(also) :]
-        return self._stale(calls, replies)
+        return self._settling.settle(consumer, settlements, also=also)[0]
 
     def settle_and_take(
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
         """Settle a batch and take the next messages in one round trip, without waiting."""
-        calls = self._calls(consumer, settlements)
         take = self._take_commands(consumer, count)
-        replies = self._wire.trip([*also, *(call.command for call in calls), *take])
-        settled = len(also) + len(calls)
-        stale = self._stale(calls, replies[len(also) : settled])
-        return Fetched(self._taken(replies[settled:], consumer, count), stale)
+        stale, replies = self._settling.settle(consumer, settlements, also=also, then=take)
+        return Fetched(self._taken(replies, consumer, count), stale)
 
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote()."""
@@ -158,7 +154,7 @@ class StreamStore:
     def _held(self, home: int, consumer: str, limit: int) -> list[Delivery | Undecodable]:
         key = self.keys.homes()[home]
         (pending,) = self._wire.trip([("XPENDING", key, self.keys.group, "-", "+", limit, consumer)])
-        entries = [] if self._is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
+        entries = [] if is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
         held: list[Delivery | Undecodable] = []
         # A few at a time: bodies may be large.
         for at in range(0, len(entries), READ):
@@ -181,21 +177,7 @@ class StreamStore:
 
     def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.pass_on()."""
-        calls: list[tuple[int, list[bytes]]] = []
-        for home in (READY, URGENT):
-            entries = [entry for where, entry in receipts if where == home]
-            calls += [(home, entries[at : at + BATCH]) for at in range(0, len(entries), BATCH)]
-        commands = [
-            scripts.command(
-                "stream_pass", keys=[self.keys.homes()[home]], args=[self.keys.group, consumer, new_owner, *entries]
-            )
-            for home, entries in calls
-        ]
-        lost: list[HomeEntry] = []
-        for (home, entries), reply in zip(calls, self._wire.trip(commands) if commands else [], strict=True):
-            gone = entries if self._is_gone(reply) else reply_or_raise(reply)
-            lost += [(home, entry) for entry in gone]
-        return lost
+        return self._settling.pass_on(consumer, new_owner, receipts)
 
     def depths(self) -> Depths:
         """See Store.depths()."""
@@ -214,11 +196,8 @@ class StreamStore:
             ]
         )
         ready, urgent, due, unhandled, dead, ranked, parked = (reply_or_raise(reply) for reply in replies[:7])
-        pending = sum(0 if self._is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[7:])
+        pending = sum(0 if is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[7:])
         return Depths(ready + urgent + ranked - pending, due, unhandled, pending, dead, parked)
-
-    def _calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
-        return settle_calls(self.keys, consumer, settlements)
 
     def _take_commands(self, consumer: str, count: int) -> list[Command]:
         """Return what takes messages: a script that keeps their order, or while a full queue flows, a plain read.
@@ -248,7 +227,7 @@ class StreamStore:
         return scripts.command("stream_fetch", keys=key_names, args=[self.keys.group, consumer, count])
 
     def _taken_in_order(self, reply: Any, count: int) -> list[Delivery | Undecodable]:
-        if self._is_gone(reply):
+        if is_gone(reply):
             self.create_groups()
             return []
         if reply_or_raise(reply) == b"PAUSED":
@@ -268,7 +247,7 @@ class StreamStore:
         return (*who, "COUNT", count, "BLOCK", block_ms, "STREAMS", self.keys.ready, ">")
 
     def _read(self, reply: Any) -> list[Delivery | Undecodable]:
-        if self._is_gone(reply):
+        if is_gone(reply):
             self.create_groups()
             return []
         if not reply_or_raise(reply):
@@ -278,18 +257,3 @@ class StreamStore:
     def _decoded(self, entries: Sequence[Any], home: int) -> list[Delivery | Undecodable]:
         name = self.config.name
         return [decode_entry(fields or [], queue=name, home=home, entry=entry) for entry, fields in entries]
-
-    def _stale(self, calls: Sequence[SettleCall], replies: Sequence[Any]) -> list[str]:
-        # Without its group a stream has no deliveries left: whoever flushed it took them from everybody.
-        gone = [[s.delivery.entry for s in call.settlements] for call in calls]
-        known = [
-            lost if self._is_gone(reply) else reply_or_raise(reply) for lost, reply in zip(gone, replies, strict=True)
-        ]
-        return stale_ids(calls, known)
-
-    @staticmethod
-    def _is_gone(reply: Any) -> bool:
-        """Tell whether a reply says that the stream or its group is not there (any more)."""
-        return isinstance(reply, Exception) and any(
-            word in str(reply) for word in ("NOGROUP", "UNBLOCKED", "no such key")
-        )

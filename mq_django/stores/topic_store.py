@@ -13,14 +13,13 @@ from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import BEGINNING, Place, before
-from mq_django.stores.base import Depths, HomeEntry, Settlement
-from mq_django.stores.settling import BATCH, SettleCall, settle_calls
+from mq_django.stores.base import Depths
+from mq_django.stores.settling import BATCH, Settling, log_receipts, stream_receipts
 from mq_django.stores.stream_store import StreamStore
-from mq_django.stores.topic_settling import log_calls
 from mq_django.stores.topic_stats import stats_of_group
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
 logger = get_logger(__name__)
 
@@ -36,6 +35,8 @@ class TopicStore(StreamStore):
         self._group_keys = config.keys
         self._log = config.keys.topic.log
         self._topic = config.topic
+        own = [stream_receipts(config.keys, stream) for stream in (config.keys.ready, config.keys.urgent)]
+        self._settling = Settling(wire, [*own, log_receipts(config.keys)])
         self._start = start
         #: When the log that this store knows was begun.
         self._born = ""
@@ -59,7 +60,7 @@ class TopicStore(StreamStore):
         """See Store.fetch()."""
         generation: Command = ("HGET", self.keys.control, "log-generation")
         first, reply, last = self._wire.trip([generation, self._read_command(consumer, count, block_ms), generation])
-        if self._is_gone(reply):
+        if is_gone(reply):
             self.create_groups()
             return []
         streams = reply_or_raise(reply) or []
@@ -84,41 +85,24 @@ class TopicStore(StreamStore):
             return deleted
         args: list[Argument] = [self.keys.group, f"skip-{token()}", min(limit, BATCH)]
         (reply,) = self._wire.trip([scripts.command("topic_skip", keys=[self._log], args=args)])
-        return 0 if self._is_gone(reply) else int(reply_or_raise(reply))
+        return 0 if is_gone(reply) else int(reply_or_raise(reply))
 
     def depths(self) -> Depths:
         """See Store.depths(): ready is what the group has not read, and what goes first."""
         own = super().depths()
         (pending,) = self._wire.trip([("XPENDING", self._log, self.keys.group)])
-        if self._is_gone(pending):
+        if is_gone(pending):
             return own
         log = stats_of_group(self._group_keys.topic, self.keys.group, self._wire)
         unread = sum(group.lag for group in log.groups)
         return own._replace(ready=own.ready + unread, pending=own.pending + reply_or_raise(pending)[0])
-
-    def _calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
-        of_log = [settlement for settlement in settlements if settlement.delivery.home == LOG]
-        own = [settlement for settlement in settlements if settlement.delivery.home != LOG]
-        return [*settle_calls(self.keys, consumer, own), *log_calls(self._group_keys, consumer, of_log)]
-
-    def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
-        """See Store.pass_on()."""
-        of_log = [entry for home, entry in receipts if home == LOG]
-        lost = super().pass_on(consumer, new_owner, [receipt for receipt in receipts if receipt[0] != LOG])
-        for at in range(0, len(of_log), BATCH):
-            some = of_log[at : at + BATCH]
-            args: list[Argument] = [self.keys.group, consumer, new_owner, *some]
-            command = scripts.command("topic_pass", keys=[self._log, self.keys.control], args=args)
-            (reply,) = self._wire.trip([command])
-            lost += [(LOG, entry) for entry in (some if self._is_gone(reply) else reply_or_raise(reply))]
-        return lost
 
     def _ordered_command(self, consumer: str, count: int) -> Command:
         keys = [self.keys.ready, self.keys.urgent, self._log, self.keys.control]
         return scripts.command("topic_fetch", keys=keys, args=[self.keys.group, consumer, count])
 
     def _taken_in_order(self, reply: Any, count: int) -> list[Delivery | Undecodable]:
-        if self._is_gone(reply):
+        if is_gone(reply):
             self.create_groups()
             return []
         if reply_or_raise(reply) == b"PAUSED":

@@ -286,6 +286,11 @@ def _is_elsewhere(reply: exceptions.ResponseError) -> bool:
     return isinstance(translate(reply), ReadOnly | ConnectionLost) or "UNBLOCKED" in str(reply)
 
 
+def is_gone(reply: Any) -> bool:
+    """Tell whether a reply says that the stream or its group is not there (any more)."""
+    return isinstance(reply, Exception) and any(word in str(reply) for word in ("NOGROUP", "UNBLOCKED", "no such key"))
+
+
 def reply_or_raise(reply: Any) -> Any:
     """Return a reply, or raise what an error reply means."""
     if isinstance(reply, exceptions.RedisError):

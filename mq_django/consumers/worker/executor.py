@@ -267,14 +267,13 @@ class Executor:
 
     def _settle(self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float) -> Outcome:
         """Hand an outcome over, and return what it was in the end."""
-        message, outcome = delivery.message, self._decided(delivery, handler, outcome)
-        self._shared_state.ended(
-            HANDLED if isinstance(outcome, Ack) else FAILED, self._number, delivery.home, delivery.entry
-        )
-        micros = int(seconds * 1e6)
+        message, micros = delivery.message, int(seconds * 1e6)
         if isinstance(outcome, Ack):
+            self._shared_state.ended(HANDLED, self._number, delivery.home, delivery.entry)
             self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
         else:
+            outcome = self._decided(delivery, handler, outcome)
+            self._shared_state.ended(FAILED, self._number, delivery.home, delivery.entry)
             self._settler.add(settled_as(delivery, outcome, micros=micros, keeps_result=handler.keeps_result))
         if handler_finished.receivers:
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)

@@ -1,0 +1,116 @@
+"""Names and phrases that this code does not use: words of its own for what has a standard name, and turned sentences.
+
+`tests/wording_exceptions.txt` has the files that still do, or rightly do. None is added, and one that no longer does is
+taken out: `WRITE_GOLDEN=1 make test PYTEST=tests/test_wording.py` writes what is left.
+"""
+
+import io
+import os
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.golden.files import WRITE
+
+ROOT = Path(__file__).parent.parent
+EXCEPTIONS = Path(__file__).parent / "wording_exceptions.txt"
+SUFFIXES = {".py", ".pyi", ".lua", ".md", ".html", ".js"}
+PLACES = ["mq_django", "docs", "example_project", "README.md", "CONTRIBUTING.md", "SECURITY.md"]
+
+#: Parts of names, of files and in Python.
+NAMES = frozenset(
+    (
+        *("ward", "wards", "ear", "ears", "keeper", "kept", "story", "stories", "wording", "verdict", "verdicts"),
+        *("family", "kin", "mourn", "relieve", "doom", "remains", "heir", "stray", "stranger", "strangers", "adopt"),
+        *("condemn", "condemned", "hurry", "hush", "bell", "survey", "surveyed", "glance", "leap", "meant", "refusals"),
+        *("rooms", "freed", "deaf", "hearing", "readier", "told", "vouch", "roll", "some", "wanted", "takes", "spell"),
+        "tidy",
+    )
+)
+
+#: In all text.
+PHRASES = [
+    *(r"\bwards?\b", r"\bcondemn", r"\bmourn", r"\bkin\b", r"\bheir\b", r"\bstrangers?\b", r"\bvouch", r"\bin life\b"),
+    *(r"\b[Mm]end(ed|s)?\b", r"on the wall", r"goes? one way", r"takes? up the new code", r"without the other"),
+    *(r"every promise", r"what is missed", r"later and later", r"to be looked at", r"\b(is|are) well\b", r"\blives\."),
+    *(r"Hold the numbers", r"Ask it\b", r"no longer ours", r"handed out unseen", r"does not live", r"so many a second"),
+    *(r"as many a second", r"Nothing there", r"Say that you mean", r"Look further", r"Show everything"),
+    *(
+        r"stands in its way",
+        r"bad roads",
+        r"waits for Redis\b",
+        r"found silent",
+        r"stops? by itself",
+        r"[Ww]ho lost it",
+    ),
+    r"[Ww]hat waits for",
+]
+
+
+def files() -> Iterator[Path]:
+    for place in (ROOT / name for name in PLACES):
+        inside = [place] if place.is_file() else sorted(place.rglob("*"))
+        yield from (
+            path for path in inside if path.suffix in SUFFIXES and not {"migrations", "node_modules"} & {*path.parts}
+        )
+
+
+def names(path: Path, text: str) -> Iterator[str]:
+    yield from path.stem.split("_")
+    if path.suffix == ".py":
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.NAME:
+                yield from (part.lower() for part in re.findall(r"[A-Z]?[a-z]+", token.string))
+
+
+def found() -> dict[str, set[str]]:
+    """Return the files in which each name and phrase stands."""
+    places = defaultdict(set)
+    for path in files():
+        text = path.read_text(encoding="utf-8")
+        where = path.relative_to(ROOT).as_posix()
+        for name in NAMES.intersection(names(path, text)):
+            places[name].add(where)
+        for phrase in PHRASES:
+            if re.search(phrase, text):
+                places[phrase].add(where)
+    return places
+
+
+def excepted() -> dict[str, set[str]]:
+    lines = EXCEPTIONS.read_text(encoding="utf-8").splitlines()
+    split = [line.partition(": ") for line in lines if not line.startswith("#")]
+    return {word: set(places.split()) for word, _, places in split}
+
+
+def test_words_that_have_a_standard_name_are_not_used():
+    used = found()
+    if os.environ.get(WRITE):
+        head = "# Files in which a name or phrase still stands: see tests/test_wording.py.\n"
+        lines = [f"{word}: {' '.join(sorted(used[word]))}\n" for word in sorted(used)]
+        EXCEPTIONS.write_text(head + "".join(lines), encoding="utf-8")
+    allowed = excepted()
+    more = {word: sorted(places - allowed.get(word, set())) for word, places in used.items()}
+    assert {word: places for word, places in more.items() if places} == {}
+    fewer = {word: sorted(places - used.get(word, set())) for word, places in allowed.items()}
+    assert {word: places for word, places in fewer.items() if places} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("told = 1\n", {"told"}),
+        ("class WardKeeper:\n    pass\n", {"ward", "keeper"}),
+        ('"""The queue is well."""\n', {r"\b(is|are) well\b"}),
+        ("retold = something = 1\n", set()),
+    ],
+)
+def test_a_name_or_a_phrase_is_found(tmp_path, monkeypatch, text, said):
+    (tmp_path / "code.py").write_text(text)
+    monkeypatch.setattr("tests.test_wording.ROOT", tmp_path)
+    monkeypatch.setattr("tests.test_wording.PLACES", ["code.py"])
+    assert found() == {word: {"code.py"} for word in said}
