@@ -128,18 +128,15 @@ def _view_of(message: Message, size: int, attempts: Sequence[Attempt]) -> Messag
     )
 
 
-def view_if(
-    wanted: Wanted, message: Message, *, size: int, history: str = "", left_out: str | None = None
-) -> MessageView | None:
-    """Return a message as people may see it, or None when it is not wanted.
+def view_if(wanted: Wanted, message: Message, *, size: int, history: str = "") -> MessageView | None:
+    """Return a message as people may see it, or None when it is not wanted."""
+    return view_of(message, size=size, history=history) if wanted.matches(message) else None
 
-    `left_out` says why there is no data: because it is no message, or, empty, because it is too long for a page.
-    """
-    if not wanted.matches(message):
-        return None
-    if left_out is None:
-        return view_of(message, size=size, history=history)
-    return MessageView(id=message.id, name=message.name, size=size, error=redact_text(left_out))
+
+def without_data(wanted: Wanted, message_id: str, *, size: int, name: str = "", why: str = "") -> MessageView | None:
+    """Return what is no message, and why; or, for no reason, a message that is too long for a page."""
+    view = MessageView(id=message_id, name=name, size=size, error=redact_text(why))
+    return view if wanted.matches(view) else None
 
 
 def view_of_entry(
@@ -160,9 +157,9 @@ def view_of_entry(
         view = view_if(wanted, found.message, size=sum(sizes), history=found.history)
     else:
         fields = fields_of(flat)
-        message = Message(text_of(fields.get(b"id")) or entry.decode(), text_of(fields.get(b"type")), None, queue)
-        left_out = found.reason if found else "" if is_cut else "deleted while it was pending"
-        view = view_if(wanted, message, size=sum(sizes), left_out=left_out)
+        name, message_id = text_of(fields.get(b"type")), text_of(fields.get(b"id")) or entry.decode()
+        why = found.reason if found else "" if is_cut else "deleted while it was pending"
+        view = without_data(wanted, message_id, size=sum(sizes), name=name, why=why)
     if view is None:
         return None
     return EntryView(home=home, entry=entry, message=view, ready_ms=entry_ms(entry), consumer=consumer, held_ms=held_ms)

@@ -5,11 +5,19 @@ from typing import ClassVar
 
 from mq_django.conf import QueueConfig
 from mq_django.core.filters import NOTHING
-from mq_django.core.keys import TopicKeys
 from mq_django.core.messages import Message
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
-from mq_django.inspector.message_views import EntryView, MessageView, Room, Rows, WaitingView, Wanted, view_if
+from mq_django.inspector.message_views import (
+    EntryView,
+    MessageView,
+    Room,
+    Rows,
+    WaitingView,
+    Wanted,
+    view_if,
+    without_data,
+)
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -32,8 +40,8 @@ class RoomReader:
 
     #: Schedules may publish to such a queue.
     has_schedules: ClassVar[bool] = False
-    #: The keys of the topic whose log the queue reads, if it does.
-    topic: TopicKeys | None = None
+    #: The topic whose log the queue reads, if it does.
+    topic: str = ""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._queue = config.name
@@ -121,17 +129,17 @@ class RoomReader:
         self, member: bytes, body: Body, wanted: Wanted = NOTHING, *, history: str = "", named: bytes = b""
     ) -> MessageView | None:
         """Return the message in a body that stands apart from its id, or None when it is not wanted."""
-        size, left_out = body if isinstance(body, int) else len(body or b""), ""
+        size, why = body if isinstance(body, int) else len(body or b""), ""
         if body is None:
-            left_out = "There is no body under this id: it will be dropped when it is due."
+            why = "There is no body under this id: it will be dropped when it is due."
         if isinstance(body, bytes):
             try:
                 message, told = self._decoded(member, body)
                 return view_if(wanted, message, size=size, history=history or told)
             except (DecodeError, UnicodeDecodeError) as error:
-                left_out = str(error)
+                why = str(error)
         message_id = (named or member).decode(errors="backslashreplace")
-        return view_if(wanted, Message(message_id, "", None, self._queue), size=size, left_out=left_out)
+        return without_data(wanted, message_id, size=size, why=why)
 
     def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:
         """Return the message in a body, and its history."""

@@ -174,7 +174,7 @@ class GroupReader(StreamReader):
 
     def __init__(self, config: GroupConfig, wire: Wire) -> None:
         super().__init__(config, wire)
-        self.topic = self._keys.topic
+        self.topic = config.topic
 
     def before(self, home: Home, entry: bytes) -> int:
         """See StreamReader.before(): before the log a group reads what it keeps itself."""
