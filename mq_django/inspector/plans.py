@@ -9,7 +9,6 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedules import Scheduled
 from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_use
-from mq_django.inspector.readers import reader_of
 from mq_django.stores.schedule_state import Schedules, scheduled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
@@ -42,30 +41,30 @@ def schedules(name: str) -> tuple[int, Sequence[Planned]]:
         StoreError: Redis is away.
     """
     config, wire = get_config().queue(name), Pooled(get_client("inspect"))
-    return planned(config, wire) if reader_of(config, wire).has_schedules else (0, [])
+    return planned(config, wire) if config.has_schedules else (0, [])
 
 
 def planned(config: QueueConfig, wire: Wire) -> tuple[int, list[Planned]]:
     """Return now, and every schedule that publishes to a queue or once did, by name."""
     time_now, flat = (reply_or_raise(reply) for reply in wire.trip([("TIME",), ("HGETALL", config.keys.schedules)]))
     now_ms = int(time_now[0]) * 1000 + int(time_now[1]) // 1000
-    told: dict[str, dict[str, bytes]] = {}
+    states: dict[str, dict[str, bytes]] = {}
     for field, value in zip(flat[::2], flat[1::2], strict=True):
         kind, _, name = field.decode(errors="replace").partition(":")
-        told.setdefault(name, {})[kind] = value
+        states.setdefault(name, {})[kind] = value
     entries = {entry.name: entry for entry in scheduled() if entry.queue == config.name}
-    names = sorted({*entries, *told})
-    return now_ms, [_planned(name, config.name, entries.get(name), told.get(name, {}), now_ms) for name in names]
+    names = sorted({*entries, *states})
+    return now_ms, [_planned(name, config.name, entries.get(name), states.get(name, {}), now_ms) for name in names]
 
 
-def _planned(name: str, queue: str, entry: Scheduled | None, told: Mapping[str, bytes], now_ms: int) -> Planned:
-    last_ms, paused = whole(told.get("last"), LAST_MS), "paused" in told
+def _planned(name: str, queue: str, entry: Scheduled | None, state: Mapping[str, bytes], now_ms: int) -> Planned:
+    last_ms, paused = whole(state.get("last"), LAST_MS), "paused" in state
     return Planned(
         name=name,
         queue=queue,
         entry=entry,
         last_ms=last_ms,
-        fired_ms=whole(told.get("fired"), LAST_MS),
+        fired_ms=whole(state.get("fired"), LAST_MS),
         paused=paused,
         next_ms=None if entry is None or paused else _next_ms(entry, last_ms or now_ms),
     )
