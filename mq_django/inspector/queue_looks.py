@@ -75,7 +75,7 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 @readable
 def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
-    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, told, *counted = found
+    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *counted = found
     this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
     due_ms = score_ms(next_due)
     return QueueView(
@@ -91,7 +91,7 @@ def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) ->
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         paused=state == b"PAUSED",
-        consumers=consumers_of(read_membership(_pairs(told)), now_ms=now_ms),
+        consumers=consumers_of(read_membership(_pairs(members)), now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
     )
 
