@@ -15,7 +15,7 @@ from example_project.shop import goods
 
 #: Seconds after the last visitor in which the consumers may finish what is ready.
 DRAIN_TIMEOUT = 10.0
-#: Seconds between two looks at whether all is well.
+#: Seconds between two looks at whether a child has ended.
 LOOK_INTERVAL = 0.1
 
 

@@ -13,7 +13,7 @@ MANAGE = str(ROOT / "example_project" / "manage.py")
 SITE_PORT = 8000
 #: Seconds that handlers get to finish; less than a child is given to stop.
 GRACE_SECONDS = 10
-#: Consumers that end before this many seconds have something that a new start does not mend.
+#: Consumers that end before this many seconds have a fault that a restart does not fix.
 YOUNG = 3.0
 
 

@@ -19,7 +19,7 @@ OFTEN_SECONDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Where the demo lives."""
+    """The folder, the addresses and the Redis of a demo."""
 
     folder: Path
     #: For the children: it names the folder, the Redis, the gateway.

@@ -19,7 +19,7 @@ def totals() -> inspector.Totals:
 
 
 def is_consumed() -> bool:
-    """Say whether every queue has a consumer that lives."""
+    """Say whether every queue has a live consumer."""
     return all(view.alive for view in inspector.overview())
 
 

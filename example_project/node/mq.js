@@ -1,4 +1,4 @@
-// What programs share: the connection, the keys of a queue, the scripts, what an entry says, and how a consumer lives.
+// What programs share: the connection, the keys of a queue, the scripts, what an entry says, and how a consumer sends heartbeats.
 'use strict'
 
 const { readFileSync } = require('node:fs')

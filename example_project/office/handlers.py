@@ -1,6 +1,6 @@
-"""Subscribers: each group gets every order, handles it when it can, and can be replayed without the others noticing.
+"""Subscribers: each group gets every order, handles it when it can, and can be replayed on its own.
 
-All of them may see an order twice: because a process died, or because somebody replays the topic after mending a bug.
+All of them may see an order twice: because a process died, or because somebody replays the topic after fixing a bug.
 So each writes what the order says, and does not add to what is there.
 """
 

@@ -45,7 +45,7 @@ class CartAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(Order)
 class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Orders: a wrong address is mended here, then the dead letter is redriven."""
+    """Orders: a wrong address is fixed here, then the dead letter is redriven."""
 
     list_display = ["__str__", "name", "email", "total", "placed_at", "told_by", "receipt_sent_at"]
     list_select_related = ["notification"]

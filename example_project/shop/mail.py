@@ -9,7 +9,7 @@ from django.core.mail.backends.filebased import EmailBackend
 
 from mq_django import RetryPolicy
 
-#: A mailbox that does not exist makes a dead letter at once: somebody has to mend the address first.
+#: A mailbox that does not exist makes a dead letter at once: somebody has to fix the address first.
 MAIL_PATIENCE = RetryPolicy(max_attempts=5, delay=timedelta(seconds=1), bury_on=(SMTPRecipientsRefused,))
 #: Addresses here are refused as a mail server would: `.invalid` names exist nowhere, by RFC 2606.
 REFUSED_DOMAIN = ".invalid"

@@ -87,15 +87,15 @@ def settled_as(
     message, delay_ms = delivery.message, 0
     if isinstance(outcome, Retry | Bury):
         where = (message.id, message.name, message.queue)
-        told = repr(str(outcome.error)[:300])
+        error = repr(str(outcome.error)[:300])
         if isinstance(outcome, Bury):
-            logger.error("Message %s (%s) of queue %s is buried after attempt %d: %s", *where, message.attempt, told)
+            logger.error("Message %s (%s) of queue %s is buried after attempt %d: %s", *where, message.attempt, error)
         else:
             assert isinstance(outcome.delay, timedelta)
             delay_ms = max(0, round(outcome.delay.total_seconds() * 1000))
             logger.warning(
                 "Message %s (%s) of queue %s is tried again in %.1f s after attempt %d: %s",
-                *(*where, delay_ms / 1000, message.attempt, told),
+                *(*where, delay_ms / 1000, message.attempt, error),
             )
     return Settlement(delivery, outcome, delay_ms, micros, keeps_result)
 

@@ -46,7 +46,7 @@ class Service:
         raise NotImplementedError
 
     def recover(self, error: Exception) -> None:
-        """Mend what a failed round has left, before the next."""
+        """Repair what a failed round has left, before the next."""
 
     def close(self) -> None:
         """Let go of what the loop used, in its own thread, when it has ended."""
@@ -158,7 +158,7 @@ class Service:
         self._good = 0
         if not self._backoff or now - self._complained.get(("", ""), now) >= COMPLAIN_AGAIN:
             self._complained["", ""] = now
-            logger.warning("%s waits for Redis: %s", self.name, error)
+            logger.warning("Waiting for Redis (%s): %s", self.name, error)
         self._backoff = min(MAX_BACKOFF, self._backoff * 2 or FIRST_BACKOFF)
         self._mend(error)
         return self._backoff

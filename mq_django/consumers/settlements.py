@@ -45,14 +45,14 @@ def settle_for(store: Store, consumer: str, settlements: Sequence[Settlement]) -
     """Settle what a consumer held, with results, counts and signals; return the ids of what it no longer held."""
     stale = store.settle(consumer, settlements, also=settled_commands(store.config, consumer, settlements))
     send_signals(store.config.name, settlements, stale)
-    kept = [settlement for settlement in settlements if message_id(settlement.delivery) not in stale]
-    for delivery, outcome, *_ in kept:
+    still_held = [settlement for settlement in settlements if message_id(settlement.delivery) not in stale]
+    for delivery, outcome, *_ in still_held:
         if isinstance(delivery, Delivery) and isinstance(outcome, Bury):
             handler = find(store.config.name, delivery.message.name)
             if handler is not None and handler.ended is not None:
                 handler.ended(delivery.message, outcome, 0.0, None)
     # Counted afterwards: what cannot be settled is found again and again.
-    counts = tally(kept)
+    counts = tally(still_held)
     if counts:
         store.settle(consumer, (), also=[add_command(store.keys, counts)])
     return stale

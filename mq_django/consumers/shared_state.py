@@ -236,10 +236,10 @@ class SharedState:
 
     def wants_quarantine(self) -> bool:
         """Tell, once, whether the consumer holds something that must run alone."""
-        wanted = bool(self._memory[_WANTS_QUARANTINE])
-        if wanted:
+        is_asked = bool(self._memory[_WANTS_QUARANTINE])
+        if is_asked:
             self._memory[_WANTS_QUARANTINE] = 0
-        return wanted
+        return is_asked
 
     def quarantine(self) -> str:
         """Return who takes what must run alone, or ""."""

@@ -15,7 +15,7 @@ KEPT = 10
 MAX_TRACEBACK, MAX_ERROR = 4 * 1024, 500
 #: Bytes of data from which on a message is too long to take a history along: an entry has to stay below 1 MiB.
 MAX_DATA = 512 * 1024
-#: Bytes of a history, after which it is a stranger's and not ours.
+#: Bytes of a history, after which another program wrote it.
 MAX_HISTORY = 256 * 1024
 
 Ending = Literal["retried", "buried"]
@@ -49,10 +49,10 @@ def attempt_of(
 
 def with_attempt(history: str, attempt: Attempt) -> str:
     """Return a history with another attempt; a traceback like the one before is not told again."""
-    kept = history.split("\n")[-KEPT + 1 :] if history and len(history) <= MAX_HISTORY else []
-    if attempt.traceback is not None and attempt.traceback == _last_traceback(kept):
+    lines = history.split("\n")[-KEPT + 1 :] if history and len(history) <= MAX_HISTORY else []
+    if attempt.traceback is not None and attempt.traceback == _last_traceback(lines):
         attempt = attempt._replace(traceback=None)
-    return "\n".join([*kept, _line(attempt)])
+    return "\n".join([*lines, _line(attempt)])
 
 
 def read_history(history: str) -> list[Attempt]:
@@ -64,7 +64,7 @@ def read_history(history: str) -> list[Attempt]:
 
 
 def _line(attempt: Attempt) -> str:
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "attempt": attempt.attempt,
         "consumer": _text(attempt.consumer),
         "began": attempt.began_ms,
@@ -73,8 +73,8 @@ def _line(attempt: Attempt) -> str:
         "error": _text(attempt.error),
     }
     if attempt.traceback is not None:
-        told["traceback"] = _text(attempt.traceback)
-    return dumps(told).decode()
+        values["traceback"] = _text(attempt.traceback)
+    return dumps(values).decode()
 
 
 def _attempt(line: str) -> Attempt | None:

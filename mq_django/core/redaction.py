@@ -135,11 +135,11 @@ def _end_of_value(text: str, found: re.Match[str]) -> int:
 
 
 def _unquoted(found: re.Match[str]) -> re.Pattern[str]:
-    told = found.groupdict()
+    groups = found.groupdict()
     if takes_line(found["key"]):
         return _LINE
     # `password=abc user=bob` has one word, `password: correct horse` all of them.
-    return _PHRASE if told.get("space") else _WORDS
+    return _PHRASE if groups.get("space") else _WORDS
 
 
 def _end_of_bracket(text: str, at: int) -> int:

@@ -23,7 +23,7 @@ class RetryPolicy:
     max_delay: timedelta = timedelta(hours=1)
     #: A share of the delay, taken off at random: 0.25 gives 75 % to 100 % of it.
     jitter: float = 0.25
-    #: Exceptions that bury at once, for failures that no retry can mend.
+    #: Exceptions that bury at once, for failures that no retry can fix.
     bury_on: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:

@@ -142,7 +142,7 @@ _PLAIN = Message("", "", None, "")[7:]
 _HANDED_OUT = Delivery(Message("", "", None, ""), 0, b"", b"")[4:]
 #: Makes a named tuple in half the time that its own constructor takes.
 _new = tuple.__new__
-#: Names that were found good, by their bytes: a project has few, and a stranger may send many.
+#: Names that were found good, by their bytes: a project has few, and another program may send many.
 _names: dict[bytes, str] = {}
 _MAX_NAMES = 1000
 

@@ -132,14 +132,14 @@ def counts(fields: Mapping[bytes, bytes]) -> Iterator[tuple[int, str, str, int]]
 
 def percentile(buckets: Sequence[int], share: float, *, first: float = HANDLING) -> float | None:
     """Return the seconds that a share of times stayed below, by their log-scale buckets; `first` is the first's end."""
-    wanted = sum(buckets) * share
+    threshold = sum(buckets) * share
     below = 0.0
     for place, count in enumerate(buckets):
-        if count and below + count >= wanted:
+        if count and below + count >= threshold:
             if place == len(buckets) - 1:
                 return inf
             start = 0 if place == 0 else first * 2 ** (place - 1)
-            return float(start + (first * 2**place - start) * (wanted - below) / count)
+            return float(start + (first * 2**place - start) * (threshold - below) / count)
         below += count
     return None
 

@@ -50,7 +50,7 @@ class ConsumerView:
 
     @property
     def is_process(self) -> bool:
-        """Tell whether it runs anything: what waits for a quarantine is held under a name without threads."""
+        """Tell whether it runs anything: messages that wait for a quarantine are held under a name without threads."""
         return self.threads != 0
 
     @property

@@ -25,7 +25,7 @@ class Begun:
     total: int = 0
 
 
-def begin(name: str, what: What, *, who: str, wanted: Filter = NOTHING, until: str = "", rate: int = 0) -> Begun:
+def begin(name: str, what: What, *, who: str, criteria: Filter = NOTHING, until: str = "", rate: int = 0) -> Begun:
     """Begin to redrive or to delete the dead letters that are wanted, up to the entry `until` or to the newest of now.
 
     What is buried meanwhile is newer, so that a message which fails again is redriven only once. `rate` is how many a
@@ -39,7 +39,7 @@ def begin(name: str, what: What, *, who: str, wanted: Filter = NOTHING, until: s
     found = dead_letters.count(name, until=until)
     if not found.count:
         return Begun("nothing")
-    done = _jobs(name).begin(what, who=who, wanted=wanted, until=found.until, total=found.count, rate=rate)
+    done = _jobs(name).begin(what, who=who, criteria=criteria, until=found.until, total=found.count, rate=rate)
     return Begun("begun" if done else "busy", found.count)
 
 

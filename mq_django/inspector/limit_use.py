@@ -1,4 +1,4 @@
-"""How far the limits of a queue are used, and what waits for them: for people. Nothing here changes anything."""
+"""How far the limits of a queue are used, and which messages wait for them. Nothing here changes anything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

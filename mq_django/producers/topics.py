@@ -150,7 +150,7 @@ class Group:
         """Go on with the message at `place`: "beginning", "end", the first since a datetime, or the id of an entry.
 
         It may be done while consumers run. What they hold of the log is theirs no longer: when it ends, it is not
-        settled. What waits for another attempt still does, because it has left the log.
+        settled. A message that waits for another attempt still does, because it has left the log.
 
         Raises:
             UnknownGroup: nobody has subscribed.

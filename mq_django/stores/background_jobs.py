@@ -40,7 +40,7 @@ class BackgroundJob:
     state: State
     #: Who asked for it.
     who: str
-    wanted: Filter
+    criteria: Filter
     #: The newest dead letter that is meant, and the last one looked at.
     until: str
     after: str
@@ -67,7 +67,7 @@ class BackgroundJobs:
         self._letters = open_dead_letters(config, wire)
         self._wire = wire
 
-    def begin(self, what: What, *, who: str, wanted: Filter = NOTHING, until: str, total: int, rate: int = 0) -> bool:
+    def begin(self, what: What, *, who: str, criteria: Filter = NOTHING, until: str, total: int, rate: int = 0) -> bool:
         """Begin a job for the dead letters up to the entry `until` that are wanted; False: another one runs.
 
         Raises:
@@ -78,7 +78,7 @@ class BackgroundJobs:
         fields: dict[str, Argument] = {
             "what": what,
             "who": who,
-            "wanted": dumps(wanted.as_dict()),
+            "wanted": dumps(criteria.as_dict()),
             "until": until,
             "total": total,
             "rate": rate,
@@ -112,13 +112,13 @@ class BackgroundJobs:
     def _step(self, job: BackgroundJob, worker: str) -> float:
         limit = max(1, min(MOVED, job.rate // STEPS)) if job.rate else MOVED
         first = next_to(job.after if is_entry(job.after) else "", "-")
-        found = self._letters.traits(limit=BATCH if job.wanted else limit, first=first, last=job.until)
+        found = self._letters.traits(limit=BATCH if job.criteria else limit, first=first, last=job.until)
         if not found:
             self._run("jobs_end", ["finished", worker])
             return IDLE
         chosen: list[str] = []
         for looked, letter in enumerate(found, 1):
-            if job.wanted.matches(letter, letter.error):
+            if job.criteria.matches(letter, letter.error):
                 chosen.append(letter.entry)
             if len(chosen) == limit or looked == len(found):
                 act = self._letters.redrive if job.what == "redrive" else self._letters.delete
@@ -140,7 +140,7 @@ def _job(flat: object) -> BackgroundJob | None:
     if what not in get_args(What) or state not in get_args(State) or not is_entry(until):
         return None
     try:
-        wanted = Filter.of(loads(found.get(b"wanted", b"")))
+        criteria = Filter.of(loads(found.get(b"wanted", b"")))
     except (DecodeError, InvalidFilter):
         return None
     rate = whole(found.get(b"rate"))
@@ -154,7 +154,7 @@ def _job(flat: object) -> BackgroundJob | None:
         what=what,  # type: ignore[arg-type]  # get_args() says that it is one
         state=state,  # type: ignore[arg-type]
         until=until,
-        wanted=wanted,
+        criteria=criteria,
         rate=rate,
         since_ms=whole(found.get(b"since")) or 0,
         changed_ms=whole(found.get(b"changed")) or 0,

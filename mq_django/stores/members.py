@@ -13,7 +13,7 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: How text stands for any bytes, and comes back as these: strangers may call their consumers what they like.
+#: How text stands for any bytes, and comes back as these: other programs may give their consumers any name.
 _ANY = "surrogateescape"
 #: Deliveries adopted by one script call.
 BATCH = 500
@@ -40,17 +40,17 @@ class Membership:
 
     def consumers_of(self, supervisor: str) -> list[str]:
         """Return the consumers of a supervisor."""
-        return [name for name, told in self.consumers.items() if supervisor_of(told) == supervisor]
+        return [name for name, announced in self.consumers.items() if supervisor_of(announced) == supervisor]
 
     def vital_signs(self) -> dict[str, int]:
         """Return the counter of every supervisor, also of those that have none: -1."""
-        named = {supervisor_of(told) for told in self.consumers.values()} | set(self.supervisors)
+        named = {supervisor_of(announced) for announced in self.consumers.values()} | set(self.supervisors)
         return {name: self.beats.get(name, -1) for name in named | set(self.beats)}
 
 
-def supervisor_of(told: Mapping[str, Any]) -> str:
+def supervisor_of(announced: Mapping[str, Any]) -> str:
     """Return the supervisor that a consumer names as its own, "" for none."""
-    named = told.get("supervisor")
+    named = announced.get("supervisor")
     return named if isinstance(named, str) else ""
 
 
@@ -120,8 +120,8 @@ class Members:
             f"supervisor:{supervisor}",
             dumps(description),
         ]
-        for name, told in consumers.items():
-            args += (f"consumer:{name}", dumps({**told, "supervisor": supervisor}))
+        for name, announced in consumers.items():
+            args += (f"consumer:{name}", dumps({**announced, "supervisor": supervisor}))
         command = scripts.command("members_beat", keys=[keys.consumers, keys.control, *keys.homes()], args=args)
         reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"EVICTED":

@@ -97,8 +97,8 @@ def ready_command(config: QueueConfig, publication: Publication) -> Command:
 
 def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
     """Return the commands that note what became of tasks, for the round trip that settles them."""
-    told = [s for s in settlements if s.keeps_result and type(s.outcome) in _STATUS and config.keeps_results]
-    return [_append_command(config, consumer, told[at : at + BATCH]) for at in range(0, len(told), BATCH)]
+    ended = [s for s in settlements if s.keeps_result and type(s.outcome) in _STATUS and config.keeps_results]
+    return [_append_command(config, consumer, ended[at : at + BATCH]) for at in range(0, len(ended), BATCH)]
 
 
 def find_result(wire: Wire, configs: Sequence[QueueConfig], message_id: str) -> Result | None:
@@ -239,12 +239,12 @@ def _came_to(outcome: object, number: int) -> bytes:
     return b""
 
 
-def error_path(told: str) -> str:
+def error_path(error: str) -> str:
     """Return the path of the exception's class in an outcome's error, such as "shop.errors.GatewayDown: no answer".
 
     A handler may also return an outcome with any text, which is no exception's; that counts as a plain `Exception`.
     """
-    found = _EXCEPTION.match(told)
+    found = _EXCEPTION.match(error)
     if found is not None and "." in found[0]:
         return found[0]
     kind = getattr(builtins, found[0], None) if found else None

@@ -166,10 +166,10 @@ class RsmqStore:
         keys = self._keys
         key_names, rank = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], 0
         while True:
-            deleted, kept, seen = self._run("rsmq_purge", key_names, [min(limit, BATCH), rank, place])
+            deleted, left, seen = self._run("rsmq_purge", key_names, [min(limit, BATCH), rank, place])
             if deleted or not seen:
                 return int(deleted)
-            rank += kept
+            rank += left
 
     def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
         """See Store.held_by()."""

@@ -29,7 +29,7 @@ from mq_django.task_backend.compat import (
     TaskResultStatus,
     normalize_json,
 )
-from mq_django.task_backend.task_errors import KeptError
+from mq_django.task_backend.task_errors import AttemptError
 
 logger = get_logger(__name__)
 
@@ -155,8 +155,8 @@ def _outcome(message: Message, returned: Any) -> Outcome:
         if len(text) > config.max_size:
             raise MessageTooLarge(f"The task returned {len(text)} bytes of JSON: more than MAX_SIZE")
     except (TypeError, ValueError) as error:
-        told = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
-        return Bury(told, "".join(traceback.format_exception(error)))
+        reason = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+        return Bury(reason, "".join(traceback.format_exception(error)))
     return Ack(text)
 
 
@@ -171,8 +171,8 @@ def _finished(task: AnyTask, message: Message, outcome: Outcome, seconds: float)
     object.__setattr__(result, "finished_at", now)
     if isinstance(outcome, Bury):
         object.__setattr__(result, "status", TaskResultStatus.FAILED)
-        told = outcome.traceback or outcome.error
-        result.errors.append(KeptError(exception_class_path=error_path(outcome.error), traceback=told))
+        trace = outcome.traceback or outcome.error
+        result.errors.append(AttemptError(exception_class_path=error_path(outcome.error), traceback=trace))
     else:
         object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
         object.__setattr__(result, "_return_value", None if outcome.result is None else loads(outcome.result))

@@ -4,7 +4,7 @@ from mq_django.core.exceptions import exception_of
 from mq_django.task_backend.compat import TaskError
 
 
-class KeptError(TaskError):
+class AttemptError(TaskError):
     """A failed attempt. Its exception's class is looked up and never imported, because its path comes from Redis."""
 
     __slots__ = ()

@@ -12,7 +12,7 @@ from mq_django.task_backend.compat import (
     TaskResultStatus,
 )
 from mq_django.task_backend.running import moment
-from mq_django.task_backend.task_errors import KeptError
+from mq_django.task_backend.task_errors import AttemptError
 
 
 def task_result(found: Result, task: AnyTask, result_id: str) -> AnyResult:
@@ -31,7 +31,7 @@ def task_result(found: Result, task: AnyTask, result_id: str) -> AnyResult:
         args=found.data["args"],
         kwargs=found.data["kwargs"],
         backend=task.backend,
-        errors=[KeptError(exception_class_path=a.error, traceback=a.traceback) for a in attempts if a.error],
+        errors=[AttemptError(exception_class_path=a.error, traceback=a.traceback) for a in attempts if a.error],
         worker_ids=_workers(found),
     )
     if last is not None and found.status == TaskResultStatus.SUCCESSFUL:

@@ -23,7 +23,7 @@ class Finding:
 
     #: A word for machines.
     id: str
-    told: str
+    message: str
     #: Messages would be lost for certain, or nothing would work.
     fatal: bool = False
 
@@ -79,10 +79,10 @@ def _of_eviction(info: Mapping[str, Any]) -> Finding | None:
     if policy == "noeviction":
         return None
     if policy.startswith("allkeys") and info.get("maxmemory"):
-        told = f"Redis evicts any key when its memory is full (maxmemory-policy {policy}): messages would be lost."
-        return Finding("eviction", f"{told} Set it to noeviction.", fatal=True)
-    told = f"Redis may evict keys when its memory is full (maxmemory-policy {policy}). Set it to noeviction."
-    return Finding("eviction", told)
+        message = f"Redis evicts any key when its memory is full (maxmemory-policy {policy}): messages would be lost."
+        return Finding("eviction", f"{message} Set it to noeviction.", fatal=True)
+    message = f"Redis may evict keys when its memory is full (maxmemory-policy {policy}). Set it to noeviction."
+    return Finding("eviction", message)
 
 
 def _of_persistence(info: Mapping[str, Any], save: str | None) -> Finding | None:
@@ -92,8 +92,10 @@ def _of_persistence(info: Mapping[str, Any], save: str | None) -> Finding | None
         return Finding(
             "persistence", "Redis keeps nothing on disk: all messages are lost when it restarts. Set appendonly to yes."
         )
-    told = "Redis has no append-only file: a crash loses the messages since its last snapshot. Set appendonly to yes."
-    return Finding("persistence", told)
+    message = (
+        "Redis has no append-only file: a crash loses the messages since its last snapshot. Set appendonly to yes."
+    )
+    return Finding("persistence", message)
 
 
 def _of_files(info: Mapping[str, Any]) -> Finding | None:
@@ -102,5 +104,5 @@ def _of_files(info: Mapping[str, Any]) -> Finding | None:
     first, last = BROKEN_FILES
     if "valkey_version" in info or not first <= parts <= last:
         return None
-    told = f"Redis {version} can write files that it cannot load again, after XTRIM or XADD with an exact MINID."
-    return Finding("files", f"{told} mq_django never does that; upgrade, because another program might.")
+    message = f"Redis {version} can write files that it cannot load again, after XTRIM or XADD with an exact MINID."
+    return Finding("files", f"{message} mq_django never does that; upgrade, because another program might.")

@@ -124,7 +124,7 @@ def _reach(directory: Path) -> str:
     while time.monotonic() < deadline:
         address = guard_process.socket_of(directory)
         reply = guard_process.ask(address, b"PING") if address else b""
-        if reply.startswith(b"+PONG") and _is_kept(directory):
+        if reply.startswith(b"+PONG") and _has_guard(directory):
             return address
         if reply:
             silent_since = time.monotonic()
@@ -138,7 +138,7 @@ def _reach(directory: Path) -> str:
     )
 
 
-def _is_kept(directory: Path) -> bool:
+def _has_guard(directory: Path) -> bool:
     try:
         looked = (directory / guard_process.GUARD_LOCK).stat().st_mtime
     except FileNotFoundError:

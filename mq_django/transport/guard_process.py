@@ -5,7 +5,7 @@ Runs as a script of its own, with nothing but the standard library, so that it s
     guard_process.py start DIRECTORY SOCKET SERVER [ARGUMENT...]    start what is missing of server and guard; end
     guard_process.py keep DIRECTORY SOCKET                          wait for the last user, then stop the server
 
-Three locked files in the directory say who lives. A lock of flock belongs to an open file and ends with the
+Three locked files in the directory say which of them run. A lock of flock belongs to an open file and ends with the
 last process that has it open, however that process ended, so none of them can be stale:
 
     users.lock     shared, by each process that uses the server; exclusive, by the guard that stops it
@@ -49,8 +49,8 @@ STOP_TIMEOUT = 30.0
 
 def ask(address: str | tuple[str, int], command: bytes, *, timeout: float = 1.0) -> bytes:
     """Return the start of a server's reply to one command; nothing when there is none within the timeout."""
-    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
-    with socket.socket(family) as connection:
+    address_family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(address_family) as connection:
         connection.settimeout(timeout)
         try:
             connection.connect(address)

@@ -107,8 +107,8 @@ def _without_ours(url: str, setting: str) -> str:
     if reason:
         raise ConfigurationError(f"{setting} is not a usable Redis URL: {reason}")
     address, _, query = url.partition("?")
-    kept = [(name, value) for name, value in parse_qsl(query) if name not in _OURS]
-    return f"{address}?{urlencode(kept)}" if kept else address
+    others = [(name, value) for name, value in parse_qsl(query) if name not in _OURS]
+    return f"{address}?{urlencode(others)}" if others else address
 
 
 def _fault(url: str) -> str:

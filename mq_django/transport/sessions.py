@@ -97,7 +97,7 @@ class Session:
         if ends == math.inf and sock is not None:
             sock.settimeout(self._connection.socket_timeout)
 
-    def _hurry(self) -> None:
+    def _set_timeout(self) -> None:
         left, sock = self._ends - time.monotonic(), self.socket
         if left <= 0:
             self.close()
@@ -108,7 +108,7 @@ class Session:
     def send(self, commands: Sequence[Command]) -> None:
         """Send commands without waiting for their replies."""
         if self._ends != math.inf:
-            self._hurry()
+            self._set_timeout()
         if self._connection is None:
             self._connection = self._connect()
         try:
@@ -133,7 +133,7 @@ class Session:
     def receive(self) -> Any:
         """Return the next reply; an error reply is returned, not raised."""
         if self._ends != math.inf:
-            self._hurry()
+            self._set_timeout()
         try:
             return self._connection.read_response()
         except exceptions.ResponseError as error:

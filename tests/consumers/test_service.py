@@ -74,7 +74,7 @@ def test_what_redis_refuses_is_tried_again_and_logged_once(caplog):
     assert ended(service)
     assert service.recovered == [error] * 3
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert caplog.messages == ["scripted waits for Redis: away", "scripted goes on"]
+    assert caplog.messages == ["Waiting for Redis (scripted): away", "scripted goes on"]
 
 
 def test_an_error_of_its_own_does_not_end_it(caplog, monkeypatch):

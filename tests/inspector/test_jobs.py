@@ -46,7 +46,7 @@ def test_what_selects_nothing_that_is_known_is_refused():
 )
 def test_a_job_whose_filter_is_broken_is_cancelled_and_moves_nothing(redis_client, broken):
     bury_many("emails", 3)
-    jobs.begin("emails", "delete", who="ann", wanted=Filter(name="welc"))
+    jobs.begin("emails", "delete", who="ann", criteria=Filter(name="welc"))
     key = get_config().queue("emails").keys.dead_job
     for field, value in broken.items():
         redis_client.hdel(key, field)
@@ -76,7 +76,7 @@ def test_all_up_to_the_beginning_are_redriven_and_what_is_no_message_stays(redis
 def test_only_those_that_are_meant_are_deleted():
     bury_many("emails", 3)
     kept = bury("emails", "remind", error="SMTPError: refused")
-    jobs.begin("emails", "delete", who="ann", wanted=Filter(name="WELC"))
+    jobs.begin("emails", "delete", who="ann", criteria=Filter(name="WELC"))
 
     assert work_off().done == 3
     assert dead_letters.find("emails", kept) is not None
@@ -87,7 +87,7 @@ def test_a_group_is_meant_exactly():
     bury("emails", "order", error="ValueError: 1")
     bury("emails", "order.paid", error="ValueError: 2")
     bury("emails", "order", error="ValueErrors: 3")
-    jobs.begin("emails", "redrive", who="ann", wanted=Filter(group=FailureGroup("order", "ValueError")))
+    jobs.begin("emails", "redrive", who="ann", criteria=Filter(group=FailureGroup("order", "ValueError")))
 
     assert work_off().done == 1
     assert [(found.group, found.count) for found in dead_letters.groups("emails")] == [

@@ -113,7 +113,7 @@ def test_a_rate_makes_small_steps_and_waits_between(dead, jobs, bury):
 def test_a_job_takes_only_what_it_means(store, dead, jobs, bury):
     bury(3)
     bury(2, name="remind", error="SMTPError: refused")
-    begin(jobs, dead, wanted=Filter(group=FailureGroup("remind", "SMTPError")))
+    begin(jobs, dead, criteria=Filter(group=FailureGroup("remind", "SMTPError")))
 
     found = work_off(jobs)
 

@@ -49,7 +49,7 @@ def test_a_good_server_is_nothing_to_talk_about(server_with):
 def test_a_servers_settings_are_told(server_with, configured, expected):
     found = examine(server_with(**configured))
     assert ids(found) == expected
-    assert all(finding.told.endswith(".") for finding in found)
+    assert all(finding.message.endswith(".") for finding in found)
 
 
 def test_a_server_that_tells_little_is_examined_all_the_same(server_with):
@@ -90,7 +90,7 @@ def test_builds_whose_files_break_are_warned_of_at_the_start(impostor):
     impostor(version="8.10.1")
     (finding,) = examine(get_client("chores"))
     assert (finding.id, finding.fatal) == ("files", False)
-    assert "Redis 8.10.1 can write files that it cannot load again" in finding.told
+    assert "Redis 8.10.1 can write files that it cannot load again" in finding.message
 
 
 def test_a_server_that_is_away_cannot_be_examined(mq_settings):

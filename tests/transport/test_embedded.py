@@ -323,7 +323,7 @@ class TestKillingTheGuard:
             for victim in guards(directory):
                 os.kill(victim.pid, end)
         wait_until(lambda: not guards(directory), message="no guard")
-        wait_until(lambda: not embedded._is_kept(directory), message="the guard's silence is noticed")
+        wait_until(lambda: not embedded._has_guard(directory), message="the guard's silence is noticed")
         embedded.url(directory)
         assert user.server_pid == pid
         user.leave()

@@ -55,11 +55,11 @@ def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
     if not queues:
         page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": name})
         return HttpResponseRedirect(back_url)
-    told = {
+    said = {
         "quiet": _("“%(name)s” was asked to go quiet; within a few seconds it fetches no more."),
         "stop": _("“%(name)s” was asked to stop; it ends when what it handles has finished."),
     }
-    page.say(messages.SUCCESS, told[what] % {"name": name})
+    page.say(messages.SUCCESS, said[what] % {"name": name})
     for queue in queues:
         page.log(queue, f"Asked {name} to {'go quiet' if what == 'quiet' else 'stop'}")
     return HttpResponseRedirect(back_url)
@@ -124,14 +124,14 @@ def _summary(found: Everybody) -> str:
     count = sum(len(one.processes) for one in living)
     if not count:
         return _("No consumer is running.")
-    told = ngettext("%(count)s consumer is running.", "%(count)s consumers are running.", count) % {
+    said = ngettext("%(count)s consumer is running.", "%(count)s consumers are running.", count) % {
         "count": text.number(count)
     }
     gone = len(found.supervisors) - len(living)
     if not gone:
-        return told
+        return said
     lost = ngettext("%(count)s supervisor is gone.", "%(count)s supervisors are gone.", gone)
-    return f"{told} {lost % {'count': text.number(gone)}}"
+    return f"{said} {lost % {'count': text.number(gone)}}"
 
 
 def _supervisor(page: Page, found: Everybody, one: SupervisorView) -> dict[str, Any]:

@@ -60,9 +60,10 @@ def edit(page: Page, name: str, entry: str) -> HttpResponse:
 
 def editable(data: Any) -> str:
     """Return data as JSON text to edit, with what one would not see spelled as JSON does."""
-    told = json.dumps(data, indent=2, ensure_ascii=False)
+    shown = json.dumps(data, indent=2, ensure_ascii=False)
     return "".join(
-        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1] for character in told
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
+        for character in shown
     )
 
 
@@ -116,17 +117,17 @@ def export(page: Page, name: str) -> Any:
     filter_form.refuse_others(page, *filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR)
     description = filter_form.describe(page, log=True)
     page.log(name, f"Exported the dead letters: {description}" if description else "Exported the dead letters")
-    response = StreamingHttpResponse(_lines(name, filter_form.wanted(page)), content_type="application/x-ndjson")
+    response = StreamingHttpResponse(_lines(name, filter_form.criteria(page)), content_type="application/x-ndjson")
     file = name.replace(GROUP_SEPARATOR, "-")
     response["Content-Disposition"] = f'attachment; filename="{file}-dead.jsonl"'
     return response
 
 
-def _lines(name: str, wanted: Filter) -> Iterator[str]:
+def _lines(name: str, criteria: Filter) -> Iterator[str]:
     try:
-        for letter in dead_letters.every(name, wanted):
+        for letter in dead_letters.every(name, criteria):
             message = letter.message
-            told = {
+            row = {
                 "id": message.id,
                 "type": message.name,
                 "data": message.data,
@@ -139,8 +140,8 @@ def _lines(name: str, wanted: Filter) -> Iterator[str]:
                 "buried_ms": letter.buried_ms,
             }
             if message.error:
-                told |= {"unreadable": message.error, "raw": letter.raw.decode(errors="backslashreplace")}
-            yield json.dumps(told) + "\n"
+                row |= {"unreadable": message.error, "raw": letter.raw.decode(errors="backslashreplace")}
+            yield json.dumps(row) + "\n"
     except StoreError as error:
         # The head of the answer has gone out already.
         yield json.dumps({"incomplete": sentence_of(error)}) + "\n"

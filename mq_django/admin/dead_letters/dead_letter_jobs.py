@@ -55,9 +55,9 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
     request = page.request
     if request.method != "POST" or CONFIRMED not in request.POST:
         return _ask(page, name, what)
-    wanted, rate = filter_form.wanted(page), _rate(filter_form.given(page, "rate") or "")
+    criteria, rate = filter_form.criteria(page), _rate(filter_form.given(page, "rate") or "")
     who = escape(request.user.get_username())
-    begun = jobs.begin(name, what, who=who, wanted=wanted, until=filter_form.given(page, "until") or "", rate=rate)
+    begun = jobs.begin(name, what, who=who, criteria=criteria, until=filter_form.given(page, "until") or "", rate=rate)
     if begun.word == "nothing":
         page.say(messages.INFO, _("There are no dead letters."))
         return HttpResponseRedirect(page.url("dead", name))
@@ -81,14 +81,14 @@ def _work_at_once(name: str) -> None:
 
 
 def _ask(page: Page, name: str, what: What) -> HttpResponse:
-    wanted, terms = filter_form.wanted(page), filter_form.asked(page)
+    criteria, terms = filter_form.criteria(page), filter_form.asked(page)
     found = dead_letters.count(name, until=filter_form.given(page, "until") or "")
     if not found.count:
         page.say(messages.INFO, _("There are no dead letters."))
         return HttpResponseRedirect(page.url("dead", name))
-    count, at_most = found.count, found.at_most or bool(wanted)
-    if wanted.group is not None and len(terms) == len(filter_form.group_terms(wanted.group)):
-        counted = dead_letters.count_group(name, wanted.group)
+    count, at_most = found.count, found.at_most or bool(criteria)
+    if criteria.group is not None and len(terms) == len(filter_form.group_terms(criteria.group)):
+        counted = dead_letters.count_group(name, criteria.group)
         count, at_most = (count, True) if counted is None else (counted, found.at_most)
     description = filter_form.describe(page)
     rate = {"name": "rate", "label": _("Rate (messages/s)"), "value": "", "help": _("Empty = unlimited.")}
@@ -229,7 +229,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "job_runs": runs,
         "job_is_idle": is_idle,
         "job_line": _progress(found),
-        "job_meant": text.visible(_meant(found, can_see_data=page.can(SEE_DATA)), limit=1000),
+        "job_meant": text.visible(_filterable(found, can_see_data=page.can(SEE_DATA)), limit=1000),
         "job_facts": [(label, value) for label, value in facts if value],
         # Numbers for the browser, which knows no separators.
         "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
@@ -256,18 +256,18 @@ def _progress(found: BackgroundJob) -> str:
     return sentences[found.what, found.state] % {"done": text.number(found.done)}
 
 
-def _meant(found: BackgroundJob, *, can_see_data: bool) -> str:
+def _filterable(found: BackgroundJob, *, can_see_data: bool) -> str:
     """Return in words which dead letters a job means; keys and errors may quote data."""
-    wanted = found.wanted
-    if not wanted:
+    criteria = found.criteria
+    if not criteria:
         return _("All dead letters of that moment.")
-    group = wanted.group
+    group = criteria.group
     words = [
-        (_("name has “%s”"), wanted.name),
-        (_("key is “%s”"), wanted.key if can_see_data or not wanted.key else HIDDEN),
-        (_("error has “%s”"), wanted.error if can_see_data or not wanted.error else HIDDEN),
-        (_("published from %s"), "" if wanted.since_ms is None else text.date(wanted.since_ms)),
-        (_("published until %s"), "" if wanted.until_ms is None else text.date(wanted.until_ms)),
+        (_("name has “%s”"), criteria.name),
+        (_("key is “%s”"), criteria.key if can_see_data or not criteria.key else HIDDEN),
+        (_("error has “%s”"), criteria.error if can_see_data or not criteria.error else HIDDEN),
+        (_("published from %s"), "" if criteria.since_ms is None else text.date(criteria.since_ms)),
+        (_("published until %s"), "" if criteria.until_ms is None else text.date(criteria.until_ms)),
         (_("name is “%s”"), group.name if group else ""),
         (_("error is “%s”"), _group_error(group, can_see_data=can_see_data)),
     ]

@@ -29,46 +29,46 @@ PER_PAGE = 50
 def listing(page: Page, name: str) -> HttpResponse:
     """Show a page of dead letters, newest first, or the one of the message that was asked for by its id."""
     asked = page.request.GET
-    wanted = asked.get("id", "").strip()
-    if wanted:
-        entry = dead_letters.find(name, wanted)
-        url = page.url("dead_letter", name, entry) if entry is not None else found_at_once(page, name, wanted)
+    criteria = asked.get("id", "").strip()
+    if criteria:
+        entry = dead_letters.find(name, criteria)
+        url = page.url("dead_letter", name, entry) if entry is not None else found_at_once(page, name, criteria)
         if url:
             return HttpResponseRedirect(url)
-        page.say(messages.WARNING, _("No message “%(id)s” is among the dead letters.") % {"id": wanted[:200]})
-    if filter_form.wanted(page):
+        page.say(messages.WARNING, _("No message “%(id)s” is among the dead letters.") % {"id": criteria[:200]})
+    if filter_form.criteria(page):
         return _filtered(page, name)
-    some = dead_letters.page(name, limit=PER_PAGE, before=asked.get("before", ""), after=asked.get("after", ""))
-    letters = some.letters
+    found = dead_letters.page(name, limit=PER_PAGE, before=asked.get("before", ""), after=asked.get("after", ""))
+    letters = found.letters
     return page.render(
         "dead",
         _("Dead letters"),
         queue=name,
         tabs=tabs(page, name, "dead"),
         rows=[_row(page, name, letter) for letter in letters],
-        total=text.number(some.total),
-        newer=letters[0].entry if letters and some.has_newer else "",
-        older=letters[-1].entry if letters and some.has_older else "",
-        **_frame(page, name, wanted),
+        total=text.number(found.total),
+        newer=letters[0].entry if letters and found.has_newer else "",
+        older=letters[-1].entry if letters and found.has_older else "",
+        **_frame(page, name, criteria),
     )
 
 
 def _filtered(page: Page, name: str) -> HttpResponse:
     after = page.request.GET.get("after", "")
-    some = dead_letters.look_among(name, filter_form.wanted(page), after=after, limit=PER_PAGE)
+    found = dead_letters.look_among(name, filter_form.criteria(page), after=after, limit=PER_PAGE)
     return page.render(
         "dead",
         _("Dead letters"),
         queue=name,
         tabs=tabs(page, name, "dead"),
-        rows=[_row(page, name, letter) for letter in some.rows],
+        rows=[_row(page, name, letter) for letter in found.rows],
         total=text.number(quick_stats(name).dead),
         **_frame(page, name, ""),
-        **filter_form.progress(page, some),
+        **filter_form.progress(page, found),
     )
 
 
-def _frame(page: Page, name: str, wanted: str) -> dict[str, Any]:
+def _frame(page: Page, name: str, criteria: str) -> dict[str, Any]:
     query = f"?{urlencode(terms)}" if (terms := filter_form.asked(page)) else ""
     return {
         "act_url": page.url("dead_act", name),
@@ -78,7 +78,7 @@ def _frame(page: Page, name: str, wanted: str) -> dict[str, Any]:
         **job_line(page, name),
         "delete_all_url": page.url("dead_all", name, DELETE) + query,
         "chosen_field": CHOSEN,
-        **filter_form.shown(page, message_id=wanted, with_error=True),
+        **filter_form.shown(page, message_id=criteria, with_error=True),
     }
 
 

@@ -33,55 +33,55 @@ TITLES = {
 @needs(VIEW)
 def listing(page: Page, name: str, room: str) -> HttpResponse:
     """Show a page of the messages that wait in a room, or the one that was asked for by its id."""
-    where, wanted = _room(room), page.request.GET.get("id", "").strip()
-    if wanted:
-        url = found_at_once(page, name, wanted)
+    where, criteria = _room(room), page.request.GET.get("id", "").strip()
+    if criteria:
+        url = found_at_once(page, name, criteria)
         if url:
             return HttpResponseRedirect(url)
-        page.say(messages.WARNING, _("No message waits under “%(id)s”.") % {"id": wanted[:200]})
-    if filter_form.wanted(page):
+        page.say(messages.WARNING, _("No message waits under “%(id)s”.") % {"id": criteria[:200]})
+    if filter_form.criteria(page):
         return _filtered(page, name, where)
     number = _page_number(page)
-    some = waiting(name, where, start=(number - 1) * PER_PAGE, limit=PER_PAGE)
-    paginator = Paginator(range(some.total), PER_PAGE)
+    found = waiting(name, where, start=(number - 1) * PER_PAGE, limit=PER_PAGE)
+    paginator = Paginator(range(found.total), PER_PAGE)
     if number > paginator.num_pages:
         number = paginator.num_pages
-        some = waiting(name, where, start=(number - 1) * PER_PAGE, limit=PER_PAGE)
+        found = waiting(name, where, start=(number - 1) * PER_PAGE, limit=PER_PAGE)
     return page.render(
         "waiting",
         str(TITLES[where]),
         queue=name,
         room=where,
         tabs=tabs(page, name, where),
-        rows=[_row(page, name, some.now_ms, view) for view in some.waiting],
-        total=text.number(some.total),
+        rows=[_row(page, name, found.now_ms, view) for view in found.waiting],
+        total=text.number(found.total),
         number=number,
         page_range=list(paginator.get_elided_page_range(number)) if paginator.num_pages > 1 else [],
-        **_frame(page, name, where, wanted),
+        **_frame(page, name, where, criteria),
     )
 
 
 def _filtered(page: Page, name: str, where: Room) -> HttpResponse:
     after = page.request.GET.get("after", "")
-    some = look_among_waiting(name, where, filter_form.wanted(page), after=after, limit=PER_PAGE)
+    found = look_among_waiting(name, where, filter_form.criteria(page), after=after, limit=PER_PAGE)
     return page.render(
         "waiting",
         str(TITLES[where]),
         queue=name,
         room=where,
         tabs=tabs(page, name, where),
-        rows=[_row(page, name, text.now_ms(), view) for view in some.rows],
+        rows=[_row(page, name, text.now_ms(), view) for view in found.rows],
         **_frame(page, name, where, ""),
-        **filter_form.progress(page, some),
+        **filter_form.progress(page, found),
     )
 
 
-def _frame(page: Page, name: str, where: Room, wanted: str) -> dict[str, Any]:
+def _frame(page: Page, name: str, where: Room, criteria: str) -> dict[str, Any]:
     return {
         "act_url": page.url("cancel", name),
         "purge_url": page.url("purge", name, where),
         "chosen_field": CHOSEN,
-        **filter_form.shown(page, message_id=wanted),
+        **filter_form.shown(page, message_id=criteria),
     }
 
 

@@ -43,17 +43,17 @@ def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[Entr
         url = found_at_once(page, name, message_id)
         if url:
             return HttpResponseRedirect(url)
-    some = read(name, filter_form.wanted(page, message_id), after=after, limit=PER_PAGE)
+    found = read(name, filter_form.criteria(page, message_id), after=after, limit=PER_PAGE)
     return page.render(
         "entries",
         str(TITLES[place]),
         queue=name,
         place=place,
         tabs=tabs(page, name, place),
-        rows=[_row(page, name, view) for view in some.rows],
+        rows=[_row(page, name, view) for view in found.rows],
         purge_url=page.url("purge", name, "ready"),
         **filter_form.shown(page, message_id=message_id),
-        **filter_form.progress(page, some, message_id=message_id),
+        **filter_form.progress(page, found, message_id=message_id),
     )
 
 

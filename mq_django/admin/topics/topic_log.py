@@ -31,11 +31,11 @@ def log(page: Page, topic: str) -> HttpResponse:
     """Show a page of a topic's log, the newest first unless asked otherwise."""
     asked = filter_form.asked(page, FIELDS)
     view = topics.topic(topic)
-    wanted = Filter(name=asked.get("name", ""), key=asked.get("key", ""))
+    criteria = Filter(name=asked.get("name", ""), key=asked.get("key", ""))
     try:
-        some = entries.in_log(
+        found = entries.in_log(
             topic,
-            wanted,
+            criteria,
             since=_place(asked.get("first", ""), asked.get("from", ""), BEGINNING),
             until=_place(asked.get("last", ""), asked.get("to", ""), END),
             newest_first=asked.get("order") != OLDEST_FIRST,
@@ -50,14 +50,14 @@ def log(page: Page, topic: str) -> HttpResponse:
         _("Log"),
         queue=topic,
         tabs=topic_tabs(page, view, "log"),
-        rows=[_row(page, view, row) for row in some.rows],
+        rows=[_row(page, view, row) for row in found.rows],
         has_groups=bool(view.groups),
         asked=asked,
         filter_key=page.can(SEE_DATA),
-        is_filtered=bool(wanted),
+        is_filtered=bool(criteria),
         total=text.number(view.length),
         orders=_orders(asked),
-        **_progress(page, asked, some.scanned, some.after),
+        **_progress(page, asked, found.scanned, found.after),
     )
 
 
@@ -67,12 +67,12 @@ def _place(offset: str, moment: str, otherwise: Place) -> Place:
 
 def _orders(asked: dict[str, str]) -> list[dict[str, Any]]:
     oldest_first = asked.get("order") == OLDEST_FIRST
-    kept = {field: value for field, value in asked.items() if field != "order"}
+    others = {field: value for field, value in asked.items() if field != "order"}
     return [
-        {"label": _("Newest first"), "url": f"?{urlencode(kept)}", "is_current": not oldest_first},
+        {"label": _("Newest first"), "url": f"?{urlencode(others)}", "is_current": not oldest_first},
         {
             "label": _("Oldest first"),
-            "url": f"?{urlencode({**kept, 'order': OLDEST_FIRST})}",
+            "url": f"?{urlencode({**others, 'order': OLDEST_FIRST})}",
             "is_current": oldest_first,
         },
     ]

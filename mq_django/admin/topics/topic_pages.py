@@ -112,14 +112,14 @@ def _tiles(page: Page, view: TopicView) -> list[dict[str, Any]]:
 
 def retention_of(view: TopicView) -> str:
     """Return what a topic keeps, in words."""
-    kept = []
+    limits = []
     if view.config.retention:
-        kept.append(text.duration(round(view.config.retention.total_seconds() * 1000)))
+        limits.append(text.duration(round(view.config.retention.total_seconds() * 1000)))
     if view.config.retention_count:
-        kept.append(_("%(count)s messages") % {"count": text.number(view.config.retention_count)})
+        limits.append(_("%(count)s messages") % {"count": text.number(view.config.retention_count)})
     if view.config.retention_bytes:
-        kept.append(text.size(view.config.retention_bytes))
-    return _("kept: %(what)s") % {"what": ", ".join(kept)} if kept else _("kept for ever")
+        limits.append(text.size(view.config.retention_bytes))
+    return _("kept: %(what)s") % {"what": ", ".join(limits)} if limits else _("kept for ever")
 
 
 def overview(page: Page, views: Sequence[QueueView]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -33,16 +33,16 @@ class Chart(NamedTuple):
 
 def sparkline(values: Sequence[int], *, label: str) -> SafeString:
     """Return a small line of counts a minute, without the running minute: it would always fall at the end."""
-    some = values[-SHORT - 1 : -1]
-    top = max(*some, 1)
-    points = " ".join(f"{place * 4},{22 - 20 * value / top:.1f}" for place, value in enumerate(some))
+    shown = values[-SHORT - 1 : -1]
+    top = max(*shown, 1)
+    points = " ".join(f"{place * 4},{22 - 20 * value / top:.1f}" for place, value in enumerate(shown))
     return format_html(
         '<svg class="mq-spark" viewBox="0 0 {} 24" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<polygon points="0,24 {} {},24"/><polyline points="{}"/></svg>',
-        (len(some) - 1) * 4,
+        (len(shown) - 1) * 4,
         label,
         points,
-        (len(some) - 1) * 4,
+        (len(shown) - 1) * 4,
         points,
     )
 

@@ -90,7 +90,7 @@ def group_terms(group: FailureGroup) -> dict[str, str]:
     return {OF_NAME: group.name, OF_ERROR: group.error}
 
 
-def wanted(page: Page, message_id: str = "") -> Filter:
+def criteria(page: Page, message_id: str = "") -> Filter:
     """Return the filter that the form asks for.
 
     Raises:
@@ -160,14 +160,14 @@ def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str,
     }
 
 
-def progress(page: Page, some: "Scanned[Any]", *, message_id: str = "") -> dict[str, Any]:
+def progress(page: Page, found: "Scanned[Any]", *, message_id: str = "") -> dict[str, Any]:
     """Return how far a look has come, and the link that goes on with it."""
     seen = page.request.GET.get("seen", "")
     before = int(seen) if seen.isdecimal() and len(seen) < 16 else 0
-    total = before + some.scanned
-    onward = {**asked(page), **({"id": message_id} if message_id else {}), "after": some.after, "seen": str(total)}
+    total = before + found.scanned
+    onward = {**asked(page), **({"id": message_id} if message_id else {}), "after": found.after, "seen": str(total)}
     return {
-        "is_filtered": bool(wanted(page, message_id)),
+        "is_filtered": bool(criteria(page, message_id)),
         "looked": _("Looked through %(count)s messages.") % {"count": text.number(total)},
-        "go_on": f"?{urlencode(onward)}" if some.after else "",
+        "go_on": f"?{urlencode(onward)}" if found.after else "",
     }

@@ -39,7 +39,7 @@ VIEW, SEE_DATA, OPERATE, PURGE = "view_queue", "view_message_data", "operate_que
 
 View = Callable[..., HttpResponse]
 
-#: Seconds that a page waits for Redis in all: with what else there is to do it answers within 2.
+#: Seconds that a page may ask Redis in all. With its other work it answers within 2.
 SECONDS = 1.2
 
 

@@ -15,12 +15,12 @@ def doing(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:
     now = time.monotonic()
     running: dict[int, list[Any]] = {}
     for item in sorted(shared_state.running(), key=lambda item: item.since):
-        some = running.setdefault(item.receipt.queue, [])
-        if len(some) < MAX_TOLD:
+        entries = running.setdefault(item.receipt.queue, [])
+        if len(entries) < MAX_TOLD:
             home, entry = item.receipt.home, item.receipt.entry.decode(errors="replace")
-            some.append([home, entry, max(0, round((now - item.since) * 1000))])
-    told: list[Mapping[str, Any]] = []
+            entries.append([home, entry, max(0, round((now - item.since) * 1000))])
+    found: list[Mapping[str, Any]] = []
     for number in queues:
         handled, failed = shared_state.counted(number)
-        told.append({"running": running.get(number, []), "handled": handled, "failed": failed})
-    return told
+        found.append({"running": running.get(number, []), "handled": handled, "failed": failed})
+    return found

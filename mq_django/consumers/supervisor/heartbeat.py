@@ -78,8 +78,8 @@ class Announcement(NamedTuple):
     def of_queue(self, number: int) -> Mapping[str, Mapping[str, Any]]:
         """Return what to tell of the consumers in one queue."""
         return {
-            name: {**told, **self.doing[name][number]} if name in self.doing else told
-            for name, told in self.consumers.items()
+            name: {**announced, **self.doing[name][number]} if name in self.doing else announced
+            for name, announced in self.consumers.items()
         }
 
 
@@ -191,7 +191,7 @@ class Heartbeat(Service):
     def _look_around(self, number: int, supervisor: str, membership: Membership, now: float, *, blind: float) -> None:
         signs = membership.vital_signs()
         signs.pop(supervisor, None)
-        limits = {name: limit for name, told in membership.supervisors.items() if (limit := _own_limit(told))}
+        limits = {name: limit for name, announced in membership.supervisors.items() if (limit := _own_limit(announced))}
         silent = self._silences[number].observe(signs, now, blind=blind, limits=limits)
         for name in {*silent, *(name for name in signs if _is_gone(membership, name))}:
             self._callbacks.dead(number, name, membership)
@@ -206,27 +206,27 @@ class Heartbeat(Service):
                 self._callbacks.unknown(number, name)
 
 
-def _own_limit(told: Mapping[str, Any]) -> float | None:
+def _own_limit(announced: Mapping[str, Any]) -> float | None:
     """Return the seconds of silence that mean death by what a supervisor says of itself; None if it says nothing.
 
     Its timeout may differ from ours, as in a rolling deploy that changes it; it beats and stops by its own.
     """
-    ms = told.get(VISIBILITY)
+    ms = announced.get(VISIBILITY)
     return silence_limit(ms / 1000) if isinstance(ms, int) and 0 < ms <= MAX_VISIBILITY_MS else None
 
 
 def _is_gone(membership: Membership, supervisor: str) -> bool:
     """Tell whether a supervisor ran on this machine, and neither it nor any of its consumers does any more."""
-    machine, told = here(), membership.supervisors.get(supervisor, {})
-    if machine is None or (told.get("boot"), told.get("pids")) != machine:
+    machine, announced = here(), membership.supervisors.get(supervisor, {})
+    if machine is None or (announced.get("boot"), announced.get("pids")) != machine:
         return False
     return not any(
         _runs(process)
-        for process in (told, *(membership.consumers[name] for name in membership.consumers_of(supervisor)))
+        for process in (announced, *(membership.consumers[name] for name in membership.consumers_of(supervisor)))
     )
 
 
-def _runs(told: Mapping[str, Any]) -> bool:
-    pid, moment = told.get("pid"), told.get("started")
+def _runs(announced: Mapping[str, Any]) -> bool:
+    pid, moment = announced.get("pid"), announced.get("started")
     # Without these nothing is known; the heartbeat then decides.
     return not isinstance(pid, int) or pid < 1 or not moment or not has_ended(pid, moment)

@@ -12,7 +12,7 @@ from mq_django.transport.sessions import interrupt
 
 logger = get_logger(__name__)
 
-#: Seconds that a read of the subscription waits. A connection that is silent longer is asked whether it lives.
+#: Seconds that a read of the subscription waits. A connection that is silent for longer is pinged.
 LISTEN = 5.0
 PING_EVERY = 30.0
 #: Heard of a channel when its subscription begins: whatever was told before, nobody heard.
@@ -38,12 +38,12 @@ class Listener(Service):
         with translated():
             if self._subscription is None:
                 self._subscribe()
-            told = self._subscription.get_message(timeout=LISTEN)
-        if told is not None and told["type"] == "subscribe":
+            event = self._subscription.get_message(timeout=LISTEN)
+        if event is not None and event["type"] == "subscribe":
             self.is_subscribed = True
-            self._heard(self._channels[told["channel"].decode()], SUBSCRIBED)
-        elif told is not None and told["type"] == "message":
-            self._heard(self._channels[told["channel"].decode()], told["data"].decode(errors="replace"))
+            self._heard(self._channels[event["channel"].decode()], SUBSCRIBED)
+        elif event is not None and event["type"] == "message":
+            self._heard(self._channels[event["channel"].decode()], event["data"].decode(errors="replace"))
         return 0.0
 
     def recover(self, error: Exception) -> None:

@@ -21,20 +21,20 @@ def await_server(signals: SignalPipe) -> bool:
     """Wait until Redis can be reached, and return whether it can: False when asked to stop.
 
     Raises:
-        ConnectionRejected: the server and CONNECTION do not fit, which no waiting mends.
+        ConnectionRejected: the server and CONNECTION do not fit, and waiting does not help.
     """
     session = Session(get_client("chores"))
-    told = False
+    has_warned = False
     while True:
         try:
             session.trip([("PING",)])
         except ConnectionLost as error:
-            if not told:
+            if not has_warned:
                 logger.error("%s. Still trying.", str(error).rstrip("."))  # noqa: TRY400 - a sentence says it all
-                told = True
+                has_warned = True
         else:
             session.release()
-            if told:
+            if has_warned:
                 logger.info("Redis can be reached now.")
             return True
         if not STOPS.isdisjoint(signals.wait(RETRY_AFTER)):
@@ -58,15 +58,15 @@ def examine_server(queues: Sequence[QueueConfig]) -> None:
         logger.warning("Redis could not be examined: %s", error)
         findings = []
     for finding in findings:
-        logger.warning("%s", finding.told)
-    if fatal := [finding.told for finding in findings if finding.fatal]:
+        logger.warning("%s", finding.message)
+    if fatal := [finding.message for finding in findings if finding.fatal]:
         raise ConfigurationError(" ".join(fatal))
     session = Session(client)
-    refusals = [refusal for config in queues if (refusal := _refusal(config, session)) is not None]
+    failures = [refusal for config in queues if (refusal := _refusal(config, session)) is not None]
     session.release()
-    if refusals and len(refusals) == len(queues):
-        raise refusals[0]
-    for refusal in refusals:
+    if failures and len(failures) == len(queues):
+        raise failures[0]
+    for refusal in failures:
         logger.error("%s", refusal)
 
 

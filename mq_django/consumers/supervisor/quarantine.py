@@ -35,13 +35,13 @@ class Quarantines:
 
         One more where more waits than the quarantines run; and one for each that has ended of what it ran.
         """
-        wanted = len(quarantines)
+        needed = len(quarantines)
         if self._crowded or any(child.quarantine for child in asked):
-            wanted += self._crowded + 1
+            needed += self._crowded + 1
         elif asked and all(quarantine.shared_state.running() for quarantine in quarantines):
-            wanted += 1
+            needed += 1
         self._crowded = 0
-        return max(0, min(wanted, self._most - self.restarts.waiting(now)) - len(quarantines))
+        return max(0, min(needed, self._most - self.restarts.waiting(now)) - len(quarantines))
 
     def end_backlog(self) -> None:
         """Give back what waits when nobody takes from it any more."""

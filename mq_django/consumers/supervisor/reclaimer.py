@@ -221,8 +221,8 @@ class Reclaimer(Service):
         held = self._stores[number].held_by(consumer, limit=BATCH)
         for item in held:
             if isinstance(item, Delivery) and Receipt.of(number, item.home, item.entry) in late:
-                told = (item.message.name, item.message.id, self._queues[number].name, consumer)
-                logger.error("Handler %s of message %r of queue %s runs past its timeout in consumer %s", *told)
+                about = (item.message.name, item.message.id, self._queues[number].name, consumer)
+                logger.error("Handler %s of message %r of queue %s runs past its timeout in consumer %s", *about)
 
     def _hand_back_unbegun(self, number: int, consumer: str, spared: Collection[Receipt]) -> None:
         if moved := hand_back_unbegun(self._stores[number], number, consumer, spared):

@@ -181,9 +181,9 @@ class Supervisor:
         return Announcement(self.id, whereabouts, self._workers.announced(), self._workers.doing())
 
     def _describe(self, child: WorkerProcess) -> Mapping[str, Any]:
-        told = self._whereabouts(child.process.pid, child.started)
+        where = self._whereabouts(child.process.pid, child.started)
         state = "stopping" if child.leaving else "quiet" if child.shared_state.is_quiet() else "running"
-        return {**told, "since_ms": child.since_ms, "threads": child.threads, "ward": child.quarantine, "state": state}
+        return {**where, "since_ms": child.since_ms, "threads": child.threads, "ward": child.quarantine, "state": state}
 
     def _whereabouts(self, pid: int, moment: str) -> dict[str, Any]:
         """Return what tells, on the same machine, whether a process still runs."""

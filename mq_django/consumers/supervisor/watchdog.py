@@ -37,8 +37,8 @@ class Watchdog:
         self._looked = time.monotonic()
         self._ticks = 0
         self._still = 0.0
-        #: What is past its deadline, and for how long we have seen it so. Each for itself: that some handler is late
-        #: at every look is well as long as each is interrupted in time.
+        #: What is past its deadline, and for how long we have seen it so. Each counts by itself: different handlers may
+        #: be late at every look, as long as each is interrupted in time.
         self._late: dict[Running, float] = {}
 
     @property

@@ -133,9 +133,9 @@ class WorkerSet:
         """Return what to tell of the consumers. For any thread."""
         with self._changing:
             shown = [child for child in self._children if not child.evicted]
-            told = {child.consumer: self._describe(child) for child in shown}
-        backlogs = {child.backlog: told[child.consumer] for child in shown if child.backlog}
-        return told | {backlog: {**owner, "ward": False, "threads": 0} for backlog, owner in backlogs.items()}
+            described = {child.consumer: self._describe(child) for child in shown}
+        backlogs = {child.backlog: described[child.consumer] for child in shown if child.backlog}
+        return described | {backlog: {**owner, "ward": False, "threads": 0} for backlog, owner in backlogs.items()}
 
     def running(self) -> Mapping[str, Sequence[Running]]:
         """Return what each consumer runs. For any thread."""

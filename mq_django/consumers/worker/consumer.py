@@ -172,7 +172,7 @@ class Consumer:
             self._shared_state.count(number, ended["handled"], ended["retried"] + ended["buried"])
 
     def inherit_line(self) -> None:
-        """Take on what waits for a quarantine, to give it back at the stop: the supervisor that would do so is gone."""
+        """Take over the quarantine backlog, to give it back at the stop: the supervisor that would do so is gone."""
         self.names = [self.id, self._backlog] if self._backlog else [self.id]
 
     def quiet(self) -> None:

@@ -111,7 +111,7 @@ class Databases:
     def _restore(self, held: _Held) -> str:
         connection = held.connection
         blocks = connection.atomic_blocks[held.depth :]
-        told = "a transaction" if blocks else "autocommit off" if held.autocommit else "autocommit on"
+        what = "a transaction" if blocks else "autocommit off" if held.autocommit else "autocommit on"
         try:
             for block in reversed(blocks):
                 block.__exit__(_LeftOpen, _LeftOpen(), None)
@@ -122,7 +122,7 @@ class Databases:
             logger.exception("The transaction of database %s cannot be rolled back", connection.alias)
         if not held.is_as_found():
             _drop(connection)
-        return f"{told} in database {connection.alias!r}"
+        return f"{what} in database {connection.alias!r}"
 
 
 def _drop(connection: BaseDatabaseWrapper) -> None:

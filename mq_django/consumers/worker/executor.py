@@ -222,12 +222,12 @@ class Executor:
         message, policy = delivery.message, handler.retry or self._config.retry
         try:
             logger.debug("Message %s failed at attempt %d", message.id, message.attempt, exc_info=error)
-            told = f"{_path(type(error))}: {error}"
+            text = f"{_path(type(error))}: {error}"
             trace = "".join(traceback.format_exception(error))
             buries = isinstance(error, policy.bury_on)
         except BaseException as worse:  # noqa: BLE001 - an exception's text is user code, too
             return self._unjudged(delivery, handler, worse)
-        return Bury(told, trace) if buries else Retry(error=told, traceback=trace)
+        return Bury(text, trace) if buries else Retry(error=text, traceback=trace)
 
     def _judge_left(self, delivery: Delivery, handler: Handler, outcome: Outcome, left: str) -> Outcome:
         """Return the outcome of a handler that has left something open, and say so.
@@ -245,14 +245,14 @@ class Executor:
 
         They share the connection, so that its own effects may be gone. Alone it will be seen whose fault it was.
         """
-        told = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
-        logger.error(told, handler.where, delivery.message.id)
+        text = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
+        logger.error(text, handler.where, delivery.message.id)
         return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
 
     @staticmethod
     def _unjudged(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
-        told = "What handler %s returned or raised for message %s cannot be used: the message is tried again"
-        logger.error(told, handler.where, delivery.message.id, exc_info=error)
+        text = "What handler %s returned or raised for message %s cannot be used: the message is tried again"
+        logger.error(text, handler.where, delivery.message.id, exc_info=error)
         return Retry(error=f"{_path(type(error))} while its outcome was settled")
 
     def _decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:

@@ -112,10 +112,10 @@ class Fetcher(Service):
         stranded = [item for item in held if (item.home, item.entry) not in known]
         if not stranded:
             return
-        told = (
+        text = (
             "%d messages of queue %s were handed to this consumer in replies that did not reach it: it handles them now"
         )
-        logger.warning(told, len(stranded), self._store.config.name)
+        logger.warning(text, len(stranded), self._store.config.name)
         # A Redis that lost its last second has forgotten acks as well.
         done = self._handled()
         for item in stranded:

@@ -31,7 +31,7 @@ SETTLED_LOOK = 0.005
 
 
 def backlog_of(quarantine: str) -> str:
-    """Return the name under which is held what waits for a quarantine, and for those that have joined it."""
+    """Return the name under which messages wait for a quarantine, and for those that have joined it."""
     return f"{quarantine}-line"
 
 
@@ -85,16 +85,16 @@ class Isolation(Service):
 
     def _pass_on(self, number: int, store: Store, quarantine: str) -> None:
         with self._moving:
-            some, self._waiting[number] = self._waiting[number][:FEW], self._waiting[number][FEW:]
-        if not some:
+            batch, self._waiting[number] = self._waiting[number][:FEW], self._waiting[number][FEW:]
+        if not batch:
             return
-        receipts = [(delivery.home, delivery.entry) for delivery in some]
+        receipts = [(delivery.home, delivery.entry) for delivery in batch]
         try:
             store.pass_on(self._consumer, backlog_of(quarantine), receipts)
         except BaseException:
             # Passed on already or not, doing it again does no harm.
             with self._moving:
-                self._waiting[number] = [*some, *self._waiting[number]]
+                self._waiting[number] = [*batch, *self._waiting[number]]
             raise
         self._settlers[number].in_hand.difference_update(receipts)
 

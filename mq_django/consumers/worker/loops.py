@@ -145,8 +145,10 @@ class LoopPool(Pool):
         running = [(lane, lane.job) for lane in self._lanes if lane.job is not None]
         # A task that the handler has made itself belongs to no lane.
         blocking = [(lane, job) for lane, job in running if lane.task is task] or running
-        told = ", ".join(sorted({job.handler.where for _, job in blocking}))
-        logger.error("The event loop has stood still for %.0f s in %s: coroutines must not block", self._silent, told)
+        handlers = ", ".join(sorted({job.handler.where for _, job in blocking}))
+        logger.error(
+            "The event loop has stood still for %.0f s in %s: coroutines must not block", self._silent, handlers
+        )
         if task is not None and len(blocking) == 1:
             lane, job = blocking[0]
             job.executor.overdue(lane.number, job.delivery, since=time.monotonic() - self._silent)

@@ -82,9 +82,9 @@ class ChildProcess:
         gc.freeze()
         self._shared_state.tick()
         self._consumer.start()
-        told = "runs alone what may have killed a process, of" if self._orders.line else "handles"
+        does = "runs alone what may have killed a process, of" if self._orders.line else "handles"
         queues = ", ".join(self._orders.queues)
-        logger.info("Consumer %s %s %s with %d threads", self._consumer.id, told, queues, self._orders.threads)
+        logger.info("Consumer %s %s %s with %d threads", self._consumer.id, does, queues, self._orders.threads)
         self._wait()
         if not self._drained:
             self._shared_state.leave()

@@ -143,7 +143,7 @@ class Pool(abc.ABC):
 
     def __init__(self) -> None:
         self.wake_fetchers: Callable[[], None] = lambda: None
-        self._wanted = False
+        self._fetcher_waits = False
         self._low = 0
         #: All places are taken, and nothing has ended for a moment: what is fetched for them only waits.
         self.blocked = False
@@ -172,19 +172,19 @@ class Pool(abc.ABC):
     def room(self, seconds: float) -> int:
         """Return how many more messages to fetch, if one takes `seconds`; 0 means: you will be woken."""
         # Wished for before it is looked at: a place that becomes free in between either sees the wish or is seen.
-        self._wanted = True
+        self._fetcher_waits = True
         places, free = self.places()
         prefetch = 0 if self._slow else min(MAX_PREFETCH, int(places * HORIZON / max(seconds, 1e-6)))
         self._low = prefetch - prefetch * REFILL // 100
         room = free + prefetch - self.waiting()
         if room * 100 <= prefetch * REFILL:
             return 0
-        self._wanted = False
+        self._fetcher_waits = False
         return room
 
     def _ran(self) -> None:
-        if self._wanted and self.waiting() <= self._low:
-            self._wanted = False
+        if self._fetcher_waits and self.waiting() <= self._low:
+            self._fetcher_waits = False
             self.wake_fetchers()
 
     def look(self) -> None:

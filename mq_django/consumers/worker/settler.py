@@ -128,20 +128,20 @@ class Settler:
             kinds[type(settlement.outcome)].append(settlement)
         groups = list(kinds.values())
         while groups:
-            some = groups.pop()
+            group = groups.pop()
             try:
-                self._settled(some, store.settle(self._consumer, some, also=self._also(some)))
+                self._settled(group, store.settle(self._consumer, group, also=self._also(group)))
             except AWAY:
-                self._give_back([*some, *chain(*groups)])
+                self._give_back([*group, *chain(*groups)])
                 raise
             except StoreError:
-                self._refused += some
+                self._refused += group
             except Exception:
-                if len(some) > 1:
-                    groups += [[settlement] for settlement in some]
+                if len(group) > 1:
+                    groups += [[settlement] for settlement in group]
                 else:
                     logger.exception("An outcome of queue %s cannot be written", self.queue)
-                    self._refused.append(_writable(some[0]))
+                    self._refused.append(_writable(group[0]))
 
     def _take(self) -> list[Settlement]:
         # The fetcher and the settling service both take; lanes only append, which needs no lock.
@@ -210,7 +210,11 @@ class Settler:
                 for settlement, receipt in zip(batch, receipts, strict=True)
                 if receipt in self._repeated
             }
-            uncounted = [settlement for found, (settlement, told) in again.items() if not told and found not in stale]
+            uncounted = [
+                settlement
+                for found, (settlement, was_counted) in again.items()
+                if not was_counted and found not in stale
+            ]
             self._uncounted += uncounted
             stale = [lost for lost in stale if lost not in again]
         self._stale += len(stale)

@@ -138,8 +138,8 @@ class Command(BaseCommand):
         self._report(options, actions.cancel(options["queue"], members), "cancelled")
 
     def _redrive(self, options: dict[str, Any]) -> None:
-        queue, wanted = options["queue"], options["ids"]
-        if bool(wanted) == options["all"]:
+        queue, ids = options["queue"], options["ids"]
+        if bool(ids) == options["all"]:
             raise CommandError("Name the messages to redrive, or say --all.", returncode=2)
         given = {option: options[option] for option in ("name", "error", "key", "rate") if options[option] is not None}
         if (given or options["background"]) and not options["all"]:
@@ -152,20 +152,20 @@ class Command(BaseCommand):
             rate = given.pop("rate", 0)
             self._job(options, "redrive", Filter(**given), rate=rate, background=options["background"])
             return
-        self._report(options, dead_letters.redrive_messages(queue, wanted), "redriven")
+        self._report(options, dead_letters.redrive_messages(queue, ids), "redriven")
 
     def _job(
         self,
         options: dict[str, Any],
         what: jobs.What,
-        wanted: Filter = NOTHING,
+        criteria: Filter = NOTHING,
         *,
         rate: int = 0,
         background: bool = False,
     ) -> None:
         """Do something to many dead letters, as a job: the admin shows it, and it goes on if this is killed."""
         queue, done = options["queue"], "redriven" if what == "redrive" else "deleted"
-        begun = jobs.begin(queue, what, who=f"{getpass.getuser()}, mq", wanted=wanted, rate=rate)
+        begun = jobs.begin(queue, what, who=f"{getpass.getuser()}, mq", criteria=criteria, rate=rate)
         if begun.word == "busy":
             raise CommandError("Another job runs on the dead letters of this queue.")
         if begun.word == "nothing":

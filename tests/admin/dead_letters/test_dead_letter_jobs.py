@@ -141,7 +141,7 @@ def test_those_who_only_look_are_offered_no_cancelling(viewer, in_background):
 
 def test_who_may_not_see_data_does_not_see_what_a_job_looks_for_in_it(viewer, operator):
     bury("emails")
-    jobs.begin("emails", "redrive", who="ann", wanted=Filter(name="welc", key="user:7", error="refused by ann"))
+    jobs.begin("emails", "redrive", who="ann", criteria=Filter(name="welc", key="user:7", error="refused by ann"))
 
     page = viewer.get(JOB).content.decode()
 

@@ -67,7 +67,7 @@ def told(client, address: str, **fields: str) -> str:
 def test_no_page_and_no_page_that_it_links_to_quotes_data(clerk, operator, redis_client):
     world()
     quoting(redis_client)
-    jobs.begin("emails", "redrive", who="ann", wanted=Filter(key=CANARY, error=CANARY))
+    jobs.begin("emails", "redrive", who="ann", criteria=Filter(key=CANARY, error=CANARY))
     jobs.cancel("emails")
     bases = [re.sub(r"/(dead|log|entry|waiting)/[^/]+/\{?\w+\}?/?$", r"/\1/", visit.path) for visit in LOOKS]
     seen: set[str] = set()

@@ -250,4 +250,4 @@ def test_the_service_holds_what_it_has_while_redis_is_away(store, wire, held, ca
     service.stop()
     assert service.join(3)
     assert store.depths().pending == 0
-    assert caplog.text.count("waits for Redis") == 1
+    assert caplog.text.count("Waiting for Redis") == 1

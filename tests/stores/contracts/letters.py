@@ -102,7 +102,7 @@ def job(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> No
         assert not jobs.cancel()
     stage.client.hset(store.keys.dead_job, mapping={"state": "finished", "old": "1"})
     with stage.under("in place of one that is over"):
-        assert jobs.begin("redrive", who=ME, wanted=Filter(), until=entries[2], total=3, rate=0)
+        assert jobs.begin("redrive", who=ME, criteria=Filter(), until=entries[2], total=3, rate=0)
     with stage.under("another runs"):
         assert not jobs.begin("delete", who=ME, until=entries[2], total=3)
     with stage.under("by nobody yet"):
