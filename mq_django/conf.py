@@ -113,7 +113,7 @@ class _Reader:
         if config is None:
             hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
             self.refuse(where, f"{where} names the queue {scheduled.queue!r}, which is none.", hint)
-        elif isinstance(config, RsmqConfig):
+        elif not config.has_schedules:
             said = f"{where} names the queue {scheduled.queue!r}, whose RSMQ format has no schedules."
             self.refuse(where, said, "Let a task of another queue publish to it.")
         else:

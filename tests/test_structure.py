@@ -1,7 +1,8 @@
 """Names are unique, and modules, classes and functions stay small."""
 
 import ast
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import quantiles
@@ -17,6 +18,8 @@ DJANGO_NAMES = {"Command", "Queue"}
 SAME_SUBJECT = {"messages", "queues", "topics"}
 
 MAX_MODULE, MAX_CLASS = 320, 250
+#: Where the kind of a queue is asked, to choose its store, its dead letters and its reader.
+CHOOSERS = {"stores/__init__": 3, "stores/dead_letter_queue": 1, "inspector/readers": 2}
 #: Without the docstring.
 MAX_FUNCTION, P90_FUNCTION = 50, 18
 #: Larger classes, and how large. None may grow, and none is added.
@@ -72,3 +75,12 @@ def test_functions_fit_on_a_screen():
 def test_most_functions_are_short():
     found = [lines_of_code(node) for _, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)]
     assert quantiles(found, n=10)[-1] <= P90_FUNCTION
+
+
+def test_the_kind_of_a_queue_is_asked_only_where_something_is_chosen_for_it():
+    asked = Counter(
+        path.relative_to(ROOT).with_suffix("").as_posix()
+        for path, node in nodes(ast.Call)
+        if ast.unparse(node.func) in ("isinstance", "issubclass") and re.search(r"\b(Rsmq|Group)", ast.unparse(node))
+    )
+    assert asked == CHOOSERS

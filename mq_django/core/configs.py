@@ -133,6 +133,9 @@ class QueueConfig(DeliveryOptions):
     store: str = field(default="stream", metadata=STORE)
     keys: QueueKeys = _own_keys()
 
+    #: Schedules may publish to such a queue.
+    has_schedules: ClassVar[bool] = True
+
     @property
     def keeps_results(self) -> bool:
         """See DeliveryOptions.keeps_results."""
@@ -145,9 +148,9 @@ class QueueConfig(DeliveryOptions):
         return Limits(rate=rate.queue, key_rate=rate.key, concurrency=at_once.queue, key_concurrency=at_once.key)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keys", self._spell_keys())
+        object.__setattr__(self, "keys", self._make_keys())
 
-    def _spell_keys(self) -> QueueKeys:
+    def _make_keys(self) -> QueueKeys:
         return queue_keys(self.namespace, self.name)
 
 
@@ -187,6 +190,7 @@ class RsmqConfig(QueueConfig):
     rate_limit: Limit[Rate] = Limit()
     concurrency: Limit[int] = Limit()
 
+    has_schedules: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "priority": "Queue {config.name!r} has RSMQ's format, which has no priorities",
@@ -198,7 +202,7 @@ class RsmqConfig(QueueConfig):
     id_form: ClassVar[re.Pattern[str] | None] = rsmq_format.MESSAGE_ID
     new_id = staticmethod(rsmq_format.new_id)
 
-    def _spell_keys(self) -> RsmqKeys:
+    def _make_keys(self) -> RsmqKeys:
         return rsmq_keys(self.namespace, self.name)
 
     @property
@@ -216,11 +220,12 @@ class GroupConfig(QueueConfig):
     group: str
     keys: GroupKeys = _own_keys()
 
+    has_schedules: ClassVar[bool] = False
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"priority": "Topic {config.topic!r} is read in one order, so there are no priorities"}
     )
 
-    def _spell_keys(self) -> GroupKeys:
+    def _make_keys(self) -> GroupKeys:
         return group_keys(self.namespace, self.topic, subscriber=self.group)
 
 

@@ -61,14 +61,14 @@ class ConsumerView:
 
 def consumers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, ...]:
     """Return the consumers of a queue, those that are alive first."""
-    found = (_view(membership, name, told, now_ms) for name, told in membership.consumers.items())
+    found = (_view(membership, name, described, now_ms) for name, described in membership.consumers.items())
     return tuple(sorted(found, key=lambda consumer: (not consumer.alive, consumer.id)))
 
 
-def _view(membership: Membership, name: str, told: Mapping[str, Any], now_ms: int) -> ConsumerView:
-    supervisor = supervisor_of(told)
+def _view(membership: Membership, name: str, described: Mapping[str, Any], now_ms: int) -> ConsumerView:
+    supervisor = supervisor_of(described)
     seen = membership.seen_ms.get(supervisor)
-    says = {**membership.supervisors.get(supervisor, {}), **told}
+    says = {**membership.supervisors.get(supervisor, {}), **described}
     ago = None if seen is None else max(0, now_ms - seen)
     return ConsumerView(
         id=name,
@@ -79,11 +79,11 @@ def _view(membership: Membership, name: str, told: Mapping[str, Any], now_ms: in
         threads=_number(says, "threads"),
         since_ms=_number(says, "since_ms"),
         seen_ms_ago=ago,
-        state=_state(told.get("state")),
+        state=_state(described.get("state")),
         asked=membership.asks.get(name) or membership.asks.get(supervisor, ""),
-        running=tuple(_running(told.get("running"), ago or 0)),
-        handled=_number(told, "handled") or 0,
-        failed=_number(told, "failed") or 0,
+        running=tuple(_running(described.get("running"), ago or 0)),
+        handled=_number(described, "handled") or 0,
+        failed=_number(described, "failed") or 0,
     )
 
 
@@ -91,9 +91,9 @@ def _state(word: object) -> State:
     return word if word == "quiet" or word == "stopping" else "running"
 
 
-def _running(told: object, ago: int) -> Iterable[RunningView]:
+def _running(described: object, ago: int) -> Iterable[RunningView]:
     # Anybody can write into Redis: what makes no sense is left out.
-    for item in told if isinstance(told, list) else ():
+    for item in described if isinstance(described, list) else ():
         match item:
             case [int(home), str(entry), int(ms)]:
                 yield RunningView(home=home, entry=entry, ms=(whole(ms, LAST_MS) or 0) + ago)

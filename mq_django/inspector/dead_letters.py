@@ -94,12 +94,12 @@ def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPag
     read = partial(_dead(name).read, limit=limit + 1, max_bytes=MAX_LISTED, which="LISTED")
     if after and is_entry(after):
         total, found = read(first=next_to(after, "-"))
-        some = [_view(name, *row) for row in reversed(found[:limit])]
-        return DeadPage(total=total, letters=some, has_newer=len(found) > limit, has_older=bool(some))
+        letters = [_view(name, *row) for row in reversed(found[:limit])]
+        return DeadPage(total=total, letters=letters, has_newer=len(found) > limit, has_older=bool(letters))
     before = before if is_entry(before) else ""
     total, found = read(last=next_to(before, "+"), newest_first=True)
-    some = [_view(name, *row) for row in found[:limit]]
-    return DeadPage(total=total, letters=some, has_newer=bool(before), has_older=len(found) > limit)
+    letters = [_view(name, *row) for row in found[:limit]]
+    return DeadPage(total=total, letters=letters, has_newer=bool(before), has_older=len(found) > limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,22 +134,22 @@ def _group(field: bytes, value: bytes) -> DeadGroup | None:
     return DeadGroup(group=FailureGroup(name, error) if separator else None, count=numbers[0], buried_ms=numbers[1])
 
 
-def look_among(name: str, wanted: Filter, *, after: str = "", limit: int) -> Scanned[DeadLetterView]:
+def look_among(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[DeadLetterView]:
     """Return the dead letters that are wanted, newest first."""
     dead = _dead(name)
 
     def read(cursor: str, count: int) -> Rows[str]:
         last = next_to(cursor if is_entry(cursor) else "", "+")
         letters = dead.traits(limit=count, last=last, newest_first=True)
-        return ((letter.entry, letter.entry if wanted.matches(letter, letter.error) else None) for letter in letters)
+        return ((letter.entry, letter.entry if where.matches(letter, letter.error) else None) for letter in letters)
 
-    found = scan(read, wanted, after=after, limit=limit)
-    there = dict(_some(name, found.rows))
+    found = scan(read, where, after=after, limit=limit)
+    there = dict(_listed(name, found.rows))
     rows = [_view(name, entry, there[entry]) for entry in found.rows if entry in there]
     return Scanned(rows, found.scanned, found.after)
 
 
-def _some(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
+def _listed(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
     """Return those of some dead letters that are still there, without what is long."""
     if not entries:
         return []
@@ -164,12 +164,12 @@ def count_group(name: str, group: FailureGroup) -> int | None:
     return next((found.count for found in groups(name) if found.group == group), None)
 
 
-def every(name: str, wanted: Filter = NOTHING) -> Iterator[DeadLetterView]:
+def every(name: str, where: Filter = NOTHING) -> Iterator[DeadLetterView]:
     """Yield all dead letters that are wanted whole, oldest first."""
     dead, first = _dead(name), "-"
     while found := dead.traits(limit=BATCH, first=first):
         first = next_to(found[-1].entry, "-")
-        chosen = [letter.entry for letter in found if wanted.matches(letter, letter.error)]
+        chosen = [letter.entry for letter in found if where.matches(letter, letter.error)]
         for at in range(0, len(chosen), WHOLE):
             for row in dead.whole(chosen[at : at + WHOLE]):
                 yield _view(name, *row, is_whole=True)
@@ -187,7 +187,7 @@ def find(name: str, message_id: str) -> str | None:
 
 def labels(name: str, entries: Sequence[str]) -> list[str]:
     """Return the ids of the messages in some dead letters, those of them that are still there."""
-    found = _some(name, [entry for entry in entries if is_entry(entry)])
+    found = _listed(name, [entry for entry in entries if is_entry(entry)])
     return [text_of(fields.get(b"id")) or entry for entry, fields in found]
 
 
@@ -231,9 +231,9 @@ def delete(name: str, entries: Sequence[str]) -> Outcome:
 
 
 def _each(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str]) -> Outcome:
-    wanted = list(dict.fromkeys(entries))
-    outcome = Outcome(missing=sum(not is_entry(entry) for entry in wanted))
-    known = [entry for entry in wanted if is_entry(entry)]
+    chosen = list(dict.fromkeys(entries))
+    outcome = Outcome(missing=sum(not is_entry(entry) for entry in chosen))
+    known = [entry for entry in chosen if is_entry(entry)]
     for at in range(0, len(known), BATCH):
         if not _step(act, known[at : at + BATCH], outcome):
             break
@@ -261,8 +261,8 @@ def _dead(name: str) -> DeadLetters:
 
 
 def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> DeadLetterView:
-    kept = {field: value for field, value in fields.items() if isinstance(value, bytes)}
-    found = buried(name, entry, kept) if len(kept) == len(fields) else None
+    complete = {field: value for field, value in fields.items() if isinstance(value, bytes)}
+    found = buried(name, entry, complete) if len(complete) == len(fields) else None
     error, traceback = text_of(fields.get(b"deaderror")), text_of(fields.get(b"deadtraceback"))
     if isinstance(found, Delivery):
         history, size = text_of(fields.get(b"deadstory")), len(found.data_text)

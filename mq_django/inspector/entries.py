@@ -12,7 +12,7 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
 
-def ready(name: str, wanted: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
+def ready(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
     """Return a page of the ready messages that are wanted, with a priority first, then as they came.
 
     Raises:
@@ -20,18 +20,18 @@ def ready(name: str, wanted: Filter, *, after: str = "", limit: int) -> Scanned[
         StoreError: Redis is away.
     """
     read = open_reader(name).ready
-    return scan(lambda cursor, count: read(wanted, after=cursor, limit=count), wanted, after=after, limit=limit)
+    return scan(lambda cursor, count: read(where, after=cursor, limit=count), where, after=after, limit=limit)
 
 
-def pending(name: str, wanted: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
+def pending(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
     """Return a page of the messages that consumers hold and that are wanted, those handed out first coming first."""
     read = open_reader(name).pending
-    return scan(lambda cursor, count: read(wanted, after=cursor, limit=count), wanted, after=after, limit=limit)
+    return scan(lambda cursor, count: read(where, after=cursor, limit=count), where, after=after, limit=limit)
 
 
 def in_log(
     topic: str,
-    wanted: Filter = NOTHING,
+    where: Filter = NOTHING,
     *,
     since: Place = BEGINNING,
     until: Place = END,
@@ -53,9 +53,9 @@ def in_log(
         parse(after)
 
     def read(cursor: str, count: int) -> Rows[EntryView]:
-        return page_of_log(log, wire, since, until, wanted, after=cursor, limit=count, newest_first=newest_first)
+        return page_of_log(log, wire, since, until, where, after=cursor, limit=count, newest_first=newest_first)
 
-    return scan(read, wanted, after=after, limit=limit)
+    return scan(read, where, after=after, limit=limit)
 
 
 def get_in_log(topic: str, entry: str) -> EntryView | None:

@@ -1,17 +1,21 @@
 """Why a message is not running: one cause, the nearest."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
 from mq_django.conf import get_config
-from mq_django.inspector.limit_standing import Standings
+from mq_django.core.limits import Rate
+from mq_django.core.numbers import score_ms, whole
 from mq_django.inspector.message_views import EntryView, WaitingView
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import MAX_BEFORE
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
 
 Kind = Literal[
     "broken",  # it is no message, and is buried or dropped when its turn comes
@@ -89,31 +93,57 @@ def _of_queue(queue: QueueView) -> Cause | None:
 
 
 def _of_key(view: WaitingView, name: str) -> Cause:
-    key, limits = view.message.key or "", get_config().queue(name).limits
-    use = _standings(name).of_key(key, view.member)
-    most = limits.key_concurrency
-    if most is not None and use.at_once >= most:
-        return Cause(kind="parked", key=key, count=use.before, most=most)
-    if limits.key_rate is not None:
-        rate = limits.key_rate
-        return Cause(
-            kind="throttled", key=key, count=use.before, ms=use.next_ms or 0, most=rate.count, window=rate.window
-        )
+    """Return how a parked message stands with the limits of its key."""
+    config, key = get_config().queue(name), view.message.key or ""
+    keys, score = config.keys, _score(key)
+    commands: list[Command] = [
+        ("ZRANK", keys.parked, view.member),
+        ("ZCOUNT", keys.parked, "-inf", f"({score}"),
+        ("ZCOUNT", keys.permits, score, score),
+        ("ZSCORE", keys.turns, key),
+        ("TIME",),
+    ]
+    rank, others, at_once, turn, time = (reply_or_raise(reply) for reply in _wire().trip(commands))
+    before, most, rate = max(0, (rank or 0) - others), config.limits.key_concurrency, config.limits.key_rate
+    if most is not None and at_once >= most:
+        return Cause(kind="parked", key=key, count=before, most=most)
+    if rate is not None:
+        left = max(0, (score_ms(turn) or 0) - _micros(time) // 1000)
+        return Cause(kind="throttled", key=key, count=before, ms=left, most=rate.count, window=rate.window)
     # A permit is free, or there is no limit any more.
     return Cause(kind="due")
 
 
+def _score(key: str) -> int:
+    """Return the score under which what belongs to a key stands, as `lua/parts/limits.lua` makes it."""
+    return int(hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()[:13], 16)
+
+
 def _of_limits(queue: QueueView) -> Cause | None:
-    limits = get_config().queue(queue.name).limits
-    if not limits.of_queue:
-        return None
-    use = _standings(queue.name).of_queue(queue.pending)
-    if use.is_full and limits.concurrency is not None:
-        return Cause(kind="full", most=limits.concurrency, count=queue.pending)
-    if use.next_ms and limits.rate is not None:
-        return Cause(kind="rate", most=limits.rate.count, window=limits.rate.window, ms=use.next_ms)
+    config = get_config().queue(queue.name)
+    most, rate = config.limits.concurrency, config.limits.rate
+    if most is not None and queue.pending >= most:
+        return Cause(kind="full", most=most, count=queue.pending)
+    if rate is not None and (left := _until_free(config.keys.limits, rate)):
+        return Cause(kind="rate", most=rate.count, window=rate.window, ms=left)
     return None
 
 
-def _standings(name: str) -> Standings:
-    return Standings(get_config().queue(name), Pooled(get_client("inspect")))
+def _until_free(key: str, rate: Rate) -> int:
+    """Return the milliseconds until the rate of a queue allows another delivery; 0: now."""
+    log, time = (reply_or_raise(reply) for reply in _wire().trip([("HGET", key, "r"), ("TIME",)]))
+    now = _micros(time)
+    grants = [word.partition(b":") for word in (log or b"").split()]
+    counted = [(whole(at) or 0, whole(count) or 0) for at, _, count in grants]
+    used = [(at, count) for at, count in counted if at >= now - rate.micros]
+    if sum(count for _, count in used) < rate.count:
+        return 0
+    return max(1, (used[0][0] + rate.micros + 1 - now) // 1000)
+
+
+def _micros(time: Sequence[bytes]) -> int:
+    return int(time[0]) * 1_000_000 + int(time[1])
+
+
+def _wire() -> Wire:
+    return Pooled(get_client("inspect"))

@@ -29,7 +29,7 @@ V = TypeVar("V")
 Rows = Iterator[tuple[str, V | None]]
 
 
-class Wanted(Protocol):
+class Matcher(Protocol):
     """Says which messages are wanted, as a filter does."""
 
     def matches(self, message: Filterable) -> bool: ...
@@ -128,18 +128,15 @@ def _view_of(message: Message, size: int, attempts: Sequence[Attempt]) -> Messag
     )
 
 
-def view_if(
-    wanted: Wanted, message: Message, *, size: int, history: str = "", left_out: str | None = None
-) -> MessageView | None:
-    """Return a message as people may see it, or None when it is not wanted.
+def view_if(where: Matcher, message: Message, *, size: int, history: str = "") -> MessageView | None:
+    """Return a message as people may see it, or None when it is not wanted."""
+    return view_of(message, size=size, history=history) if where.matches(message) else None
 
-    `left_out` says why there is no data: because it is no message, or, empty, because it is too long for a page.
-    """
-    if not wanted.matches(message):
-        return None
-    if left_out is None:
-        return view_of(message, size=size, history=history)
-    return MessageView(id=message.id, name=message.name, size=size, error=redact_text(left_out))
+
+def without_data(where: Matcher, message_id: str, *, size: int, name: str = "", why: str = "") -> MessageView | None:
+    """Return what is no message, and why; or, for no reason, a message that is too long for a page."""
+    view = MessageView(id=message_id, name=name, size=size, error=redact_text(why))
+    return view if where.matches(view) else None
 
 
 def view_of_entry(
@@ -147,7 +144,7 @@ def view_of_entry(
     home: Home,
     entry: bytes,
     flat: list[Any],
-    wanted: Wanted = NOTHING,
+    where: Matcher = NOTHING,
     *,
     consumer: str = "",
     held_ms: int = 0,
@@ -157,12 +154,12 @@ def view_of_entry(
     is_cut = any(isinstance(value, int) for value in flat[1::2])
     found = None if is_cut or not flat else decode_entry(flat, queue=queue, home=READY, entry=entry)
     if isinstance(found, Delivery):
-        view = view_if(wanted, found.message, size=sum(sizes), history=found.history)
+        view = view_if(where, found.message, size=sum(sizes), history=found.history)
     else:
         fields = fields_of(flat)
-        message = Message(text_of(fields.get(b"id")) or entry.decode(), text_of(fields.get(b"type")), None, queue)
-        left_out = found.reason if found else "" if is_cut else "deleted while it was pending"
-        view = view_if(wanted, message, size=sum(sizes), left_out=left_out)
+        name, message_id = text_of(fields.get(b"type")), text_of(fields.get(b"id")) or entry.decode()
+        why = found.reason if found else "" if is_cut else "deleted while it was pending"
+        view = without_data(where, message_id, size=sum(sizes), name=name, why=why)
     if view is None:
         return None
     return EntryView(home=home, entry=entry, message=view, ready_ms=entry_ms(entry), consumer=consumer, held_ms=held_ms)

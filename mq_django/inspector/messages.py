@@ -31,14 +31,14 @@ def waiting(name: str, room: Room, *, start: int, limit: int) -> WaitingList:
     return WaitingList(now_ms=now_ms, total=total, waiting=[view for _, view in rows if view])
 
 
-def look_among_waiting(name: str, room: Room, wanted: Filter, *, after: str = "", limit: int) -> Scanned[WaitingView]:
+def look_among_waiting(name: str, room: Room, where: Filter, *, after: str = "", limit: int) -> Scanned[WaitingView]:
     """Return the messages in a room that are wanted, as `waiting` orders them."""
     reader = open_reader(name)
 
     def read(cursor: str, count: int) -> Rows[WaitingView]:
-        return reader.waiting(room, wanted, start=place_in(cursor), limit=count)[2]
+        return reader.waiting(room, where, start=place_in(cursor), limit=count)[2]
 
-    return scan(read, wanted, after=after, limit=limit)
+    return scan(read, where, after=after, limit=limit)
 
 
 def find_waiting(name: str, named: bytes) -> WaitingView | None:

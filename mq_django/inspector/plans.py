@@ -1,15 +1,36 @@
 """The schedules and limits of a queue as people see them, and what they do to schedules."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from mq_django.conf import get_config
+from django.utils import timezone
+
+from mq_django.conf import QueueConfig, get_config
+from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.schedules import Scheduled
 from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_use
-from mq_django.inspector.readers import reader_of
-from mq_django.stores.schedule_state import Planned, Schedules, ScheduleState, planned
+from mq_django.stores.schedule_state import Schedules, scheduled
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
 
-__all__ = ["KeyUse", "LimitUse", "Planned", "ScheduleState", "find", "fire", "forget", "limits", "schedules", "switch"]
+__all__ = ["KeyUse", "LimitUse", "Planned", "find", "fire", "forget", "limits", "schedules", "switch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A schedule as people see it. Times are in ms since 1970, by Redis's clock."""
+
+    name: str
+    queue: str
+    #: None: it is in neither code nor settings any more, and only its state is left.
+    entry: Scheduled | None
+    #: The ticks up to here are done with; None: no consumer has seen it yet.
+    last_ms: int | None
+    #: When its message was last published.
+    fired_ms: int | None
+    paused: bool
+    #: The next tick that publishes; before now when nobody was there to fire it. None while it is paused.
+    next_ms: int | None
 
 
 def schedules(name: str) -> tuple[int, Sequence[Planned]]:
@@ -20,7 +41,41 @@ def schedules(name: str) -> tuple[int, Sequence[Planned]]:
         StoreError: Redis is away.
     """
     config, wire = get_config().queue(name), Pooled(get_client("inspect"))
-    return planned(config, wire) if reader_of(config, wire).has_schedules else (0, [])
+    return planned(config, wire) if config.has_schedules else (0, [])
+
+
+def planned(config: QueueConfig, wire: Wire) -> tuple[int, list[Planned]]:
+    """Return now, and every schedule that publishes to a queue or once did, by name."""
+    time_now, flat = (reply_or_raise(reply) for reply in wire.trip([("TIME",), ("HGETALL", config.keys.schedules)]))
+    now_ms = int(time_now[0]) * 1000 + int(time_now[1]) // 1000
+    states: dict[str, dict[str, bytes]] = {}
+    for field, value in zip(flat[::2], flat[1::2], strict=True):
+        kind, _, name = field.decode(errors="replace").partition(":")
+        states.setdefault(name, {})[kind] = value
+    entries = {entry.name: entry for entry in scheduled() if entry.queue == config.name}
+    names = sorted({*entries, *states})
+    return now_ms, [_planned(name, config.name, entries.get(name), states.get(name, {}), now_ms) for name in names]
+
+
+def _planned(name: str, queue: str, entry: Scheduled | None, state: Mapping[str, bytes], now_ms: int) -> Planned:
+    last_ms, paused = whole(state.get("last"), LAST_MS), "paused" in state
+    return Planned(
+        name=name,
+        queue=queue,
+        entry=entry,
+        last_ms=last_ms,
+        fired_ms=whole(state.get("fired"), LAST_MS),
+        paused=paused,
+        next_ms=None if entry is None or paused else _next_ms(entry, last_ms or now_ms),
+    )
+
+
+def _next_ms(entry: Scheduled, after_ms: int) -> int | None:
+    try:
+        return entry.next_ms(after_ms, timezone.get_default_timezone())
+    except (ValueError, OverflowError):
+        # After the last day that has a date, which somebody wrote there, comes no tick.
+        return None
 
 
 def find(name: str, schedule: str) -> Planned | None:

@@ -162,7 +162,7 @@ def _most(asked: Iterable[str]) -> str:
 def _supervisor(
     name: str, processes: Sequence[ProcessView], found: Sequence[Sequence[tuple[str, ConsumerView]]]
 ) -> SupervisorView:
-    views = [consumer for some in found for _, consumer in some]
+    views = [consumer for each in found for _, consumer in each]
     # It beats in one queue after another: the latest counts.
     seen = min((view.seen_ms_ago for view in views if view.seen_ms_ago is not None), default=None)
     return SupervisorView(

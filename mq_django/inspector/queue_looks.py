@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mq_django.conf import QueueConfig, TopicConfig
+from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core.numbers import score_ms
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
@@ -35,8 +35,10 @@ def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[Qu
     readers = [reader_of(config, wire) for config in configs]
     replies = wire.trip([reader.look_command(now // 60, *hours) for reader in readers])
     views = [_view(config.name, reply, now // 60, hours) for config, reply in zip(configs, replies, strict=True)]
-    topics = list({reader.topic: 0 for reader in readers if reader.topic})
-    stats = dict(zip(topics, topic_stats(topics, wire, at_most=MAX_COUNTED), strict=True)) if topics else {}
+    topics = [get_config().topic(name) for name in dict.fromkeys(reader.topic for reader in readers if reader.topic)]
+    stats = {
+        topic.name: found for topic, found in zip(topics, topic_stats(topics, wire, at_most=MAX_COUNTED), strict=True)
+    }
     return [
         _with_log(view, config.keys.group, stats[reader.topic]) if reader.topic else view
         for view, config, reader in zip(views, configs, readers, strict=True)
@@ -56,24 +58,24 @@ def look_closely(config: QueueConfig, wire: Wire, *, longest: int, of: str = "")
     return replace(view, activity=activity_of_hour(*found, hour=hour, now_ms=view.now_ms, of=of))
 
 
-def _with_log(view: QueueView | StoreError, group: str, found: TopicStats | StoreError) -> QueueView | StoreError:
+def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | StoreError) -> QueueView | StoreError:
     """Add what a group of a topic has not read of the log yet, and what it has pending there."""
     if isinstance(view, StoreError):
         return view
     if isinstance(found, StoreError):
         return found
-    for place, *_ in found.groups:
-        if place.name == group:
-            ages = [age for age in (place.lag_ms if place.lag else None, view.oldest_ms) if age is not None]
-            ready, pending = view.ready + place.lag, view.pending + place.pending
-            return replace(view, ready=ready, pending=pending, oldest_ms=max(ages, default=None))
-    return view
+    group = found.group(name)
+    if group is None:
+        return view
+    ages = [age for age in (group.lag_ms if group.lag else None, view.oldest_ms) if age is not None]
+    ready, pending = view.ready + group.lag, view.pending + group.pending
+    return replace(view, ready=ready, pending=pending, oldest_ms=max(ages, default=None))
 
 
 @readable
 def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
-    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, told, *counted = found
+    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *counted = found
     this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
     due_ms = score_ms(next_due)
     return QueueView(
@@ -89,7 +91,7 @@ def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) ->
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         paused=state == b"PAUSED",
-        consumers=consumers_of(read_membership(_pairs(told)), now_ms=now_ms),
+        consumers=consumers_of(read_membership(_pairs(members)), now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
     )
 

@@ -1,15 +1,22 @@
 """Pages of the rooms where messages wait: what the readers of all kinds of queues have in common."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from mq_django.conf import QueueConfig
 from mq_django.core.filters import NOTHING
-from mq_django.core.keys import TopicKeys
 from mq_django.core.messages import Message
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
-from mq_django.inspector.message_views import EntryView, MessageView, Room, Rows, WaitingView, Wanted, view_if
+from mq_django.inspector.message_views import (
+    EntryView,
+    Matcher,
+    MessageView,
+    Room,
+    Rows,
+    WaitingView,
+    view_if,
+    without_data,
+)
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -30,10 +37,8 @@ Body = bytes | int | None
 class RoomReader:
     """Reads what waits in one queue, for people. Nothing here changes anything."""
 
-    #: Schedules may publish to such a queue.
-    has_schedules: ClassVar[bool] = False
-    #: The keys of the topic whose log the queue reads, if it does.
-    topic: TopicKeys | None = None
+    #: The topic whose log the queue reads, if it does.
+    topic: str = ""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._queue = config.name
@@ -41,7 +46,7 @@ class RoomReader:
         self._wire = wire
 
     def waiting(
-        self, room: Room, wanted: Wanted = NOTHING, *, start: int, limit: int, max_bytes: int = MAX_LISTED
+        self, room: Room, where: Matcher = NOTHING, *, start: int, limit: int, max_bytes: int = MAX_LISTED
     ) -> tuple[int, int, Rows[WaitingView]]:
         """Return now, how many messages wait in a room, and those from the `start`th on.
 
@@ -50,7 +55,7 @@ class RoomReader:
         now_ms, total, found = self._page(self._room_command(room, start, limit, max_bytes))
         handles = self._handles([member for member, _, _ in found])
         rows = (
-            (str(place), self._waiting_view(room, handles.get(member, member), member, score, body, wanted))
+            (str(place), self._waiting_view(room, handles.get(member, member), member, score, body, where))
             for place, (member, score, body) in enumerate(found, start + 1)
         )
         return now_ms, total, rows
@@ -79,11 +84,11 @@ class RoomReader:
         member: bytes,
         score: bytes,
         body: Body,
-        wanted: Wanted = NOTHING,
+        where: Matcher = NOTHING,
         *,
         history: str = "",
     ) -> WaitingView | None:
-        view, due = self._view(member, body, wanted, history=history, named=handle), float(score)
+        view, due = self._view(member, body, where, history=history, named=handle), float(score)
         due_ms = int(due) if room == "delayed" and abs(due) < 2**53 else None
         return (
             None if view is None else WaitingView(member=member, handle=handle, room=room, message=view, due_ms=due_ms)
@@ -93,45 +98,45 @@ class RoomReader:
         self,
         member: bytes,
         body: Body,
-        wanted: Wanted = NOTHING,
+        where: Matcher = NOTHING,
         *,
         history: str = "",
         consumer: str = "",
         held_ms: int = 0,
     ) -> EntryView | None:
         """Return a message of a sorted set that is ready or pending, or None when it is not wanted."""
-        view = self._view(member, body, wanted, history=history)
+        view = self._view(member, body, where, history=history)
         return (
             None
             if view is None
             else EntryView(home="priority", entry=member, message=view, consumer=consumer, held_ms=held_ms)
         )
 
-    def _ranked(self, key: str, wanted: Wanted, start: int, limit: int, max_bytes: int) -> Rows[EntryView]:
+    def _ranked(self, key: str, where: Matcher, start: int, limit: int, max_bytes: int) -> Rows[EntryView]:
         """Go through what is ready in a sorted set."""
         now_ms, _, found = self._page(self._page_command(key, start, limit, max_bytes))
         for place, (member, score, body) in enumerate(found, start + 1):
             if self._is_ready(score, now_ms):
-                yield f"priority.{place}", self._entry_view(member, body, wanted)
+                yield f"priority.{place}", self._entry_view(member, body, where)
 
     def _is_ready(self, score: bytes, now_ms: int) -> bool:
         return True
 
     def _view(
-        self, member: bytes, body: Body, wanted: Wanted = NOTHING, *, history: str = "", named: bytes = b""
+        self, member: bytes, body: Body, where: Matcher = NOTHING, *, history: str = "", named: bytes = b""
     ) -> MessageView | None:
         """Return the message in a body that stands apart from its id, or None when it is not wanted."""
-        size, left_out = body if isinstance(body, int) else len(body or b""), ""
+        size, why = body if isinstance(body, int) else len(body or b""), ""
         if body is None:
-            left_out = "There is no body under this id: it will be dropped when it is due."
+            why = "There is no body under this id: it will be dropped when it is due."
         if isinstance(body, bytes):
             try:
-                message, told = self._decoded(member, body)
-                return view_if(wanted, message, size=size, history=history or told)
+                message, own_history = self._decoded(member, body)
+                return view_if(where, message, size=size, history=history or own_history)
             except (DecodeError, UnicodeDecodeError) as error:
-                left_out = str(error)
+                why = str(error)
         message_id = (named or member).decode(errors="backslashreplace")
-        return view_if(wanted, Message(message_id, "", None, self._queue), size=size, left_out=left_out)
+        return without_data(where, message_id, size=size, why=why)
 
     def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:
         """Return the message in a body, and its history."""

@@ -10,7 +10,7 @@ from mq_django.core.numbers import score_ms
 from mq_django.core.rsmq_format import decode
 from mq_django.core.visible import line
 from mq_django.errors import DecodeError
-from mq_django.inspector.message_views import EntryView, Home, Room, Rows, WaitingView, Wanted
+from mq_django.inspector.message_views import EntryView, Home, Matcher, Room, Rows, WaitingView
 from mq_django.inspector.room_reader import MAX_LISTED, Body, Receipt, RoomReader, place_in
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -34,16 +34,16 @@ class RsmqReader(RoomReader):
         return scripts.command("rsmq_look", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
 
     def ready(
-        self, wanted: Wanted = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
+        self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
     ) -> Rows[EntryView]:
         """See StreamReader.ready()."""
-        return self._ranked(self._keys.zset, wanted, place_in(after), limit, max_bytes)
+        return self._ranked(self._keys.zset, where, place_in(after), limit, max_bytes)
 
     def _is_ready(self, score: bytes, now_ms: int) -> bool:
         return float(score) <= now_ms
 
     def pending(
-        self, wanted: Wanted = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
+        self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
     ) -> Rows[EntryView]:
         """See StreamReader.pending()."""
         keys, start = self._keys, place_in(after)
@@ -56,7 +56,7 @@ class RsmqReader(RoomReader):
         bodies, scores, time = (reply_or_raise(reply) for reply in self._wire.trip(commands))
         held = zip(owners.items(), bodies, scores, strict=True)
         for place, ((member, owner), body, score) in enumerate(held, start + 1):
-            view = self._entry_view(member, body, wanted, consumer=_owner(owner), held_ms=self._held_ms(score, time))
+            view = self._entry_view(member, body, where, consumer=_owner(owner), held_ms=self._held_ms(score, time))
             yield f"priority.{place}", view
 
     def entry(self, home: Home, entry: bytes) -> EntryView | None:
@@ -137,8 +137,8 @@ class RsmqReader(RoomReader):
         return found.message, ""
 
 
-def _owner(told: bytes) -> str:
-    return told.rpartition(b" ")[0].decode(errors="backslashreplace")
+def _owner(holder: bytes) -> str:
+    return holder.rpartition(b" ")[0].decode(errors="backslashreplace")
 
 
 def _now_ms(time: Sequence[bytes]) -> int:

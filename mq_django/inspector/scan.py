@@ -33,14 +33,14 @@ class Scanned(Generic[T]):
     after: str
 
 
-def scan(read: Callable[[str, int], Rows[T]], wanted: Filter, *, after: str, limit: int) -> Scanned[T]:
+def scan(read: Callable[[str, int], Rows[T]], where: Filter, *, after: str, limit: int) -> Scanned[T]:
     """Return up to `limit` of what `read` brings and is wanted, in its order, and from where to go on.
 
     `read` takes a cursor and how many to go through. At most `MAX_SCANNED` are looked at.
     """
     rows: list[T] = []
     scanned, deadline = 0, time.monotonic() + SECONDS
-    batch = BATCH if wanted else limit + 1
+    batch = BATCH if where else limit + 1
     while True:
         before = scanned
         for cursor, row in read(after, batch):

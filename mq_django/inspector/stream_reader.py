@@ -9,7 +9,7 @@ from mq_django.core import offsets
 from mq_django.core.filters import NOTHING
 from mq_django.core.keys import LOG, READY, UNIQUE_PREFIX, URGENT, GroupKeys, TopicKeys
 from mq_django.core.offsets import Place
-from mq_django.inspector.message_views import EntryView, Home, Room, Rows, WaitingView, Wanted, view_of_entry
+from mq_django.inspector.message_views import EntryView, Home, Matcher, Room, Rows, WaitingView, view_of_entry
 from mq_django.inspector.room_reader import MAX_BEFORE, MAX_LISTED, Receipt, RoomReader, place_in
 from mq_django.stores.dead_letter_queue import is_entry
 from mq_django.transport import scripts
@@ -26,7 +26,6 @@ _ROOMS: dict[int, Room] = {1: "delayed", 2: "unhandled", 4: "parked"}
 class StreamReader(RoomReader):
     """Reads what one queue holds, for people. Nothing here changes anything."""
 
-    has_schedules = True
     homes: ClassVar[Sequence[Home]] = HOMES[:-1]
 
     def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
@@ -38,14 +37,14 @@ class StreamReader(RoomReader):
         return scripts.command("pages_look", keys=key_names, args=args)
 
     def ready(
-        self, wanted: Wanted = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
+        self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
     ) -> Rows[EntryView]:
         """Go through up to `limit` ready messages: what goes first, by priority, and then as they came.
 
         Those with a negative priority are among the second, though they are handed out last. `after` is the cursor of
         the last that was seen.
         """
-        return self._by_home(partial(self._ready, wanted, max_bytes), after, limit)
+        return self._by_home(partial(self._ready, where, max_bytes), after, limit)
 
     def _by_home(self, read: Callable[[Home, str, int], Rows[EntryView]], after: str, limit: int) -> Rows[EntryView]:
         begin, place = _cursor(after)
@@ -54,23 +53,23 @@ class StreamReader(RoomReader):
                 limit -= 1
                 yield row
 
-    def _ready(self, wanted: Wanted, max_bytes: int, home: Home, place: str, limit: int) -> Rows[EntryView]:
+    def _ready(self, where: Matcher, max_bytes: int, home: Home, place: str, limit: int) -> Rows[EntryView]:
         if home == "priority":
-            yield from self._ranked(self._keys.priority, wanted, place_in(place), limit, max_bytes)
+            yield from self._ranked(self._keys.priority, where, place_in(place), limit, max_bytes)
             return
         args: list[Argument] = [self._keys.group, place, limit, max_bytes]
         command = scripts.command("entries_ready", keys=[self._stream(home)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         for entry, fields in zip(flat[::2], flat[1::2], strict=True):
-            yield f"{home}.{entry.decode()}", view_of_entry(self._queue, home, entry, fields, wanted)
+            yield f"{home}.{entry.decode()}", view_of_entry(self._queue, home, entry, fields, where)
 
     def pending(
-        self, wanted: Wanted = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
+        self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
     ) -> Rows[EntryView]:
         """Go through up to `limit` messages that consumers hold, with who does and for how long."""
-        return self._by_home(partial(self._pending, wanted, max_bytes), after, limit)
+        return self._by_home(partial(self._pending, where, max_bytes), after, limit)
 
-    def _pending(self, wanted: Wanted, max_bytes: int, home: Home, place: str, limit: int) -> Rows[EntryView]:
+    def _pending(self, where: Matcher, max_bytes: int, home: Home, place: str, limit: int) -> Rows[EntryView]:
         if home == "priority":
             return
         args: list[Argument] = [self._keys.group, f"({place}" if place else "-", limit, max_bytes]
@@ -78,7 +77,7 @@ class StreamReader(RoomReader):
         flat = reply_or_raise(self._wire.trip([command])[0])
         for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
             holder = consumer.decode(errors="backslashreplace")
-            view = view_of_entry(self._queue, home, entry, fields, wanted, consumer=holder, held_ms=idle)
+            view = view_of_entry(self._queue, home, entry, fields, where, consumer=holder, held_ms=idle)
             yield f"{home}.{entry.decode()}", view
 
     def entry(self, home: Home, entry: bytes) -> EntryView | None:
@@ -168,13 +167,12 @@ class StreamReader(RoomReader):
 class GroupReader(StreamReader):
     """Reads one group of a topic: its own streams, and the topic's log behind them."""
 
-    has_schedules = False
     homes = HOMES
     _keys: GroupKeys
 
     def __init__(self, config: GroupConfig, wire: Wire) -> None:
         super().__init__(config, wire)
-        self.topic = self._keys.topic
+        self.topic = config.topic
 
     def before(self, home: Home, entry: bytes) -> int:
         """See StreamReader.before(): before the log a group reads what it keeps itself."""
@@ -188,7 +186,7 @@ def page_of_log(
     wire: Wire,
     since: Place,
     until: Place,
-    wanted: Wanted = NOTHING,
+    where: Matcher = NOTHING,
     *,
     after: str = "",
     limit: int,
@@ -203,7 +201,7 @@ def page_of_log(
     command = scripts.command("topic_page", keys=[keys.log], args=[begins, ends, order, limit, max_bytes])
     flat = reply_or_raise(wire.trip([command])[0])
     for entry, fields in zip(flat[::2], flat[1::2], strict=True):
-        yield entry.decode(), view_of_entry(keys.topic, "log", entry, fields, wanted)
+        yield entry.decode(), view_of_entry(keys.topic, "log", entry, fields, where)
 
 
 def _cursor(text: str) -> tuple[Home, str]:

@@ -12,14 +12,13 @@ from django.utils.module_loading import import_string
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Place
 from mq_django.core.visible import escape, truncate
-from mq_django.core.wire import moment
 from mq_django.inspector import entries
 from mq_django.inspector import topics as inspected
-from mq_django.inspector.message_views import EntryView
+from mq_django.management.as_dict import as_dict
 from mq_django.producers import topics
 
 #: What a verb found, as JSON can say it and as lines for people.
-Told = tuple[Any, Sequence[str]]
+Output = tuple[Any, Sequence[str]]
 
 PLACE = "beginning, end, a moment such as 2026-11-01T06:00Z, or the id of an entry."
 
@@ -58,51 +57,38 @@ def _add_range(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", default="end", help=PLACE)
 
 
-def show_topics(_: Mapping[str, Any]) -> Told:
+def show_topics(_: Mapping[str, Any]) -> Output:
     """Tell where every group is."""
     found: list[dict[str, Any]] = []
     for view in inspected.topics():
         if view.error:
             found.append({"topic": view.name, "error": view.error})
-        found += [
-            {
-                "group": group.queue,
-                "offset": group.offset,
-                "lag": group.lag,
-                "lag_s": group.lag_ms // 1000,
-                "pending": group.pending,
-                "retention": None if group.share is None else round(group.share, 3),
-                "alarm": group.alarm,
-                "lost": group.lost or None,
-            }
-            for group in view.groups
-            if group.subscribed
-        ]
+        found += [as_dict(group) for group in view.groups if group.subscribed]
     return found, list(map(_line, found)) or ["No group has subscribed."]
 
 
-def log(options: Mapping[str, Any]) -> Told:
+def log(options: Mapping[str, Any]) -> Output:
     """Tell the first messages of a part of a log."""
     since, until = place(options["since"]), place(options["until"])
     limit = max(1, min(500, options["limit"]))
-    found = [_row(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
+    found = [as_dict(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
     return found, list(map(_line, found)) or ["No messages."]
 
 
-def seek(options: Mapping[str, Any]) -> Told:
+def seek(options: Mapping[str, Any]) -> Output:
     """Move a group, or tell what that would do."""
     topic, group = _named(options)
     where = place(options["place"])
     preview = inspected.preview(topic, group, where)
     if not options["dry"]:
         inspected.seek(topic, group, where)
-    told = {"moved": not options["dry"], **preview._asdict()}
+    output = {"moved": not options["dry"], **preview._asdict()}
     more = " or more" if preview.more else ""
     what = f"{preview.replayed}{more} read again, {preview.skipped}{more} passed over, {preview.pending} not settled"
-    return told, [f"{'would be' if options['dry'] else 'moved'}: {what}"]
+    return output, [f"{'would be' if options['dry'] else 'moved'}: {what}"]
 
 
-def unsubscribe(options: Mapping[str, Any]) -> Told:
+def unsubscribe(options: Mapping[str, Any]) -> Output:
     """Remove a group."""
     topic, group = _named(options)
     if not options["yes"]:
@@ -111,7 +97,7 @@ def unsubscribe(options: Mapping[str, Any]) -> Told:
     return {"removed": removed}, ["removed" if removed else "there was no such group"]
 
 
-def replay(options: Mapping[str, Any]) -> Told:
+def replay(options: Mapping[str, Any]) -> Output:
     """Run a part of a log through a handler."""
     topic, group = _named(options)
     since, until = place(options["since"]), place(options["until"])
@@ -124,9 +110,9 @@ def replay(options: Mapping[str, Any]) -> Told:
     done = topics[topic].group(group).replay(handler, since=since, until=until, dry=options["dry"])
     failed = [{"id": message.id, "error": error} for message, error in done.failed]
     failed += [{"id": entry, "error": reason} for entry, reason in done.undecodable]
-    told = {"dry": options["dry"], "handled": [message.id for message in done.handled], "failed": failed}
+    output = {"dry": options["dry"], "handled": [message.id for message in done.handled], "failed": failed}
     lines = [f"{len(done.handled)} {'would be handled' if options['dry'] else 'handled'}, {len(failed)} failed"]
-    return told, [*lines, *map(_line, failed)]
+    return output, [*lines, *map(_line, failed)]
 
 
 def place(text: str) -> Place:
@@ -144,13 +130,6 @@ def _named(options: Mapping[str, Any]) -> tuple[str, str]:
     if not separator:
         raise CommandError(f"Name the group as topic:group, not {topic!r}.", returncode=2)
     return topic, group
-
-
-def _row(view: EntryView) -> dict[str, Any]:
-    message = view.message
-    at = None if view.ready_ms is None else moment(view.ready_ms)
-    data = message.data if message.has_data else None
-    return {"entry": view.entry.decode(), "at": at, "id": message.id, "name": message.name, "data": data}
 
 
 def _line(row: Mapping[str, Any]) -> str:

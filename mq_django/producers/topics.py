@@ -17,9 +17,10 @@ from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import publication, publications
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.group_standing import Standing, standing_of
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
-from mq_django.stores.log import Log, Standing
+from mq_django.stores.log import Log
 from mq_django.transport.connections import Role, get_client
 from mq_django.transport.sessions import Pooled
 
@@ -112,7 +113,7 @@ class Topic:
 
     def groups(self) -> list[Standing]:
         """Return every group that there is, with its lag and how much of the retention it is behind."""
-        return self._log("inspect").standings()
+        return [standing_of(group) for group in self._log("inspect").groups()]
 
     def _log(self, role: Role) -> Log:
         return Log(self.config, Pooled(get_client(role)))

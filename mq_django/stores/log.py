@@ -6,33 +6,23 @@ from typing import NamedTuple
 
 from mq_django.conf import TopicConfig
 from mq_django.core.ids import token
-from mq_django.core.keys import GROUP_SEPARATOR, LOG
+from mq_django.core.keys import LOG
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.offsets import Place, before, first, last, parse
+from mq_django.core.offsets import Place, before, first, last
 from mq_django.core.publication import Publication
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.counters import slot
-from mq_django.stores.lag import GroupPlace, LogInfo, counted_up_to, groups_of
-from mq_django.stores.topic_stats import topic_stats
+from mq_django.stores.topic_stats import GroupStats, count_between, group_names, topic_stats
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
+#: So many are counted before a seek, so that nobody has to count after it: less than half a second.
+MAX_READ = 1_000_000
+
 #: Entries that a trimming script looks at. Redis serves nobody else meanwhile: about 1 ms at this size.
 TRIM = 500
-
-
-class Standing(NamedTuple):
-    """A group against the retention of its topic."""
-
-    place: GroupPlace
-    #: How much of the retention it is behind: at 1 it begins to lose messages, or, by what it has pending, to hold up
-    #: the trimming. None: there is no retention.
-    share: float | None
-    #: Messages from the oldest that it has pending, or else has not read, to the newest; and that one's age in ms.
-    behind: int
-    behind_ms: int
 
 
 class Trimmed(NamedTuple):
@@ -88,7 +78,7 @@ class Log:
             UnknownGroup: there is none of that name.
         """
         keys, after = self.keys.group(group), before(place)
-        args = [group, after, *counted_up_to(self.keys, self._wire, after)]
+        args = [group, after, *self._counted_up_to(after)]
         command = scripts.command("topic_seek", keys=[self.keys.log, keys.control], args=args)
         if reply_or_raise(self._wire.trip([command])[0]) == b"MISSING":
             raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
@@ -115,22 +105,12 @@ class Log:
         command = scripts.command("topic_turn", keys=[self.keys.control], args=[round(seconds * 1000)])
         return bool(reply_or_raise(self._wire.trip([command])[0]))
 
-    def standings(self, *, at_most: float = math.inf) -> list[Standing]:
-        """Return every group, and how much of the retention it is behind.
-
-        Where Redis does not know how many messages that are, `at_most` are counted, and the rest is reckoned by time.
-        """
-        (found,) = topic_stats([self.keys], self._wire, at_most=at_most)
+    def groups(self, *, at_most: float = math.inf) -> Sequence[GroupStats]:
+        """Return every group, and how much of the retention it is behind; see topic_stats() for `at_most`."""
+        (found,) = topic_stats([self.config], self._wire, at_most=at_most)
         if isinstance(found, StoreError):
             raise found
-        bytes_each, standings = found.size / max(1, found.info.length), []
-        for place, held, held_ms, more in found.groups:
-            behind, behind_ms = place.lag + held, max(place.lag_ms, held_ms)
-            if more:
-                behind = max(behind, _by_time(found.info, behind_ms))
-            share = retention_share(self.config, behind, behind_ms, bytes_each)
-            standings.append(Standing(place, share, behind, behind_ms))
-        return standings
+        return found.groups
 
     def sound(self, group: str, percent: int | None) -> str:
         """Note or clear a group's alarm: RAISED, CLEARED, SAME, or MISSING when the group is not there (any more)."""
@@ -156,23 +136,20 @@ class Log:
         return Trimmed(count, bool(more), bool(held), {name.decode(): number for name, number in pairs})
 
     def _names(self) -> list[str]:
-        return [name.partition(GROUP_SEPARATOR)[2] for name in groups_of([self.keys], self._wire)]
+        (found,) = group_names([self.keys], self._wire)
+        if isinstance(found, StoreError):
+            raise found
+        return found
 
-
-def _by_time(info: LogInfo, behind_ms: int) -> int:
-    """Return how many messages the last milliseconds of a log have, if they came evenly."""
-    (first_ms, _), (last_ms, _) = parse(info.first), parse(info.last)
-    since_ms = info.now_ms - behind_ms
-    return round(info.length * min(1.0, (last_ms - since_ms + 1) / (last_ms - first_ms + 1)))
-
-
-def retention_share(config: TopicConfig, behind: int, behind_ms: int, bytes_each: float) -> float | None:
-    """Return how much of a topic's retention some messages and some time are, or None when it keeps everything."""
-    shares = []
-    if config.retention:
-        shares.append(behind_ms / 1000 / config.retention.total_seconds())
-    if config.retention_count:
-        shares.append(behind / config.retention_count)
-    if config.retention_bytes:
-        shares.append(behind * bytes_each / config.retention_bytes)
-    return max(shares, default=None)
+    def _counted_up_to(self, after: str) -> tuple[Argument, str]:
+        """Return how many entries there are up to one, and the first of the log; `""` where Redis knows by itself."""
+        (reply,) = self._wire.trip([("XINFO", "STREAM", self.keys.log)])
+        if isinstance(reply, Exception) and "no such key" in str(reply):
+            return "", "0-0"
+        flat = reply_or_raise(reply)
+        entry = dict(zip(flat[::2], flat[1::2], strict=True))[b"first-entry"]
+        begins = entry[0].decode() if entry else "0-0"
+        if after in ("0", "$") or not entry:
+            return "", begins
+        count, more = count_between(self.keys, self._wire, "0-0", after, at_most=MAX_READ)
+        return "" if more else count, begins

@@ -1,11 +1,8 @@
 """What a queue's schedules have done, and their pauses."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
-
-from django.utils import timezone
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
@@ -30,56 +27,9 @@ class Firing(StrEnum):
     EARLY = "early"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleState:
-    """What is known of a schedule. Times are in ms since 1970, by Redis's clock."""
-
-    #: The ticks up to here are done with; None: no consumer has seen it yet.
-    last_ms: int | None = None
-    #: When its message was last published.
-    fired_ms: int | None = None
-    paused: bool = False
-
-
 def scheduled() -> list[Scheduled]:
     """Return every schedule of the project; one in the settings takes the place of one in the code of its name."""
     return list({**registry.schedules(), **get_config().schedules}.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """A schedule as people see it. Times are in ms since 1970, by Redis's clock."""
-
-    name: str
-    queue: str
-    #: None: it is in neither code nor settings any more, and only its state is left.
-    entry: Scheduled | None
-    state: ScheduleState
-    #: The next tick that publishes; before now when nobody was there to fire it. None while it is paused.
-    next_ms: int | None
-
-
-def planned(config: QueueConfig, wire: Wire) -> tuple[int, list[Planned]]:
-    """Return now, and every schedule that publishes to a queue or once did, by name."""
-    time_now, flat = wire.trip([("TIME",), ("HGETALL", config.keys.schedules)])
-    seconds, micros = reply_or_raise(time_now)
-    now_ms = int(seconds) * 1000 + int(micros) // 1000
-    entries = {entry.name: entry for entry in scheduled() if entry.queue == config.name}
-    states = _states(reply_or_raise(flat))
-    found = []
-    for name in sorted({*entries, *states}):
-        entry, state = entries.get(name), states.get(name, ScheduleState())
-        next_ms = None if entry is None or state.paused else _next_ms(entry, state.last_ms or now_ms)
-        found.append(Planned(name=name, queue=config.name, entry=entry, state=state, next_ms=next_ms))
-    return now_ms, found
-
-
-def _next_ms(entry: Scheduled, after_ms: int) -> int | None:
-    try:
-        return entry.next_ms(after_ms, timezone.get_default_timezone())
-    except (ValueError, OverflowError):
-        # After the last day that has a date, which somebody wrote there, comes no tick.
-        return None
 
 
 class Schedules:
@@ -118,10 +68,6 @@ class Schedules:
         command = scripts.command("schedules_resume", keys=[self._keys.schedules], args=[name])
         reply_or_raise(self._wire.trip([command])[0])
 
-    def states(self) -> Mapping[str, ScheduleState]:
-        """Return what is known of every schedule, also of those that are no longer in the code, by name."""
-        return _states(reply_or_raise(self._wire.trip([("HGETALL", self._keys.schedules)])[0]))
-
     def forget(self, name: str) -> None:
         """Forget a schedule that is no longer in the code; one that is there begins anew."""
         fields = [f"{kind}:{name}" for kind in ("last", "fired", "paused")]
@@ -134,18 +80,3 @@ class Schedules:
         key_names = [keys.schedules, keys.ready, keys.priority, keys.waiting, keys.control]
         command = scripts.command("schedules_fire", keys=[*key_names, *where.keys], args=args)
         return reply_or_raise(self._wire.trip([command])[0])
-
-
-def _states(flat: Sequence[bytes]) -> dict[str, ScheduleState]:
-    told: dict[str, dict[str, str]] = {}
-    for field, value in zip(flat[::2], flat[1::2], strict=True):
-        kind, _, name = field.decode(errors="replace").partition(":")
-        told.setdefault(name, {})[kind] = value.decode(errors="replace")
-    return {
-        name: ScheduleState(
-            last_ms=whole(kinds.get("last"), LAST_MS),
-            fired_ms=whole(kinds.get("fired"), LAST_MS),
-            paused="paused" in kinds,
-        )
-        for name, kinds in told.items()
-    }

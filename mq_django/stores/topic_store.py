@@ -13,12 +13,11 @@ from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.offsets import BEGINNING, Place, before
-from mq_django.errors import StoreError
 from mq_django.stores.base import Depths
 from mq_django.stores.settling import BATCH, log_receipts, stream_receipts
 from mq_django.stores.sources import Source, Taken
 from mq_django.stores.stream_store import StreamStore
-from mq_django.stores.topic_stats import topic_stats
+from mq_django.stores.topic_stats import stats_of_group
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
@@ -134,8 +133,6 @@ class TopicStore(StreamStore):
         (pending,) = self._wire.trip([("XPENDING", self._log, self.keys.group)])
         if is_gone(pending):
             return own
-        (found,) = topic_stats([self._group_keys.topic], self._wire, only=self.keys.group)
-        if isinstance(found, StoreError):
-            raise found
-        unread = sum(group.place.lag for group in found.groups)
+        log = stats_of_group(self._group_keys.topic, self.keys.group, self._wire)
+        unread = sum(group.lag for group in log.groups)
         return own._replace(ready=own.ready + unread, pending=own.pending + reply_or_raise(pending)[0])

@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
 from mq_django import registry
-from mq_django.conf import RsmqConfig, get_config, read
+from mq_django.conf import get_config, read
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue
@@ -244,7 +244,7 @@ def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
     except TypeError as error:
         raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
     with suppress(ConfigurationError, UnknownQueue):  # `manage.py check` names what is wrong
-        if isinstance(get_config().queue(task.queue_name), RsmqConfig):
+        if not get_config().queue(task.queue_name).has_schedules:
             raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
     path = task.module_path
     data: dict[str, Any] = {"args": [], "kwargs": {}}

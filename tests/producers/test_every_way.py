@@ -143,9 +143,7 @@ def test_publications_are_made_in_one_module():
 
 
 def test_messages_are_made_by_the_factory_and_by_what_reads_them_from_redis():
-    # The inspector's stand for messages that are too large to be read.
-    readers = {"core/wire", "core/rsmq_format", "inspector/message_views", "inspector/room_reader"}
-    assert set(calls("Message", given=True)) == {"core/publication", *readers}
+    assert set(calls("Message", given=True)) == {"core/publication", "core/wire", "core/rsmq_format"}
 
 
 def test_the_factory_is_asked_by_who_publishes():

@@ -6,7 +6,8 @@ import pytest
 from mq_django import registry
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import WrongKeyType
-from mq_django.stores.schedule_state import Firing, Schedules, ScheduleState, planned
+from mq_django.inspector.plans import planned
+from mq_django.stores.schedule_state import Firing, Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
@@ -25,6 +26,11 @@ REPORT = Scheduled(name="nightly", queue="emails", message="report", data={"for"
 
 def seen_since(client, keys, ms):
     client.hset(keys.schedules, f"last:{REPORT.name}", ms)
+
+
+def plan_of(emails):
+    (found,) = planned(emails.config, Pooled(get_client("consume")))[1]
+    return found
 
 
 def test_a_new_schedule_begins_now(schedules, keys, redis_client):
@@ -76,11 +82,11 @@ def test_no_tick_is_early_by_the_server_s_clock(schedules, keys, redis_client):
     assert not redis_client.exists(keys.ready)
 
 
-def test_a_paused_schedule_lets_its_ticks_pass_and_does_not_make_up_for_them(schedules, keys, redis_client):
+def test_a_paused_schedule_lets_its_ticks_pass_and_does_not_make_up_for_them(emails, schedules, keys, redis_client):
     tick = places.now_ms(redis_client) - 10
     seen_since(redis_client, keys, 0)
     schedules.pause(REPORT.name)
-    assert schedules.states()["nightly"].paused
+    assert plan_of(emails).paused
     assert schedules.fire(REPORT, tick)[0] is Firing.PAUSED
     schedules.resume(REPORT.name)
     assert schedules.fire(REPORT, tick)[0] is Firing.DONE
@@ -99,25 +105,23 @@ def test_what_a_paused_schedule_let_pass_is_not_made_up_for_when_nobody_was_ther
     assert schedules.look([REPORT.name])[1] == [1000]
 
 
-def test_a_schedule_can_be_fired_at_once_even_when_it_is_paused(schedules, keys, store, redis_client):
+def test_a_schedule_can_be_fired_at_once_even_when_it_is_paused(emails, schedules, keys, store, redis_client):
     seen_since(redis_client, keys, 1000)
     schedules.pause(REPORT.name)
     message_id = schedules.fire_now(REPORT)
     (taken,) = take_all(store)
     assert (taken.message.id, dict(taken.message.headers)) == (message_id, {})
-    state = schedules.states()["nightly"]
-    assert (state.last_ms, state.paused) == (1000, True)
-    assert abs(state.fired_ms - places.now_ms(redis_client)) < 60_000
+    plan = plan_of(emails)
+    assert (plan.last_ms, plan.paused) == (1000, True)
+    assert abs(plan.fired_ms - places.now_ms(redis_client)) < 60_000
 
 
-def test_what_nobody_has_seen_has_no_state(schedules, keys, redis_client):
-    assert schedules.states() == {}
+def test_what_nobody_has_seen_has_no_state(emails, keys, redis_client):
+    assert planned(emails.config, Pooled(get_client("consume")))[1] == []
     redis_client.hset(keys.schedules, mapping={"last:a:b": "7", "last:c": "junk", "odd": "x"})
-    assert schedules.states() == {
-        "a:b": ScheduleState(last_ms=7),
-        "c": ScheduleState(),
-        "": ScheduleState(),
-    }
+    _, found = planned(emails.config, Pooled(get_client("consume")))
+    told = {plan.name: (plan.entry, plan.last_ms, plan.fired_ms, plan.paused) for plan in found}
+    assert told == {"a:b": (None, 7, None, False), "c": (None, None, None, False), "": (None, None, None, False)}
 
 
 def test_a_scheduled_message_has_its_priority_its_key_and_its_end(schedules, keys, store, redis_client, emails):
@@ -153,7 +157,13 @@ def in_code(monkeypatch):
 @pytest.mark.usefixtures("in_code")
 def test_every_schedule_is_listed_with_its_next_tick(emails, schedules, keys, redis_client):
     now_ms, (found,) = planned(emails.config, Pooled(get_client("consume")))
-    assert (found.name, found.queue, found.entry, found.state) == ("nightly", "emails", REPORT, ScheduleState())
+    assert (found.name, found.queue, found.entry, found.last_ms, found.paused) == (
+        "nightly",
+        "emails",
+        REPORT,
+        None,
+        False,
+    )
     assert now_ms < found.next_ms <= now_ms + 60_000
     assert found.next_ms % 60_000 == 0
 
@@ -162,7 +172,7 @@ def test_every_schedule_is_listed_with_its_next_tick(emails, schedules, keys, re
 def test_a_tick_that_nobody_fires_is_listed_as_over(emails, keys, redis_client):
     seen_since(redis_client, keys, 30_000)
     _, (found,) = planned(emails.config, Pooled(get_client("consume")))
-    assert (found.state.last_ms, found.next_ms) == (30_000, 60_000)
+    assert (found.last_ms, found.next_ms) == (30_000, 60_000)
 
 
 @pytest.mark.usefixtures("in_code")
@@ -171,10 +181,10 @@ def test_a_paused_schedule_has_no_next_tick_and_has_one_when_it_goes_on(emails, 
     schedules.look([REPORT.name])
     schedules.pause(REPORT.name)
     (found,) = planned(emails.config, wire)[1]
-    assert (found.state.paused, found.next_ms) == (True, None)
+    assert (found.paused, found.next_ms) == (True, None)
     schedules.resume(REPORT.name)
     (found,) = planned(emails.config, wire)[1]
-    assert not found.state.paused
+    assert not found.paused
     assert found.next_ms
 
 
@@ -183,7 +193,7 @@ def test_a_schedule_that_left_the_code_is_listed_until_it_is_forgotten(emails, s
     schedules.look(["old"])
     schedules.pause("old")
     (found,) = planned(emails.config, wire)[1]
-    assert (found.name, found.entry, found.next_ms, found.state.paused) == ("old", None, None, True)
+    assert (found.name, found.entry, found.next_ms, found.paused) == ("old", None, None, True)
     schedules.forget("old")
     assert planned(emails.config, wire)[1] == []
     assert not redis_client.exists(keys.schedules)

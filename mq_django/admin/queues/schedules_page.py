@@ -51,8 +51,8 @@ def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
         "message": text.visible(entry.message, limit=80) if entry else "",
         "next": _("overdue: nobody fires it") if late else text.moment(plan.next_ms, now=now_ms),
         "late": late,
-        "last": text.moment(plan.state.fired_ms, now=now_ms),
-        "paused": plan.state.paused,
+        "last": text.moment(plan.fired_ms, now=now_ms),
+        "paused": plan.paused,
         "gone": entry is None,
     }
 

@@ -10,7 +10,7 @@ from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.page import Page
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector import topics
-from mq_django.inspector.topics import GroupView, TopicView
+from mq_django.inspector.topics import GroupStats, TopicView
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
     }
 
 
-def facts(topic: TopicView, group: GroupView) -> list[tuple[str, SafeString | str]]:
+def facts(topic: TopicView, group: GroupStats) -> list[tuple[str, SafeString | str]]:
     """Return where a group is, label by label."""
     if not group.subscribed:
         return [(_("State"), _("not subscribed: it begins when its first consumer starts"))]
@@ -39,12 +39,12 @@ def facts(topic: TopicView, group: GroupView) -> list[tuple[str, SafeString | st
         (_("Held by consumers"), text.number(group.pending)),
         (_("Retention used"), retention(group)),
         (_("Lost to the retention"), text.number(group.lost) if group.lost else ""),
-        (_("Subscriber"), _("in this code") if group.in_code else _("not in this code")),
+        (_("Subscriber"), _("in this code") if group.name in topic.in_code else _("not in this code")),
     ]
     return [(label, value) for label, value in rows if value]
 
 
-def lag(group: GroupView) -> str:
+def lag(group: GroupStats) -> str:
     """Return how far a group is behind, in messages and in time."""
     if not group.lag:
         return _("none")
@@ -52,13 +52,13 @@ def lag(group: GroupView) -> str:
     return words % {"count": lag_count(group), "time": text.duration(group.lag_ms)}
 
 
-def lag_count(group: GroupView) -> str:
+def lag_count(group: GroupStats) -> str:
     """Return how many messages of the log a group was not given."""
     count = text.number(group.lag)
     return _("over %(count)s") % {"count": count} if group.at_least else count
 
 
-def retention(group: GroupView) -> SafeString | str:
+def retention(group: GroupStats) -> SafeString | str:
     """Return how much of the retention a group is behind, as a bar and in words."""
     if group.share is None:
         return ""
@@ -66,7 +66,7 @@ def retention(group: GroupView) -> SafeString | str:
     return charts.meter(group.share, label=percent, bad=group.alarm is not None) + text.visible(percent)
 
 
-def alarms(group: GroupView) -> list[dict[str, str]]:
+def alarms(group: GroupStats) -> list[dict[str, str]]:
     """Return what is wrong with a group's place, as sentences to stand behind its name."""
     found = []
     if group.alarm is not None:

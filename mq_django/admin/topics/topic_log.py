@@ -16,7 +16,7 @@ from mq_django.errors import InvalidOffset
 from mq_django.inspector import entries, topics
 from mq_django.inspector.message_views import EntryView
 from mq_django.inspector.scan import Filter
-from mq_django.inspector.topics import GroupView, TopicView
+from mq_django.inspector.topics import GroupStats, TopicView
 
 #: Messages a page.
 PER_PAGE = 50
@@ -131,7 +131,7 @@ def message(page: Page, topic: str, entry: str) -> HttpResponse:
     )
 
 
-def _given(page: Page, group: GroupView, entry: str) -> dict[str, Any]:
+def _given(page: Page, group: GroupStats, entry: str) -> dict[str, Any]:
     query = urlencode({"to": "offset", "offset": entry})
     return {
         "name": group.name,

@@ -20,7 +20,7 @@ from mq_django.inspector import topics
 from mq_django.inspector.activity import Activity
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import activity_in
-from mq_django.inspector.topics import GroupView, TopicView
+from mq_django.inspector.topics import GroupStats, TopicView
 
 PARTS = ("tabs", "problems", "tiles", "topic_groups", "topic_chart")
 
@@ -113,12 +113,12 @@ def _tiles(page: Page, view: TopicView) -> list[dict[str, Any]]:
 def retention_of(view: TopicView) -> str:
     """Return what a topic keeps, in words."""
     kept = []
-    if view.retention:
-        kept.append(text.duration(round(view.retention.total_seconds() * 1000)))
-    if view.retention_count:
-        kept.append(_("%(count)s messages") % {"count": text.number(view.retention_count)})
-    if view.retention_bytes:
-        kept.append(text.size(view.retention_bytes))
+    if view.config.retention:
+        kept.append(text.duration(round(view.config.retention.total_seconds() * 1000)))
+    if view.config.retention_count:
+        kept.append(_("%(count)s messages") % {"count": text.number(view.config.retention_count)})
+    if view.config.retention_bytes:
+        kept.append(text.size(view.config.retention_bytes))
     return _("kept: %(what)s") % {"what": ", ".join(kept)} if kept else _("kept for ever")
 
 
@@ -176,7 +176,7 @@ def _topic(page: Page, view: TopicView) -> dict[str, Any]:
     }
 
 
-def _group(page: Page, group: GroupView, view: QueueView | None) -> dict[str, Any]:
+def _group(page: Page, group: GroupStats, view: QueueView | None) -> dict[str, Any]:
     queue = view or QueueView(name=group.queue)
     waiting = queue.delayed + queue.unhandled
     name = group.queue

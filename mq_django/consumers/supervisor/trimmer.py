@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.signals import retention_alarm
-from mq_django.stores.log import Log, Standing
+from mq_django.stores.log import Log
+from mq_django.stores.topic_stats import GroupStats
 
 logger = get_logger(__name__)
 
@@ -34,8 +35,8 @@ class Trimmer(Service):
     def _look_after(self, log: Log) -> None:
         """Judge the groups, then trim, so that an alarm comes before the loss that it warns of."""
         if log.takes_turn(0.9 * EVERY):
-            for standing in log.standings(at_most=MAX_COUNTED):
-                self._judge(log, standing)
+            for group in log.groups(at_most=MAX_COUNTED):
+                self._judge(log, group)
         self._trim(log)
 
     def _trim(self, log: Log) -> None:
@@ -49,16 +50,15 @@ class Trimmer(Service):
             if self.stopping or not trimmed.more:
                 return
 
-    def _judge(self, log: Log, standing: Standing) -> None:
-        place, share, behind, behind_ms = standing
-        topic = log.config.name
+    def _judge(self, log: Log, group: GroupStats) -> None:
+        topic, share = log.config.name, group.share
         late = share is not None and share >= log.config.retention_alarm
-        word = log.sound(place.name, round(share * 100) if late and share is not None else None)
+        word = log.sound(group.name, round(share * 100) if late and share is not None else None)
         if word == "RAISED":
             logger.warning(
                 "Group %s of topic %s is %d messages and %d s behind: %d %% of the retention",
-                *(place.name, topic, behind, behind_ms // 1000, round((share or 0) * 100)),
+                *(group.name, topic, group.behind, group.behind_ms // 1000, round((share or 0) * 100)),
             )
-            retention_alarm.send_robust(Trimmer, queue=topic, group=place.name, share=share, lag=place.lag)
+            retention_alarm.send_robust(Trimmer, queue=topic, group=group.name, share=share, lag=group.lag)
         elif word == "CLEARED":
-            logger.info("Group %s of topic %s has caught up", place.name, topic)
+            logger.info("Group %s of topic %s has caught up", group.name, topic)

@@ -4,7 +4,7 @@ import argparse
 import getpass
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -15,26 +15,14 @@ from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.core.jsontext import loads
 from mq_django.core.visible import escape, truncate
-from mq_django.core.wire import moment
 from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.message_views import MessageView, Room
+from mq_django.inspector.message_views import Room
 from mq_django.inspector.queue_view import QueueView
 from mq_django.management import consumer_verbs, topic_verbs
+from mq_django.management.as_dict import as_dict
 from mq_django.producers import queues
-
-#: Columns of `status`, each with what it shows.
-STATUS: dict[str, Callable[[QueueView], int]] = {
-    "ready": lambda view: view.ready,
-    "pending": lambda view: view.pending,
-    "delayed": lambda view: view.delayed,
-    "unhandled": lambda view: view.unhandled,
-    "parked": lambda view: view.parked,
-    "dead": lambda view: view.dead,
-    "consumers": lambda view: view.alive,
-}
-
 
 PLACES = ("ready", "delayed", "unhandled", "parked", "dead")
 
@@ -115,21 +103,16 @@ class Command(BaseCommand):
     def _status(self, options: dict[str, Any]) -> None:
         names = options["queues"]
         views = [inspector.queue(name) for name in names] if names else inspector.overview()
-        found: list[dict[str, Any]] = [
-            {"queue": view.name, "error": view.error}
-            if view.error
-            else {"queue": view.name, **{column: count(view) for column, count in STATUS.items()}}
-            for view in views
-        ]
+        found, columns = list(map(as_dict, views)), list(as_dict(QueueView(name="")))[1:]
         width = max([5, *(len(row["queue"]) for row in found)])
-        lines = ["  ".join(["queue".ljust(width), *(column.rjust(9) for column in STATUS)])]
+        lines = ["  ".join(["queue".ljust(width), *(column.rjust(9) for column in columns)])]
         for row in found:
-            cells = [row["error"]] if "error" in row else [str(row[column]).rjust(9) for column in STATUS]
+            cells = [row["error"]] if "error" in row else [str(row[column]).rjust(9) for column in columns]
             lines.append("  ".join([row["queue"].ljust(width), *cells]))
         self._print(options, found, lines)
 
     def _peek(self, options: dict[str, Any]) -> None:
-        found = list(_peeked(options["queue"], options["place"], max(1, min(500, options["limit"]))))
+        found = list(map(as_dict, _peeked(options["queue"], options["place"], max(1, min(500, options["limit"])))))
         lines = [
             "  ".join(
                 escape(str(value)) if key != "data" else truncate(escape(json.dumps(value, ensure_ascii=False)), 200)
@@ -194,12 +177,12 @@ class Command(BaseCommand):
 
     def _work(self, options: dict[str, Any], total: int, done: str) -> None:
         queue, worker = options["queue"], f"mq-{token()}"
-        told = time.monotonic()
+        reported = time.monotonic()
         try:
             while (found := jobs.look(queue)) is not None and found.state == "running":
                 time.sleep(min(1.0, work_here(queue, worker)))
-                if time.monotonic() - told > PROGRESS:
-                    told = time.monotonic()
+                if time.monotonic() - reported > PROGRESS:
+                    reported = time.monotonic()
                     self.stderr.write(f"{found.done} {done}, {found.looked} of {total} looked through")
         except KeyboardInterrupt:
             jobs.cancel(queue)
@@ -261,17 +244,9 @@ class Command(BaseCommand):
             self.stdout.write(line)
 
 
-def _peeked(queue: str, place: str, limit: int) -> Iterable[dict[str, Any]]:
+def _peeked(queue: str, place: str, limit: int) -> Iterable[Any]:
     if place == "dead":
-        for letter in dead_letters.page(queue, limit=limit).letters:
-            yield {**_row(letter.message), "reason": letter.reason, "error": letter.error}
-    elif place == "ready":
-        yield from (_row(view.message) for view in entries.ready(queue, NOTHING, limit=limit).rows)
-    else:
-        for view in messages.waiting(queue, ROOMS[place], start=0, limit=limit).waiting:
-            due = None if view.due_ms is None else moment(view.due_ms)
-            yield {**_row(view.message), "due": due}
-
-
-def _row(view: MessageView) -> dict[str, Any]:
-    return {"id": view.id, "name": view.name, "attempt": view.attempt, "data": view.data if view.has_data else None}
+        return dead_letters.page(queue, limit=limit).letters
+    if place == "ready":
+        return [view.message for view in entries.ready(queue, NOTHING, limit=limit).rows]
+    return messages.waiting(queue, ROOMS[place], start=0, limit=limit).waiting

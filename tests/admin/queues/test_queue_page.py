@@ -182,13 +182,13 @@ def test_a_schedule_is_paused_or_fired_once_that_is_confirmed(operator, digest, 
     assert asks in asked.content.decode()
     assert "1 message" in main_of(asked)
     assert not LogEntry.objects.exists()
-    assert not plans.find("emails", "digest").state.paused
+    assert not plans.find("emails", "digest").paused
     assert inspector.queue("emails").ready == 0
 
     done = act(operator, verb, confirmed="yes")
 
     assert says in done.content.decode()
-    assert plans.find("emails", "digest").state.paused == (verb == "pause")
+    assert plans.find("emails", "digest").paused == (verb == "pause")
     assert inspector.queue("emails").ready == (verb == "fire")
     assert LogEntry.objects.get().change_message.startswith(logs)
 
@@ -201,7 +201,7 @@ def test_a_paused_schedule_is_shown_and_resumed(operator, digest):
 
     act(operator, "resume", confirmed="yes")
 
-    assert not plans.find("emails", "digest").state.paused
+    assert not plans.find("emails", "digest").paused
 
 
 def test_a_schedule_that_left_the_code_is_forgotten_and_one_that_is_there_is_not(operator, digest, mq_settings):

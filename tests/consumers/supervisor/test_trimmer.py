@@ -7,7 +7,7 @@ from mq_django.consumers.supervisor import trimmer
 from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.core.outcomes import ACK
 from mq_django.signals import retention_alarm
-from mq_django.stores import lag
+from mq_django.stores import topic_stats
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.stores.topic_store import TopicStore
@@ -105,7 +105,7 @@ def test_a_turn_is_of_one_supervisor_and_no_number_holds_it(log, redis_client, l
 
 def test_a_group_far_behind_is_not_counted_whole(log, billing, alarms, redis_client, monkeypatch):
     monkeypatch.setattr(trimmer, "MAX_COUNTED", 100)
-    monkeypatch.setattr(lag, "PAGE", 100)
+    monkeypatch.setattr(topic_stats, "PAGE", 100)
     for ms in range(900):
         redis_client.xadd(log.keys.log, {"type": "paid", "data": "1"}, id=f"{1_700_000_000_000 + 1000 * ms}-0")
     handle(billing, 10)

@@ -6,8 +6,7 @@ from typing import Any
 from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
 from mq_django.inspector.stream_reader import page_of_log
-from mq_django.stores.lag import count_between
-from mq_django.stores.topic_stats import topic_stats
+from mq_django.stores.topic_stats import count_between, topic_stats
 from mq_django.transport import scripts
 from tests.stores.contracts.frozen import NOW, NOW_MS
 from tests.stores.contracts.stage import Stage, message_of
@@ -157,7 +156,7 @@ def alarm(stage: Stage) -> None:
 def look(stage: Stage) -> None:
     log = stage.topic()
     with stage.under("nothing is there"):
-        topic_stats([log.keys], stage.wire(), minutes=3)
+        topic_stats([log.config], stage.wire(), minutes=3)
     store = stage.group()
     stage.taken(store, message_of(1), message_of(2))
     log.publish([message_of(3)])
@@ -166,7 +165,7 @@ def look(stage: Stage) -> None:
     stage.client.hset(store.keys.control, "lost", 5)
     stage.client.hset(log.keys.minutes(int(NOW) // 3600 - 1), "59|published|", 7)
     with stage.under("two groups, with what was published in this hour and the one before"):
-        topic_stats([log.keys], stage.wire(), minutes=65)
+        topic_stats([log.config], stage.wire(), minutes=65)
 
 
 def page(stage: Stage) -> None:

@@ -1,0 +1,77 @@
+"""What the command `mq` tells of the inspector's values with --json; its lines show the same."""
+
+from typing import Any
+
+from mq_django.core.wire import moment
+from mq_django.inspector.dead_letters import DeadLetterView
+from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
+from mq_django.inspector.processes import ProcessView, SupervisorView
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.topics import GroupStats
+
+#: What `status` counts, as attributes of a queue.
+PLACES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
+
+
+def as_dict(*views: Any) -> dict[str, Any]:
+    """Return a view as JSON can say it; a consumer comes behind its supervisor."""
+    match views:
+        case [QueueView() as queue]:
+            counts = {**{place: getattr(queue, place) for place in PLACES}, "consumers": queue.alive}
+            return {"queue": queue.name, **({"error": queue.error} if queue.error else counts)}
+        case [MessageView() as message]:
+            data = message.data if message.has_data else None
+            return {"id": message.id, "name": message.name, "attempt": message.attempt, "data": data}
+        case [WaitingView() as waiting]:
+            return {**as_dict(waiting.message), "due": _moment(waiting.due_ms)}
+        case [DeadLetterView() as letter]:
+            return {**as_dict(letter.message), "reason": letter.reason, "error": letter.error}
+        case [EntryView() as found]:
+            row = as_dict(found.message)
+            del row["attempt"]
+            return {"entry": found.entry.decode(), "at": _moment(found.ready_ms), **row}
+        case [GroupStats() as group]:
+            return _group(group)
+        case [SupervisorView() as supervisor, ProcessView() as process]:
+            return _consumer(supervisor, process)
+    raise TypeError(f"mq tells nothing of {views!r:.100}")
+
+
+def _moment(ms: int | None) -> str | None:
+    return None if ms is None else moment(ms)
+
+
+def _group(group: GroupStats) -> dict[str, Any]:
+    return {
+        "group": group.queue,
+        "offset": group.offset,
+        "lag": group.lag,
+        "lag_s": group.lag_ms // 1000,
+        "pending": group.pending,
+        "retention": None if group.share is None else round(group.share, 3),
+        "alarm": group.alarm,
+        "lost": group.lost or None,
+    }
+
+
+def _consumer(supervisor: SupervisorView, process: ProcessView) -> dict[str, Any]:
+    seen = supervisor.seen_ms_ago
+    return {
+        "consumer": process.id,
+        "supervisor": supervisor.id,
+        "state": process.state if supervisor.alive else "gone",
+        "asked": process.asked,
+        "host": supervisor.host,
+        "pid": process.pid,
+        "version": supervisor.version,
+        "since_ms": process.since_ms,
+        "heartbeat_s": None if seen is None else round(seen / 1000, 1),
+        "threads": process.threads,
+        "queues": list(process.queues),
+        "handled": process.handled,
+        "failed": process.failed,
+        "running": [
+            {"queue": item.queue, "id": item.entry.message.id, "name": item.entry.message.name, "ms": item.ms}
+            for item in process.running
+        ],
+    }
