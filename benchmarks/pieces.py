@@ -9,6 +9,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import copy_context
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +23,7 @@ django.setup()
 from benchmarks import messages  # noqa: E402 - after the project is set up, as all below
 from mq_django.conf import get_config  # noqa: E402
 from mq_django.consumers.shared_state import SharedState  # noqa: E402
+from mq_django.consumers.worker.databases import Databases  # noqa: E402
 from mq_django.consumers.worker.dispatcher import Dispatcher  # noqa: E402
 from mq_django.consumers.worker.executor import Executor  # noqa: E402
 from mq_django.consumers.worker.loops import LoopPool  # noqa: E402
@@ -87,6 +89,8 @@ class Pieces:
         self._store = StreamStore(config, self._wire)
         self._settler = Settler(self._store, config.name, "measured", threading.Event(), threading.Event())
         self._threads = ThreadPool(THREADS, shared_state)
+        self._lane = self._threads.lanes[0]
+        self._lane.databases = Databases.of_this_thread()
         self._jobs: list[WorkItem] = []
         self._threads.put = self._jobs.append
         self._dispatcher = Dispatcher(
@@ -105,9 +109,8 @@ class Pieces:
         yield time.perf_counter()
         self._dispatcher.dispatch(deliveries)
         yield time.perf_counter()
-        run = self._threads.lanes[0].run
         for job in self._jobs:
-            run(job)
+            copy_context().run(job.executor.run, self._lane, job.delivery, job.handler)
         yield time.perf_counter()
         self._settler.settle(self._store)
         yield time.perf_counter()

@@ -45,7 +45,7 @@ LUA = "mq_django/transport/lua"
 MUTATIONS = [
     Mutation(
         name="the fence: who lost a delivery settles it all the same",
-        files=[f"{LUA}/parts/receipts.lua"],
+        files=[f"{LUA}/parts/stream_receipts.lua"],
         pattern=r"#redis\.call\('xpending', [^\n]*\) == 1",
         replacement="true",
         scenario="stops",

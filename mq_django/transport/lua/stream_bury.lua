@@ -11,6 +11,6 @@
 -- Returns the ids of the entries that the consumer no longer holds; these are left as they are.
 
 -- with bury
--- with receipts
+-- with stream_receipts
 local stream, dead, ids, groups = unpack(KEYS)
 return bury(stream_receipts(stream, ARGV[1], ARGV[2]), dead, ids, groups, ARGV, 3)

@@ -12,7 +12,7 @@
 -- Returns the ids of those that the consumer no longer holds; these are left as they are.
 
 -- with hand_back
--- with receipts
+-- with stream_receipts
 -- with types
 -- with undelivered
 local stream, ready, urgent = unpack(KEYS)

@@ -8,6 +8,6 @@
 --
 -- Returns the ids of those that the consumer no longer holds; these are left as they are.
 
--- with receipts
 -- with settle
+-- with stream_receipts
 return pass_on(stream_receipts(KEYS[1], ARGV[1], ARGV[2], #ARGV), ARGV[3], ARGV, 4)

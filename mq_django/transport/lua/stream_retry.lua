@@ -10,7 +10,7 @@
 --
 -- Returns the ids of the entries that the consumer no longer holds; these are left as they are.
 
--- with receipts
 -- with retry
+-- with stream_receipts
 local stream, due, waiting = unpack(KEYS)
 return retry(stream_receipts(stream, ARGV[1], ARGV[2]), due, waiting, ARGV)

@@ -9,7 +9,7 @@
 --
 -- Returns the ids of the entries that the consumer no longer holds; these are left as they are.
 
--- with receipts
 -- with set_aside
+-- with stream_receipts
 local stream, unhandled, waiting = unpack(KEYS)
 return set_aside(stream_receipts(stream, ARGV[1], ARGV[2]), unhandled, waiting, ARGV)

@@ -12,6 +12,6 @@
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
 -- with bury
--- with receipts
+-- with log_receipts
 local log, control, dead, ids, groups = unpack(KEYS)
 return bury(log_receipts(log, control, ARGV[1], ARGV[2]), dead, ids, groups, ARGV, 3)

@@ -12,7 +12,7 @@
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
 -- with hand_back
--- with receipts
+-- with log_receipts
 -- with types
 local log, control, ready = unpack(KEYS)
 local wrong = wrong_type({ [ready] = 'stream' })

@@ -9,6 +9,6 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
--- with receipts
+-- with log_receipts
 -- with settle
 return pass_on(log_receipts(KEYS[1], KEYS[2], ARGV[1], ARGV[2], #ARGV), ARGV[3], ARGV, 4)

@@ -11,7 +11,7 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
--- with receipts
+-- with log_receipts
 -- with retry
 local log, control, due, waiting = unpack(KEYS)
 return retry(log_receipts(log, control, ARGV[1], ARGV[2]), due, waiting, ARGV)

@@ -10,7 +10,7 @@
 --
 -- Returns the receipts of those that the consumer no longer holds; these are left as they are.
 
--- with receipts
+-- with log_receipts
 -- with set_aside
 local log, control, unhandled, waiting = unpack(KEYS)
 return set_aside(log_receipts(log, control, ARGV[1], ARGV[2]), unhandled, waiting, ARGV)

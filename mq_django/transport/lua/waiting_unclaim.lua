@@ -9,8 +9,10 @@
 -- Returns 'RELEASED'.
 
 -- with claims
+-- with stream_receipts
+local receipts = stream_receipts(KEYS[1], ARGV[1], ARGV[2])
 for at = 3, #ARGV, 2 do
-  if #redis.call('xpending', KEYS[1], ARGV[1], ARGV[at], ARGV[at], 1, ARGV[2]) == 1 then
+  if receipts.held(ARGV[at]) then
     release_claim(KEYS[2], ARGV[at + 1])
   end
 end

@@ -27,11 +27,9 @@ end
 -- The same of messages that leave the queue.
 local function last_receipts(zset, hash, owners, notes, consumer)
   local receipts = rsmq_receipts(zset, hash, owners, consumer)
-  receipts.finish = function(...)
-    for _, id in ipairs({ ... }) do
-      redis.call('hdel', owners, id)
-      remove_message(zset, hash, notes, id)
-    end
+  receipts.finish = function(id)
+    redis.call('hdel', owners, id)
+    remove_message(zset, hash, notes, id)
   end
   receipts.body = function(id)
     return redis.call('hget', hash, id) or ''
