@@ -15,12 +15,11 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import HandBack
 from mq_django.core.wire import alone_of, encode_body
 from mq_django.stores.base import Fetched, Settlement
+from mq_django.stores.sources import StreamSource, Taken
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
-
-Taken = list[Delivery | Undecodable]
 
 #: Takes in a row that may all end in parking, before whoever asked gets to look whether it is to stop.
 ROUNDS = 20
@@ -35,8 +34,10 @@ DEAF = 0.02
 class LimitedStore(StreamStore):
     """A queue with limits: see `mq_django.stores.base.Store` for what each method promises."""
 
+    _source: StreamSource
+
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
-        super().__init__(config, wire)
+        super().__init__(config, wire, StreamSource(config, wire))
         self._limits = config.limits
         #: The moment of the monotonic clock until which nothing can be taken.
         self._rests = 0.0
@@ -143,9 +144,9 @@ class LimitedStore(StreamStore):
             self._again = True
             return nothing
         ready, urgent, lead, permitted, next_ms, ranked = rest
-        self._ranked = bool(ranked)
+        self._source.ranked = bool(ranked)
         self._next_ms = None if next_ms < 0 else next_ms
-        return self._in_order(ready, urgent, lead), frozenset(permitted)
+        return self._source.in_order(ready, urgent, lead), frozenset(permitted)
 
     def _decided(self, consumer: str, found: Taken, *, charge: bool) -> Taken:
         """Return what may run of what came past the script that takes permits."""

@@ -23,20 +23,20 @@ def _id_of(delivery: Delivery | Undecodable) -> bytes:
     return delivery.entry.rpartition(b":")[0]
 
 
-def _retried(some: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
+def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
     """Return a channel, and for each delivery: its receipt, ms from now, "1" if it must run alone, its history."""
     args: list[Argument] = [receipts.queue.wake]
-    for settlement in some:
+    for settlement in batch:
         delivery, outcome, delay_ms, *_ = settlement
         assert isinstance(outcome, Retry)
         args += (delivery.entry, delay_ms, "1" if outcome.alone else "", history_of(consumer, settlement))
     return args
 
 
-def _handed_back(some: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
+def _handed_back(batch: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
     """Return a channel, and for each delivery: its receipt, when it was sent, what became of its consumer."""
     args: list[Argument] = [receipts.queue.wake]
-    for delivery, outcome, *_ in some:
+    for delivery, outcome, *_ in batch:
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, HandBack)
         sent = sent_micros(delivery.message.id)
@@ -45,10 +45,10 @@ def _handed_back(some: Sequence[Settlement], _consumer: str, receipts: Receipts)
     return args
 
 
-def _set_aside(some: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
+def _set_aside(batch: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
     """Return for how many ms, as long as another program gets that receives it; each receipt and its name's score."""
     args: list[Argument] = [*receipts.hidden_ms]
-    for delivery, *_ in some:
+    for delivery, *_ in batch:
         assert isinstance(delivery, Delivery)
         args += (delivery.entry, name_score(delivery.message.name))
     return args

@@ -115,13 +115,13 @@ class Settling:
             receipts = self._receipts[home]
             transition = receipts.transitions[kind]
             for at in range(0, len(group), BATCH):
-                some = group[at : at + BATCH]
+                batch = group[at : at + BATCH]
                 # First, because a key that outlived its message would be taken for ever.
-                if receipts.claims and kind in _FINAL and (claimed := _claimed(some)):
+                if receipts.claims and kind in _FINAL and (claimed := _claimed(batch)):
                     calls.append(SettleCall(self._command(home, "waiting_unclaim", ("claims",), consumer, claimed), ()))
-                arguments = transition.arguments(some, consumer, receipts)
+                arguments = transition.arguments(batch, consumer, receipts)
                 command = self._command(home, transition.script, transition.keys, consumer, arguments)
-                calls.append(SettleCall(command, some))
+                calls.append(SettleCall(command, batch))
         return calls
 
     def _groups(self, settlements: Sequence[Settlement]) -> dict[tuple[type, int], list[Settlement]]:
@@ -142,16 +142,16 @@ class Settling:
         homes: dict[int, list[bytes]] = defaultdict(list)
         for home, entry in receipts:
             homes[home].append(entry)
-        calls = [(home, some[at : at + BATCH]) for home, some in homes.items() for at in range(0, len(some), BATCH)]
-        commands = [self._pass_command(home, consumer, new_owner, some) for home, some in calls]
+        calls = [(home, held[at : at + BATCH]) for home, held in homes.items() for at in range(0, len(held), BATCH)]
+        commands = [self._pass_command(home, consumer, new_owner, batch) for home, batch in calls]
         lost: list[HomeEntry] = []
-        for (home, some), reply in zip(calls, self._wire.trip(commands) if commands else [], strict=True):
-            lost += [(home, entry) for entry in (some if is_gone(reply) else reply_or_raise(reply))]
+        for (home, batch), reply in zip(calls, self._wire.trip(commands) if commands else [], strict=True):
+            lost += [(home, entry) for entry in (batch if is_gone(reply) else reply_or_raise(reply))]
         return lost
 
-    def _pass_command(self, home: int, consumer: str, new_owner: str, some: Sequence[bytes]) -> Command:
+    def _pass_command(self, home: int, consumer: str, new_owner: str, batch: Sequence[bytes]) -> Command:
         receipts = self._receipts[home]
-        return self._command(home, receipts.passes, (), consumer, (new_owner, *receipts.hidden_ms, *some))
+        return self._command(home, receipts.passes, (), consumer, (new_owner, *receipts.hidden_ms, *batch))
 
     def _command(
         self, home: int, script: str, keys: Sequence[str], consumer: str, arguments: Sequence[Argument]
@@ -176,24 +176,24 @@ def _stale(calls: Sequence[SettleCall], replies: Sequence[object]) -> list[str]:
     return stale
 
 
-def _claimed(some: Sequence[Settlement]) -> list[Argument]:
+def _claimed(batch: Sequence[Settlement]) -> list[Argument]:
     """Return the receipts and ids of the messages that hold a unique key."""
     try:
-        claimed = [s.delivery for s in some if s.delivery.message.claims]  # type: ignore[union-attr]
+        claimed = [s.delivery for s in batch if s.delivery.message.claims]  # type: ignore[union-attr]
     except AttributeError:  # one could not be decoded; to ask each would cost all others
-        claimed = [s.delivery for s in some if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
+        claimed = [s.delivery for s in batch if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
     return [argument for delivery in claimed for argument in (delivery.entry, message_id(delivery))]
 
 
-def entries(some: Sequence[Settlement], *_others: object) -> list[Argument]:
+def entries(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
     """Return the receipt of each delivery."""
-    return [settlement.delivery.entry for settlement in some]
+    return [settlement.delivery.entry for settlement in batch]
 
 
-def _handed_back(some: Sequence[Settlement], *_others: object) -> list[Argument]:
+def _handed_back(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
     """Return for each delivery: its receipt, the message's id and time, and what became of its consumer."""
     args: list[Argument] = []
-    for delivery, outcome, *_ in some:
+    for delivery, outcome, *_ in batch:
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, HandBack)
         message = delivery.message
@@ -207,44 +207,44 @@ def mark_of(outcome: HandBack) -> str:
     return "lost" if outcome.lost else "suspect" if outcome.suspect else ""
 
 
-def _retried(some: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
+def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
     """Return a channel, and for each delivery: its receipt, what it waits under, ms from now, the body."""
     args: list[Argument] = [receipts.queue.wake]
-    for settlement in some:
+    for settlement in batch:
         delivery, outcome, delay_ms, *_ = settlement
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
         # Under its own id, also when it was published under a unique key: that may be taken again by now.
-        alone, told = CHARGED if outcome.alone else "", history_of(consumer, settlement)
-        body = encode_body(again, delivery.data_text, member=again.id, alone=alone, history=told)
+        alone, history = CHARGED if outcome.alone else "", history_of(consumer, settlement)
+        body = encode_body(again, delivery.data_text, member=again.id, alone=alone, history=history)
         args += (delivery.entry, again.id, delay_ms, body)
     return args
 
 
-def _set_aside(some: Sequence[Settlement], *_others: object) -> list[Argument]:
+def _set_aside(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
     """Return for each delivery: its receipt, what it waits under, the score of its name, the body."""
     args: list[Argument] = []
-    for delivery, *_ in some:
+    for delivery, *_ in batch:
         assert isinstance(delivery, Delivery)
         message = delivery.message
-        alone, told = alone_of(delivery), delivery.history
-        body = encode_body(message, delivery.data_text, member=message.id, alone=alone, history=told)
+        alone, history = alone_of(delivery), delivery.history
+        body = encode_body(message, delivery.data_text, member=message.id, alone=alone, history=history)
         args += (delivery.entry, message.id, name_score(message.name), body)
     return args
 
 
-def buried(some: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
+def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
     """Return for each delivery: its receipt, the message's id, the number of the dead letter's fields, and these."""
     args: list[Argument] = []
-    for settlement in some:
+    for settlement in batch:
         delivery, outcome, *_ = settlement
         assert isinstance(outcome, Bury)
         known = receipts.id_of(delivery)
-        fields: list[Argument] = [*_told(delivery), *_why(delivery, outcome)]
+        fields: list[Argument] = [*_message_fields(delivery), *_why(delivery, outcome)]
         fields[1] = known
-        if told := history_of(consumer, settlement):
-            fields += ("deadstory", told)
+        if history := history_of(consumer, settlement):
+            fields += ("deadstory", history)
         args += (delivery.entry, known, len(fields), *fields)
     return args
 
@@ -267,15 +267,15 @@ def history_of(consumer: str, settlement: Settlement) -> str:
     return with_attempt(delivery.history, attempt)
 
 
-def _told(delivery: Delivery | Undecodable) -> list[str | bytes]:
+def _message_fields(delivery: Delivery | Undecodable) -> list[str | bytes]:
     """Return the fields of a dead letter that the message had, its id first."""
     if isinstance(delivery, Undecodable):
         return ["id", "", "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
     headers = delivery.message.headers
     if not DEAD_FIELDS.isdisjoint(headers):
-        # A stranger's header must not speak for us.
-        kept = {name: value for name, value in headers.items() if name not in DEAD_FIELDS}
-        delivery = delivery._replace(message=delivery.message._replace(headers=kept))
+        # A header of the message must not be taken for what we say of it.
+        others = {name: value for name, value in headers.items() if name not in DEAD_FIELDS}
+        delivery = delivery._replace(message=delivery.message._replace(headers=others))
     fields = encode_entry(delivery.message, delivery.data_text)
     if delivery.message.published_ms is not None:
         fields += ("time", moment(delivery.message.published_ms))

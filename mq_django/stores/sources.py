@@ -1,0 +1,150 @@
+"""How deliveries come from streams to a consumer."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from mq_django.conf import QueueConfig
+from mq_django.core.keys import READY, URGENT
+from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.wire import decode_entry
+from mq_django.stores.settling import Receipts, stream_receipts
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
+
+#: So many messages at once are a batch of a queue that flows.
+FULL = 50
+#: Entries read in one trip by who recovers: at most so many bodies are in memory at once.
+READ = 100
+
+Taken = list[Delivery | Undecodable]
+
+
+class Source(ABC):
+    """The streams that a store's deliveries come from.
+
+    Methods that take messages return None when the consumer group of the streams is not there.
+    """
+
+    def __init__(self, config: QueueConfig, wire: Wire, receipts: Sequence[Receipts]) -> None:
+        #: How what it reads is settled, by `Delivery.home`. The first key of each is its stream.
+        self.receipts = receipts
+        self._keys = config.keys
+        self._name = config.name
+        self._wire = wire
+
+    @abstractmethod
+    def take_commands(self, consumer: str, count: int) -> list[Command]:
+        """Return what takes messages without waiting: what goes first before what is ready."""
+
+    @abstractmethod
+    def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Taken | None:
+        """Return what these commands brought."""
+
+    @abstractmethod
+    def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken | None:
+        """Take ready messages, waiting for the first."""
+
+    def held_by(self, consumer: str, *, limit: int) -> Taken:
+        """Return what a consumer holds."""
+        held: Taken = []
+        for home in range(len(self.receipts)):
+            if len(held) < limit:
+                held += self.held_in(home, consumer, limit - len(held))
+        return held
+
+    def held_in(self, home: int, consumer: str, limit: int) -> Taken:
+        """Return what a consumer holds of one stream."""
+        stream, *_ = self.receipts[home].keys
+        (pending,) = self._wire.trip([("XPENDING", stream, self._keys.group, "-", "+", limit, consumer)])
+        entries = [] if is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
+        held: Taken = []
+        # A few at a time: bodies may be large.
+        for at in range(0, len(entries), READ):
+            batch = entries[at : at + READ]
+            for entry, reply in zip(batch, self._wire.trip([("XRANGE", stream, e, e) for e in batch]), strict=True):
+                if reply_or_raise(reply):
+                    held += self._decoded(reply, home)
+                else:
+                    # It still has to be settled, to leave the pending list.
+                    held.append(Undecodable(home, entry, [], "deleted while it was pending"))
+        return held
+
+    def _decoded(self, entries: Sequence[Any], home: int) -> Taken:
+        name = self._name
+        return [decode_entry(fields or [], queue=name, home=home, entry=entry) for entry, fields in entries]
+
+    def _read_command(self, consumer: str, count: int, streams: Sequence[str], *, block_ms: int | None) -> Command:
+        """Return the command that reads new entries, and waits for the first unless `block_ms` is None."""
+        waits = () if block_ms is None else ("BLOCK", block_ms)
+        new = [">"] * len(streams)
+        return ("XREADGROUP", "GROUP", self._keys.group, consumer, "COUNT", count, *waits, "STREAMS", *streams, *new)
+
+
+class StreamSource(Source):
+    """The streams of a queue: `ready` and `urgent`."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        keys = config.keys
+        super().__init__(config, wire, [stream_receipts(keys, keys.ready), stream_receipts(keys, keys.urgent)])
+        #: Whether the queue ever had a message with a priority, as far as this source has seen.
+        self.ranked = False
+        #: Whether the last take brought a full batch, and nothing goes before what is ready.
+        self._flows = False
+
+    def take_commands(self, consumer: str, count: int) -> list[Command]:
+        """See Source.take_commands(): a script that keeps their order, or while a full queue flows, a plain read.
+
+        The script copies every message into Lua and back, which takes Redis longer than the reading. Beside the plain
+        read are two looks: what goes first, and a pause, are seen a batch later, as if they had come a batch later.
+        """
+        if not self._flows or count < FULL:
+            return [self._ordered_command(consumer, count)]
+        keys = self._keys
+        read = self._read_command(consumer, count, [keys.ready], block_ms=None)
+        return [("XLEN", keys.urgent), ("HMGET", keys.control, "paused", "ranked"), read]
+
+    def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Taken | None:
+        """See Source.taken()."""
+        if len(replies) == 1:
+            return self._taken_in_order(replies[0], count)
+        urgent, control, read = replies
+        self._flows = not reply_or_raise(urgent) and reply_or_raise(control) == [None, None]
+        if (found := self._read(read)) != []:
+            return found
+        # Something may have gone first since the look: only the script can say that there is nothing.
+        return self._taken_in_order(self._wire.trip([self._ordered_command(consumer, count)])[0], count)
+
+    def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken | None:
+        """See Source.fetch()."""
+        commands = [self._read_command(consumer, count, [self._keys.ready], block_ms=block_ms)]
+        if self.ranked:
+            # Whoever was woken wakes the next, while there is something with a priority.
+            commands.append(self._ordered_command(consumer, 0))
+        return self._read(self._wire.trip(commands)[0])
+
+    def in_order(self, ready: Sequence[Any], urgent: Sequence[Any], lead: int) -> Taken:
+        """Return what was read of both streams; of `urgent` the first `lead` go before `ready`."""
+        first = self._decoded(urgent, URGENT)
+        return [*first[:lead], *self._decoded(ready, READY), *first[lead:]]
+
+    def _ordered_command(self, consumer: str, count: int) -> Command:
+        keys = self._keys
+        key_names = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting]
+        return scripts.command("stream_fetch", keys=key_names, args=[keys.group, consumer, count])
+
+    def _taken_in_order(self, reply: Any, count: int) -> Taken | None:
+        if is_gone(reply):
+            return None
+        if reply_or_raise(reply) == b"PAUSED":
+            return []
+        ready, urgent, ranked, lead = reply
+        self.ranked = bool(ranked)
+        self._flows = len(ready) == count and not ranked
+        return self.in_order(ready, urgent, lead)
+
+    def _read(self, reply: Any) -> Taken | None:
+        if is_gone(reply):
+            return None
+        return self._decoded(reply[0][1], READY) if reply_or_raise(reply) else []
