@@ -46,8 +46,8 @@ def schedules(name: str) -> tuple[int, Sequence[Planned]]:
 
 def planned(config: QueueConfig, wire: Wire) -> tuple[int, list[Planned]]:
     """Return now, and every schedule that publishes to a queue or once did, by name."""
-    time_now, flat = (reply_or_raise(reply) for reply in wire.trip([("TIME",), ("HGETALL", config.keys.schedules)]))
-    now_ms = int(time_now[0]) * 1000 + int(time_now[1]) // 1000
+    time, flat = (reply_or_raise(reply) for reply in wire.trip([("TIME",), ("HGETALL", config.keys.schedules)]))
+    now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
     states: dict[str, dict[str, bytes]] = {}
     for field, value in zip(flat[::2], flat[1::2], strict=True):
         kind, _, name = field.decode(errors="replace").partition(":")

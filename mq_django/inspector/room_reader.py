@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from mq_django.conf import QueueConfig
 from mq_django.core.filters import NOTHING
 from mq_django.core.messages import Message
+from mq_django.core.numbers import score_ms
 from mq_django.core.wire import decode_body, message_of
 from mq_django.errors import DecodeError
 from mq_django.inspector.message_views import (
@@ -88,8 +89,8 @@ class RoomReader:
         *,
         history: str = "",
     ) -> WaitingView | None:
-        view, due = self._view(member, body, where, history=history, named=handle), float(score)
-        due_ms = int(due) if room == "delayed" and abs(due) < 2**53 else None
+        view = self._view(member, body, where, history=history, named=handle)
+        due_ms = score_ms(score) if room == "delayed" else None
         return (
             None if view is None else WaitingView(member=member, handle=handle, room=room, message=view, due_ms=due_ms)
         )
@@ -146,5 +147,5 @@ class RoomReader:
 
 def place_in(cursor: str) -> int:
     """Return the rank that a cursor of a sorted set names; 0 for one that makes no sense."""
-    number = cursor.removeprefix("priority.")
-    return int(number) if number.isdecimal() and len(number) < 16 else 0
+    cursor = cursor.removeprefix("priority.")
+    return int(cursor) if cursor.isdecimal() and len(cursor) < 16 else 0
