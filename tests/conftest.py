@@ -62,6 +62,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no page end early because the machine is busy; a test of a page's limits sets them itself."""
+    monkeypatch.setattr("mq_django.inspector.scan.SECONDS", 30.0)
+    monkeypatch.setattr("mq_django.admin.ui.page.SECONDS", 30.0)
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None) -> None:
     """Tell consumers that run as processes of their own where this process has its database."""

@@ -109,7 +109,6 @@ def test_what_waits_is_found_by_its_name():
 def test_a_look_ends_after_so_many_and_goes_on_from_there(monkeypatch):
     monkeypatch.setattr(scanning, "MAX_SCANNED", 7)
     monkeypatch.setattr(scanning, "BATCH", 3)
-    monkeypatch.setattr(scanning, "SECONDS", 60)
     publish_many("emails", [("welcome", n) for n in range(9)])
     meant = publish("emails", "remind", 1)
 
@@ -118,6 +117,17 @@ def test_a_look_ends_after_so_many_and_goes_on_from_there(monkeypatch):
 
     assert (first.rows, first.scanned) == ([], 7)
     assert (ids(second), second.scanned, second.after) == ([meant], 3, "")
+
+
+def test_a_look_ends_when_its_time_is_over_and_goes_on_from_there(monkeypatch):
+    monkeypatch.setattr(scanning, "BATCH", 3)
+    monkeypatch.setattr(scanning, "SECONDS", -1.0)
+    publish_many("emails", [("welcome", n) for n in range(4)])
+
+    first = entries.ready("emails", Filter(name="remind"), limit=5)
+    second = entries.ready("emails", Filter(name="remind"), after=first.after, limit=5)
+
+    assert (first.scanned, second.scanned, second.after) == (3, 1, "")
 
 
 def test_long_data_is_left_out_of_a_page_and_is_on_the_messages_own():

@@ -75,7 +75,6 @@ def test_an_id_is_found_wherever_the_message_is(operator):
 
 def test_a_look_says_how_far_it_has_come_and_goes_on_at_a_click(operator, monkeypatch):
     monkeypatch.setattr(scanning, "MAX_SCANNED", 60)
-    monkeypatch.setattr(scanning, "SECONDS", 60)
     publish_many("emails", [("welcome", n) for n in range(100)])
     publish("emails", "remind", 1)
 
