@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no page end early because the machine is busy; a test of a page's limits sets them itself."""
+    """Give pages and searches time, so that none ends early on a busy machine. A test of these limits sets its own."""
     monkeypatch.setattr("mq_django.inspector.scan.SECONDS", 30.0)
     monkeypatch.setattr("mq_django.admin.ui.page.SECONDS", 30.0)
 

@@ -133,9 +133,9 @@ class _Keyspace:
         return f", for {_span(minutes(left))}" if left >= 0 else ""
 
     def _order(self, *texts: bytes) -> Any:
-        """Return by what to sort texts: by what is the same in every run, then by the ids' names, then by themselves.
+        """Return the sort key of texts: what is the same in every run, then the names of the ids, then the texts.
 
-        What fills a stream in two batches at once fills it in any order, which is then that of the names.
+        Two batches that are settled at the same time reach a stream in either order, and ids are named in that order.
         """
         plain = [self._plain(text) for text in texts]
         return (

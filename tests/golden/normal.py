@@ -41,7 +41,6 @@ class Normal:
 
     def __init__(self, now_ms: float) -> None:
         self._now_ms = now_ms
-        self._names: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
         self._counts: dict[str, int] = {}
 
@@ -54,7 +53,7 @@ class Normal:
         return _VOLATILE.sub(self._alike, text)
 
     def known(self, text: str) -> list[int]:
-        """Return the numbers of the ids in a text; of an id that has no name yet, one beyond all others."""
+        """Return the numbers in the names of the ids in a text; an id without a name comes behind all others."""
         return [self._numbers.get(found[0], sys.maxsize) for found in _VOLATILE.finditer(text)]
 
     def _named(self, found: re.Match[str]) -> str:
@@ -62,11 +61,9 @@ class Normal:
         if found.lastgroup not in ("member", "rsmq", "id", "token"):
             # Entries of two streams may be equal by chance.
             return alike
-        if found[0] not in self._names:
-            self._counts[alike] = self._counts.get(alike, 0) + 1
-            self._numbers[found[0]] = self._counts[alike]
-            self._names[found[0]] = f"{alike[:-1]} {self._counts[alike]}>"
-        return self._names[found[0]]
+        if found[0] not in self._numbers:
+            self._numbers[found[0]] = self._counts[alike] = self._counts.get(alike, 0) + 1
+        return f"{alike[:-1]} {self._numbers[found[0]]}>"
 
     def _alike(self, found: re.Match[str]) -> str:
         if found.lastgroup == "moment":

@@ -50,7 +50,7 @@ def test_what_a_killed_child_held_goes_on_at_once(trees, publish, history, store
     trees("--processes", "2")
     publish()
     history.wait_for("effect")
-    # Those that run at the kill run for long: one that ended just then had its effect and no ack, and comes again.
+    # The first run for long, so that none ends while the kill comes: it would have its effect, no ack, and run again.
     ids = [publish(["sleep", 0.8 if n < 16 else 0.1]) for n in range(30)]
     killed = history.wait_for("start", 9)[-1]["pid"]
     kill(killed)
