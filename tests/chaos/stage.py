@@ -150,8 +150,9 @@ class Stage:
         with self.client as client:
             drained = _becomes(lambda: places.left(client, keys) == 0, DRAIN)
             given_up = [f"a supervisor ended with {tree.gave_up}" for tree in self.trees if tree.gave_up is not None]
-            _becomes(lambda: not self._strangers(client), SETTLE_DOWN)
-            strangers = self._strangers(client)
+            # Not looked at again when there is none: a consumer that ends just then is known for a moment longer.
+            settled = _becomes(lambda: not self._strangers(client), SETTLE_DOWN)
+            strangers = set() if settled else self._strangers(client)
             given_up += ["a supervisor did not stop within 20 s" for tree in self.trees if not tree.stop()]
             rest = places.look(client, keys)
             restarted = self._restarted(client)
