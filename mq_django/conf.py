@@ -10,12 +10,14 @@ from typing import Any
 
 from django.conf import settings
 from django.core.signals import setting_changed
+from django.utils import timezone
 
 from mq_django.core.configs import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.keys import NAME
 from mq_django.core.options import URL_SCHEMES, options_of
 from mq_django.core.project import EMBEDDED, Config
 from mq_django.core.schedules import Scheduled
+from mq_django.core.times import use_time_zone
 from mq_django.errors import ConfigurationError, InvalidMessage
 
 __all__ = [
@@ -164,3 +166,4 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget, dispatch_uid="mq_django.conf")
+use_time_zone(timezone.get_current_timezone)

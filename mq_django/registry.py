@@ -14,6 +14,7 @@ from mq_django.core.outcomes import Outcome
 from mq_django.core.publish_checks import check_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Scheduled
+from mq_django.core.times import Duration, read_duration
 from mq_django.errors import ConfigurationError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -128,7 +129,7 @@ def handler(
     name: str,
     *,
     retry: RetryPolicy | None = None,
-    timeout: timedelta | float | None = None,
+    timeout: Duration | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the handler of a queue's messages named `name`.
 
@@ -165,7 +166,7 @@ def subscriber(
     name: str | None = None,
     start: Place = BEGINNING,
     retry: RetryPolicy | None = None,
-    timeout: timedelta | float | None = None,
+    timeout: Duration | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the handler of a topic's messages for one group.
 
@@ -208,7 +209,7 @@ def subscriber(
 
 
 def _registers(
-    queue: str, name: str, retry: RetryPolicy | None, timeout: timedelta | float | None
+    queue: str, name: str, retry: RetryPolicy | None, timeout: Duration | None
 ) -> Callable[[Function], Function]:
     check_retry(retry)
 
@@ -251,15 +252,18 @@ def check_retry(value: object) -> None:
         )
 
 
-def seconds(value: timedelta | float | None) -> timedelta | None:
+def seconds(value: Duration | None) -> timedelta | None:
     """Return a timeout that was given in seconds as a timedelta.
 
     Raises:
-        ConfigurationError: it is not above zero.
+        ConfigurationError: it is no duration, or not above zero.
     """
     if value is None:
         return None
-    timeout = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    try:
+        timeout = read_duration(value)
+    except TypeError as error:
+        raise ConfigurationError(f"A timeout must be {error}, not {value!r:.100}") from error
     if timeout <= timedelta(0):
-        raise ConfigurationError(f"A timeout must be above zero, not {value!r}")
+        raise ConfigurationError(f"A timeout must be above zero, not {value!r:.100}")
     return timeout

@@ -1,8 +1,9 @@
 """Places in a topic's log."""
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 
+from mq_django.core.times import aware
 from mq_django.errors import InvalidOffset
 
 #: Where a group can start, or be moved to: "beginning", "end", a moment, or the id of an entry.
@@ -15,9 +16,8 @@ _LAST = 2**64 - 1
 
 
 def milliseconds(moment: datetime) -> int:
-    """Return a moment as milliseconds since 1970; without a time zone it is UTC."""
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1000)
+    """Return a moment as milliseconds since 1970; without a time zone it is in Django's current one."""
+    return round(aware(moment).timestamp() * 1000)
 
 
 def parse(offset: str) -> tuple[int, int]:

@@ -3,10 +3,8 @@
 A function that reads a value raises TypeError with the words that follow "must be".
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +14,8 @@ from typing import Any, TypeVar
 from mq_django.core.limits import Limit, Rate
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize
-from mq_django.errors import InvalidValue
+from mq_django.core.times import read_duration
+from mq_django.errors import ConfigurationError, InvalidValue
 
 URL_SCHEMES = ("redis://", "rediss://", "unix://")
 
@@ -69,15 +68,6 @@ def _reader(
     return read
 
 
-def read_duration(value: Any) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):  # not a number, or more than a timedelta holds
-            return timedelta(seconds=value)
-    raise TypeError("a timedelta or a number of seconds")
-
-
 def read_positive_duration(value: Any) -> timedelta:
     duration = read_duration(value)
     if duration <= timedelta(0):
@@ -105,14 +95,6 @@ read_optional_count = _optional(read_count)
 read_size = _reader(int, "a number of bytes from 1 to 1,024,000", lambda value: 1 <= value <= 1024 * 1000)
 read_share = _reader((int, float), "a number above 0 and up to 1", lambda value: 0 < value <= 1, float)
 read_switch = _reader(bool, "True or False")
-_read_number = _reader((int, float), "a number", lambda value: not math.isnan(value))
-_read_exceptions = _reader(
-    (list, tuple),
-    "a list of exception classes",
-    lambda value: all(isinstance(item, type) and issubclass(item, Exception) for item in value),
-    tuple,
-)
-
 read_paths = _reader(
     (list, tuple),
     "a list of dotted paths",
@@ -120,35 +102,19 @@ read_paths = _reader(
     tuple,
 )
 
-RETRY_ARGUMENTS = {
-    "max_attempts": read_optional_count,
-    "delay": read_duration,
-    "factor": _read_number,
-    "max_delay": read_duration,
-    "jitter": _read_number,
-    "bury_on": _read_exceptions,
-}
-
-
-def _retry_argument(name: str, value: Any) -> Any:
-    try:
-        return RETRY_ARGUMENTS[name](value)
-    except TypeError as error:
-        raise TypeError(f"a RetryPolicy whose {name} is {error}") from error
-
 
 def read_retry(value: Any) -> RetryPolicy:
     if isinstance(value, RetryPolicy):
         return value
     if not isinstance(value, Mapping):
         raise TypeError("a RetryPolicy, or a dict of its arguments")
-    unknown = [key for key in value if key not in RETRY_ARGUMENTS]
+    known = [field.name for field in fields(RetryPolicy)]
+    unknown = [key for key in value if key not in known]
     if unknown:
-        raise TypeError(f"a dict of {', '.join(RETRY_ARGUMENTS)} (it has {unknown[0]!r})")
-    arguments = {name: _retry_argument(name, item) for name, item in value.items()}
+        raise TypeError(f"a dict of {', '.join(known)} (it has {unknown[0]!r})")
     try:
-        return RetryPolicy(**arguments)
-    except ValueError as error:
+        return RetryPolicy(**value)
+    except ConfigurationError as error:
         raise TypeError(f"a RetryPolicy that can work ({error})") from error
 
 

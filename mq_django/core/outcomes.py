@@ -1,8 +1,9 @@
 """What running a delivery yields: a value, settled later in a batch."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
+
+from mq_django.core.times import Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Retry:
     """
 
     #: A timedelta or seconds; None: the retry policy decides.
-    delay: timedelta | float | None = None
+    delay: Duration | None = None
     error: str = ""
     traceback: str = ""
     #: With nothing beside it: it was running when its process died.

@@ -6,7 +6,7 @@ One factory makes it and checks everything at the call, before anything is sent:
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from mq_django.core.configs import DeliveryOptions
@@ -24,6 +24,7 @@ from mq_django.core.publish_checks import (
     expiry,
     uniqueness,
 )
+from mq_django.core.times import Duration
 
 
 class PublishOptions(NamedTuple):
@@ -59,15 +60,15 @@ def publication(
     name: str,
     data: Any,
     *,
-    delay: timedelta | float | None = None,
+    delay: Duration | None = None,
     deliver_at: datetime | None = None,
     key: str | None = None,
     headers: Mapping[str, str] = NO_HEADERS,
     priority: int = 0,
     unique: str | None = None,
-    unique_for: timedelta | float | str | None = None,
+    unique_for: Duration | str | None = None,
     on_conflict: str | None = None,
-    expires: timedelta | datetime | None = None,
+    expires: Duration | datetime | None = None,
     message_id: str | None = None,
     published_ms: int | None = None,
     once: bool = False,
@@ -117,11 +118,11 @@ def publications(
     destination: DeliveryOptions,
     messages: Iterable[tuple[str, Any]],
     *,
-    delay: timedelta | float | None = None,
+    delay: Duration | None = None,
     deliver_at: datetime | None = None,
     key: str | None = None,
     priority: int = 0,
-    expires: timedelta | datetime | None = None,
+    expires: Duration | datetime | None = None,
 ) -> list[Publication]:
     """Return a publication of each `(name, data)`; the options that they share are checked once.
 
@@ -191,10 +192,10 @@ _new = tuple.__new__
 
 def _options(
     destination: DeliveryOptions,
-    delay: timedelta | float | None,
+    delay: Duration | None,
     deliver_at: datetime | None,
     unique: str | None = None,
-    unique_for: timedelta | float | str | None = None,
+    unique_for: Duration | str | None = None,
     on_conflict: str | None = None,
     *,
     once: bool = False,

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from mq_django.core.attempt_history import MAX_DATA
@@ -12,11 +12,10 @@ from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.numbers import LAST_MS
+from mq_django.core.times import MAX_DELAY, Duration, aware, read_duration
 from mq_django.core.wire import MAX_ENTRY_BYTES, MAX_NAME_LENGTH, MAX_PARTS, RESERVED, encode_body
 from mq_django.errors import InvalidMessage, MessageTooLarge, NotSupported
 
-#: The longest delay in seconds or as a timedelta: longer than that is a mistake in the unit.
-MAX_DELAY = timedelta(days=3660)
 #: What to do when the unique key is taken, the default first; of a key that is taken for a time or until handled.
 CONFLICTS, CLAIM_CONFLICTS = ("replace", "keep", "earliest", "error"), ("error", "keep")
 #: `unique_for` without an end of its own.
@@ -81,7 +80,7 @@ def check_priority(priority: object) -> int:
 
 
 def uniqueness(
-    unique: str | None, unique_for: timedelta | float | str | None, on_conflict: str | None, *, waits: bool
+    unique: str | None, unique_for: Duration | str | None, on_conflict: str | None, *, waits: bool
 ) -> tuple[int | None, str]:
     """Return for how long a unique key is taken, as PublishOptions.claim_ms says it, and what a taken one means.
 
@@ -100,7 +99,7 @@ def uniqueness(
     return (None if unique_for is None else _claim_ms(unique_for)), conflict
 
 
-def due(delay: timedelta | float | None, deliver_at: datetime | None) -> tuple[int | None, int | None]:
+def due(delay: Duration | None, deliver_at: datetime | None) -> tuple[int | None, int | None]:
     """Return (milliseconds from now, milliseconds since 1970), of which at most one is there."""
     if delay is not None and deliver_at is not None:
         raise InvalidMessage("Give delay= or deliver_at=, not both")
@@ -109,13 +108,13 @@ def due(delay: timedelta | float | None, deliver_at: datetime | None) -> tuple[i
     return (None if delay is None else _milliseconds(delay)), None
 
 
-def expiry(expires: timedelta | datetime, at_ms: int) -> int:
+def expiry(expires: Duration | datetime, at_ms: int) -> int:
     """Return the time from which a message that is published at `at_ms` is too old, both in milliseconds since 1970.
 
     Raises:
-        InvalidMessage: it has no date.
+        InvalidMessage: it is neither a datetime nor a duration, or has no date.
     """
-    found = at_ms + round(expires.total_seconds() * 1000) if isinstance(expires, timedelta) else _moment_ms(expires)
+    found = _moment_ms(expires) if isinstance(expires, datetime) else at_ms + round(_seconds("expires", expires) * 1000)
     if not 0 <= found <= LAST_MS:
         raise InvalidMessage(f"A message expires between 1970 and 9999, not at {expires!r:.100}")
     return found
@@ -162,7 +161,7 @@ def check_whole(message: Message, text: bytes) -> None:
         raise MessageTooLarge(f"{size} bytes of data and headers are more than the {most} a message may have")
 
 
-def _claim_ms(unique_for: timedelta | float | str) -> int:
+def _claim_ms(unique_for: Duration | str) -> int:
     if not isinstance(unique_for, str):
         return max(1, _milliseconds(unique_for))
     if unique_for != UNTIL_HANDLED:
@@ -171,20 +170,24 @@ def _claim_ms(unique_for: timedelta | float | str) -> int:
 
 
 def _milliseconds(delay: object) -> int:
-    if isinstance(delay, bool) or not isinstance(delay, timedelta | int | float):
-        raise InvalidMessage(f"A delay is a timedelta or seconds, not {delay!r:.100}")
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    seconds = _seconds("A delay", delay)
     if not 0 <= seconds <= MAX_DELAY.total_seconds():
         raise InvalidMessage(f"A delay is 0 to {MAX_DELAY.days} days, not {delay!r:.100}")
     # Up, because never early holds for parts of a millisecond too.
     return math.ceil(seconds * 1000)
 
 
+def _seconds(what: str, value: object) -> float:
+    try:
+        return read_duration(value).total_seconds()
+    except TypeError as error:
+        raise InvalidMessage(f"{what} must be {error}, not {value!r:.100}") from error
+
+
 def _moment_ms(moment: object) -> int:
     if not isinstance(moment, datetime):
-        raise InvalidMessage(f"A moment is a datetime, not {type(moment).__name__}")
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return math.ceil(aware.timestamp() * 1000)
+        raise InvalidMessage(f"A moment must be a datetime, not {moment!r:.100}")
+    return math.ceil(aware(moment).timestamp() * 1000)
 
 
 def _levels(data: Any) -> int:

@@ -1,9 +1,15 @@
 """When a failed message is tried again."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+
+from mq_django.core.times import MAX_DELAY, Duration, read_duration
+from mq_django.errors import ConfigurationError
+
+#: More would overflow a float before the longest delay ends the growth.
+MAX_FACTOR = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,37 +18,70 @@ class RetryPolicy:
 
     With the defaults an attempt follows after about 1 s, 2 s, 4 s, 8 s, ... and never later than an hour. Without
     jitter everything that failed together would come back together.
+
+    Raises:
+        ConfigurationError: an argument is out of bounds.
     """
 
     #: Deliveries that may fail before the message is buried; None: the queue's MAX_ATTEMPTS.
     max_attempts: int | None = None
-    #: The delay after the first failure.
-    delay: timedelta = timedelta(seconds=1)
+    #: The delay after the first failure: a timedelta or seconds.
+    delay: Duration = timedelta(seconds=1)
     #: Each further delay is this many times the one before; 1 keeps them equal.
     factor: float = 2.0
-    max_delay: timedelta = timedelta(hours=1)
+    #: The longest delay: a timedelta or seconds.
+    max_delay: Duration = timedelta(hours=1)
     #: A share of the delay, taken off at random: 0.25 gives 75 % to 100 % of it.
     jitter: float = 0.25
     #: Exceptions that bury at once, for failures that no retry can fix.
-    bury_on: tuple[type[Exception], ...] = ()
+    bury_on: Sequence[type[Exception]] = ()
 
     def __post_init__(self) -> None:
-        if self.max_attempts is not None and self.max_attempts < 1:
-            raise ValueError("RetryPolicy.max_attempts must be at least 1")
-        if self.delay < timedelta(0) or self.max_delay < timedelta(0):
-            raise ValueError("RetryPolicy.delay and max_delay must not be negative")
-        if self.factor < 1:
-            raise ValueError("RetryPolicy.factor must be at least 1")
-        if not 0 <= self.jitter <= 1:
-            raise ValueError("RetryPolicy.jitter must be between 0 and 1")
+        for name in ("delay", "max_delay"):
+            # Frozen, and made once: whoever reads a policy finds timedeltas.
+            object.__setattr__(self, name, _delay(name, getattr(self, name)))
+        if self.max_attempts is not None and not (type(self.max_attempts) is int and self.max_attempts > 0):
+            raise _refusal("max_attempts", "a whole number from 1", self.max_attempts)
+        if not _is_number(self.factor) or not 1 <= self.factor <= MAX_FACTOR:
+            raise _refusal("factor", f"a number from 1 to {MAX_FACTOR}", self.factor)
+        if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
+            raise _refusal("jitter", "a number from 0 to 1", self.jitter)
+        given: object = self.bury_on
+        if not isinstance(given, list | tuple) or not all(
+            isinstance(e, type) and issubclass(e, Exception) for e in given
+        ):
+            raise _refusal("bury_on", "a tuple or a list of exception classes", given)
+        object.__setattr__(self, "bury_on", tuple(given))
 
     def delay_ms(self, attempt: int, *, rand: Callable[[], float] = random.random) -> int:
         """Return the milliseconds to wait after failed attempt number `attempt` (from 1)."""
-        ceiling = self.max_delay.total_seconds() * 1000
+        first, ceiling = (read_duration(delay).total_seconds() * 1000 for delay in (self.delay, self.max_delay))
         # The exponent is capped because a float overflows at 2 ** 1024, and the ceiling is reached long before.
-        full = min(ceiling, self.delay.total_seconds() * 1000 * self.factor ** min(attempt - 1, 64))
+        full = min(ceiling, first * self.factor ** min(attempt - 1, 64))
         return round(full * (1 - self.jitter * rand()))
 
     def exhausted(self, attempt: int, *, default_max: int) -> bool:
         """Tell whether attempt number `attempt` was the last one allowed."""
         return attempt >= (self.max_attempts or default_max)
+
+
+def _delay(name: str, value: object) -> timedelta:
+    try:
+        delay = read_duration(value)
+    except TypeError as error:
+        raise _refusal(name, str(error), value) from error
+    if not timedelta(0) <= delay <= MAX_DELAY:
+        raise _refusal(name, f"0 to {MAX_DELAY.days} days", value)
+    return delay
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_exception(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+def _refusal(name: str, expected: str, value: object) -> ConfigurationError:
+    return ConfigurationError(f"RetryPolicy.{name} must be {expected}, not {value!r:.100}")

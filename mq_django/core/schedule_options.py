@@ -5,9 +5,10 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
-from mq_django.core.options import read_duration, read_positive_duration
+from mq_django.core.options import read_positive_duration
 from mq_django.core.publish_checks import check_name
 from mq_django.core.schedules import Schedule, Scheduled, cron, every
+from mq_django.core.times import read_duration
 from mq_django.errors import MQError
 
 #: Option of a schedule -> the type it must have.

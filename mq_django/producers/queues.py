@@ -1,7 +1,7 @@
 """Put messages into queues."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import NO_HEADERS
 from mq_django.core.publication import publication, publications
 from mq_django.core.publish_checks import check_text, due
+from mq_django.core.times import Duration
 from mq_django.errors import InvalidMessage
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.sinks import RedisSink, after_commit, send
@@ -37,15 +38,15 @@ class Queue:
         name: str,
         data: Any,
         *,
-        delay: timedelta | float | None = None,
+        delay: Duration | None = None,
         deliver_at: datetime | None = None,
         key: str | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
         priority: int = 0,
         unique: str | None = None,
-        unique_for: timedelta | float | str | None = None,
+        unique_for: Duration | str | None = None,
         on_conflict: str | None = None,
-        expires: timedelta | datetime | None = None,
+        expires: Duration | datetime | None = None,
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
@@ -61,7 +62,7 @@ class Queue:
             name: chooses the handler.
             data: JSON: None, bool, int, float, str, lists and dicts of them.
             delay: a timedelta or seconds from now (of the sending), by Redis's clock.
-            deliver_at: not handled before this moment; without a time zone it is UTC.
+            deliver_at: not handled before this datetime; without a time zone it is in Django's current one.
             key: what the message is about, such as "order:7".
             headers: text by lower-case name.
             priority: -100 to 100; higher runs sooner.
@@ -71,7 +72,7 @@ class Queue:
                 seconds: until then or for that long.
             on_conflict: "replace", "keep" the first and return its id, the "earliest" of both, or "error". With
                 unique_for: "error" or "keep".
-            expires: not handled after this time.
+            expires: a timedelta or seconds from now, or a datetime: not handled after it.
             robust: what fails after the commit is logged, not raised.
             message_id: in place of a new id. Another message may have it; in RSMQ's format that is AlreadyPublished.
             enqueued_ms: it runs a task that was enqueued at this moment, and whose result is kept.
@@ -103,11 +104,11 @@ class Queue:
         self,
         messages: Iterable[tuple[str, Any]],
         *,
-        delay: timedelta | float | None = None,
+        delay: Duration | None = None,
         deliver_at: datetime | None = None,
         key: str | None = None,
         priority: int = 0,
-        expires: timedelta | datetime | None = None,
+        expires: Duration | datetime | None = None,
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
@@ -146,7 +147,7 @@ class Queue:
         message_id: str | None = None,
         *,
         unique: str | None = None,
-        delay: timedelta | float | None = None,
+        delay: Duration | None = None,
         deliver_at: datetime | None = None,
         using: str | None = None,
         on_commit: bool = True,

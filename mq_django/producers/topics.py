@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Place
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import publication, publications
+from mq_django.core.times import Duration
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.group_standing import Standing, standing_of
@@ -58,7 +59,7 @@ class Topic:
         *,
         key: str | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
-        expires: timedelta | datetime | None = None,
+        expires: Duration | datetime | None = None,
         message_id: str | None = None,
         using: str | None = None,
         on_commit: bool = True,

@@ -11,12 +11,12 @@ from typing import Any, overload
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
-from django.utils import timezone
 
 from mq_django import registry
 from mq_django.conf import get_config, read
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
+from mq_django.core.times import Duration
 from mq_django.errors import ConfigurationError, UnknownQueue
 from mq_django.producers.queues import queues
 from mq_django.producers.sinks import after_commit
@@ -173,7 +173,7 @@ class MQBackend(BaseTaskBackend):
         message_id = queue.publish(
             task.module_path,
             arguments,
-            deliver_at=_aware(task.run_after),
+            deliver_at=task.run_after,
             priority=task.priority,
             message_id=result.id,
             enqueued_ms=enqueued_ms,
@@ -231,11 +231,6 @@ def _is_known(task: AnyTask) -> bool:
 _own = MQBackend(OWN_ALIAS, {"QUEUES": []})
 
 
-def _aware(run_after: datetime | None) -> datetime | None:
-    # Without USE_TZ a time means the server's own zone, as everywhere in Django.
-    return timezone.make_aware(run_after) if run_after is not None and timezone.is_naive(run_after) else run_after
-
-
 def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
     if not isinstance(when, Cron | Every):
         raise InvalidTask(f"schedule= is cron(...) or every(...), not {when!r:.100}")
@@ -267,7 +262,7 @@ def task(
     queue_name: str = ...,
     takes_context: bool = ...,
     retry: RetryPolicy | None = ...,
-    timeout: timedelta | float | None = ...,
+    timeout: Duration | None = ...,
     schedule: Schedule | None = ...,
 ) -> Callable[[Function], MQTask]: ...
 
@@ -280,7 +275,7 @@ def task(
     queue_name: str = "default",
     takes_context: bool = False,
     retry: RetryPolicy | None = None,
-    timeout: timedelta | float | None = None,
+    timeout: Duration | None = None,
     schedule: Schedule | None = None,
 ) -> MQTask | Callable[[Function], MQTask]:
     """Make a function a task of ours, whatever TASKS says.

@@ -1,10 +1,11 @@
 """How a task's messages are published, beyond what Django's tasks know."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from mq_django.core.publish_checks import due
+from mq_django.core.times import Duration
 from mq_django.errors import InvalidMessage
 from mq_django.task_backend.compat import InvalidTask
 
@@ -13,11 +14,11 @@ from mq_django.task_backend.compat import InvalidTask
 class Publishing:
     """The options of `Queue.publish` that a task can be given with `using()`."""
 
-    delay: timedelta | float | None = None
+    delay: Duration | None = None
     unique: str | None = None
-    unique_for: timedelta | float | str | None = None
+    unique_for: Duration | str | None = None
     on_conflict: str | None = None
-    expires: timedelta | datetime | None = None
+    expires: Duration | datetime | None = None
     key: str | None = None
     using: str | None = None
     #: None: as the backend's OPTIONS say.

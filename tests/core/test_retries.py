@@ -3,6 +3,7 @@ from datetime import timedelta
 import pytest
 
 from mq_django.core.retries import RetryPolicy
+from mq_django.errors import ConfigurationError
 
 NO_JITTER = RetryPolicy(jitter=0)
 
@@ -40,9 +41,25 @@ def test_the_policys_own_limit_goes_before_the_queues(own, attempt, exhausted):
         {"factor": 0.5},
         {"jitter": 1.5},
         {"jitter": -0.1},
+        {"max_attempts": 2.5},
+        {"delay": "soon"},
+        {"delay": True},
+        {"max_delay": timedelta(days=4000)},
+        {"factor": float("inf")},
+        {"factor": "2"},
+        {"jitter": float("nan")},
+        {"bury_on": ValueError},
+        {"bury_on": ["ValueError"]},
     ],
     ids=str,
 )
 def test_an_impossible_policy_is_refused(wrong):
-    with pytest.raises(ValueError, match="RetryPolicy"):
+    with pytest.raises(ConfigurationError, match=f"RetryPolicy.{next(iter(wrong))} must be"):
         RetryPolicy(**wrong)
+
+
+def test_numbers_are_seconds():
+    assert RetryPolicy(delay=0.2, max_delay=60) == RetryPolicy(
+        delay=timedelta(milliseconds=200), max_delay=timedelta(minutes=1)
+    )
+    assert RetryPolicy(delay=0.2, jitter=0).delay_ms(1) == 200

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
@@ -18,6 +17,7 @@ from mq_django.admin.ui.confirm import CONFIRMED
 from mq_django.admin.ui.page import SEE_DATA, Page
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.core.filters import FailureGroup, Filter, is_exception
+from mq_django.core.times import aware
 from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.scan import Scanned
@@ -144,7 +144,7 @@ def moment(value: str) -> datetime:
         found = None
     if found is None:
         raise InvalidFilter(_("“%(value)s” is not a date and a time.") % {"value": escape(value)[:200]})
-    return found if timezone.is_aware(found) else timezone.make_aware(found)
+    return aware(found)
 
 
 def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str, Any]:

@@ -224,7 +224,7 @@ class Executor:
             logger.debug("Message %s failed at attempt %d", message.id, message.attempt, exc_info=error)
             text = f"{_path(type(error))}: {error}"
             trace = "".join(traceback.format_exception(error))
-            buries = isinstance(error, policy.bury_on)
+            buries = isinstance(error, tuple(policy.bury_on))
         except BaseException as worse:  # noqa: BLE001 - an exception's text is user code, too
             return self._unjudged(delivery, handler, worse)
         return Bury(text, trace) if buries else Retry(error=text, traceback=trace)
