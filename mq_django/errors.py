@@ -19,6 +19,8 @@ MQError
 │   ├── RedisOutOfMemory      Redis is at its maxmemory
 │   ├── WrongKeyType          a key of ours holds something else
 │   ├── ReadOnly              Redis takes no writes: a replica, or its disk is full
+│   ├── ServerBusy            Redis runs a script that does not end, and does nothing else
+│   ├── WrongNode             the key is on another node of a Redis Cluster
 │   └── NotSupported          this store cannot do that
 ├── InvalidOffset             not a place in a topic's log (also ValueError)
 ├── InvalidFilter             a filter of messages that cannot be applied (also ValueError)
@@ -124,6 +126,14 @@ class WrongKeyType(StoreError):
 
 class ReadOnly(StoreError):
     """Redis takes no writes: it is a replica, or cannot write to its disk."""
+
+
+class ServerBusy(StoreError):
+    """Redis runs a script that does not end, and does nothing else. The command did not run."""
+
+
+class WrongNode(StoreError):
+    """The key is on another node of a Redis Cluster. The command did not run."""
 
 
 class NotSupported(StoreError):

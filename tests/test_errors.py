@@ -16,6 +16,10 @@ def test_every_error_is_ours_and_in_the_tree(kind):
     assert re.search(rf"\b{kind.__name__}\b", errors.__doc__)
 
 
+#: How 6.2 begins what a command in a script said.
+WRAPPED = f"Error running script (call to f_{'0' * 40}): @user_script:1:"
+
+
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
@@ -27,15 +31,25 @@ def test_every_error_is_ours_and_in_the_tree(kind):
         (exceptions.ReadOnlyError("You can't write"), errors.ReadOnly),
         (exceptions.OutOfMemoryError("command not allowed"), errors.RedisOutOfMemory),
         (exceptions.ResponseError("WRONGTYPE Operation"), errors.WrongKeyType),
-        (exceptions.ResponseError("ERR Error running script: @user_script:4: WRONGTYPE Op"), errors.WrongKeyType),
+        (exceptions.ResponseError(f"{WRAPPED} WRONGTYPE Operation against a key"), errors.WrongKeyType),
         (exceptions.ResponseError("MISCONF Redis is configured to save"), errors.ReadOnly),
         (exceptions.ResponseError("OOM command not allowed"), errors.RedisOutOfMemory),
         (exceptions.ResponseError("CLUSTERDOWN"), errors.ConnectionLost),
         (exceptions.NoPermissionError("this user has no permissions"), errors.NotPermitted),
-        (exceptions.ResponseError("ERR Error running script: @user_script:4: NOPERM this user"), errors.NotPermitted),
+        (exceptions.ResponseError(f"{WRAPPED} @user_script: 1: -OOM command not allowed"), errors.RedisOutOfMemory),
+        (exceptions.ResponseError("this user may not touch the key OOM"), errors.StoreError),
+        (exceptions.ResponseError("BUSY Redis is busy running a script"), errors.ServerBusy),
+        (exceptions.MovedError("866 127.0.0.1:7001"), errors.WrongNode),
+        (exceptions.AskError("866 127.0.0.1:7001"), errors.WrongNode),
+        (
+            exceptions.ResponseError("MOVED 866 127.0.0.1:7001 script: " + "0" * 40 + ", on @user_script:1."),
+            errors.WrongNode,
+        ),
         (exceptions.ResponseError("ERR whatever"), errors.StoreError),
     ],
     ids=lambda value: getattr(value, "__name__", None) or f"{type(value).__name__}: {value}",
 )
 def test_errors_of_redis_are_said_in_our_words(theirs, ours):
-    assert type(translate(theirs)) is ours
+    found = translate(theirs)
+    assert type(found) is ours
+    assert "script:" not in str(found)

@@ -20,7 +20,10 @@ from mq_django.producers import topics
 #: What a verb found, as JSON can say it and as lines for people.
 Output = tuple[Any, Sequence[str]]
 
-PLACE = "beginning, end, a moment such as 2026-11-01T06:00Z or 2026-11-01T06:00 (in the project's time zone), or the id of an entry."
+PLACE = (
+    "beginning, end, a moment such as 2026-11-01T06:00Z (without Z or an offset: in the project's time zone), "
+    "or the id of an entry."
+)
 
 
 def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:

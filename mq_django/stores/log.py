@@ -16,7 +16,7 @@ from mq_django.stores.counters import slot
 from mq_django.stores.topic_stats import GroupStats, count_between, group_names, topic_stats
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
 #: So many are counted before a seek, so that nobody has to count after it: less than half a second.
 MAX_READ = 1_000_000
@@ -144,7 +144,7 @@ class Log:
     def _counted_up_to(self, after: str) -> tuple[Argument, str]:
         """Return how many entries there are up to one, and the first of the log; `""` where Redis knows by itself."""
         (reply,) = self._wire.trip([("XINFO", "STREAM", self.keys.log)])
-        if isinstance(reply, Exception) and "no such key" in str(reply):
+        if is_gone(reply):
             return "", "0-0"
         flat = reply_or_raise(reply)
         entry = dict(zip(flat[::2], flat[1::2], strict=True))[b"first-entry"]

@@ -15,7 +15,7 @@ from mq_django.stores.counters import minute_fields, there
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable, translate
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
 #: Entries counted by one script call. Redis serves nobody else meanwhile: about 2 ms at this size.
 PAGE = 5000
@@ -127,7 +127,7 @@ def group_names(topics: Sequence[TopicKeys], wire: Wire) -> list[list[str] | Sto
     names: list[list[str] | StoreError] = []
     for reply in wire.trip([("XINFO", "GROUPS", keys.log) for keys in topics]) if topics else []:
         if isinstance(reply, Exception):
-            names.append([] if "no such key" in str(reply) else translate(reply))
+            names.append([] if is_gone(reply) else translate(reply))
         else:
             found = [group[1].decode(errors="replace") for group in reply]
             names.append([name for name in found if NAME.fullmatch(name)])

@@ -16,8 +16,10 @@ from mq_django.errors import (
     NotPermitted,
     ReadOnly,
     RedisOutOfMemory,
+    ServerBusy,
     StoreError,
     WrongKeyType,
+    WrongNode,
 )
 
 P = ParamSpec("P")
@@ -25,18 +27,47 @@ T = TypeVar("T")
 
 SETTING = 'MQ_DJANGO["CONNECTION"]'
 
-#: Codes of error replies. They are looked for anywhere in the text, because 6.2 wraps what a script's command said.
-_CODES: tuple[tuple[str, type[StoreError]], ...] = (
-    ("WRONGTYPE", WrongKeyType),
-    ("OOM", RedisOutOfMemory),
-    ("READONLY", ReadOnly),
-    ("MISCONF", ReadOnly),
-    ("NOREPLICAS", ReadOnly),
-    ("LOADING", ConnectionLost),
-    ("MASTERDOWN", ConnectionLost),
-    ("CLUSTERDOWN", ConnectionLost),
-    ("NOPERM", NotPermitted),
+#: What a Redis writes around the error of a command that a script ran: 6.2 before it, later versions behind it.
+_AROUND_SCRIPT_ERRORS = re.compile(
+    r"^(?:ERR )?Error running script \(call to f_\w+\): (?:@?user_script: ?\d+: )*-?"
+    r"| script: [0-9a-f]{40}, on @?user_script:\d+\.?$"
 )
+_CODE = re.compile(r"[A-Z]+(?= |$)")
+
+#: What the code says with which an error reply begins.
+_CODES: dict[str, type[StoreError]] = {
+    "ASK": WrongNode,
+    "BUSY": ServerBusy,
+    "CLUSTERDOWN": ConnectionLost,
+    "LOADING": ConnectionLost,
+    "MASTERDOWN": ConnectionLost,
+    "MISCONF": ReadOnly,
+    "MOVED": WrongNode,
+    "NOPERM": NotPermitted,
+    "NOREPLICAS": ReadOnly,
+    "OOM": RedisOutOfMemory,
+    "READONLY": ReadOnly,
+    "WRONGTYPE": WrongKeyType,
+}
+#: What redis-py has classes for, and takes the code from.
+_KINDS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
+    (exceptions.ReadOnlyError, ReadOnly),
+    (exceptions.OutOfMemoryError, RedisOutOfMemory),
+    (exceptions.NoPermissionError, NotPermitted),
+    (exceptions.AskError, WrongNode),
+    (exceptions.ClusterDownError, ConnectionLost),
+    (exceptions.ConnectionError, ConnectionLost),
+    (exceptions.TimeoutError, ConnectionLost),
+    (OSError, ConnectionLost),
+)
+#: How Redis refuses, without a code, what a user may not do in a script.
+_NOT_PERMITTED = "The user executing the script can't"
+#: What is said with the server's own words.
+_ADVICE: dict[type[StoreError], str] = {
+    ConnectionLost: "Redis is away or did not answer in time: {}",
+    NotPermitted: "{} (docs/settings.md lists the rights that a Redis user needs)",
+    WrongNode: "Another node of the Redis Cluster has the key, and mq_django talks to one: {}",
+}
 
 #: What a broken connection raises in the midst of TLS: no fault of TLS, as all others.
 _BROKEN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
@@ -44,23 +75,29 @@ _BROKEN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 def translate(error: Exception) -> StoreError:
     """Return the error of ours that says what an error of redis-py or of a socket means."""
-    if isinstance(error, exceptions.ReadOnlyError):
-        return ReadOnly(str(error))
-    if isinstance(error, exceptions.OutOfMemoryError):
-        return RedisOutOfMemory(str(error))
-    if isinstance(error, exceptions.NoPermissionError):
-        return NotPermitted(f"{error} (docs/settings.md lists the rights that a Redis user needs)")
-    if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
-        return ConnectionLost(f"Redis is away or did not answer in time: {error}")
-    for code, kind in _CODES:
-        if code in str(error):
-            return kind(str(error))
-    if "last possible ID" in str(error) or "stream top item" in str(error):
+    text, code = error_text(error), error_code(error)
+    kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None) or _CODES.get(code)
+    if text.startswith(_NOT_PERMITTED):
+        kind = NotPermitted
+    if kind is not None:
+        return kind(_ADVICE.get(kind, "{}").format(text))
+    if "last possible ID" in text or "stream top item" in text:
         return StoreError(
             "A stream has an entry with the largest possible id, so that nothing can be added to it. "
-            f"Save what it holds, and delete its key. ({error})"
+            f"Save what it holds, and delete its key. ({text})"
         )
-    return StoreError(str(error))
+    return StoreError(text)
+
+
+def error_text(error: Exception) -> str:
+    """Return what an error reply says, without what Redis adds when a script's command failed."""
+    return _AROUND_SCRIPT_ERRORS.sub("", str(error))
+
+
+def error_code(error: Exception) -> str:
+    """Return the code of an error reply, such as "WRONGTYPE"; "" when it has none, or redis-py a class for it."""
+    found = _CODE.match(error_text(error))
+    return found[0] if found else ""
 
 
 def readable(read: Callable[P, T]) -> Callable[P, T | StoreError]:

@@ -17,7 +17,7 @@ import redis
 from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ReadOnly
-from mq_django.transport.failures import translate, translate_connecting
+from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
 from mq_django.transport.scripts import Command, in_full
 
 _pack_command: Callable[[Command], bytes] | None = (
@@ -283,12 +283,14 @@ class Pooled:
 
 
 def _is_elsewhere(reply: exceptions.ResponseError) -> bool:
-    return isinstance(translate(reply), ReadOnly | ConnectionLost) or "UNBLOCKED" in str(reply)
+    return isinstance(translate(reply), ReadOnly | ConnectionLost) or error_code(reply) == "UNBLOCKED"
 
 
 def is_gone(reply: Any) -> bool:
     """Tell whether a reply says that the stream or its group is not there (any more)."""
-    return isinstance(reply, Exception) and any(word in str(reply) for word in ("NOGROUP", "UNBLOCKED", "no such key"))
+    if not isinstance(reply, Exception):
+        return False
+    return error_code(reply) in ("NOGROUP", "UNBLOCKED") or error_text(reply) == "no such key"
 
 
 def reply_or_raise(reply: Any) -> Any:

@@ -11,11 +11,21 @@ import pytest
 import redis
 from django.core.management import CommandError, call_command
 
-from mq_django.errors import ConnectionLost, ConnectionRejected, NotPermitted, StoreError
+from mq_django.errors import (
+    ConnectionLost,
+    ConnectionRejected,
+    NotPermitted,
+    ReadOnly,
+    RedisOutOfMemory,
+    ServerBusy,
+    StoreError,
+    WrongKeyType,
+)
 from mq_django.producers import queues
 from mq_django.testing.private_server import PrivateServer
-from mq_django.transport.failures import translate_connecting
+from mq_django.transport.failures import translate, translate_connecting
 from tests.certificates import TLSServer
+from tests.waiting import wait_until
 
 SECRET = "t0p-s3cret"
 SETTING = r'MQ_DJANGO\["CONNECTION"\]'
@@ -258,3 +268,74 @@ def test_a_connection_that_breaks_during_tls_may_work_later():
     error = redis.ConnectionError("Error 8 connecting to localhost:6379.")
     error.__cause__ = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
     assert type(translate_connecting(error, pool)) is ConnectionLost
+
+
+WRITE = "return redis.call('SET', KEYS[1], 1)"
+
+
+def said_by(client, *command):
+    """Return what the error of a command means, also when a script runs it."""
+    with pytest.raises(redis.RedisError) as raised:
+        client.execute_command(*command)
+    return translate(raised.value)
+
+
+@pytest.fixture
+def alone():
+    """A server and a client of its own."""
+    with PrivateServer(tcp=True) as server, redis.Redis.from_url(server.url) as client:
+        yield client
+
+
+@pytest.mark.parametrize("command", [("SET", "k", 1), ("EVAL", WRITE, 1, "k")], ids=["alone", "in a script"])
+@pytest.mark.parametrize(
+    ("option", "value", "kind"),
+    [("maxmemory", "1", RedisOutOfMemory), ("min-replicas-to-write", "1", ReadOnly), ("replicaof", None, ReadOnly)],
+)
+def test_what_a_server_refuses_is_said_by_its_class_and_in_its_words(alone, command, option, value, kind):
+    if value is None:
+        alone.replicaof("127.0.0.1", 1)
+    else:
+        alone.config_set(option, value)
+    found = said_by(alone, *command)
+    assert type(found) is kind
+    assert "script" not in str(found)
+
+
+def test_a_script_that_meets_a_wrong_type_says_no_more_than_that(alone):
+    alone.set("text", 1)
+    found = said_by(alone, "EVAL", "return redis.call('LLEN', KEYS[1])", 1, "text")
+    assert type(found) is WrongKeyType
+    assert str(found) == "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+
+@pytest.mark.parametrize("key", ["ROOM", "BUSY", "MOVED"])
+def test_a_code_in_the_name_of_a_key_means_nothing(alone, key):
+    alone.execute_command("ACL", "SETUSER", "shop", "on", f">{SECRET}", f"~{key}", "+eval", "+get")
+    alone.auth(SECRET, "shop")
+    assert type(said_by(alone, "SET", key, 1)) is NotPermitted
+    assert type(said_by(alone, "GET", "OOM")) is NotPermitted
+    assert type(said_by(alone, "EVAL", WRITE, 1, key)) is NotPermitted
+
+
+def test_a_server_that_runs_a_script_without_end_is_busy(alone):
+    alone.config_set("lua-time-limit", 1)
+    with alone.client() as other, contextlib.suppress(redis.ResponseError):
+        thread = threading.Thread(target=endless, args=(other,))
+        thread.start()
+        wait_until(lambda: type(said_or_none(alone)) is ServerBusy)
+        alone.script_kill()
+        thread.join()
+
+
+def endless(client):
+    with contextlib.suppress(redis.ResponseError):
+        client.eval("while true do end", 0)
+
+
+def said_or_none(client):
+    try:
+        client.get("k")
+    except redis.RedisError as error:
+        return translate(error)
+    return None
