@@ -15,13 +15,13 @@ from mq_django.errors import ConfigurationError
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
 from mq_django.registry import groups
 from mq_django.registry import kinds as handler_kinds
-from mq_django.transport.locations import make_pool
+from mq_django.transport.locations import is_django_redis, make_pool, servers_of
 
 TAG = "mq_django"
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-#: The cache backends whose clear() flushes a Redis database.
-_FLUSHING = ("django_redis", "django.core.cache.backends.redis")
+#: Django's own backend. Its clear() flushes a database of Redis, as django-redis's does.
+_BUILTIN = "django.core.cache.backends.redis"
 
 #: A server and one of its databases.
 Database = tuple[str, str]
@@ -61,14 +61,14 @@ def _check_alias(alias: str) -> list[CheckMessage]:
     if cache is None:
         hint = f'Name one of CACHES ({", ".join(sorted(settings.CACHES))}), a redis:// URL, or "embedded".'
         return [Error(f"{named}, which is not in CACHES.", hint=hint, id="mq_django.E002")]
-    if "django_redis" not in str(cache.get("BACKEND")):
+    if not is_django_redis(cache):
         hint = f"Give CACHES[{alias!r}] the BACKEND django_redis.cache.RedisCache, or name a redis:// URL."
         return [Error(f"{named}, a cache that is not of django-redis.", hint=hint, id="mq_django.E003")]
-    locations = _locations(cache)
-    if not locations or not locations[0].startswith(URL_SCHEMES):
+    servers = servers_of(cache)
+    if not servers or not servers[0].startswith(URL_SCHEMES):
         hint = f"Give CACHES[{alias!r}] a LOCATION that starts with one of {', '.join(URL_SCHEMES)}"
         return [Error(f"{named}, a cache without a LOCATION for Redis.", hint=hint, id="mq_django.E004")]
-    return list(_neighbours(alias, _database(locations[0], cache)))
+    return list(_neighbours(alias, _database(servers[0], cache)))
 
 
 def check_subscribers(**_: Any) -> list[CheckMessage]:
@@ -120,8 +120,8 @@ def _neighbours(alias: str | None, database: Database) -> Iterator[CheckMessage]
             # What everybody uses without naming it is never kept for queues alone.
             shared = name == DEFAULT_CACHE_ALIAS
         else:
-            backend = str(cache.get("BACKEND"))
-            shared = any(kind in backend for kind in _FLUSHING) and database in _databases(cache)
+            flushes = is_django_redis(cache) or _BUILTIN in str(cache.get("BACKEND"))
+            shared = flushes and database in _databases(cache)
         if shared:
             yield checks.Warning(
                 f"The queues share a Redis database with the cache {name!r}: cache.clear() flushes it, "
@@ -132,13 +132,7 @@ def _neighbours(alias: str | None, database: Database) -> Iterator[CheckMessage]
 
 
 def _databases(cache: Mapping[str, Any]) -> list[Database]:
-    return [_database(location, cache) for location in _locations(cache)]
-
-
-def _locations(cache: Mapping[str, Any]) -> list[str]:
-    location = cache.get("LOCATION") or ""
-    parts = location.replace(";", ",").split(",") if isinstance(location, str) else list(location)
-    return [str(part).strip() for part in parts if part]
+    return [_database(server, cache) for server in servers_of(cache)]
 
 
 def _database(location: str, cache: Mapping[str, Any] | None = None) -> Database:
@@ -147,8 +141,8 @@ def _database(location: str, cache: Mapping[str, Any] | None = None) -> Database
         parts = urlsplit(location)
     except ValueError:  # what is no address is no place that two could share
         return (location, "")
-    options = (cache or {}).get("OPTIONS") or {}
-    asked = parse_qs(parts.query).get("db", [""])[0] or str(options.get("db", ""))
+    options = (cache or {}).get("OPTIONS")
+    asked = parse_qs(parts.query).get("db", [""])[0] or str(options.get("db", "") if isinstance(options, dict) else "")
     if parts.scheme == "unix":
         return (parts.path, asked or "0")
     host = (parts.hostname or "localhost").lower()

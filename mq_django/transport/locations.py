@@ -6,7 +6,7 @@ ours: a queue loses or doubles messages with other people's choices, which are m
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -14,6 +14,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import redis
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+from django_redis.cache import RedisCache
+from django_redis.client import ShardClient
 from django_redis.pool import get_connection_factory
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, parse_url
@@ -73,28 +76,72 @@ def make_pool(config: Config, ours: Mapping[str, Any]) -> redis.ConnectionPool:
 
 
 def _alias_pool(alias: str, ours: Mapping[str, Any]) -> redis.ConnectionPool:
-    cache = settings.CACHES.get(alias)
-    if cache is None or "django_redis" not in str(cache.get("BACKEND")):
+    cache, setting = settings.CACHES.get(alias), f"CACHES[{alias!r}]"
+    if cache is None or not is_django_redis(cache):
         raise ConfigurationError(
             f'MQ_DJANGO["CONNECTION"] = {alias!r} must name a django-redis alias in CACHES, or be a URL or "embedded".'
         )
-    setting = f"CACHES[{alias!r}]"
-    locations = cache.get("LOCATION") or ""
-    location = str(locations if isinstance(locations, str) else [*locations, ""][0]).split(",")[0].strip()
-    url = _without_ours(location, f"The LOCATION of {setting}")
-    options = {name: value for name, value in (cache.get("OPTIONS") or {}).items() if name not in _ALIAS_POOLS}
-    options["CONNECTION_POOL_KWARGS"] = {**_where(options.get("CONNECTION_POOL_KWARGS")), **ours}
-    options["SENTINEL_KWARGS"] = {**_where(options.get("SENTINEL_KWARGS")), **_SENTINEL_OPTIONS}
+    servers = servers_of(cache)
+    url = _without_ours(servers[0] if servers else "", f"The LOCATION of {setting}")
+    options = _alias_options(cache, setting)
     try:
+        _check_classes(options, servers, setting)
+        options["CONNECTION_POOL_KWARGS"] = {**_where(options.get("CONNECTION_POOL_KWARGS")), **ours}
+        options["SENTINEL_KWARGS"] = {**_where(options.get("SENTINEL_KWARGS")), **_SENTINEL_OPTIONS}
         # The factory knows TLS, log-in and Sentinels.
         factory = get_connection_factory(options=options)
         pool: redis.ConnectionPool = factory.get_connection_pool(factory.make_connection_params(url))
+    except ConfigurationError:
+        raise
     except (ImportError, ImproperlyConfigured, TypeError, ValueError) as error:
         raise ConfigurationError(f"{setting} cannot be used for queues: {error}") from error
     _try(pool, setting)
     if any(pool.connection_kwargs.get(name) != value for name, value in ours.items() if name != "max_connections"):
         raise ConfigurationError(f"{setting} cannot be used for queues: its CONNECTION_FACTORY drops pool options.")
     return pool
+
+
+def is_django_redis(cache: Mapping[str, Any]) -> bool:
+    """Tell whether a cache in CACHES is django-redis's, or of a class made from it."""
+    try:
+        backend = import_string(str(cache.get("BACKEND")))
+    except ImportError:
+        return False
+    return isinstance(backend, type) and issubclass(backend, RedisCache)
+
+
+def servers_of(cache: Mapping[str, Any]) -> list[str]:
+    """Return the servers in a cache's LOCATION, as its backend reads it; the first is the one that is written to."""
+    location = cache.get("LOCATION")
+    if isinstance(location, str):
+        # Django's own backend takes semicolons, too.
+        location = location.split(",") if is_django_redis(cache) else re.split("[;,]", location)
+    elif not isinstance(location, list | tuple | set):
+        return []
+    return [server for part in location if (server := str(part).strip())]
+
+
+def _alias_options(cache: Mapping[str, Any], setting: str) -> dict[str, Any]:
+    options = cache.get("OPTIONS") or {}
+    if not isinstance(options, Mapping):
+        raise ConfigurationError(f"The OPTIONS of {setting} must be a dict, not {type(options).__name__}.")
+    for name in ("CONNECTION_POOL_KWARGS", "SENTINEL_KWARGS"):
+        if not isinstance(options.get(name) or {}, Mapping):
+            raise ConfigurationError(f"{name} in the OPTIONS of {setting} must be a dict.")
+    return {name: value for name, value in options.items() if name not in _ALIAS_POOLS}
+
+
+def _check_classes(options: Mapping[str, Any], servers: Sequence[str], setting: str) -> None:
+    """Refuse classes of an alias that do what a queue would not: keep keys elsewhere, or send commands otherwise."""
+    client = options.get("CLIENT_CLASS")
+    if client and len(servers) > 1 and issubclass(import_string(client), ShardClient):
+        raise ConfigurationError(f"{setting} spreads its keys over several servers, and a queue has to be on one.")
+    redis_client = options.get("REDIS_CLIENT_CLASS")
+    if redis_client and import_string(redis_client) is not redis.Redis:
+        raise ConfigurationError(
+            f"{setting} has the REDIS_CLIENT_CLASS {redis_client!r}, which queues would not use: they have clients of "
+            "their own. Name an alias without it, or a URL."
+        )
 
 
 def _where(options: Mapping[str, Any] | None) -> dict[str, Any]:

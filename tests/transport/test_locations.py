@@ -11,6 +11,7 @@ import redis
 from django_redis.pool import ConnectionFactory
 from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
 
+from mq_django.checks import check_connection
 from mq_django.errors import ConfigurationError
 from mq_django.producers.queues import queues
 from mq_django.transport import locations
@@ -209,7 +210,11 @@ def test_what_cannot_be_used_is_told_with_its_setting(mq_settings, use_alias, ur
         {"CONNECTION_FACTORY": "no.such.Factory"},
         {"CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory"},
         {"CONNECTION_FACTORY": "tests.transport.test_locations.Stubborn"},
+        {"CONNECTION_POOL_KWARGS": 5},
+        {"REDIS_CLIENT_CLASS": "redis.RedisCluster"},
+        {"REDIS_CLIENT_CLASS": "no.such.Client"},
     ],
+    ids=str,
 )
 def test_an_alias_that_cannot_be_used_is_named(use_alias, redis_url, options):
     use_alias(redis_url, **options)
@@ -217,7 +222,32 @@ def test_an_alias_that_cannot_be_used_is_named(use_alias, redis_url, options):
         queues["emails"].publish("welcome", 1)
 
 
-@pytest.mark.parametrize("location", ["", [], "db.example:6379"])
+def test_a_class_made_from_django_rediss_is_one_of_it(settings, mq_settings, redis_url):
+    settings.CACHES = {"mq": {"BACKEND": "tests.testapp.caches.TeamCache", "LOCATION": redis_url}}
+    mq_settings(CONNECTION="mq")
+    assert queues["emails"].publish("welcome", {"user_id": 7})
+    assert not [message for message in check_connection() if message.is_serious()]
+
+
+@pytest.mark.parametrize("backend", ["django.core.cache.backends.redis.RedisCache", "my_django_redis.Cache"])
+def test_another_cache_is_refused_whatever_its_name(settings, mq_settings, redis_url, backend):
+    settings.CACHES = {"mq": {"BACKEND": backend, "LOCATION": redis_url}}
+    mq_settings(CONNECTION="mq")
+    with pytest.raises(ConfigurationError, match="must name a django-redis alias"):
+        queues["emails"].publish("welcome", 1)
+    assert [message.id for message in check_connection() if message.is_serious()] == ["mq_django.E003"]
+
+
+def test_an_alias_that_spreads_its_keys_is_refused(use_alias, redis_url):
+    sharding = {"CLIENT_CLASS": "django_redis.client.ShardClient"}
+    use_alias([redis_url, "redis://db.example"], **sharding)
+    with pytest.raises(ConfigurationError, match="several servers"):
+        queues["emails"].publish("welcome", 1)
+    use_alias([redis_url], **sharding)
+    assert queues["emails"].publish("welcome", 1)
+
+
+@pytest.mark.parametrize("location", ["", [], 5, "db.example:6379", "redis://db.example/0;redis://db.example/1"])
 def test_an_alias_without_a_redis_is_named(use_alias, location):
     use_alias(location)
     with pytest.raises(ConfigurationError, match=r"The LOCATION of CACHES\['mq'\] is not a usable Redis URL"):
