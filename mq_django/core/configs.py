@@ -29,6 +29,7 @@ from mq_django.core.options import (
     read_size,
     read_store,
     read_switch,
+    read_visibility_timeout,
     read_vt,
 )
 from mq_django.core.retries import RetryPolicy
@@ -76,10 +77,10 @@ class DeliveryOptions:
     visibility_timeout: timedelta = field(
         default=timedelta(seconds=10),
         metadata=option(
-            read_positive_duration,
-            "When the heartbeat of a supervisor has been silent for this long, its consumers' messages go to others. "
-            "How long a handler runs does not matter. Processes with different values, as in a rolling deploy, judge "
-            "each other by the value that each announces.",
+            read_visibility_timeout,
+            "When the heartbeat of a supervisor has been silent for this long, 1 s to a day, its consumers' messages go "
+            "to others. How long a handler runs does not matter. Processes with different values, as in a rolling "
+            "deploy, judge each other by the value that each announces.",
         ),
     )
     max_size: int = field(

@@ -75,6 +75,14 @@ def read_positive_duration(value: Any) -> timedelta:
     return duration
 
 
+def read_visibility_timeout(value: Any) -> timedelta:
+    duration = read_duration(value)
+    # Others judge by heartbeats, a few in this time: in less than a second a busy machine looks dead.
+    if not timedelta(seconds=1) <= duration <= timedelta(days=1):
+        raise TypeError("a timedelta or a number of seconds from 1 to 86,400")
+    return duration
+
+
 def _optional(read: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
     return lambda value: None if value is None else read(value)
 
