@@ -78,8 +78,8 @@ class DeliveryOptions:
         default=timedelta(seconds=10),
         metadata=option(
             read_visibility_timeout,
-            "When the heartbeat of a supervisor has been silent for this long, 1 s to a day, its consumers' messages go "
-            "to others. How long a handler runs does not matter. Processes with different values, as in a rolling "
+            "When the heartbeat of a supervisor has been silent for this long, 1 s to a day, its consumers' messages "
+            "go to others. How long a handler runs does not matter. Processes with different values, as in a rolling "
             "deploy, judge each other by the value that each announces.",
         ),
     )
