@@ -3,16 +3,19 @@
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from django.conf import settings
+from django.core.serializers.json import DjangoJSONEncoder
 from django.core.signals import setting_changed
 from django.utils import timezone
 
 from mq_django.core.configs import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
+from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import NAME
 from mq_django.core.options import URL_SCHEMES, options_of
 from mq_django.core.project import EMBEDDED, Config
@@ -160,6 +163,11 @@ def get_config() -> Config:
     return config
 
 
+def _json_form(value: Any) -> Any:
+    """Return what Django's JSON encoder writes for a value: dates, times, UUID, Decimal, lazy text; an enum's value."""
+    return value.value if isinstance(value, Enum) else DjangoJSONEncoder().default(value)
+
+
 def _forget(*, setting: str, **_: Any) -> None:
     if setting in ("MQ_DJANGO", "BASE_DIR"):
         get_config.cache_clear()
@@ -167,3 +175,4 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 setting_changed.connect(_forget, dispatch_uid="mq_django.conf")
 use_time_zone(timezone.get_current_timezone)
+use_forms(_json_form)

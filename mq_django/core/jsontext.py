@@ -4,13 +4,36 @@ import json
 import marshal
 import math
 import re
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from mq_django.errors import DecodeError, InvalidMessage
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+def _refuse(value: object) -> NoReturn:
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+_form_of: Callable[[Any], Any] = _refuse
+
+
+def use_forms(form_of: Callable[[Any], Any]) -> None:
+    """Set what returns a form in JSON for a value that has none of its own, or raises TypeError or ValueError.
+
+    `conf` sets what Django's encoder does: this layer does not know it.
+    """
+    global _form_of  # noqa: PLW0603 - set once, when Django's settings are loaded
+    _form_of = form_of
+
+
+class _Encoder(json.JSONEncoder):
+    def default(self, o: Any) -> Any:
+        return _form_of(o)
+
+
+_encode = _Encoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _orjson: Any = import_module("orjson") if find_spec("orjson") else None
 #: orjson turns integers over 64 bits into floats, so text with a run of 19 digits goes to the standard library. Looking
 #: for it this way takes a tenth of what a regular expression does, which would be more than the parsing.
@@ -25,7 +48,7 @@ def dumps(value: Any) -> bytes:
     """Return `value` as compact UTF-8 JSON text.
 
     Raises:
-        InvalidMessage: it holds something JSON has no form for: NaN, a set, a datetime, half a surrogate pair.
+        InvalidMessage: it holds something that has no form in JSON: NaN, a set, bytes, half a surrogate pair.
     """
     text = _fast_dumps(value) if _orjson is not None else None
     if text is not None:
@@ -39,7 +62,7 @@ def dumps(value: Any) -> bytes:
 def _fast_dumps(value: Any) -> bytes | None:
     """Return the text, or None when the standard library has to decide.
 
-    orjson has forms for more than JSON has: it writes UUIDs and enums, and NaN as null. marshal refuses all but exact
+    orjson has forms of its own for datetimes, UUIDs and enums, and writes NaN as null. marshal refuses all but exact
     built-in types, so what both take is what the standard library takes too.
     """
     try:

@@ -3,9 +3,12 @@ import json
 import uuid
 from collections import namedtuple
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 
 import pytest
+from django.core.serializers.json import DjangoJSONEncoder
+from django.utils.translation import gettext_lazy
 
 from mq_django.core import jsontext
 from mq_django.core.jsontext import dumps, loads
@@ -71,19 +74,41 @@ def test_what_goes_in_comes_out(value):
         float("inf"),
         {1, 2},
         b"bytes",
-        datetime(2026, 11, 21, tzinfo=UTC),
-        uuid.UUID(int=1),
-        Colour.RED,
         Point(1),
+        time(12, tzinfo=UTC),
+        {uuid.UUID(int=1): 1},
         "\ud800",
         object(),
     ],
     ids=lambda value: type(value).__name__,
 )
 @pytest.mark.usefixtures("_library")
-def test_what_json_has_no_form_for_is_refused(value):
+def test_what_has_no_form_in_json_is_refused(value):
     with pytest.raises(InvalidMessage):
         dumps({"deep": [value]})
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        (datetime(2026, 11, 21, 12, 30, 1, 123456, tzinfo=UTC), "2026-11-21T12:30:01.123Z"),
+        (date(2026, 11, 21), "2026-11-21"),
+        (time(12, 30), "12:30:00"),
+        (timedelta(hours=1), "P0DT01H00M00S"),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (Decimal("1.10"), "1.10"),
+        (gettext_lazy("Yes"), "Yes"),
+        (Colour.RED, 1),
+        (Number.ONE, 1),
+        (Word.ONE, "one"),
+    ],
+    ids=repr,
+)
+@pytest.mark.usefixtures("_library")
+def test_what_djangos_encoder_writes_is_written_as_it_does(value, form):
+    assert loads(dumps({"deep": [value]})) == {"deep": [form]}
+    if not isinstance(value, Colour):
+        assert json.loads(json.dumps(value, cls=DjangoJSONEncoder)) == form
 
 
 @pytest.mark.parametrize(

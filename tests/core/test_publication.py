@@ -180,7 +180,7 @@ MANY_HEADERS, LONG_HEADER = {f"h{n}": "" for n in range(600)}, {"h": "x" * 2_000
 #: An argument of publication(), what no publish takes for it, with what other options, and a word of what is said.
 BAD = [
     ("name", ["", LONG, "two\nlines", "\ud800", None, 7, b"n", ["n"]], {}, "name"),
-    ("data", [{1, 2}, Unlike(), NAN, float("inf"), "\ud800", b"x", {"a": [Unlike()]}, MOMENT], {}, "JSON"),
+    ("data", [{1, 2}, Unlike(), NAN, float("inf"), "\ud800", b"x", {"a": [Unlike()]}, Unlike], {}, "JSON"),
     ("delay", [-1, True, "5", NAN, float("inf"), timedelta(days=4000), timedelta(seconds=-1), []], {}, "delay"),
     ("delay", [5], {"deliver_at": MOMENT}, "not both"),
     ("deliver_at", [2_000_000_000, "2033-05-18", timedelta(1)], {}, "datetime"),

@@ -133,7 +133,7 @@ class Unlike:
         (("welcome", float("nan")), {}),
         (("welcome", float("inf")), {}),
         (("welcome", "\ud800"), {}),
-        (("welcome", {"when": datetime(2026, 1, 1, tzinfo=UTC)}), {}),
+        (("welcome", {"when": b"1"}), {}),
         (("welcome", 1), {"delay": -1}),
         (("welcome", 1), {"delay": True}),
         (("welcome", 1), {"delay": "5"}),
