@@ -33,7 +33,7 @@ def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[Qu
     now = int(time.time()) // 60
     hours = minute_fields(now, minutes)
     readers = [reader_of(config, wire) for config in configs]
-    replies = wire.trip([reader.look_command(now // 60, *hours) for reader in readers])
+    replies = [reply for (reply,) in wire.trips([[reader.look_command(now // 60, *hours)] for reader in readers])]
     views = [_view(config.name, reply, now // 60, hours) for config, reply in zip(configs, replies, strict=True)]
     topics = [get_config().topic(name) for name in dict.fromkeys(reader.topic for reader in readers if reader.topic)]
     stats = {
@@ -105,8 +105,8 @@ def hours_of(
 ) -> list[Mapping[bytes, bytes]]:
     """Return what was counted in all in the hours of some days since 1970, for each queue and day."""
     fields = counter_fields(range(24))
-    commands: list[Command] = [("HMGET", config.keys.hours(day), *fields) for config in configs for day in days]
-    return [there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
+    trips: list[list[Command]] = [[("HMGET", config.keys.hours(day), *fields) for day in days] for config in configs]
+    return [there(fields, reply_or_raise(reply)) for replies in wire.trips(trips) for reply in replies]
 
 
 def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:
@@ -115,5 +115,4 @@ def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> lis
     if reply_or_raise(length) <= longest:
         return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
     fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
-    replies = wire.trip([("HMGET", key, *fields) for key in keys])
-    return [there(fields, reply_or_raise(reply)) for reply in replies]
+    return [there(fields, reply_or_raise(reply)) for reply in wire.trip([("HMGET", key, *fields) for key in keys])]

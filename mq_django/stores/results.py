@@ -102,15 +102,17 @@ def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[S
 
 
 def find_result(wire: Wire, configs: Sequence[QueueConfig], message_id: str) -> Result | None:
-    """Look for a task's result in several queues, in one round trip.
+    """Look for a task's result in several queues, in one round trip a server.
 
     Raises:
-        StoreError: Redis is away, or holds something else there.
+        StoreError: Redis is away, or no queue has it and one of them cannot be read.
     """
-    replies = wire.trip([("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1) for config in configs])
-    for reply in replies:
-        text = reply_or_raise(reply)
-        if text:
+    trips: list[list[Command]] = [
+        [("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1)] for config in configs
+    ]
+    # Errors last: a queue that cannot be read hides no result of another one.
+    for (reply,) in sorted(wire.trips(trips), key=lambda replies: isinstance(replies[0], Exception)):
+        if text := reply_or_raise(reply):
             return read_result(text)
     return None
 

@@ -102,15 +102,13 @@ def topic_stats(
     """
     now = int(time.time()) // 60
     names = group_names([config.keys for config in configs], wire)
-    commands = [
-        _command(config.keys, found, now, minutes)
+    trips = [
+        [] if isinstance(found, StoreError) else [_command(config.keys, found, now, minutes)]
         for config, found in zip(configs, names, strict=True)
-        if not isinstance(found, StoreError)
     ]
-    replies = iter(wire.trip(commands) if commands else [])
     return [
-        found if isinstance(found, StoreError) else _topic_stats(config, wire, next(replies), now, minutes, at_most)
-        for config, found in zip(configs, names, strict=True)
+        found if isinstance(found, StoreError) else _topic_stats(config, wire, replies[0], now, minutes, at_most)
+        for config, found, replies in zip(configs, names, wire.trips(trips), strict=True)
     ]
 
 
@@ -125,7 +123,7 @@ def stats_of_group(keys: TopicKeys, name: str, wire: Wire, *, at_most: float = m
 def group_names(topics: Sequence[TopicKeys], wire: Wire) -> list[list[str] | StoreError]:
     """Return the groups of topics that may have keys of ours; of what cannot be read, why."""
     names: list[list[str] | StoreError] = []
-    for reply in wire.trip([("XINFO", "GROUPS", keys.log) for keys in topics]) if topics else []:
+    for (reply,) in wire.trips([[("XINFO", "GROUPS", keys.log)] for keys in topics]):
         if isinstance(reply, Exception):
             names.append([] if "no such key" in str(reply) else translate(reply))
         else:

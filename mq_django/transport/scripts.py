@@ -6,12 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
-
-import redis
-from redis import exceptions
-
-from mq_django.transport.failures import translated
 
 Argument = str | bytes | int
 #: A command and its arguments, as they go over the wire.
@@ -60,17 +54,3 @@ def command(name: str, *, keys: Sequence[str], args: Sequence[Argument]) -> Comm
 def in_full(evalsha: Command) -> Command:
     """Return the command that runs the same script by its text, which also makes the server remember it."""
     return ("EVAL", _by_sha[str(evalsha[1])].text, *evalsha[2:])
-
-
-def run(client: redis.Redis, name: str, *, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
-    """Run a script through a client and return its reply.
-
-    Raises:
-        StoreError: Redis refused or is away.
-    """
-    evalsha = command(name, keys=keys, args=args)
-    with translated():
-        try:
-            return client.execute_command(*evalsha)  # type: ignore[no-untyped-call]
-        except exceptions.NoScriptError:
-            return client.execute_command(*in_full(evalsha))  # type: ignore[no-untyped-call]

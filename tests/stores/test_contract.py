@@ -326,13 +326,14 @@ def test_a_mixed_batch_settles_in_one_trip_and_brings_the_next(store, publish):
     assert store.depths() == Depths(ready=2, delayed=1, unhandled=0, pending=3, dead=1)
 
 
-def test_commands_travel_along(store, publish, redis_client, namespace):
+def test_commands_travel_along(store, publish, redis_client):
+    first, second = (store.keys.result(name) for name in ("first", "second"))
     publish(outgoing())
-    store.settle(ME, [Settlement(take_one(store), ACK)], also=[("SET", f"{namespace}:x", "1")])
-    assert redis_client.get(f"{namespace}:x") == b"1"
+    store.settle(ME, [Settlement(take_one(store), ACK)], also=[("SET", first, "1")])
+    assert redis_client.get(first) == b"1"
     publish(outgoing())
-    store.settle_and_take(ME, [Settlement(take_one(store), ACK)], count=1, also=[("SET", f"{namespace}:z", "1")])
-    assert redis_client.get(f"{namespace}:z") == b"1"
+    store.settle_and_take(ME, [Settlement(take_one(store), ACK)], count=1, also=[("SET", second, "1")])
+    assert redis_client.get(second) == b"1"
 
 
 def test_what_is_no_message_is_buried_with_its_bytes(case, store, redis_client):

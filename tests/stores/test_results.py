@@ -64,6 +64,15 @@ def test_a_result_is_found_in_whichever_queue_it_is(config, wire, namespace):
     assert find_result(wire, [], "m1") is None
 
 
+def test_a_queue_that_cannot_be_read_hides_no_result_of_another(config, wire, namespace, redis_client):
+    broken = QueueConfig(name="default", namespace=namespace)
+    redis_client.hset(broken.keys.result("m1"), "a", "b")
+    with pytest.raises(WrongKeyType):
+        find_result(wire, [broken, config], "m1")
+    begin(config, wire)
+    assert find_result(wire, [broken, config], "m1").queue == "emails"
+
+
 def test_an_attempt_adds_a_line(config, wire):
     begin(config, wire)
     note(config, wire, settlement(Ack(b'{"sent":true}')))
