@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mq_django.errors import InvalidFormat
 from mq_django.stores.rsmq_queues import Attributes, Received, RsmqQueues
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 __all__ = ["RSMQ", "Attributes", "Received"]
 
@@ -29,7 +28,7 @@ class RSMQ:
     """
 
     def __init__(self, namespace: str = "rsmq", *, realtime: bool = False) -> None:
-        self._queues = RsmqQueues(namespace, Pooled(get_client("produce")), realtime=realtime)
+        self._queues = RsmqQueues(namespace, open_wire("produce"), realtime=realtime)
 
     def create_queue(
         self, queue: str, *, vt: int = DEFAULT_VT, delay: int = DEFAULT_DELAY, maxsize: int = DEFAULT_MAXSIZE

@@ -10,8 +10,7 @@ from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.control import Control
 from mq_django.stores.dead_letter_queue import BATCH
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 #: A place whose messages can all be deleted; for dead letters there are jobs.
 Purgeable = Literal["ready", "delayed", "unhandled", "parked"]
@@ -39,7 +38,7 @@ class Outcome:
 
 def cancel(name: str, members: Sequence[bytes]) -> Outcome:
     """Remove messages that wait, by id or by `u:` and their unique key."""
-    store, outcome = open_store(get_config().queue(name), Pooled(get_client("inspect"))), Outcome()
+    store, outcome = open_store(get_config().queue(name), open_wire("inspect")), Outcome()
     for member in members:
         try:
             cancelled = bool(store.cancel(member))
@@ -58,12 +57,12 @@ def pause(name: str) -> bool:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
-    return Control(get_config().queue(name), Pooled(get_client("inspect"))).pause()
+    return Control(get_config().queue(name), open_wire("inspect")).pause()
 
 
 def resume(name: str) -> bool:
     """Let handlers of a queue start again; tell whether it was paused before."""
-    return Control(get_config().queue(name), Pooled(get_client("inspect"))).resume()
+    return Control(get_config().queue(name), open_wire("inspect")).resume()
 
 
 def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS) -> Outcome:
@@ -71,7 +70,7 @@ def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS
 
     With what is published meanwhile it would have no end, so it ends after about `at_most`.
     """
-    store, outcome = open_store(get_config().queue(name), Pooled(get_client("inspect"))), Outcome()
+    store, outcome = open_store(get_config().queue(name), open_wire("inspect")), Outcome()
     deadline = time.monotonic() + seconds
     while outcome.done < at_most:
         try:

@@ -25,8 +25,8 @@ from mq_django.stores.dead_letter_queue import (
 )
 from mq_django.stores.entry_fields import Fields, fields_of, text_of
 from mq_django.transport import scripts
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
+from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import reply_or_raise
 
 #: Dead letters that are read whole at a time.
 WHOLE = 50
@@ -120,7 +120,7 @@ def groups(name: str) -> list[DeadGroup]:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
-    (reply,) = _wire().trip([("HGETALL", get_config().queue(name).keys.dead_groups)])
+    (reply,) = open_wire("inspect").trip([("HGETALL", get_config().queue(name).keys.dead_groups)])
     flat = reply_or_raise(reply)
     found = [group for pair in zip(flat[::2], flat[1::2], strict=True) if (group := _group(*pair))]
     return sorted(found, key=lambda group: (group.group is None, -group.count, group.group))
@@ -155,7 +155,7 @@ def _listed(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
         return []
     keys = [get_config().queue(name).keys.dead]
     command = scripts.command("dead_some", keys=keys, args=[MAX_LISTED, *entries])
-    _, *flat = reply_or_raise(_wire().trip([command])[0])
+    _, *flat = reply_or_raise(open_wire("inspect").trip([command])[0])
     return [(entry.decode(), fields_of(found)) for entry, found in zip(flat[::2], flat[1::2], strict=True)]
 
 
@@ -252,12 +252,8 @@ def _step(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str], out
     return True
 
 
-def _wire() -> Wire:
-    return Pooled(get_client("inspect"))
-
-
 def _dead(name: str) -> DeadLetters:
-    return open_dead_letters(get_config().queue(name), _wire())
+    return open_dead_letters(get_config().queue(name), open_wire("inspect"))
 
 
 def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> DeadLetterView:

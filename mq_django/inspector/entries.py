@@ -8,8 +8,7 @@ from mq_django.inspector.message_views import EntryView, Home, Rows
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stream_reader import page_of_log
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 
 def ready(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
@@ -48,7 +47,7 @@ def in_log(
         InvalidOffset: `since`, `until` or `after` is no place in a log.
         StoreError: Redis is away.
     """
-    log, wire = get_config().topic(topic).keys, Pooled(get_client("inspect"))
+    log, wire = get_config().topic(topic).keys, open_wire("inspect")
     if after:
         parse(after)
 
@@ -64,7 +63,7 @@ def get_in_log(topic: str, entry: str) -> EntryView | None:
     Raises:
         InvalidOffset: `entry` is none.
     """
-    log, wire = get_config().topic(topic).keys, Pooled(get_client("inspect"))
+    log, wire = get_config().topic(topic).keys, open_wire("inspect")
     return next((view for _, view in page_of_log(log, wire, entry, entry, limit=1, max_bytes=MAX_ENTRY_BYTES)), None)
 
 

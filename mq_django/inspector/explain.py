@@ -13,9 +13,9 @@ from mq_django.inspector.message_views import EntryView, WaitingView
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import MAX_BEFORE
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
+from mq_django.transport.sessions import reply_or_raise
 
 Kind = Literal[
     "broken",  # it is no message, and is buried or dropped when its turn comes
@@ -103,7 +103,7 @@ def _of_key(view: WaitingView, name: str) -> Cause:
         ("ZSCORE", keys.turns, key),
         ("TIME",),
     ]
-    rank, others, at_once, turn, time = (reply_or_raise(reply) for reply in _wire().trip(commands))
+    rank, others, at_once, turn, time = (reply_or_raise(reply) for reply in open_wire("inspect").trip(commands))
     before, most, rate = max(0, (rank or 0) - others), config.limits.key_concurrency, config.limits.key_rate
     if most is not None and at_once >= most:
         return Cause(kind="parked", key=key, count=before, most=most)
@@ -131,7 +131,7 @@ def _of_limits(queue: QueueView) -> Cause | None:
 
 def _until_free(key: str, rate: Rate) -> int:
     """Return the milliseconds until the rate of a queue allows another delivery; 0: now."""
-    log, time = (reply_or_raise(reply) for reply in _wire().trip([("HGET", key, "r"), ("TIME",)]))
+    log, time = (reply_or_raise(reply) for reply in open_wire("inspect").trip([("HGET", key, "r"), ("TIME",)]))
     now = _micros(time)
     grants = [word.partition(b":") for word in (log or b"").split()]
     counted = [(whole(at) or 0, whole(count) or 0) for at, _, count in grants]
@@ -143,7 +143,3 @@ def _until_free(key: str, rate: Rate) -> int:
 
 def _micros(time: Sequence[bytes]) -> int:
     return int(time[0]) * 1_000_000 + int(time[1])
-
-
-def _wire() -> Wire:
-    return Pooled(get_client("inspect"))

@@ -10,8 +10,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.inspector import dead_letters
 from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, What
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 __all__ = ["BackgroundJob", "Begun", "What", "begin", "cancel", "look"]
 
@@ -54,4 +53,4 @@ def cancel(name: str) -> bool:
 
 
 def _jobs(name: str) -> BackgroundJobs:
-    return BackgroundJobs(get_config().queue(name), Pooled(get_client("inspect")))
+    return BackgroundJobs(get_config().queue(name), open_wire("inspect"))

@@ -8,8 +8,7 @@ from mq_django.core.filters import Filterable
 from mq_django.inspector.readers import reader_of
 from mq_django.inspector.room_reader import place_in
 from mq_django.stores.dead_letter_queue import next_to, open_dead_letters
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 #: Where a message is.
 Place = Literal["delayed", "unhandled", "parked", "ready", "pending", "dead"]
@@ -31,7 +30,7 @@ def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
 
     While the queue is at work, a message that moves meanwhile may be there twice, or not at all.
     """
-    config, wire = get_config().queue(name), Pooled(get_client("inspect"))
+    config, wire = get_config().queue(name), open_wire("inspect")
     reader, dead = reader_of(config, wire), open_dead_letters(config, wire)
     reads: dict[Place, Callable[[_Ids, str], Iterable[tuple[str, Any]]]] = {
         "delayed": lambda found, after: reader.waiting("delayed", found, start=place_in(after), limit=BATCH)[2],

@@ -10,8 +10,8 @@ from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedules import Scheduled
 from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_use
 from mq_django.stores.schedule_state import Schedules, scheduled
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
+from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import Wire, reply_or_raise
 
 __all__ = ["KeyUse", "LimitUse", "Planned", "find", "fire", "forget", "limits", "schedules", "switch"]
 
@@ -40,7 +40,7 @@ def schedules(name: str) -> tuple[int, Sequence[Planned]]:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
-    config, wire = get_config().queue(name), Pooled(get_client("inspect"))
+    config, wire = get_config().queue(name), open_wire("inspect")
     return planned(config, wire) if config.has_schedules else (0, [])
 
 
@@ -105,8 +105,8 @@ def forget(plan: Planned) -> None:
 def limits(name: str, *, count: int) -> LimitUse | None:
     """Return how far a queue's limits are used, with `count` of the keys that wait; None when it has no limits."""
     config = get_config().queue(name)
-    return limit_use(config, Pooled(get_client("inspect")), count=count) if config.limits else None
+    return limit_use(config, open_wire("inspect"), count=count) if config.limits else None
 
 
 def _schedules(plan: Planned) -> Schedules:
-    return Schedules(get_config().queue(plan.queue), Pooled(get_client("inspect")))
+    return Schedules(get_config().queue(plan.queue), open_wire("inspect"))

@@ -13,8 +13,7 @@ from mq_django.inspector.queues import overview
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import Receipt
 from mq_django.stores import open_members
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 #: What a consumer can be asked.
 Ask = Literal["quiet", "stop"]
@@ -115,7 +114,7 @@ def ask(who: str, what: Ask) -> list[str]:
     Returns:
         The queues and groups that it consumes; empty when it is gone.
     """
-    wire = Pooled(get_client("inspect"))
+    wire = open_wire("inspect")
     return [
         view.name
         for view in overview()

@@ -13,8 +13,8 @@ from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import group_names
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Wire
+from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import Wire
 
 #: Counters that one page reads; of more only those of all names together.
 MAX_COUNTERS = 30_000
@@ -44,7 +44,7 @@ def overview() -> list[QueueView]:
         ConfigurationError: a setting is wrong.
         StoreError: Redis is away.
     """
-    wire = Pooled(get_client("inspect"))
+    wire = open_wire("inspect")
     chosen = _all(wire)
     looks = look(chosen, wire, minutes=RECENT + 1)
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
@@ -57,7 +57,7 @@ def groups_of(topic: str) -> list[QueueView]:
         UnknownTopic: it is not configured.
         StoreError: Redis is away.
     """
-    wire, config = Pooled(get_client("inspect")), get_config().topic(topic)
+    wire, config = open_wire("inspect"), get_config().topic(topic)
     chosen = [get_config().queue(name) for name in sorted(_groups([config], wire))]
     looks = look(chosen, wire, minutes=RECENT + 1) if chosen else []
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
@@ -71,7 +71,7 @@ def queue(name: str, *, of: str = "") -> QueueView:
         StoreError: Redis is away.
     """
     config = get_config().queue(name)
-    return _shown(config, look_closely(config, Pooled(get_client("inspect")), longest=MAX_COUNTERS, of=of))
+    return _shown(config, look_closely(config, open_wire("inspect"), longest=MAX_COUNTERS, of=of))
 
 
 def activity(name: str, *, hours: int, of: str = "") -> Activity:
@@ -89,7 +89,7 @@ def activity_in(keys: QueueKeys | TopicKeys, *, hours: int, of: str = "") -> Act
     now_ms = int(time.time() * 1000)
     today = now_ms // 86_400_000
     days = range(today - (hours + 23) // 24, today + 1)
-    wire, longest = Pooled(get_client("inspect")), MAX_COUNTERS
+    wire, longest = open_wire("inspect"), MAX_COUNTERS
     found = counted([keys.hours(day) for day in days], wire, slots=24, longest=longest)
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
 
@@ -102,7 +102,7 @@ def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
         StoreError: Redis is away.
     """
     config = get_config().queue(name)
-    (found,) = look([config], Pooled(get_client("inspect")), minutes=minutes)
+    (found,) = look([config], open_wire("inspect"), minutes=minutes)
     return _shown(config, found)
 
 
@@ -112,7 +112,7 @@ def totals() -> Totals:
     Raises:
         StoreError: Redis is away, or a queue cannot be read.
     """
-    wire = Pooled(get_client("inspect"))
+    wire = open_wire("inspect")
     configs, today = _all(wire), int(time.time()) // 86400
     happened = dict.fromkeys(WHAT, 0)
     # What is published to a topic is counted once, by the topic; what its groups do with it, by each.

@@ -3,8 +3,8 @@
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
 from mq_django.inspector.rsmq_reader import RsmqReader
 from mq_django.inspector.stream_reader import GroupReader, StreamReader
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Wire
+from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import Wire
 
 Reader = StreamReader | RsmqReader
 
@@ -22,4 +22,4 @@ def open_reader(name: str) -> Reader:
     Raises:
         UnknownQueue: it is not configured.
     """
-    return reader_of(get_config().queue(name), Pooled(get_client("inspect")))
+    return reader_of(get_config().queue(name), open_wire("inspect"))

@@ -7,8 +7,7 @@ from mq_django.core.publication import resubmission
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
 from mq_django.errors import InvalidMessage
 from mq_django.stores.dead_letter_queue import buried, open_dead_letters
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 
 def resubmit(name: str, entry: str, written: str) -> str | None:
@@ -22,7 +21,7 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
         StoreError: Redis is away.
     """
     config = get_config().queue(name)
-    letters = open_dead_letters(config, Pooled(get_client("inspect")))
+    letters = open_dead_letters(config, open_wire("inspect"))
     found = next((buried(name, *letter) for letter in letters.whole([entry])), None)
     if not isinstance(found, Delivery):
         return None

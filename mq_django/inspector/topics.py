@@ -15,8 +15,7 @@ from mq_django.inspector.seek_preview import SeekPreview, seek_preview
 from mq_django.registry import groups
 from mq_django.stores.log import Log
 from mq_django.stores.topic_stats import GroupStats, TopicStats, topic_stats
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 __all__ = ["GroupStats", "SeekPreview", "TopicView", "preview", "seek", "topic", "topics", "unsubscribe"]
 
@@ -92,7 +91,7 @@ def preview(name: str, group: str, place: Place) -> SeekPreview:
         InvalidOffset: it is no place in a log.
         StoreError: Redis is away.
     """
-    return seek_preview(get_config().topic(name), group, before(place), Pooled(get_client("inspect")))
+    return seek_preview(get_config().topic(name), group, before(place), open_wire("inspect"))
 
 
 def seek(name: str, group: str, place: Place) -> None:
@@ -106,11 +105,11 @@ def unsubscribe(name: str, group: str) -> bool:
 
 
 def _log(name: str) -> Log:
-    return Log(get_config().topic(name), Pooled(get_client("inspect")))
+    return Log(get_config().topic(name), open_wire("inspect"))
 
 
 def _views(configs: Sequence[TopicConfig], *, minutes: int) -> list[TopicView]:
-    found = topic_stats(configs, Pooled(get_client("inspect")), minutes=minutes, at_most=MAX_COUNTED)
+    found = topic_stats(configs, open_wire("inspect"), minutes=minutes, at_most=MAX_COUNTED)
     return [
         TopicView(config=config, error=str(seen)) if isinstance(seen, StoreError) else _view(config, seen)
         for config, seen in zip(configs, found, strict=True)

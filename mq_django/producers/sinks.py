@@ -11,8 +11,8 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from mq_django.core.publication import Publication, with_headers
 from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.signals import message_published
-from mq_django.transport.connections import clients_closed, get_client
-from mq_django.transport.sessions import Pooled, Wire
+from mq_django.transport.connections import clients_closed, open_wire
+from mq_django.transport.sessions import Wire
 
 #: Messages of one script call. Redis serves nobody else meanwhile: about 3 ms at this size.
 BATCH = 1000
@@ -83,7 +83,7 @@ class RedisSink(Generic[StoreT]):
         """Return what is written to, opened when it is first needed and kept as long as its client."""
         store = self._store
         if store is None:
-            self._store = store = self._open_store(Pooled(get_client("produce")))
+            self._store = store = self._open_store(open_wire("produce"))
         return store
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:

@@ -21,8 +21,7 @@ from mq_django.producers.group_standing import Standing, standing_of
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
 from mq_django.stores.log import Log
-from mq_django.transport.connections import Role, get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import Role, open_wire
 
 logger = get_logger(__name__)
 
@@ -116,7 +115,7 @@ class Topic:
         return [standing_of(group) for group in self._log("inspect").groups()]
 
     def _log(self, role: Role) -> Log:
-        return Log(self.config, Pooled(get_client(role)))
+        return Log(self.config, open_wire(role))
 
 
 class Group:
@@ -214,7 +213,7 @@ class Group:
         return async_to_sync(found.call) if found.is_async else found.call
 
     def _log(self, role: Role) -> Log:
-        return Log(self.topic.config, Pooled(get_client(role)))
+        return Log(self.topic.config, open_wire(role))
 
 
 def _run(call: Callable[[Message], Any], message: Message) -> str:

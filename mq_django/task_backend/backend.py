@@ -36,8 +36,7 @@ from mq_django.task_backend.compat import (
 from mq_django.task_backend.publishing import AS_USUAL, Publishing
 from mq_django.task_backend.running import arguments_of, handler_of, has_arguments, moment
 from mq_django.task_backend.task_results import task_result
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 #: The backend alias of `mq_django.task`: it stands in no setting, and is ours whatever TASKS says.
 OWN_ALIAS = "mq_django"
@@ -199,7 +198,7 @@ class MQBackend(BaseTaskBackend):
         """
         config = get_config()
         configs = [queue for name, queue in config.queues.items() if not self.queues or name in self.queues]
-        found = find_result(Pooled(get_client("produce")), configs, str(result_id))
+        found = find_result(open_wire("produce"), configs, str(result_id))
         task = _tasks.get(found.name) if found else None
         if found is None or task is None or not has_arguments(found.data):
             raise TaskResultDoesNotExist(result_id)

@@ -11,6 +11,7 @@ from redis.retry import Retry
 
 from mq_django.conf import get_config
 from mq_django.transport.locations import make_pool
+from mq_django.transport.sessions import Pooled, Session, Wire
 
 Role = Literal["produce", "consume", "chores", "inspect"]
 
@@ -63,6 +64,16 @@ def get_client(role: Role) -> redis.Redis:
         if role not in _clients:
             _clients[role] = redis.Redis(connection_pool=make_pool(get_config(), _options(role)))
         return _clients[role]
+
+
+def open_wire(role: Role) -> Wire:
+    """Return a wire for any thread, which takes a connection for each round trip; get_client() says what it raises."""
+    return Pooled(get_client(role))
+
+
+def open_session(role: Role) -> Session:
+    """Return a wire on a connection of its own, for one thread; get_client() says what it raises."""
+    return Session(get_client(role))
 
 
 def close_clients() -> None:

@@ -11,8 +11,7 @@ from mq_django.consumers.shared_state import Running
 from mq_django.core.logs import get_logger
 from mq_django.stores import open_store
 from mq_django.stores.base import HomeEntry, Store
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
@@ -38,7 +37,7 @@ class Extender(Service):
 
     def __init__(self, queues: Sequence[QueueConfig], runs: Runs) -> None:
         super().__init__()
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         self._stores: list[Store] = [open_store(config, session) for config in queues]
         self._steps = [config.visibility_timeout.total_seconds() / TIMES for config in queues]
         self._runs = runs

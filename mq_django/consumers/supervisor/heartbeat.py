@@ -12,8 +12,7 @@ from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
 from mq_django.stores.members import Membership
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
@@ -106,7 +105,7 @@ class Heartbeat(Service):
 
     def __init__(self, queues: Sequence[QueueConfig], callbacks: HeartbeatCallbacks) -> None:
         super().__init__()
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         self._queues = queues
         self._members = [open_members(config, session) for config in queues]
         self._callbacks = callbacks

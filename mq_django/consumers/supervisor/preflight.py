@@ -8,7 +8,7 @@ from mq_django.core.logs import get_logger
 from mq_django.errors import ConfigurationError, ConnectionLost, ConnectionRejected, NotPermitted, StoreError
 from mq_django.stores import open_store
 from mq_django.transport.capabilities import examine
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import get_client, open_session
 from mq_django.transport.sessions import Session
 
 logger = get_logger(__name__)
@@ -23,7 +23,7 @@ def await_server(signals: SignalPipe) -> bool:
     Raises:
         ConnectionRejected: the server and CONNECTION do not fit, and waiting does not help.
     """
-    session = Session(get_client("chores"))
+    session = open_session("chores")
     has_warned = False
     while True:
         try:
@@ -61,7 +61,7 @@ def examine_server(queues: Sequence[QueueConfig]) -> None:
         logger.warning("%s", finding.message)
     if fatal := [finding.message for finding in findings if finding.fatal]:
         raise ConfigurationError(" ".join(fatal))
-    session = Session(client)
+    session = open_session("chores")
     failures = [refusal for config in queues if (refusal := _refusal(config, session)) is not None]
     session.release()
     if failures and len(failures) == len(queues):

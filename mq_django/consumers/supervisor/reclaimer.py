@@ -20,8 +20,7 @@ from mq_django.core.outcomes import Ack
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.members import Members, Membership
-from mq_django.transport.connections import BLOCK_MS, get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import BLOCK_MS, open_session
 
 logger = get_logger(__name__)
 
@@ -127,7 +126,7 @@ class Reclaimer(Service):
 
     def __init__(self, queues: Sequence[QueueConfig], *, settled: Callable[[int, str], None]) -> None:
         super().__init__()
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         self._queues = queues
         self._stores = [open_store(config, session) for config in queues]
         self._members = [open_members(config, session) for config in queues]

@@ -7,8 +7,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.next_checks import NextChecks
 from mq_django.stores.background_jobs import IDLE, BackgroundJobs
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Session
+from mq_django.transport.connections import open_session, open_wire
 
 #: Seconds between two steps that have no rate: others want to be served, too.
 BREATH = 0.01
@@ -21,7 +20,7 @@ class Redriver(Service):
 
     def __init__(self, queues: Sequence[QueueConfig], worker: str) -> None:
         super().__init__()
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         self._queues = queues
         self._jobs = [BackgroundJobs(config, session) for config in queues]
         self._worker = worker
@@ -54,4 +53,4 @@ def work_here(queue: str, worker: str) -> float:
         UnknownQueue: it is not configured.
         StoreError: Redis is away.
     """
-    return BackgroundJobs(get_config().queue(queue), Pooled(get_client("inspect"))).work(worker)
+    return BackgroundJobs(get_config().queue(queue), open_wire("inspect")).work(worker)

@@ -12,8 +12,7 @@ from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.core.schedules import Scheduled
 from mq_django.stores.schedule_state import Firing, Schedules, scheduled
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
@@ -49,7 +48,7 @@ class Scheduler(Service):
     @classmethod
     def of(cls, queues: Sequence[QueueConfig]) -> Self:
         """Return what fires the project's schedules that publish to these queues."""
-        session, configs = Session(get_client("chores")), {config.name: config for config in queues}
+        session, configs = open_session("chores"), {config.name: config for config in queues}
         entries = [entry for entry in scheduled() if entry.queue in configs]
         return cls(entries, {entry.queue: Schedules(configs[entry.queue], session) for entry in entries})
 

@@ -29,8 +29,7 @@ from mq_django.core.version import VERSION
 from mq_django.stores import open_store
 from mq_django.stores.base import Promoted
 from mq_django.stores.log import Log
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import get_client, open_session
 
 logger = get_logger(__name__)
 
@@ -73,13 +72,13 @@ class Supervisor:
         self._heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in enumerate(queues)}
         self._listener = Listener(get_client("consume"), numbers, self._heard)
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         stores = [open_store(config, session) for config in queues]
         self._promoter = Promoter(stores, is_subscribed=lambda: self._listener.is_subscribed, seen=self._seen)
         self._extender = Extender(queues, self._workers)
         self._scheduler = Scheduler.of(queues)
         self._redriver = Redriver(queues, self.id)
-        self._trimmer = Trimmer([Log(topic, Session(get_client("chores"))) for topic in get_config().topics.values()])
+        self._trimmer = Trimmer([Log(topic, open_session("chores")) for topic in get_config().topics.values()])
 
     @staticmethod
     def _new_id() -> str:

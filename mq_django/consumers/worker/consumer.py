@@ -25,8 +25,7 @@ from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.base import HomeEntry, Store
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
@@ -90,7 +89,7 @@ class Consumer:
 
     def _open(self) -> list[Store]:
         """Open the stores on a connection of their own, for one thread."""
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         return [open_store(config, session) for config in self._queues]
 
     def _dispatchers(self, *, isolate: bool) -> Iterator[Dispatcher]:
@@ -106,7 +105,7 @@ class Consumer:
 
     def _make_fetchers(self) -> Iterator[Fetcher]:
         for number, dispatcher in enumerate(self._dispatchers(isolate=True)):
-            session = Session(get_client("consume"))
+            session = open_session("consume")
             yield Fetcher(
                 open_store(self._queues[number], session),
                 session,

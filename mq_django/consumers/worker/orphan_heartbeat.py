@@ -10,8 +10,7 @@ from mq_django.consumers.shared_state import SharedState
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
@@ -25,7 +24,7 @@ class OrphanBeat(Service):
         self, supervisor: str, consumers: Sequence[str], queues: Sequence[QueueConfig], shared_state: SharedState
     ) -> None:
         super().__init__()
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         self._supervisor = supervisor
         self._consumers = consumers
         self._queues = queues
