@@ -51,7 +51,7 @@ class Delivery(NamedTuple):
     alone: bool = False
     #: Others were running there, too, and this one has not been charged for it: it is when it proves to be the killer.
     suspect: bool = False
-    #: What became of earlier attempts: see `mq_django.core.attempt_history`.
+    #: What became of earlier attempts: see `mq_django.core.attempts`.
     history: str = ""
 
 
