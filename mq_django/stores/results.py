@@ -10,7 +10,7 @@ ids of the stream entries, which only rise, and not from the order in which the 
 import builtins
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -149,8 +149,12 @@ def _task_line(message: Message, data_text: bytes, due_ms: int | None = None) ->
     )
 
 
-_STATUS: dict[type, bytes] = {Ack: SUCCESSFUL.encode(), Retry: READY.encode(), Bury: FAILED.encode()}
-_STATUS[Expire] = _STATUS[Bury]
+_STATUS: Mapping[type, bytes] = {
+    Ack: SUCCESSFUL.encode(),
+    Retry: READY.encode(),
+    Bury: FAILED.encode(),
+    Expire: FAILED.encode(),
+}
 
 
 def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> Command:
