@@ -1,11 +1,11 @@
 """Put messages into queues."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from mq_django.conf import Config, QueueConfig, get_config
+from mq_django.conf import QueueConfig
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import NO_HEADERS
@@ -13,6 +13,7 @@ from mq_django.core.publication import publication, publications
 from mq_django.core.publish_checks import check_text, due
 from mq_django.errors import InvalidMessage
 from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.by_name import ByName
 from mq_django.producers.sinks import RedisSink, after_commit, send
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
@@ -189,32 +190,9 @@ def _named(message_id: str | None, unique: str | None) -> str:
     return check_text("message_id", message_id) if unique is None else UNIQUE_PREFIX + check_text("unique", unique)
 
 
-class Queues(Mapping[str, Queue]):
+class Queues(ByName[Queue]):
     """The queues in `MQ_DJANGO["QUEUES"]`, by name."""
-
-    def __init__(self) -> None:
-        self._made: tuple[Config | None, dict[str, Queue]] = (None, {})
-
-    def __getitem__(self, name: str) -> Queue:
-        config, (made_for, made) = get_config(), self._made
-        if made_for is not config:  # settings may change in tests
-            made = {}
-            self._made = (config, made)
-        try:
-            return made[name]
-        except (KeyError, TypeError):
-            made[name] = queue = Queue(config.queue(name))
-            return queue
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(get_config().queues)
-
-    def __len__(self) -> int:
-        return len(get_config().queues)
-
-    def __contains__(self, name: object) -> bool:
-        return name in get_config().queues
 
 
 #: The queues of this project.
-queues = Queues()
+queues = Queues(lambda config: config.queues, lambda config, name: Queue(config.queue(name)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from mq_django.conf import Config, GroupConfig, TopicConfig, get_config
+from mq_django.conf import GroupConfig, TopicConfig
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Place
@@ -17,6 +17,7 @@ from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import publication, publications
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.by_name import ByName
 from mq_django.producers.group_standing import Standing, standing_of
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
@@ -227,32 +228,9 @@ def _run(call: Callable[[Message], Any], message: Message) -> str:
     return (outcome.error or type(outcome).__name__) if isinstance(outcome, Retry | Bury) else ""
 
 
-class Topics(Mapping[str, Topic]):
+class Topics(ByName[Topic]):
     """The topics in `MQ_DJANGO["TOPICS"]`, by name."""
-
-    def __init__(self) -> None:
-        self._made: tuple[Config | None, dict[str, Topic]] = (None, {})
-
-    def __getitem__(self, name: str) -> Topic:
-        config, (made_for, made) = get_config(), self._made
-        if made_for is not config:  # settings may change in tests
-            made = {}
-            self._made = (config, made)
-        try:
-            return made[name]
-        except (KeyError, TypeError):
-            made[name] = topic = Topic(config.topic(name))
-            return topic
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(get_config().topics)
-
-    def __len__(self) -> int:
-        return len(get_config().topics)
-
-    def __contains__(self, name: object) -> bool:
-        return name in get_config().topics
 
 
 #: The topics of this project.
-topics = Topics()
+topics = Topics(lambda config: config.topics, lambda config, name: Topic(config.topic(name)))

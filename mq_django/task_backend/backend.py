@@ -1,23 +1,19 @@
-"""Django's tasks on our queues: the backend, and `mq_django.task`."""
+"""Django's tasks on our queues: the backend, and the tasks it runs."""
 
-import inspect
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, overload
+from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
-from mq_django import registry
 from mq_django.conf import get_config, read
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
-from mq_django.errors import ConfigurationError, UnknownQueue
+from mq_django.errors import ConfigurationError
 from mq_django.producers.queues import queues
 from mq_django.producers.sinks import after_commit
 from mq_django.registry import check_retry, register, seconds
@@ -234,84 +230,3 @@ _own = MQBackend(OWN_ALIAS, {"QUEUES": []})
 def _aware(run_after: datetime | None) -> datetime | None:
     # Without USE_TZ a time means the server's own zone, as everywhere in Django.
     return timezone.make_aware(run_after) if run_after is not None and timezone.is_naive(run_after) else run_after
-
-
-def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
-    if not isinstance(when, Cron | Every):
-        raise InvalidTask(f"schedule= is cron(...) or every(...), not {when!r:.100}")
-    try:
-        inspect.signature(task.func).bind(*([None] if task.takes_context else []))
-    except TypeError as error:
-        raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
-    with suppress(ConfigurationError, UnknownQueue):  # `manage.py check` names what is wrong
-        if not get_config().queue(task.queue_name).has_schedules:
-            raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
-    path = task.module_path
-    data: dict[str, Any] = {"args": [], "kwargs": {}}
-    return Scheduled(
-        name=path, queue=task.queue_name, message=path, data=data, when=when, priority=task.priority, where=path
-    )
-
-
-Function = Callable[..., Any]
-
-
-@overload
-def task(function: Function, /) -> MQTask: ...
-
-
-@overload
-def task(
-    *,
-    priority: int = ...,
-    queue_name: str = ...,
-    takes_context: bool = ...,
-    retry: RetryPolicy | None = ...,
-    timeout: timedelta | float | None = ...,
-    schedule: Schedule | None = ...,
-) -> Callable[[Function], MQTask]: ...
-
-
-def task(
-    function: Function | None = None,
-    /,
-    *,
-    priority: int = 0,
-    queue_name: str = "default",
-    takes_context: bool = False,
-    retry: RetryPolicy | None = None,
-    timeout: timedelta | float | None = None,
-    schedule: Schedule | None = None,
-) -> MQTask | Callable[[Function], MQTask]:
-    """Make a function a task of ours, whatever TASKS says.
-
-    Args:
-        priority: -100 to 100; higher runs sooner.
-        queue_name: one of MQ_DJANGO["QUEUES"].
-        takes_context: the function takes a `TaskContext` as its first argument, `context`.
-        retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
-        timeout: seconds or a timedelta; None: the queue's TIMEOUT.
-        schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
-            fires each tick; ticks that passed while none lived are made up for once, together.
-
-    Raises:
-        InvalidTask: it could not run.
-        ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy.
-    """
-
-    def decorate(function: Function) -> MQTask:
-        made = MQTask(
-            func=function,
-            priority=priority,
-            backend=OWN_ALIAS,
-            queue_name=queue_name,
-            run_after=None,
-            takes_context=takes_context,
-            retry=retry,
-            timeout=seconds(timeout),
-        )
-        if schedule is not None:
-            registry.schedule(_scheduled(made, schedule))
-        return made
-
-    return decorate if function is None else decorate(function)
