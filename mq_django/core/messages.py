@@ -8,7 +8,7 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Message(NamedTuple):
-    """What was published. It never changes.
+    """A message, as handlers, subscribers and signals get it. It never changes.
 
     A named tuple, because one is made for every delivery and a frozen dataclass takes four times as long to build.
     """

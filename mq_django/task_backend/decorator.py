@@ -27,9 +27,14 @@ def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
         if not get_config().queue(task.queue_name).has_schedules:
             raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
     path = task.module_path
-    data: dict[str, Any] = {"args": [], "kwargs": {}}
     return Scheduled(
-        name=path, queue=task.queue_name, message=path, data=data, when=when, priority=task.priority, where=path
+        name=path,
+        queue=task.queue_name,
+        message=path,
+        data={"args": [], "kwargs": {}},
+        when=when,
+        priority=task.priority,
+        where=path,
     )
 
 
@@ -63,16 +68,25 @@ def task(
     timeout: timedelta | float | None = None,
     schedule: Schedule | None = None,
 ) -> MQTask | Callable[[Function], MQTask]:
-    """Make a function a task of ours, whatever TASKS says.
+    """Make a function a task that `manage.py runconsumer` runs, whatever TASKS says.
+
+        @task(queue_name="emails", retry=RetryPolicy(max_attempts=3))
+        def send_receipt(order_id): ...
+
+        send_receipt.enqueue(7)
 
     Args:
+        function: for `@task` without parentheses.
         priority: -100 to 100; higher runs sooner.
         queue_name: one of MQ_DJANGO["QUEUES"].
         takes_context: the function takes a `TaskContext` as its first argument, `context`.
         retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
         schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
-            fires each tick; ticks that passed while none lived are made up for once, together.
+            fires each tick; of the ticks that passed while none ran, only the last one is fired.
+
+    Returns:
+        The task: Django's, with `using()` for all options of `Queue.publish`. Without `function`, a decorator.
 
     Raises:
         InvalidTask: it could not run.
