@@ -83,25 +83,31 @@ Publish = Callable[[PublishCall], Sequence[str | None]]
 
 
 def around_handling(factory: Factory) -> Factory:
-    """Mark a middleware that runs around handlers.
+    """Mark a middleware that runs around handlers, and return it.
 
     It is called once a process with `handle`, and returns a callable that takes a `Handling`, calls `handle(handling)`
     and returns the outcome: an `Ack`, a `Retry` with the delay until the next attempt, or a `Bury`. `handle` raises
     nothing: `handling.exception` has what the handler raised. What a middleware raises itself counts as raised by the
     handler. The handler's timeout does not cover it. After it, transactions that were left open are rolled back, so
     that an `Ack` may still become a `Retry`: the signal `handler_finished` has the final outcome.
+
+    Args:
+        factory: a function or a class that takes `handle`.
     """
     setattr(factory, AROUND, "handling")
     return factory
 
 
 def around_publishing(factory: Factory) -> Factory:
-    """Mark a middleware that runs around each call that publishes: `publish()`, `publish_many()`, `enqueue()`.
+    """Mark a middleware that runs around `publish()`, `publish_many()` and `enqueue()`, and return it.
 
     It is called once a process with `publish`, and returns a callable that takes a `PublishCall`, calls `publish(call)`
     and returns what that returns: the ids. What it writes into `call.headers` goes with the messages. What it raises is
     raised by the call; without `publish(call)` nothing is sent. Inside `atomic()` it runs at the call, and the messages
     are sent at the commit. It does not run for what a schedule fires or an operator redrives.
+
+    Args:
+        factory: a function or a class that takes `publish`.
     """
     setattr(factory, AROUND, "publishing")
     return factory

@@ -178,7 +178,8 @@ def subscriber(
         group: 1 to 160 letters, digits, _ and -.
         name: only messages of this name. None: of every name that has no subscriber of its own in the group. If all
             subscribers of a group have a name, the group skips all other messages.
-        start: where a new group begins: "beginning", "end", a datetime, or the id of an entry.
+        start: where a new group begins: "beginning", "end", a datetime, or the id of an entry such as
+            "1700000000000-0".
         retry: as for handler(); None: as the topic's RETRY says.
         timeout: seconds or a timedelta; None: the topic's TIMEOUT.
 

@@ -7,7 +7,7 @@ from mq_django.core.messages import Message
 
 
 class CancelResult(StrEnum):
-    """What became of a request to cancel or reschedule one message. True when it was done."""
+    """The result of cancelling or rescheduling one message. It is true when that was done."""
 
     CANCELLED = "cancelled"
     RESCHEDULED = "rescheduled"
@@ -21,7 +21,7 @@ class CancelResult(StrEnum):
 
 
 class Place(StrEnum):
-    """Where a message waits, if it does."""
+    """Where a message waits, if it waits."""
 
     DELAYED = "delayed"
     #: No consumer knows its name.
@@ -37,8 +37,9 @@ class Place(StrEnum):
 
 
 class Lookup(NamedTuple):
-    """What was found of one message. True when the message waits."""
+    """The result of looking up one message. It is true when the message waits."""
 
+    #: Where it waits, or why it does not.
     place: Place
     #: None when it does not wait, or its body is no message.
     message: Message | None = None

@@ -8,7 +8,7 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Message(NamedTuple):
-    """What was published. It never changes.
+    """A message, as handlers, subscribers and signals get it. It never changes.
 
     A named tuple, because one is made for every delivery and a frozen dataclass takes four times as long to build.
     """
@@ -51,7 +51,7 @@ class Delivery(NamedTuple):
     alone: bool = False
     #: Others were running there, too, and this one has not been charged for it: it is when it proves to be the killer.
     suspect: bool = False
-    #: What became of earlier attempts: see `mq_django.core.attempt_history`.
+    #: What became of earlier attempts: see `mq_django.core.attempts`.
     history: str = ""
 
 

@@ -7,21 +7,27 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Done."""
+    """The message is handled. A handler that returns anything but an outcome means this, too."""
 
-    #: What a task returned; kept for `RESULT_TTL` when it asks for that.
+    #: What a task returned, as JSON text; kept for the queue's RESULT_TTL.
     result: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Again later; this attempt counts.
+    """Handle the message again later; this attempt counts.
 
     A handler may return one, or raise any exception and let its `RetryPolicy` choose the delay.
+
+        @handler("invoices", "paid")
+        def send_receipt(message):
+            if not is_booked(message.data["invoice_id"]):
+                return Retry(delay=30, error="not booked yet")
     """
 
     #: A timedelta or seconds; None: the retry policy decides.
     delay: timedelta | float | None = None
+    #: One line, for people: it is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
     #: With nothing beside it: it was running when its process died.
@@ -41,8 +47,17 @@ class HandBack:
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """Give up: to the dead-letter queue."""
+    """Do not handle the message again: move it to the dead-letter queue.
 
+        @handler("invoices", "paid")
+        def send_receipt(message):
+            if not Invoice.objects.filter(pk=message.data["invoice_id"]).exists():
+                return Bury("no such invoice")
+
+    An operator can look at it there, and redrive it.
+    """
+
+    #: One line, for people: it is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
     #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mq_django.core.attempt_history import MAX_DATA
+from mq_django.core.attempts import MAX_DATA
 from mq_django.core.configs import DeliveryOptions
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX

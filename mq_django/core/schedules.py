@@ -41,7 +41,12 @@ class Schedule(Protocol):
     """Says when the next tick is."""
 
     def after(self, moment: datetime, local: tzinfo) -> datetime:
-        """Return the first tick after an aware moment, in UTC; `local` is the zone when it names none itself."""
+        """Return the first tick after a moment, as an aware datetime in UTC.
+
+        Args:
+            moment: an aware datetime.
+            local: the time zone of a schedule that names none.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +182,12 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
         expression: five fields as in crontab(5), with names, ranges, lists, steps, `L` and `#`; or @hourly and so on.
         timezone: such as "Europe/Berlin"; None: the project's TIME_ZONE.
 
+    Returns:
+        A schedule for `task(schedule=...)` or the setting SCHEDULES, such as `cron("0 7 * * mon-fri")`.
+
     Raises:
         MissingDependency: croniter is not installed.
-        ConfigurationError: it says nothing, or no day ever matches it.
+        ConfigurationError: it is no cron expression, no day ever matches it, or there is no such time zone.
     """
     croniter = _croniter()
     if croniter is None:
@@ -205,10 +213,17 @@ def _is_cron(fields: list[str]) -> bool:
 
 
 def every(period: timedelta | None = None, /, **parts: float) -> Every:
-    """Make a schedule of equal intervals: `every(minutes=10)`, with the arguments of a timedelta, or a timedelta.
+    """Make a schedule of equal intervals, such as `every(minutes=10)`.
+
+    Args:
+        period: a timedelta of a second or more.
+        parts: instead of `period`: the arguments of a timedelta.
+
+    Returns:
+        A schedule for `task(schedule=...)` or the setting SCHEDULES.
 
     Raises:
-        ConfigurationError: it is shorter than a second.
+        ConfigurationError: it is shorter than a second, or `parts` are not the arguments of a timedelta.
     """
     try:
         length = timedelta(**parts) if period is None else period

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from mq_django.core.attempt_history import Attempt
+from mq_django.core.attempts import Attempt, read_history
 from mq_django.core.filters import NOTHING, Filterable
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.wire import decode_entry, entry_ms
-from mq_django.inspector.attempts import attempts_of
 from mq_django.stores.entry_fields import fields_of, text_of
 
 #: Where a message that waits is.
@@ -108,6 +107,23 @@ def view_of(
         return MessageView(
             id=message.id, name=message.name, size=size, error=f"cannot be shown: {type(found).__name__}"
         )
+
+
+def attempts_of(history: str, *, error: str = "", traceback: str | None = None) -> tuple[Attempt, ...]:
+    """Return the attempts of a history, the last one first, each with its traceback and without secrets.
+
+    `error` and `traceback` are the last one's, where they stand beside the history, as in a dead letter.
+    """
+    found = read_history(history)
+    if found and traceback is not None:
+        found[-1] = found[-1]._replace(error=error or found[-1].error, traceback=traceback)
+    shown: list[Attempt] = []
+    # Of one whose like is no longer kept there is none.
+    last = ""
+    for attempt in found:
+        last = last if attempt.traceback is None else redact_text(attempt.traceback)
+        shown.append(attempt._replace(error=redact_text(attempt.error), traceback=last))
+    return tuple(reversed(shown))
 
 
 def _view_of(message: Message, size: int, attempts: Sequence[Attempt]) -> MessageView:

@@ -28,18 +28,21 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 
 
 class Attributes(NamedTuple):
-    """An RSMQ queue."""
+    """The attributes and counts of an RSMQ queue, by RSMQ's names."""
 
-    #: Seconds.
+    #: How long a message is hidden once it is received, in seconds.
     vt: int
+    #: How long a new message is hidden, in seconds.
     delay: int
-    #: UTF-16 units, or -1 for unlimited.
+    #: The longest message, in UTF-16 units, or -1 for no limit.
     maxsize: int
+    #: Messages that were received, and sent, since the queue was created.
     totalrecv: int
     totalsent: int
     #: Seconds since 1970, by the server's clock.
     created: int
     modified: int
+    #: Messages in the queue, and those of them that are hidden.
     msgs: int
     hiddenmsgs: int
 

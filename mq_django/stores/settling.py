@@ -1,11 +1,12 @@
 """Outcomes to script calls: a batch of any mix is one round trip."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mq_django.core.attempt_history import MAX_DATA, MAX_TRACEBACK, attempt_of, with_attempt
+from mq_django.core.attempts import FAILED, MAX_DATA, MAX_TRACEBACK, READY, Attempt, with_attempt
 from mq_django.core.keys import GroupKeys, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
@@ -255,15 +256,11 @@ def history_of(consumer: str, settlement: Settlement) -> str:
     assert isinstance(outcome, Retry | Bury)
     if isinstance(delivery, Undecodable) or len(delivery.data_text) > MAX_DATA:
         return ""
-    attempt = attempt_of(
-        attempt=delivery.message.attempt,
-        consumer=consumer,
-        ending="retried" if isinstance(outcome, Retry) else "buried",
-        error=outcome.error,
-        # Of a dead letter it stands in a field of its own, which a redrive puts here.
-        traceback=outcome.traceback if isinstance(outcome, Retry) else None,
-        micros=micros,
-    )
+    # The traceback of a dead letter has a field of its own. A redrive moves it into the history.
+    status, traceback = (READY, outcome.traceback) if isinstance(outcome, Retry) else (FAILED, None)
+    now_ms = time.time_ns() // 1_000_000
+    started_ms = None if micros is None else now_ms - micros // 1000
+    attempt = Attempt(status, delivery.message.attempt, consumer, started_ms, now_ms, outcome.error, traceback)
     return with_attempt(delivery.history, attempt)
 
 

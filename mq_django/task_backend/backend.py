@@ -1,23 +1,19 @@
-"""Django's tasks on our queues: the backend, and `mq_django.task`."""
+"""Django's tasks on our queues: the backend, and the tasks it runs."""
 
-import inspect
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, overload
+from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
-from mq_django import registry
 from mq_django.conf import get_config, read
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
-from mq_django.errors import ConfigurationError, UnknownQueue
+from mq_django.errors import ConfigurationError
 from mq_django.producers.queues import queues
 from mq_django.producers.sinks import after_commit
 from mq_django.registry import check_retry, register, seconds
@@ -69,22 +65,45 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
         queue_name: str | None = None,
         run_after: datetime | None = None,
         backend: str | None = None,
-        **publishing: Any,
+        delay: timedelta | float | None = None,
+        unique: str | None = None,
+        unique_for: timedelta | float | str | None = None,
+        on_conflict: str | None = None,
+        expires: timedelta | datetime | None = None,
+        key: str | None = None,
+        using: str | None = None,
+        on_commit: bool | None = None,
+        robust: bool | None = None,
     ) -> "MQTask":
         """Return a task with other options; None keeps what is there.
 
-        Besides Django's there are those of `Queue.publish`: delay, unique, unique_for, on_conflict, expires, key,
-        on_commit, robust, and using (the database whose commit to wait for). `delay` and `run_after` replace each
-        other.
+            remind.using(delay=3600, unique=f"cart:{cart.pk}").enqueue(cart.pk)
+
+        Args:
+            priority: -100 to 100; higher runs sooner.
+            queue_name: one of MQ_DJANGO["QUEUES"].
+            run_after: a datetime; replaces `delay`.
+            backend: an alias in TASKS.
+            delay: a timedelta or seconds from the sending; replaces `run_after`.
+            unique, unique_for, on_conflict, expires, key, using, on_commit, robust: as for `Queue.publish`.
 
         Raises:
-            InvalidTask: they cannot be used.
+            InvalidTask: both `delay` and `run_after` are given, or an option cannot be used.
         """
-        if run_after is not None and publishing.get("delay") is not None:
+        if run_after is not None and delay is not None:
             raise InvalidTask("Give delay or run_after, not both.")
-        changes = {"priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend}
-        changed: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-        published = {name: value for name, value in publishing.items() if value is not None}
+        changed = _given(priority=priority, queue_name=queue_name, run_after=run_after, backend=backend)
+        published = _given(
+            delay=delay,
+            unique=unique,
+            unique_for=unique_for,
+            on_conflict=on_conflict,
+            expires=expires,
+            key=key,
+            using=using,
+            on_commit=on_commit,
+            robust=robust,
+        )
         if "delay" in published:
             changed["run_after"] = None
         elif run_after is not None and self.publishing.delay is not None:
@@ -94,14 +113,16 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
         return replace(self, **changed)
 
     def get_backend(self) -> BaseTaskBackend:
-        """Return the backend, which is ours for `mq_django.task`."""
+        """Return the task's backend: MQBackend for `mq_django.task`, else that of its alias in TASKS."""
         return _own if self.backend == OWN_ALIAS else Task.get_backend(self)
 
 
 class MQBackend(BaseTaskBackend):
-    """Runs tasks with `manage.py runconsumer`.
+    """Django's task backend that runs tasks with `manage.py runconsumer`.
 
-    `OPTIONS`: `ON_COMMIT` (True): inside `atomic()` a task is enqueued when that commits.
+        TASKS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "OPTIONS": {"ON_COMMIT": True}}}
+
+    With `ON_COMMIT`, the default, a task that is enqueued inside `atomic()` is enqueued when that commits.
 
     RUNNING is a status for signals and contexts only: until an attempt has ended its kept result says READY, because
     to note each start would cost a write a task.
@@ -118,7 +139,15 @@ class MQBackend(BaseTaskBackend):
         self.on_commit = self.options.get("ON_COMMIT", True)
 
     def validate_task(self, task: AnyTask) -> None:
-        """Refuse a task that could not run, and make the others known to the consumers of this project."""
+        """Refuse a task that could not run, and make the others known to the consumers of this project.
+
+        Args:
+            task: as Django's or our decorator made it.
+
+        Raises:
+            InvalidTask: its function, priority or queue cannot be used.
+            ConfigurationError: another handler has the name of its path.
+        """
         super().validate_task(task)
         self._check_queue(task.queue_name)
         if not _is_known(task):
@@ -138,11 +167,17 @@ class MQBackend(BaseTaskBackend):
     def enqueue(  # type: ignore[override]  # typed by the function's parameters there
         self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AnyResult:
-        """Publish a message that runs the task.
+        """Publish a message that runs the task, and return its result, which is READY.
+
+        Args:
+            task: what runs; `task.enqueue()` calls this.
+            args, kwargs: the arguments of its function, of what JSON has a form for.
 
         Raises:
             TypeError, ValueError: an argument has no form in JSON.
+            InvalidTask: the task cannot run in its queue.
             PublishError, StoreError: as `Queue.publish`.
+            ConfigurationError: `MQ_DJANGO` cannot be used.
         """
         if _is_known(task):
             self._check_queue(task.queue_name)
@@ -190,11 +225,15 @@ class MQBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> AnyResult:
-        """Return what is known of an enqueued task.
+        """Return the result of an enqueued task, as far as it is known.
+
+        Args:
+            result_id: the `id` of the result that `enqueue()` returned.
 
         Raises:
-            TaskResultDoesNotExist: nothing is, or no longer, or no task of that path is known here.
-            StoreError: Redis is away.
+            TaskResultDoesNotExist: there is none, or no longer, or no task of its path is known in this process.
+            StoreError: Redis is away, or refuses.
+            ConfigurationError: `MQ_DJANGO` cannot be used.
         """
         config = get_config()
         configs = [queue for name, queue in config.queues.items() if not self.queues or name in self.queues]
@@ -204,8 +243,8 @@ class MQBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(result_id)
         return task_result(found, task, str(result_id))
 
-    def check(self, **_: Any) -> list[CheckMessage]:
-        """Name what is wrong in the backend's settings."""
+    def check(self, **_: object) -> list[CheckMessage]:
+        """Return what is wrong in the backend's settings, for `manage.py check`."""
         return list(self._problems())
 
     def _problems(self) -> Iterator[CheckMessage]:
@@ -222,6 +261,10 @@ class MQBackend(BaseTaskBackend):
             yield Error(f"{where} has the queue {name!r}, which is not configured.", hint=hint, id="mq_django.E007")
 
 
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _is_known(task: AnyTask) -> bool:
     known = _tasks.get(task.module_path)
     return known is not None and known.func is task.func
@@ -233,84 +276,3 @@ _own = MQBackend(OWN_ALIAS, {"QUEUES": []})
 def _aware(run_after: datetime | None) -> datetime | None:
     # Without USE_TZ a time means the server's own zone, as everywhere in Django.
     return timezone.make_aware(run_after) if run_after is not None and timezone.is_naive(run_after) else run_after
-
-
-def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
-    if not isinstance(when, Cron | Every):
-        raise InvalidTask(f"schedule= is cron(...) or every(...), not {when!r:.100}")
-    try:
-        inspect.signature(task.func).bind(*([None] if task.takes_context else []))
-    except TypeError as error:
-        raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
-    with suppress(ConfigurationError, UnknownQueue):  # `manage.py check` names what is wrong
-        if not get_config().queue(task.queue_name).has_schedules:
-            raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
-    path = task.module_path
-    data: dict[str, Any] = {"args": [], "kwargs": {}}
-    return Scheduled(
-        name=path, queue=task.queue_name, message=path, data=data, when=when, priority=task.priority, where=path
-    )
-
-
-Function = Callable[..., Any]
-
-
-@overload
-def task(function: Function, /) -> MQTask: ...
-
-
-@overload
-def task(
-    *,
-    priority: int = ...,
-    queue_name: str = ...,
-    takes_context: bool = ...,
-    retry: RetryPolicy | None = ...,
-    timeout: timedelta | float | None = ...,
-    schedule: Schedule | None = ...,
-) -> Callable[[Function], MQTask]: ...
-
-
-def task(
-    function: Function | None = None,
-    /,
-    *,
-    priority: int = 0,
-    queue_name: str = "default",
-    takes_context: bool = False,
-    retry: RetryPolicy | None = None,
-    timeout: timedelta | float | None = None,
-    schedule: Schedule | None = None,
-) -> MQTask | Callable[[Function], MQTask]:
-    """Make a function a task of ours, whatever TASKS says.
-
-    Args:
-        priority: -100 to 100; higher runs sooner.
-        queue_name: one of MQ_DJANGO["QUEUES"].
-        takes_context: the function takes a `TaskContext` as its first argument, `context`.
-        retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
-        timeout: seconds or a timedelta; None: the queue's TIMEOUT.
-        schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
-            fires each tick; ticks that passed while none lived are made up for once, together.
-
-    Raises:
-        InvalidTask: it could not run.
-        ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy.
-    """
-
-    def decorate(function: Function) -> MQTask:
-        made = MQTask(
-            func=function,
-            priority=priority,
-            backend=OWN_ALIAS,
-            queue_name=queue_name,
-            run_after=None,
-            takes_context=takes_context,
-            retry=retry,
-            timeout=seconds(timeout),
-        )
-        if schedule is not None:
-            registry.schedule(_scheduled(made, schedule))
-        return made
-
-    return decorate if function is None else decorate(function)

@@ -19,7 +19,7 @@ from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
 from mq_django.errors import DecodeError, InvalidMessage, MessageTooLarge
 from mq_django.registry import Handler
-from mq_django.stores.results import MAX_ATTEMPT, error_path
+from mq_django.stores.results import error_path
 from mq_django.task_backend.announcing import FINISHED, STARTED
 from mq_django.task_backend.compat import (
     AnyResult,
@@ -32,6 +32,9 @@ from mq_django.task_backend.compat import (
 from mq_django.task_backend.task_errors import AttemptError
 
 logger = get_logger(__name__)
+
+#: Attempts whose consumers are named one by one.
+MAX_ATTEMPT = 10_000
 
 #: What worker_ids say while a task runs. The kept result names the consumer instead.
 WORKER = f"{socket.gethostname()[:40]}-{os.getpid()}"

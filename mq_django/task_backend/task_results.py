@@ -11,7 +11,7 @@ from mq_django.task_backend.compat import (
     TaskResult,
     TaskResultStatus,
 )
-from mq_django.task_backend.running import moment
+from mq_django.task_backend.running import MAX_ATTEMPT, moment
 from mq_django.task_backend.task_errors import AttemptError
 
 
@@ -31,7 +31,7 @@ def task_result(found: Result, task: AnyTask, result_id: str) -> AnyResult:
         args=found.data["args"],
         kwargs=found.data["kwargs"],
         backend=task.backend,
-        errors=[AttemptError(exception_class_path=a.error, traceback=a.traceback) for a in attempts if a.error],
+        errors=[AttemptError(exception_class_path=a.error, traceback=a.traceback or "") for a in attempts if a.error],
         worker_ids=_workers(found),
     )
     if last is not None and found.status == TaskResultStatus.SUCCESSFUL:
@@ -54,6 +54,6 @@ def _workers(found: Result) -> list[str]:
     """Return who ran each attempt; "" is one whose process died before it could say so."""
     names: list[str] = []
     for attempt in found.attempts:
-        names += [""] * (attempt.number - 1 - len(names))
+        names += [""] * (min(attempt.number, MAX_ATTEMPT) - 1 - len(names))
         names.append(attempt.consumer)
     return names

@@ -40,20 +40,29 @@ def on_signal(
 
     Never for `raw=True` (fixtures). Of m2m_changed only the `post_` actions count.
 
+        @on_signal(post_save, sender="shop.Cart", delay=3600, unique="cart:{instance.pk}")
+        @task
+        def remind(cart_id): ...
+
     Args:
+        signal: a Django signal, or a list of them.
         sender: a model, "app.Model", an abstract model (all that inherit from it), any other sender, a list
             of these, or None for everybody.
-        delay: a timedelta or seconds.
+        delay: a timedelta or seconds until the task is due.
         unique: a template such as "cart:{instance.pk}", filled when the signal fires. It sees the signal's
             arguments and their attributes. Of one key one message waits; `on_conflict` is as in publish().
         unique_for: as in publish(): of one key there is one message, also while it is ready or being handled. What
             comes meanwhile is dropped; with on_conflict="error" it is an error.
+        on_conflict: as in publish().
         expires, priority: as in publish(); without `priority` it is the task's.
         cancel_on: (signal, sender) or (signal, sender, template of the unique key): these cancel what waits.
         when: a function of the signal's arguments (those that it names); false: nothing is enqueued.
         args: such a function, or a list or dict that may hold templates: the task's arguments. Without it,
             the instance's pk, as text when it is not an integer.
         strict: what fails is raised to the sender of the signal, instead of being logged.
+
+    Returns:
+        A decorator that returns the task as it is.
 
     Raises:
         ConfigurationError: the trigger cannot work.

@@ -7,7 +7,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import text
-from mq_django.core.attempt_history import Attempt
+from mq_django.core.attempts import FAILED, Attempt
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.redaction import redact_forms
 from mq_django.inspector.message_views import MessageView
@@ -74,14 +74,14 @@ def facts(
 
 
 def _attempt(attempt: Attempt, *, can_see_data: bool) -> dict[str, Any]:
-    began, ended = attempt.began_ms, attempt.ended_ms
-    took = None if began is None or ended is None else max(0, ended - began) / 1000
+    started, finished, is_end = attempt.started_ms, attempt.finished_ms, attempt.status == FAILED
+    took = None if started is None or finished is None else max(0, finished - started) / 1000
     return {
-        "number": text.number(attempt.attempt),
-        "ending": _("given up") if attempt.ending == "buried" else _("failed, to be tried again"),
-        "is_end": attempt.ending == "buried",
+        "number": text.number(attempt.number),
+        "ending": _("given up") if is_end else _("failed, to be tried again"),
+        "is_end": is_end,
         "consumer": text.visible(attempt.consumer, limit=100),
-        "ended": text.moment(ended),
+        "ended": text.moment(finished),
         "took": text.seconds(took),
         "error": shown_error(attempt.error, can_see_data=can_see_data),
         "traceback": text.visible(attempt.traceback, lines=True) if attempt.traceback and can_see_data else "",

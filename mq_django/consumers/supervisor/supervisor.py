@@ -23,6 +23,7 @@ from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
 from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess
 from mq_django.consumers.supervisor.worker_set import WorkerSet
+from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
@@ -58,24 +59,25 @@ class Supervisor:
         self._evicted = False
         self.id = self._new_id()
         self._reclaimer = Reclaimer(queues, settled=self._settled)
+        self._states = WorkerStates(range(len(queues)), self._describe)
         self._workers = WorkerSet(
             self.id,
             terms,
+            self._states,
             processes=processes,
-            describe=self._describe,
             on_exit=self._reclaimer.child,
             on_unresponsive=self._reclaimer.stopped,
             name=self._reclaimer.late,
         )
         on_silence = (self._reclaimer.supervisor, self._reclaimer.unknown)
-        callbacks = HeartbeatCallbacks(self._announce, self._workers.held, self._on_evicted, *on_silence, self._asked)
+        callbacks = HeartbeatCallbacks(self._announce, self._states.held, self._on_evicted, *on_silence, self._asked)
         self._heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in enumerate(queues)}
         self._listener = Listener(get_client("consume"), numbers, self._heard)
         session = open_session("chores")
         stores = [open_store(config, session) for config in queues]
         self._promoter = Promoter(stores, is_subscribed=lambda: self._listener.is_subscribed, seen=self._seen)
-        self._extender = Extender(queues, self._workers)
+        self._extender = Extender(queues, self._states)
         self._scheduler = Scheduler.of(queues)
         self._redriver = Redriver(queues, self.id)
         self._trimmer = Trimmer([Log(topic, open_session("chores")) for topic in get_config().topics.values()])
@@ -91,7 +93,7 @@ class Supervisor:
         for service in services:
             service.start()
         try:
-            while not (self._stop_asked and not len(self._workers)):
+            while not (self._stop_asked and not len(self._states)):
                 self._look()
                 self._watch(services)
                 self._wait()
@@ -177,7 +179,7 @@ class Supervisor:
 
     def _announce(self) -> Announcement:
         whereabouts = self._whereabouts(os.getpid(), started(os.getpid()))
-        return Announcement(self.id, whereabouts, self._workers.announced(), self._workers.doing())
+        return Announcement(self.id, whereabouts, self._states.announced(), self._states.doing())
 
     def _describe(self, child: WorkerProcess) -> Mapping[str, Any]:
         where = self._whereabouts(child.process.pid, child.started)
@@ -198,7 +200,7 @@ class Supervisor:
             self._signals.ring()
 
     def _asked(self, asks: Mapping[str, str]) -> None:
-        self._workers.ask(asks)
+        self._states.ask(asks)
         if asks.get(self.id) == "stop":
             self._dismissed = True
             self._signals.ring()
@@ -208,7 +210,7 @@ class Supervisor:
 
     def _heard(self, number: int, text: str) -> None:
         if text in ("paused", "resumed"):
-            self._workers.pause(number, text == "paused")
+            self._states.pause(number, text == "paused")
         if text in ("asked", SUBSCRIBED):
             self._heartbeat.wake()
         if text in ("job", SUBSCRIBED):
@@ -217,5 +219,5 @@ class Supervisor:
             self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:
-        self._workers.pause(number, promoted.paused)
-        self._workers.tell_of_unhandled(number, bool(promoted.unhandled))
+        self._states.pause(number, promoted.paused)
+        self._states.tell_of_unhandled(number, bool(promoted.unhandled))
