@@ -154,7 +154,7 @@ def _listed(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
     if not entries:
         return []
     keys = [get_config().queue(name).keys.dead]
-    command = scripts.command("dead_some", keys=keys, args=[MAX_LISTED, *entries])
+    command = scripts.command("dead_read", keys=keys, args=[MAX_LISTED, *entries])
     _, *flat = reply_or_raise(_wire().trip([command])[0])
     return [(entry.decode(), fields_of(found)) for entry, found in zip(flat[::2], flat[1::2], strict=True)]
 

@@ -67,7 +67,7 @@ class RoomReader:
 
     def _page_command(self, key: str, start: int, limit: int, max_bytes: int) -> Command:
         args = [start, start + limit - 1, max_bytes]
-        return scripts.command("pages_waiting", keys=[key, self._keys.waiting], args=args)
+        return scripts.command("waiting_page", keys=[key, self._keys.waiting], args=args)
 
     def _page(self, command: Command) -> tuple[int, int, list[tuple[bytes, bytes, Body]]]:
         now_ms, total, *flat = reply_or_raise(self._wire.trip([command])[0])

@@ -31,7 +31,7 @@ class RsmqReader(RoomReader):
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
         key_names += [keys.minutes(hour), keys.minutes(hour - 1)]
-        return scripts.command("rsmq_look", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
+        return scripts.command("rsmq_stats", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
 
     def ready(
         self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
@@ -84,7 +84,7 @@ class RsmqReader(RoomReader):
             args += (home + 1, entry.rpartition(":")[0])
         if not receipts:
             return {}
-        found = self._wire.trip([scripts.command("rsmq_some", keys=[self._keys.hash], args=args)])[0]
+        found = self._wire.trip([scripts.command("rsmq_read", keys=[self._keys.hash], args=args)])[0]
         held = zip(receipts, reply_or_raise(found), strict=True)
         views = {at: self._entry_view(at[1].rpartition(":")[0].encode(), body) for at, body in held if body}
         return {receipt: view for receipt, view in views.items() if view}

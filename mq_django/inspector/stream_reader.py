@@ -34,7 +34,7 @@ class StreamReader(RoomReader):
         key_names = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
         key_names += [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1), keys.parked]
         args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
-        return scripts.command("pages_look", keys=key_names, args=args)
+        return scripts.command("queue_stats", keys=key_names, args=args)
 
     def ready(
         self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
@@ -119,7 +119,7 @@ class StreamReader(RoomReader):
         args: list[Argument] = [max_bytes]
         for (number, _), entry in asked.items():
             args += (number + 1, entry)
-        command = scripts.command("entries_some", keys=list(self._keys.homes()), args=args)
+        command = scripts.command("entries_read", keys=list(self._keys.homes()), args=args)
         found = zip(asked.items(), reply_or_raise(self._wire.trip([command])[0]), strict=True)
         views = {
             at: view_of_entry(self._queue, homes[at[0]], entry.encode(), flat) for (at, entry), flat in found if flat

@@ -54,7 +54,7 @@ class LimitedStore(StreamStore):
         return max(0.0, min(MAX_REST, self._rests - time.monotonic()))
 
     def _more_streams(self) -> list[str]:
-        return [self.keys.freed]
+        return [self.keys.permit_wakeups]
 
     def take(self, consumer: str, *, count: int) -> Taken:
         """See Store.take()."""
@@ -65,14 +65,14 @@ class LimitedStore(StreamStore):
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
         """See Store.settle_and_take()."""
-        then = [*self._freed_commands(consumer, settlements), self._fetch_command(consumer, count)]
+        then = [*self._release_commands(consumer, settlements), self._fetch_command(consumer, count)]
         stale, replies = self._settling.settle(consumer, settlements, also=also, then=then)
         return Fetched(self._admitted(consumer, replies[-1], count), stale)
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
-        freed = self._freed_commands(consumer, settlements)
-        return self._settling.settle(consumer, settlements, also=also, then=freed)[0]
+        release = self._release_commands(consumer, settlements)
+        return self._settling.settle(consumer, settlements, also=also, then=release)[0]
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken:
         """See Store.fetch(): wait for what is missing, a message, a permit or a turn."""
@@ -99,11 +99,13 @@ class LimitedStore(StreamStore):
     def look_command(self, start: int, count: int) -> Command:
         """Return the command that reads how far the limits are used, and `count` of the keys that wait."""
         args = [*self._arguments("", of_queue=True), start, count]
-        return scripts.command("limits_look", keys=self._key_names(), args=args)
+        return scripts.command("limits_usage", keys=self._key_names(), args=args)
 
     def _wait_for_permit(self, consumer: str, block_ms: int) -> None:
         who = ("XREADGROUP", "GROUP", self.keys.group, consumer)
-        (reply,) = self._wire.trip([(*who, "COUNT", 1, "BLOCK", block_ms, "NOACK", "STREAMS", self.keys.freed, ">")])
+        (reply,) = self._wire.trip(
+            [(*who, "COUNT", 1, "BLOCK", block_ms, "NOACK", "STREAMS", self.keys.permit_wakeups, ">")]
+        )
         if is_gone(reply):
             self.create_groups()
         else:
@@ -177,12 +179,12 @@ class LimitedStore(StreamStore):
     def _park(self, consumer: str, items: Sequence[Delivery], *, charged: bool) -> None:
         args = self._arguments(consumer, of_queue=charged)
         for item in items:
-            message, member = item.message, _place_in_line(item)
+            message, member = item.message, _parked_member(item)
             body = encode_body(message, item.data_text, member=member, alone=alone_of(item), history=item.history)
             args += (item.home, item.entry, message.id, message.key or "", member, body)
         reply_or_raise(self._wire.trip([scripts.command("limits_park", keys=self._key_names(), args=args)])[0])
 
-    def _freed_commands(self, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
+    def _release_commands(self, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
         of_keys = self._limits.of_keys
         args = self._arguments(consumer, of_queue=True)
         before = len(args)
@@ -192,7 +194,7 @@ class LimitedStore(StreamStore):
                 args += (item.home, item.entry, item.message.key)
         if len(args) == before and self._limits.concurrency is None:
             return []
-        return [scripts.command("limits_freed", keys=self._key_names(), args=args)]
+        return [scripts.command("limits_release", keys=self._key_names(), args=args)]
 
     def _fetch_command(self, consumer: str, count: int) -> Command:
         args = [*self._arguments(consumer, of_queue=True), count, self._turn]
@@ -201,7 +203,7 @@ class LimitedStore(StreamStore):
     def _key_names(self) -> list[str]:
         keys = self.keys
         common = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting, keys.unique]
-        return [*common, keys.limits, keys.rates, keys.permits, keys.parked, keys.turns, keys.freed]
+        return [*common, keys.limits, keys.rates, keys.permits, keys.parked, keys.next_checks, keys.permit_wakeups]
 
     def _arguments(self, consumer: str, *, of_queue: bool) -> list[Argument]:
         limits = self._limits
@@ -213,7 +215,7 @@ def _rate(rate: Rate | None) -> tuple[int, int]:
     return (0, 0) if rate is None else (rate.count, rate.micros)
 
 
-def _place_in_line(item: Delivery) -> str:
+def _parked_member(item: Delivery) -> str:
     """Return the member under which a parked message waits: those of a key stand in the order of their entries."""
     milliseconds, _, number = item.entry.decode().partition("-")
     return f"{PARKED_PREFIX}{milliseconds:0>15}-{number:0>10}-{item.home}"

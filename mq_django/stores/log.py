@@ -102,7 +102,7 @@ class Log:
 
     def takes_turn(self, seconds: float) -> bool:
         """Tell whether to look at the groups is up to the caller, and to nobody else for some seconds."""
-        command = scripts.command("topic_turn", keys=[self.keys.control], args=[round(seconds * 1000)])
+        command = scripts.command("topic_claim_check", keys=[self.keys.control], args=[round(seconds * 1000)])
         return bool(reply_or_raise(self._wire.trip([command])[0]))
 
     def groups(self, *, at_most: float = math.inf) -> Sequence[GroupStats]:

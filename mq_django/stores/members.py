@@ -122,7 +122,7 @@ class Members:
         ]
         for name, announced in consumers.items():
             args += (f"consumer:{name}", dumps({**announced, "supervisor": supervisor}))
-        command = scripts.command("members_beat", keys=[keys.consumers, keys.control, *keys.homes()], args=args)
+        command = scripts.command("members_heartbeat", keys=[keys.consumers, keys.control, *keys.homes()], args=args)
         reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"EVICTED":
             return None
@@ -134,7 +134,7 @@ class Members:
         keys = self._keys
         generation = reply_or_raise(self._wire.trip([("HGET", keys.control, "generation")])[0]) or b"none"
         command = scripts.command(
-            "members_beat",
+            "members_heartbeat",
             keys=[keys.consumers, keys.control, *keys.homes()],
             args=[keys.group, supervisor, generation, token()],
         )

@@ -118,7 +118,7 @@ class RsmqQueues:
             QueueNotFound: there is none.
         """
         keys = self._keys(queue)
-        if self._run("rsmq_drop", [keys.zset, keys.hash, keys.names, *keys.own()], [queue]) == b"NOQUEUE":
+        if self._run("rsmq_delete_queue", [keys.zset, keys.hash, keys.names, *keys.own()], [queue]) == b"NOQUEUE":
             raise QueueNotFound(f"Queue not found: {queue!r}")
 
     def send(self, queue: str, messages: Sequence[str], *, delay: int | None = None) -> list[str]:
@@ -180,7 +180,7 @@ class RsmqQueues:
         """
         keys = self._keys(queue)
         args: list[Argument] = [message_id, check_seconds("vt", vt) * 1000, keys.wake]
-        return bool(self._there(queue, self._run("rsmq_show", [keys.zset, keys.hash], args)) == 1)
+        return bool(self._there(queue, self._run("rsmq_change_visibility", [keys.zset, keys.hash], args)) == 1)
 
     def _there(self, queue: str, reply: Any) -> Any:
         if reply == b"NOQUEUE":

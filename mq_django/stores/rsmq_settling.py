@@ -15,7 +15,7 @@ from mq_django.transport.scripts import Argument
 def rsmq_receipts(config: RsmqConfig) -> Receipts:
     """Return how deliveries of an RSMQ queue are settled."""
     keys, vt_ms = config.keys, config.vt * 1000
-    return Receipts(keys, (keys.zset, keys.hash, keys.owners), (), _RSMQ, "rsmq_keep", (vt_ms,), id_of=_id_of)
+    return Receipts(keys, (keys.zset, keys.hash, keys.owners), (), _RSMQ, "rsmq_reassign", (vt_ms,), id_of=_id_of)
 
 
 def _id_of(delivery: Delivery | Undecodable) -> bytes:

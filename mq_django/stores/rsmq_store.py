@@ -131,7 +131,7 @@ class RsmqStore:
         """See Store.promote(): a message that is due can be seen, so there is nothing to move."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.control, keys.owners, keys.notes, keys.unhandled, keys.retried]
-        next_ms, paused, unhandled = self._run("rsmq_tidy", key_names, [TIDY])
+        next_ms, paused, unhandled = self._run("rsmq_clean_up", key_names, [TIDY])
         # Whoever sleeps until then looks after the queue, and delivers nothing: often enough is soon enough.
         return Promoted(0, None if next_ms < 0 else max(1000, next_ms) * 1000, bool(paused), unhandled)
 
@@ -190,7 +190,7 @@ class RsmqStore:
     def keep_all(self, consumers: Iterable[str]) -> int:
         """Keep hidden all that consumers hold, whether it runs or waits for its turn, and return how many there are."""
         keys = self._keys
-        return int(self._run("rsmq_hide", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
+        return int(self._run("rsmq_extend", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
 
     def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
         """See Store.extend()."""
@@ -212,7 +212,7 @@ class RsmqStore:
         """See Store.depths(); what other programs hold counts as delayed."""
         keys = self._keys
         places = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
-        reply = self._run("rsmq_look", [*places, keys.minutes(0), keys.minutes(0)], [0])
+        reply = self._run("rsmq_stats", [*places, keys.minutes(0), keys.minutes(0)], [0])
         _, deliverable, pending, delayed, unhandled, _parked, dead, *_ = reply
         return Depths(deliverable - pending, delayed, unhandled, pending, dead)
 

@@ -42,7 +42,7 @@ class Schedules:
 
     def look(self, names: Sequence[str]) -> tuple[int, list[int]]:
         """Return now and up to when the ticks of each are done with; a schedule that is new begins now."""
-        command = scripts.command("schedules_look", keys=[self._keys.schedules], args=list(names))
+        command = scripts.command("schedules_read", keys=[self._keys.schedules], args=list(names))
         now_ms, *lasts = reply_or_raise(self._wire.trip([command])[0])
         known = (whole(last, LAST_MS) for last in lasts)
         # One that makes no sense is as good as none: it begins now.

@@ -73,12 +73,12 @@ class Receipts:
 
 def stream_receipts(keys: QueueKeys, stream: str) -> Receipts:
     """Return how deliveries of one of a queue's streams are settled: what is settled is deleted."""
-    return Receipts(keys, (stream,), (keys.group,), _STREAM, "stream_pass", claims=True)
+    return Receipts(keys, (stream,), (keys.group,), _STREAM, "stream_reassign", claims=True)
 
 
 def log_receipts(keys: GroupKeys) -> Receipts:
     """Return how a group's deliveries of its topic's log are settled: what is settled is acked, and stays."""
-    return Receipts(keys, (keys.topic.log, keys.control), (keys.group,), _LOG, "topic_pass")
+    return Receipts(keys, (keys.topic.log, keys.control), (keys.group,), _LOG, "topic_reassign")
 
 
 class Settling:

@@ -138,7 +138,7 @@ def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> C
     this_hour, last_hour = minute_fields(now, minutes, what=PUBLISHED)
     controls = [keys.group(name).control for name in names]
     return scripts.command(
-        "topic_look",
+        "topic_stats",
         keys=[keys.log, keys.minutes(now // 60), keys.minutes(now // 60 - 1), *controls],
         args=[len(this_hour), len(last_hour), *this_hour, *last_hour, *names],
     )

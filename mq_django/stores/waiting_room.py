@@ -71,7 +71,9 @@ class WaitingRoom:
         args: list[Argument] = [keys.group]
         for message, data_text, _ in publications:
             args += (message.name, message.id, encode_body(message, data_text, member=message.id))
-        self._publish("waiting_rank", [keys.ready, keys.urgent, keys.priority, keys.waiting, keys.control], args, also)
+        self._publish(
+            "waiting_prioritize", [keys.ready, keys.urgent, keys.priority, keys.waiting, keys.control], args, also
+        )
         return [message.id for message, _, _ in publications]
 
     def claim(self, publication: Publication, *, also: Sequence[Command] = ()) -> str:

@@ -124,7 +124,7 @@ def test_deliveries_of_all_streams_are_passed_on_in_one_trip():
     receipts = [(home, b"%d-0" % number) for number in range(BATCH + 1) for home in (LOG, READY)]
     assert settling(wire).pass_on(ME, OTHER, receipts) == []
     (commands,) = wire.trips
-    assert list(map(called, commands)) == ["topic_pass"] * 2 + ["stream_pass"] * 2
+    assert list(map(called, commands)) == ["topic_reassign"] * 2 + ["stream_reassign"] * 2
     assert commands[-1][4:] == ("billing", ME, OTHER, b"%d-0" % BATCH)
     assert settling(wire).pass_on(ME, OTHER, []) == []
     assert len(wire.trips) == 1
