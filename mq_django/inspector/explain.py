@@ -100,7 +100,7 @@ def _of_key(view: WaitingView, name: str) -> Cause:
         ("ZRANK", keys.parked, view.member),
         ("ZCOUNT", keys.parked, "-inf", f"({score}"),
         ("ZCOUNT", keys.permits, score, score),
-        ("ZSCORE", keys.turns, key),
+        ("ZSCORE", keys.next_checks, key),
         ("TIME",),
     ]
     rank, others, at_once, turn, time = (reply_or_raise(reply) for reply in _wire().trip(commands))
