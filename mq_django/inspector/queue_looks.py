@@ -13,7 +13,7 @@ from mq_django.inspector.activity import NONE, activity_of_hour
 from mq_django.inspector.consumers import consumers_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.readers import reader_of
-from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
+from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, with_values
 from mq_django.stores.members import read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport import scripts
@@ -76,7 +76,7 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
     now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *counted = found
-    this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
+    this_hour, last_hour = (with_values(fields, values) for fields, values in zip(hours, counted, strict=True))
     due_ms = score_ms(next_due)
     return QueueView(
         name=name,
@@ -106,7 +106,7 @@ def hours_of(
     """Return what was counted in all in the hours of some days since 1970, for each queue and day."""
     fields = counter_fields(range(24))
     commands: list[Command] = [("HMGET", config.keys.hours(day), *fields) for config in configs for day in days]
-    return [there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
+    return [with_values(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
 
 
 def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:
@@ -116,4 +116,4 @@ def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> lis
         return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
     fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
     replies = wire.trip([("HMGET", key, *fields) for key in keys])
-    return [there(fields, reply_or_raise(reply)) for reply in replies]
+    return [with_values(fields, reply_or_raise(reply)) for reply in replies]

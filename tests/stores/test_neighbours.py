@@ -210,7 +210,7 @@ def be_strange(client, mq_settings):
     assert members.ask(ME, "stop")
     members.evict("s1", 1)
     for item in store.held_by(ME, limit=5):
-        assert store.pass_on(ME, OTHER, [(item.home, item.entry)]) == []
+        assert store.reassign(ME, OTHER, [(item.home, item.entry)]) == []
 
 
 def be_a_log(client, mq_settings):
@@ -223,8 +223,8 @@ def be_a_log(client, mq_settings):
     log.trim()
     settle(store, ACK, store.held_by(ME, limit=10))
     log.trim()
-    assert log.takes_turn(10.0)
-    log.sound("billing", 90)
+    assert log.claim_check(10.0)
+    log.set_alarm("billing", 90)
     log.publish([outgoing(data=marked()) for _ in range(3)])
     store.purge(limit=10)
 

@@ -90,7 +90,7 @@ def test_the_page_of_a_group_says_where_it_is_in_the_log(operator, billing, even
 
 
 def test_an_alarm_and_losses_come_first(operator, billing, events):
-    Log(events.config, Pooled(get_client("produce"))).sound("billing", 95)
+    Log(events.config, Pooled(get_client("produce"))).set_alarm("billing", 95)
     get_client("produce").hset(events.config.keys.group("billing").control, "lost", 3)
 
     for address in (BASE, TOPIC, GROUP):
