@@ -121,6 +121,6 @@ def counter_fields(slots: Sequence[int], what: Sequence[str] = WHAT) -> list[byt
     return [f"{slot}|{word}|".encode() for slot in slots for word in what]
 
 
-def with_values(fields: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+def there(fields: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
     """Return the fields that have a value, with their values."""
     return {field: value for field, value in zip(fields, values, strict=True) if value is not None}

@@ -11,7 +11,7 @@ from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
 from mq_django.core.numbers import whole
 from mq_django.core.offsets import before, parse
 from mq_django.errors import StoreError
-from mq_django.stores.counters import minute_fields, with_values
+from mq_django.stores.counters import minute_fields, there
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable, translate
 from mq_django.transport.scripts import Command
@@ -155,7 +155,7 @@ def _log(reply: Any, now: int, minutes: int) -> tuple[TopicStats, Sequence[Any]]
     now_ms, length, *ids, size, this_hour, last_hour = reply_or_raise(reply)[:9]
     first, last, generated, deleted = (entry.decode() for entry in ids)
     this_fields, last_fields = minute_fields(now, minutes, what=PUBLISHED)
-    hours = with_values(this_fields, this_hour), with_values(last_fields, last_hour)
+    hours = there(this_fields, this_hour), there(last_fields, last_hour)
     return TopicStats(now_ms, length, first, last, generated, deleted or "0-0", size, *hours, now // 60), reply[9:]
 
 
