@@ -29,7 +29,7 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
     original = found.message.data
     data = restore(loads(written.encode(errors="surrogatepass")), redact(original), original)
     if is_redacted(data) and not is_redacted(original):
-        raise InvalidMessage(f"{REDACTED} stands for a secret, and it is not known for which one here")
+        raise InvalidMessage(f"{REDACTED} is a placeholder for a secret, but this place had none")
     made = resubmission(config, found.message, data)
     done = letters.resubmit(entry, message_id=made.message.id, text=letters.written(made))
     return made.message.id if done == "RESUBMITTED" else None

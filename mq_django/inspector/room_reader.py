@@ -129,7 +129,7 @@ class RoomReader:
         """Return the view of a message in a sorted set, or None if it does not match."""
         size, why = body if isinstance(body, int) else len(body or b""), ""
         if body is None:
-            why = "There is no body under this id: it will be dropped when it is due."
+            why = "The message has no body. It will be dropped when it is due."
         if isinstance(body, bytes):
             try:
                 message, own_history = self._decoded(member, body)

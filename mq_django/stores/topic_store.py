@@ -115,9 +115,9 @@ class TopicStore(StreamStore):
         word, born = reply_or_raise(self._wire.trip([command])[0])
         self._born = born.decode()
         if word == b"LOST":
-            logger.error("Topic %s is not the one it was: suspected data loss", self._topic)
+            logger.error("The log of topic %s was deleted and recreated: suspected data loss", self._topic)
         elif word == b"CREATED":
-            logger.info("Group %s of topic %s begins at %s", keys.group, self._topic, self._start)
+            logger.info("Group %s of topic %s starts at %s", keys.group, self._topic, self._start)
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge(); entries of the log stay there for other groups, and this group skips them."""

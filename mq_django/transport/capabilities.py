@@ -90,7 +90,7 @@ def _of_persistence(info: Mapping[str, Any], save: str | None) -> Finding | None
         return None
     if save == "":
         return Finding(
-            "persistence", "Redis keeps nothing on disk: all messages are lost when it restarts. Set appendonly to yes."
+            "persistence", "Redis does not persist data: all messages are lost when it restarts. Set appendonly to yes."
         )
     message = (
         "Redis has no append-only file: a crash loses the messages since its last snapshot. Set appendonly to yes."
@@ -105,4 +105,4 @@ def _of_files(info: Mapping[str, Any]) -> Finding | None:
     if "valkey_version" in info or not first <= parts <= last:
         return None
     message = f"Redis {version} can write files that it cannot load again, after XTRIM or XADD with an exact MINID."
-    return Finding("files", f"{message} mq_django never does that; upgrade, because another program might.")
+    return Finding("files", f"{message} mq_django never does that, but another program may: upgrade Redis.")

@@ -112,7 +112,7 @@ def _join(directory: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while (handle := guard_process.take_lock(path, shared=True)) is None:
         if time.monotonic() > deadline:
-            raise ConnectionLost(f"The embedded Redis in {directory} is being stopped, and does not end.")
+            raise ConnectionLost(f"The embedded Redis in {directory} is being stopped, but has not ended.")
         time.sleep(0.02)
     _memberships[directory] = handle
 

@@ -51,14 +51,14 @@ def translate(error: Exception) -> StoreError:
     if isinstance(error, exceptions.NoPermissionError):
         return NotPermitted(f"{error} (docs/settings.md lists the rights that a Redis user needs)")
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
-        return ConnectionLost(f"Redis is away or did not answer in time: {error}")
+        return ConnectionLost(f"Cannot reach Redis, or it did not reply in time: {error}")
     for code, kind in _CODES:
         if code in str(error):
             return kind(str(error))
     if "last possible ID" in str(error) or "stream top item" in str(error):
         return StoreError(
-            "A stream has an entry with the largest possible id, so that nothing can be added to it. "
-            f"Save what it holds, and delete its key. ({error})"
+            "A stream has an entry with the largest possible id, so no entry can be added. "
+            f"Save its entries, and delete its key. ({error})"
         )
     return StoreError(str(error))
 
@@ -76,7 +76,7 @@ def readable(read: Callable[P, T]) -> Callable[P, T | StoreError]:
         except StoreError as error:
             return error
         except Exception as error:  # noqa: BLE001 - any program may have written the data
-            return StoreError(f"What Redis holds cannot be read: {type(error).__name__}: {str(error)[:200]}")
+            return StoreError(f"Invalid data in Redis: {type(error).__name__}: {str(error)[:200]}")
 
     return read_or_error
 
@@ -107,7 +107,7 @@ def translate_connecting(
     if isinstance(cause, FileNotFoundError | PermissionError) and _uses_tls(pool):
         return ConnectionRejected(f"A file for TLS that {SETTING} names cannot be read: {cause.strerror}.")
     if isinstance(error, exceptions.InvalidResponse):
-        return ConnectionRejected(f"What answers at {at} is not Redis: {said} Check the address in {SETTING}.")
+        return ConnectionRejected(f"The server at {at} is not Redis: {said} Check the address in {SETTING}.")
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
         return ConnectionLost(f"Cannot reach Redis at {at}: {_reason(error, cause)}{_hint(error, cause, pool)}")
     translation = translate(error)
