@@ -41,10 +41,13 @@ KINDS = (
     "limits",
     "rates",
     "permits",
-    "turns",
-    "freed",
+    "next_checks",
+    "permit_wakeups",
     "wake",
 )
+
+#: The last part of a key, where it is not the kind with "-" for "_".
+_KEY_NAMES = {"next_checks": "turns", "permit_wakeups": "freed"}
 
 #: Members of `due` that stand for a unique key, and of `parked` that stand for a place in line. Ids never start so.
 UNIQUE_PREFIX = "u:"
@@ -96,9 +99,9 @@ class QueueKeys:
     #: ZSET, score the hash of the key: deliveries that hold a permit of their key.
     permits: str = field(init=False)
     #: ZSET, score when to look again, in ms: keys that have parked messages.
-    turns: str = field(init=False)
+    next_checks: str = field(init=False)
     #: STREAM, group `mq`: an entry wakes one consumer that waits for a permit of the queue.
-    freed: str = field(init=False)
+    permit_wakeups: str = field(init=False)
     #: HASH: `last:`, `fired:` and `paused:` + a schedule's name.
     schedules: str = field(init=False)
     #: Pub/sub channel: a new first due time, a pause, a resume.
@@ -106,7 +109,7 @@ class QueueKeys:
 
     def __post_init__(self) -> None:
         for name in KINDS:
-            object.__setattr__(self, name, self._key(name.replace("_", "-")))
+            object.__setattr__(self, name, self._key(_KEY_NAMES.get(name, name.replace("_", "-"))))
 
     def _key(self, kind: str) -> str:
         return f"{self.namespace}:{{{self.queue}}}:{kind}"

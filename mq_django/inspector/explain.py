@@ -1,4 +1,4 @@
-"""Why a message is not running: one cause, the nearest."""
+"""Why a message is not running: the most immediate cause."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import reply_or_raise
 
 Kind = Literal[
-    "broken",  # it is no message, and is buried or dropped when its turn comes
-    "delayed",  # its due time is to come
+    "broken",  # it is not a valid message, and will be buried or dropped
+    "delayed",  # its due time is in the future
     "due",  # consumers are about to make it ready
     "unhandled",  # no consumer has its handler
-    "parked",  # as many of its key are handled as may be
-    "throttled",  # of its key were so many as may be in a time
-    "held",  # a consumer works on it
-    "abandoned",  # its consumer is gone
+    "parked",  # the concurrency limit of its key is reached
+    "throttled",  # the rate limit of its key is reached
+    "held",  # a consumer holds it
+    "abandoned",  # its consumer is dead
     "paused",
-    "unconsumed",  # nobody consumes the queue
-    "behind",  # others stand before it
-    "full",  # as many of the queue are handled as may be
-    "rate",  # of the queue were so many as may be in a time
+    "unconsumed",  # the queue has no running consumer
+    "behind",  # other messages are before it
+    "full",  # the concurrency limit of the queue is reached
+    "rate",  # the rate limit of the queue is reached
     "next",  # it is ready
 ]
 
@@ -40,24 +40,23 @@ class Cause:
     """Why a message is not running, or that it is."""
 
     kind: Kind
-    #: Of "behind": how many stand before it; of "parked" and "throttled", of its key; of "full", how many are handled.
+    #: "behind": messages before it; "parked" and "throttled": those of its key; "full": pending messages of the queue.
     count: int = 0
-    #: There may be more than `count`.
+    #: `count` is a lower bound.
     at_least: bool = False
-    #: Of "delayed", until it is due; of "throttled" and "rate", until the next turn; of "held" and "abandoned", since
-    #: when.
+    #: "delayed": until it is due; "throttled" and "rate": until the next check; "held" and "abandoned": for how long.
     ms: int = 0
-    #: Of "held" and "abandoned".
+    #: Set for "held" and "abandoned".
     consumer: str = ""
-    #: Of "parked" and "throttled".
+    #: Set for "parked" and "throttled".
     key: str = ""
-    #: Of these, "full" and "rate": how many may be at once, or in `window`.
+    #: Set for these, "full" and "rate": the limit, of concurrency or per `window`.
     most: int = 0
     window: timedelta = timedelta(0)
 
 
 def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
-    """Return why a message in the waiting room does not run."""
+    """Return why a waiting message is not running."""
     if view.message.error:
         return Cause(kind="broken")
     if view.room == "unhandled":
@@ -71,10 +70,10 @@ def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
 
 
 def why_entry(view: EntryView, queue: QueueView) -> Cause:
-    """Return why a message that is ready or pending does not run, or who runs it."""
+    """Return why a ready or pending message is not running, or which consumer holds it."""
     if view.consumer:
-        lives = any(consumer.id == view.consumer and consumer.alive for consumer in queue.consumers)
-        return Cause(kind="held" if lives else "abandoned", consumer=view.consumer, ms=view.held_ms)
+        is_alive = any(consumer.id == view.consumer and consumer.alive for consumer in queue.consumers)
+        return Cause(kind="held" if is_alive else "abandoned", consumer=view.consumer, ms=view.held_ms)
     if view.message.error:
         return Cause(kind="broken")
     stopped = _of_queue(queue)
@@ -93,14 +92,14 @@ def _of_queue(queue: QueueView) -> Cause | None:
 
 
 def _of_key(view: WaitingView, name: str) -> Cause:
-    """Return how a parked message stands with the limits of its key."""
+    """Return which limit of its key a parked message waits for."""
     config, key = get_config().queue(name), view.message.key or ""
     keys, score = config.keys, _score(key)
     commands: list[Command] = [
         ("ZRANK", keys.parked, view.member),
         ("ZCOUNT", keys.parked, "-inf", f"({score}"),
         ("ZCOUNT", keys.permits, score, score),
-        ("ZSCORE", keys.turns, key),
+        ("ZSCORE", keys.next_checks, key),
         ("TIME",),
     ]
     rank, others, at_once, turn, time = (reply_or_raise(reply) for reply in open_wire("inspect").trip(commands))
@@ -110,12 +109,12 @@ def _of_key(view: WaitingView, name: str) -> Cause:
     if rate is not None:
         left = max(0, (score_ms(turn) or 0) - _micros(time) // 1000)
         return Cause(kind="throttled", key=key, count=before, ms=left, most=rate.count, window=rate.window)
-    # A permit is free, or there is no limit any more.
+    # A permit is free, or the limit was removed.
     return Cause(kind="due")
 
 
 def _score(key: str) -> int:
-    """Return the score under which what belongs to a key stands, as `lua/parts/limits.lua` makes it."""
+    """Return the score of a key, as `hash_of` in `lua/parts/limits.lua` computes it."""
     return int(hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()[:13], 16)
 
 

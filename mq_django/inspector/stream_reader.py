@@ -1,4 +1,4 @@
-"""Reads queues and groups of topics: what is ready or pending is in streams, and in line before them."""
+"""Read queues and groups of topics: ready and pending messages in streams and in `priority`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,30 +19,30 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 HOMES: tuple[Home, ...] = get_args(Home)
 _STREAMS: dict[Home, int] = {"urgent": URGENT, "ready": READY, "log": LOG}
 
-#: What `waiting_find` calls the rooms; one of those that wait behind others is ready, and not here.
+#: The indexes in the reply of `waiting_find`. 3, by priority, is missing because such messages are ready.
 _ROOMS: dict[int, Room] = {1: "delayed", 2: "unhandled", 4: "parked"}
 
 
 class StreamReader(RoomReader):
-    """Reads what one queue holds, for people. Nothing here changes anything."""
+    """Reads the messages of one queue. Read-only."""
 
     homes: ClassVar[Sequence[Home]] = HOMES[:-1]
 
     def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
-        """Return the command that counts what is where, and reads fields of the counters of two hours since 1970."""
+        """Return the command that counts the messages by place, and reads fields of the counters of two hours."""
         keys = self._keys
         key_names = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
         key_names += [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1), keys.parked]
         args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
-        return scripts.command("pages_look", keys=key_names, args=args)
+        return scripts.command("queue_stats", keys=key_names, args=args)
 
     def ready(
         self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
     ) -> Rows[EntryView]:
-        """Go through up to `limit` ready messages: what goes first, by priority, and then as they came.
+        """Yield up to `limit` ready messages: urgent ones, prioritised ones, then the others in order.
 
-        Those with a negative priority are among the second, though they are handed out last. `after` is the cursor of
-        the last that was seen.
+        Prioritised ones include those with a negative priority, though they are delivered last. `after` is the cursor
+        of the last message before.
         """
         return self._by_home(partial(self._ready, where, max_bytes), after, limit)
 
@@ -66,7 +66,7 @@ class StreamReader(RoomReader):
     def pending(
         self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
     ) -> Rows[EntryView]:
-        """Go through up to `limit` messages that consumers hold, with who does and for how long."""
+        """Yield up to `limit` pending messages, with their consumers and for how long these hold them."""
         return self._by_home(partial(self._pending, where, max_bytes), after, limit)
 
     def _pending(self, where: Matcher, max_bytes: int, home: Home, place: str, limit: int) -> Rows[EntryView]:
@@ -103,15 +103,15 @@ class StreamReader(RoomReader):
         return view_of_entry(self._queue, home, entry, flat, consumer=holder, held_ms=idle)
 
     def find_entry(self, named: bytes) -> EntryView | None:
-        """Return a message whose id leads to it: by priority, of RSMQ, or an entry's own; or None."""
+        """Return a message that can be found by its id without a scan, or None: see entries.find()."""
         first: Home = "priority"
         homes = (first, *(home for home in self.homes if home != first))
         return next((found for home in homes if (found := self.entry(home, named))), None)
 
     def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
-        """Return those of some deliveries that are still there."""
+        """Return those of the deliveries that are still pending."""
         homes = {number: home for home, number in _STREAMS.items() if home in self.homes}
-        # Behind an entry of a log stands the group's generation.
+        # The receipt of a log's entry ends with the group's generation.
         asked = {receipt: receipt[1].partition("@")[0] for receipt in receipts if receipt[0] in homes}
         asked = {receipt: entry for receipt, entry in asked.items() if is_entry(entry)}
         if not asked:
@@ -119,7 +119,7 @@ class StreamReader(RoomReader):
         args: list[Argument] = [max_bytes]
         for (number, _), entry in asked.items():
             args += (number + 1, entry)
-        command = scripts.command("entries_some", keys=list(self._keys.homes()), args=args)
+        command = scripts.command("entries_read", keys=list(self._keys.homes()), args=args)
         found = zip(asked.items(), reply_or_raise(self._wire.trip([command])[0]), strict=True)
         views = {
             at: view_of_entry(self._queue, homes[at[0]], entry.encode(), flat) for (at, entry), flat in found if flat
@@ -127,7 +127,7 @@ class StreamReader(RoomReader):
         return {receipt: view for receipt, view in views.items() if view}
 
     def before(self, home: Home, entry: bytes) -> int:
-        """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""
+        """Count the messages before a ready one, up to about `MAX_BEFORE`."""
         keys = self._keys
         return self._before([keys.ready, keys.urgent, keys.priority], home, entry)
 
@@ -136,7 +136,7 @@ class StreamReader(RoomReader):
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def find_waiting(self, named: bytes) -> WaitingView | None:
-        """Return the message that waits, by its id, by `u:` and its unique key, or by its member; or None."""
+        """Return a waiting message by its id, by `u:` + its unique key, or by its member; or None."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
@@ -148,14 +148,14 @@ class StreamReader(RoomReader):
         return self._waiting_view(_ROOMS[number], handle, member, score, body or None)
 
     def _handles(self, members: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return for unique keys the ids of their messages; empty where another message has the same id."""
+        """Return for unique keys the ids of their messages; empty if another message has the same id."""
         unique = [member for member in members if member.startswith(UNIQUE_PREFIX.encode())]
         ids = self._indexed(unique)
         back = self._indexed(list(ids.values()))
         return {member: ids[member] if back.get(ids.get(member, b"")) == member else b"" for member in unique}
 
     def _indexed(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return what the index of unique keys has under some names; a broken one is no reason to show no page."""
+        """Return the values of the index of unique keys. Errors are ignored, so that the page can be shown."""
         (found,) = self._wire.trip([("HMGET", self._keys.unique, *names)]) if names else ([],)
         pairs = [] if isinstance(found, Exception) else zip(names, found, strict=True)
         return {name: value for name, value in pairs if value is not None}
@@ -165,7 +165,7 @@ class StreamReader(RoomReader):
 
 
 class GroupReader(StreamReader):
-    """Reads one group of a topic: its own streams, and the topic's log behind them."""
+    """Reads one group of a topic: its own streams, and the topic's log."""
 
     homes = HOMES
     _keys: GroupKeys
@@ -175,7 +175,7 @@ class GroupReader(StreamReader):
         self.topic = config.topic
 
     def before(self, home: Home, entry: bytes) -> int:
-        """See StreamReader.before(): before the log a group reads what it keeps itself."""
+        """See StreamReader.before(): a group reads its own messages before the log."""
         if home != "log":
             return super().before(home, entry)
         return self._before([self._stream("log"), self._keys.ready, self._keys.priority], "ready", entry)
@@ -193,7 +193,7 @@ def page_of_log(
     newest_first: bool = False,
     max_bytes: int = MAX_LISTED,
 ) -> Rows[EntryView]:
-    """Go through up to `limit` entries of a log between two places, both included, from the one after `after` on."""
+    """Yield up to `limit` entries of a log between two places, both included, that follow `after`."""
     begins, ends = offsets.first(since), offsets.last(until)
     if after:
         begins, ends = (begins, f"({after}") if newest_first else (f"({after}", ends)
@@ -205,7 +205,7 @@ def page_of_log(
 
 
 def _cursor(text: str) -> tuple[Home, str]:
-    """Return where a cursor points; one that makes no sense points to the beginning."""
+    """Return the home and position of a cursor; the beginning if it is invalid."""
     home, _, place = text.partition(".")
     if home == "priority" and place.isdecimal() and len(place) < 16:
         return "priority", place

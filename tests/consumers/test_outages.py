@@ -194,7 +194,7 @@ def nothing_left(client):
 
 
 @pytest.mark.parametrize(
-    "command", ["XREADGROUP", "stream_ack", "stream_fetch", "stream_retry", "members_beat", "waiting_promote"]
+    "command", ["XREADGROUP", "stream_ack", "stream_fetch", "stream_retry", "members_heartbeat", "waiting_promote"]
 )
 def test_a_reply_that_is_lost_loses_and_doubles_nothing(trees, publish, history, site, command):
     # A new connection sends a script in full, and by its hash from then on.

@@ -572,7 +572,7 @@ def test_deliveries_stay_and_move_with_who_holds_them(store, publish):
     receipts = [(item.home, item.entry) for item in mine]
     foreign = [(item.home, item.entry) for item in others]
     assert store.extend(ME, receipts + foreign) == foreign
-    assert store.pass_on(ME, "host-3-heir", receipts + foreign) == foreign
+    assert store.reassign(ME, "host-3-heir", receipts + foreign) == foreign
     assert list(store.held_by(ME, limit=10)) == []
     assert store.settle(ME, [Settlement(mine[0], ACK)]) == [mine[0].message.id]
     held = store.held_by("host-3-heir", limit=10)

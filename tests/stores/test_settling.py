@@ -107,24 +107,24 @@ def test_what_the_consumer_no_longer_holds_is_returned(home):
     receipts = [(home, settlement.delivery.entry) for settlement in batch]
     lost = settling(Wire((b"2-0",)))
     assert lost.settle(ME, batch)[0] == ["m2"]
-    assert lost.pass_on(ME, OTHER, receipts) == [(home, b"2-0")]
+    assert lost.reassign(ME, OTHER, receipts) == [(home, b"2-0")]
     # Without its group a stream has no deliveries left.
     gone = settling(Wire(ResponseError("NOGROUP No such key")))
     assert gone.settle(ME, batch)[0] == ["m1", "m2", "m3"]
-    assert gone.pass_on(ME, OTHER, receipts) == receipts
+    assert gone.reassign(ME, OTHER, receipts) == receipts
     broken = settling(Wire(ResponseError("WRONGTYPE Operation against a key")))
     with pytest.raises(WrongKeyType):
         broken.settle(ME, batch)
     with pytest.raises(WrongKeyType):
-        broken.pass_on(ME, OTHER, receipts)
+        broken.reassign(ME, OTHER, receipts)
 
 
 def test_deliveries_of_all_streams_are_passed_on_in_one_trip():
     wire = Wire()
     receipts = [(home, b"%d-0" % number) for number in range(BATCH + 1) for home in (LOG, READY)]
-    assert settling(wire).pass_on(ME, OTHER, receipts) == []
+    assert settling(wire).reassign(ME, OTHER, receipts) == []
     (commands,) = wire.trips
-    assert list(map(called, commands)) == ["topic_pass"] * 2 + ["stream_pass"] * 2
+    assert list(map(called, commands)) == ["topic_reassign"] * 2 + ["stream_reassign"] * 2
     assert commands[-1][4:] == ("billing", ME, OTHER, b"%d-0" % BATCH)
-    assert settling(wire).pass_on(ME, OTHER, []) == []
+    assert settling(wire).reassign(ME, OTHER, []) == []
     assert len(wire.trips) == 1

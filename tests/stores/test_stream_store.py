@@ -317,7 +317,7 @@ def test_a_wrong_type_where_a_message_would_go_back_moves_nothing(store, redis_c
 def test_extending_resets_the_idle_time_of_what_is_held_and_counts_nothing(store, redis_client):
     publish(store, 1, 2)
     mine, other = take(store, "a")
-    store.pass_on("a", "b", [(other.home, other.entry)])
+    store.reassign("a", "b", [(other.home, other.entry)])
     assert store.extend("a", [(mine.home, mine.entry), (other.home, other.entry)]) == [(other.home, other.entry)]
     rows = redis_client.xpending_range(store.keys.ready, GROUP, "-", "+", 10)
     assert [(row["consumer"], row["times_delivered"]) for row in rows] == [(b"a", 1), (b"b", 1)]
@@ -334,7 +334,7 @@ def test_extending_after_a_flush_tells_that_nothing_is_held(store, redis_client)
 def test_passing_on_moves_the_fence(store):
     (message_id,) = publish(store, 1)
     (taken,) = take(store, "a")
-    assert store.pass_on("a", "heir", [(taken.home, taken.entry)]) == []
+    assert store.reassign("a", "heir", [(taken.home, taken.entry)]) == []
     assert settle(store, "a", [taken], Ack()) == [message_id]
     assert settle(store, "heir", store.held_by("heir", limit=5), Ack()) == []
 

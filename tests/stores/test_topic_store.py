@@ -459,14 +459,14 @@ def test_what_is_pending_counts_against_the_retention_because_it_holds_up_the_tr
 
 def test_an_alarm_is_raised_and_cleared_once_and_goes_with_its_group(log, redis_client):
     store = group()
-    assert log.sound("billing", None) == "SAME"
-    assert log.sound("billing", 85) == "RAISED"
-    assert log.sound("billing", 90) == "SAME"
+    assert log.set_alarm("billing", None) == "SAME"
+    assert log.set_alarm("billing", 85) == "RAISED"
+    assert log.set_alarm("billing", 90) == "SAME"
     assert redis_client.hget(store.keys.control, "alarm") == b"90"
-    assert log.sound("billing", None) == "CLEARED"
-    assert log.sound("billing", 85) == "RAISED"
+    assert log.set_alarm("billing", None) == "CLEARED"
+    assert log.set_alarm("billing", 85) == "RAISED"
     log.unsubscribe("billing", now=time.time())
-    assert log.sound("billing", 90) == "MISSING"
+    assert log.set_alarm("billing", 90) == "MISSING"
     assert not redis_client.exists(store.keys.control)
 
 

@@ -1,4 +1,4 @@
-"""The pages of messages that are ready, and of those that consumers hold."""
+"""The pages of ready and pending messages."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -19,7 +19,7 @@ from mq_django.inspector.message_views import EntryView, Home
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.scan import Scanned
 
-#: Messages a page.
+#: Messages per page.
 PER_PAGE = 50
 
 TITLES = {"ready": gettext_lazy("Ready messages"), "pending": gettext_lazy("Pending messages")}
@@ -27,13 +27,13 @@ TITLES = {"ready": gettext_lazy("Ready messages"), "pending": gettext_lazy("Pend
 
 @needs(VIEW)
 def ready(page: Page, name: str) -> HttpResponse:
-    """Show a page of the messages that are ready, in the order in which they will be handed out."""
+    """Show a page of the ready messages, in the order of delivery."""
     return _listing(page, name, "ready", entries.ready)
 
 
 @needs(VIEW)
 def pending(page: Page, name: str) -> HttpResponse:
-    """Show a page of the messages that consumers hold."""
+    """Show a page of the pending messages."""
     return _listing(page, name, "pending", entries.pending)
 
 
@@ -59,10 +59,10 @@ def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[Entr
 
 @needs(VIEW)
 def message(page: Page, name: str, home: str, entry: str) -> HttpResponse:
-    """Show a message that is ready or pending, and why it does not run."""
+    """Show a ready or pending message, and why it is not running."""
     view = entries.get(name, _home(home), text.from_url(entry))
     if view is None:
-        page.say(messages.WARNING, _("The message is no longer there: it was handled, waits again, or is gone."))
+        page.say(messages.WARNING, _("The message is no longer here: it was handled, retried or deleted."))
         return HttpResponseRedirect(page.url("ready", name))
     place = "pending" if view.consumer else "ready"
     return page.render(

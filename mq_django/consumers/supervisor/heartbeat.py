@@ -188,7 +188,7 @@ class Heartbeat(Service):
             self._callbacks.asked(news)
 
     def _look_around(self, number: int, supervisor: str, membership: Membership, now: float, *, blind: float) -> None:
-        signs = membership.vital_signs()
+        signs = membership.heartbeat_counts()
         signs.pop(supervisor, None)
         limits = {name: limit for name, announced in membership.supervisors.items() if (limit := _own_limit(announced))}
         silent = self._silences[number].observe(signs, now, blind=blind, limits=limits)

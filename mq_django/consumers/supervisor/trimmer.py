@@ -34,7 +34,7 @@ class Trimmer(Service):
 
     def _look_after(self, log: Log) -> None:
         """Judge the groups, then trim, so that an alarm comes before the loss that it warns of."""
-        if log.takes_turn(0.9 * EVERY):
+        if log.claim_check(0.9 * EVERY):
             for group in log.groups(at_most=MAX_COUNTED):
                 self._judge(log, group)
         self._trim(log)
@@ -53,7 +53,7 @@ class Trimmer(Service):
     def _judge(self, log: Log, group: GroupStats) -> None:
         topic, share = log.config.name, group.share
         late = share is not None and share >= log.config.retention_alarm
-        word = log.sound(group.name, round(share * 100) if late and share is not None else None)
+        word = log.set_alarm(group.name, round(share * 100) if late and share is not None else None)
         if word == "RAISED":
             logger.warning(
                 "Group %s of topic %s is %d messages and %d s behind: %d %% of the retention",

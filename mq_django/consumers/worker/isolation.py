@@ -90,7 +90,7 @@ class Isolation(Service):
             return
         receipts = [(delivery.home, delivery.entry) for delivery in batch]
         try:
-            store.pass_on(self._consumer, backlog_of(quarantine), receipts)
+            store.reassign(self._consumer, backlog_of(quarantine), receipts)
         except BaseException:
             # Passed on already or not, doing it again does no harm.
             with self._moving:
@@ -143,7 +143,7 @@ class QuarantineFetcher(Service):
                 self._shared_state.want_quarantine()
             receipt = (item.home, item.entry)
             # Another quarantine may have taken it since.
-            if holder == self._consumer or not store.pass_on(holder, self._consumer, [receipt]):
+            if holder == self._consumer or not store.reassign(holder, self._consumer, [receipt]):
                 dispatcher.dispatch([item])
                 self._wait_for(dispatcher.settler, receipt)
 

@@ -1,12 +1,12 @@
--- Let a consumer of ours hold what an unknown consumer holds, uncounted.
+-- Claim deliveries of an unknown consumer for one of ours. No attempt is counted.
 --
--- KEYS     the streams that deliveries are read from
+-- KEYS     the streams from which deliveries are read
 -- ARGV[1]  group
--- ARGV[2]  holder     any bytes: names of consumers need not be text
+-- ARGV[2]  holder     any bytes: a consumer's name need not be text
 -- ARGV[3]  new owner
--- ARGV[4]  limit      deliveries of a stream, at most 500
+-- ARGV[4]  limit      deliveries per stream, at most 500
 --
--- Returns how many there were: 0 when the holder has nothing any more.
+-- Returns the number of claimed deliveries: 0 when the holder has none left.
 
 local found = 0
 for _, home in ipairs(KEYS) do

@@ -58,7 +58,7 @@ def test_what_has_just_begun_costs_no_command(rig, redis_client):
 
 def test_who_lost_a_delivery_is_told_once(rig, store, caplog):
     note(rig, 1.0)
-    store.pass_on("me", "other", [(rig.held[0].home, rig.held[0].entry)])
+    store.reassign("me", "other", [(rig.held[0].home, rig.held[0].entry)])
     rig.run_once()
     rig.run_once()
     assert caplog.text.count("no longer its own") == 1

@@ -164,7 +164,7 @@ def test_a_beat_tells_who_there_is(heartbeat, members):
     heartbeat.run_once()
     membership = members.beat("other", {}, {})
     assert membership.consumers_of("me") == ["me-1"]
-    assert membership.vital_signs() == {"me": 1, "other": 1}
+    assert membership.heartbeat_counts() == {"me": 1, "other": 1}
 
 
 def test_evicted_it_says_so_and_writes_nothing(heartbeat, workers, members, redis_client, config):

@@ -58,14 +58,14 @@ def test_without_a_quarantine_in_the_end_it_goes_back(rig, redis_client):
 def test_a_broken_trip_passes_on_once(rig, redis_client, monkeypatch):
     rig.dispatcher.dispatch(suspect(redis_client, rig))
     rig.shared_state.set_quarantine("quarantine")
-    pass_on = rig.store.pass_on
+    reassign = rig.store.reassign
 
     def broken(*args):
-        pass_on(*args)
+        reassign(*args)
         monkeypatch.undo()
         raise OSError("after")
 
-    monkeypatch.setattr(rig.store, "pass_on", broken)
+    monkeypatch.setattr(rig.store, "reassign", broken)
     rig.isolation.run_once()
     assert len(rig.settler.in_hand) == 1
     rig.isolation.run_once()

@@ -129,7 +129,7 @@ def test_what_redis_refuses_for_a_while_counts_once(settler, store, held, caplog
 def test_what_others_took_is_told_once_and_counted(settler, store, held, caplog, redis_client):
     told = []
     delivery_stale.connect(lambda **given: told.append(given), weak=False, dispatch_uid="test")
-    store.pass_on("me", "other", [(held[0].home, held[0].entry)])
+    store.reassign("me", "other", [(held[0].home, held[0].entry)])
     add(settler, held, ACK)
     settler.settle(store)
     delivery_stale.disconnect(dispatch_uid="test")
@@ -154,7 +154,7 @@ def test_a_receiver_that_raises_harms_nobody(settler, store, held):
         raise RuntimeError("not our problem")
 
     delivery_stale.connect(receiver, weak=False, dispatch_uid="test")
-    store.pass_on("me", "other", [(held[0].home, held[0].entry)])
+    store.reassign("me", "other", [(held[0].home, held[0].entry)])
     add(settler, held, ACK)
     try:
         settler.settle(store)

@@ -98,7 +98,7 @@ def rooms(stage: Stage) -> None:
         page.waiting("unhandled", start=0, limit=5)
         page.waiting("parked", start=0, limit=5)
         keys = [store.keys.priority, store.keys.waiting]
-        stage.wire().trip([scripts.command("pages_waiting", keys=keys, args=[0, 4, 32 * 1024])])
+        stage.wire().trip([scripts.command("waiting_page", keys=keys, args=[0, 4, 32 * 1024])])
 
 
 def rsmq_rooms(stage: Stage) -> None:

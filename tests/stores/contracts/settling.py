@@ -161,4 +161,4 @@ def keep(stage: Stage, store: Store) -> None:
         assert len(store.extend(ME, receipts)) == 1
     stage.let_idle(store, taken[:2])
     with stage.under("two are passed on; another is no longer held"):
-        assert len(store.pass_on(ME, OTHER, receipts)) == 1
+        assert len(store.reassign(ME, OTHER, receipts)) == 1

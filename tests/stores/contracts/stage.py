@@ -103,7 +103,7 @@ class Stage:
 
     def lose(self, store: Store, item: Delivery) -> None:
         """Let another consumer hold a delivery."""
-        assert store.pass_on(ME, OTHER, [(item.home, item.entry)]) == []
+        assert store.reassign(ME, OTHER, [(item.home, item.entry)]) == []
 
     def let_idle(self, store: Store, items: Sequence[Delivery]) -> None:
         """Let deliveries from a stream be an hour old, and those of RSMQ end in a second."""
