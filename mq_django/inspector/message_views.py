@@ -112,7 +112,7 @@ def view_of(
 def attempts_of(history: str, *, error: str = "", traceback: str | None = None) -> tuple[Attempt, ...]:
     """Return the attempts of a history, the last one first, each with its traceback and without secrets.
 
-    `error` and `traceback` are the last one's, where they stand beside the history, as in a dead letter.
+    `error` and `traceback` are those of the last attempt, if stored separately, as in a dead letter.
     """
     found = read_history(history)
     if found and traceback is not None:
