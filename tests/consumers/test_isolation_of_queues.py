@@ -123,7 +123,7 @@ def orphan(queues, both):
 def reclaimer(queues, both):
     service = Reclaimer(queues, settled=lambda *args: None)
     service._stores = service._members = both
-    service.child("c", Evidence())
+    service.consumer_exited("c", Evidence())
     return service
 
 
@@ -239,4 +239,4 @@ def test_at_its_end_a_consumer_gives_back_what_others_can_have(queues, caplog):
     consumer._stores[0] = Broken("default", [], ValueError("broken"))
     assert consumer.stop(Grace(5.0))
     assert store.held_by("c", limit=1) == []
-    assert "default failed; the others go on" in caplog.text
+    assert "default failed; continuing with the others" in caplog.text
