@@ -1,4 +1,4 @@
-"""Django's tasks on our queues."""
+"""The backend for Django's tasks."""
 
 from mq_django.task_backend.backend import MQBackend, MQTask, task
 
