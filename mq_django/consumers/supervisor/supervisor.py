@@ -44,7 +44,13 @@ class Supervisor:
     """Starts consumers, replaces those that die, and runs the background services of its queues."""
 
     def __init__(
-        self, queues: Sequence[QueueConfig], *, processes: int, terms: WorkerOptions, signals: SignalPipe, probe: Probe
+        self,
+        queues: Sequence[QueueConfig],
+        *,
+        processes: int,
+        worker_options: WorkerOptions,
+        signals: SignalPipe,
+        probe: Probe,
     ) -> None:
         self._queues = queues
         self._since_ms = int(time.time() * 1000)
@@ -61,7 +67,7 @@ class Supervisor:
         self._reclaimer = Reclaimer(queues, settled=self._settled)
         self._workers = WorkerSet(
             self.id,
-            terms,
+            worker_options,
             processes=processes,
             describe=self._describe,
             on_exit=self._reclaimer.consumer_exited,
@@ -150,8 +156,8 @@ class Supervisor:
             logger.info("Supervisor %s stops instead of restarting", self.id)
             return
         self._stop_asked += 1
-        how = "at once" if self._stop_asked > 1 else "when what runs has finished"
-        logger.info("Supervisor %s stops %s", self.id, how)
+        how = "handing back running messages" if self._stop_asked > 1 else "waiting for running handlers"
+        logger.info("Supervisor %s is shutting down; %s", self.id, how)
         self._workers.stop()
 
     def _reload(self) -> None:

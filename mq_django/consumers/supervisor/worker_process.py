@@ -16,7 +16,7 @@ from mq_django.consumers.machine import started
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.supervisor.watchdog import Watchdog
 from mq_django.consumers.worker.consumer import lanes
-from mq_django.consumers.worker.main import Orders
+from mq_django.consumers.worker.main import LaunchSpec
 
 #: Ticks, about a second's, after which a process that dies did not fail to start.
 STARTED = 10
@@ -48,7 +48,7 @@ class WorkerProcess:
         shared_state: SharedState,
         lifeline: int,
         process: "subprocess.Popen[bytes]",
-        terms: WorkerOptions,
+        options: WorkerOptions,
         *,
         backlog: str,
         deaths: int,
@@ -61,7 +61,7 @@ class WorkerProcess:
         self.quarantine = bool(backlog)
         #: How many processes in a row ended in its place before they started a message.
         self.deaths = deaths
-        self.threads = 1 if backlog else terms.threads
+        self.threads = 1 if backlog else options.threads
         self.since = time.monotonic()
         self.since_ms = int(time.time() * 1000)
         self.started = started(process.pid)
@@ -79,7 +79,7 @@ class WorkerProcess:
         #: Another supervisor took it for dead.
         self.evicted = False
         self.watchdog = Watchdog(shared_state)
-        self._grace = terms.grace
+        self._grace = options.grace
         self._kill_at: float | None = None
         self._lifeline = lifeline
 
@@ -123,7 +123,9 @@ class WorkerProcess:
         self.shared_state.close()
 
 
-def spawn(consumer: str, supervisor: str, terms: WorkerOptions, *, backlog: str = "", deaths: int = 0) -> WorkerProcess:
+def spawn(
+    consumer: str, supervisor: str, options: WorkerOptions, *, backlog: str = "", deaths: int = 0
+) -> WorkerProcess:
     """Start a consumer, or with a backlog a quarantine, in a new interpreter that loads the current code.
 
     A fork would copy the locks of the supervisor's threads, and its old code.
@@ -131,7 +133,7 @@ def spawn(consumer: str, supervisor: str, terms: WorkerOptions, *, backlog: str 
     Raises:
         OSError: out of memory, processes or file descriptors.
     """
-    threads = 1 if backlog else terms.threads
+    threads = 1 if backlog else options.threads
     with ExitStack() as undo:
         # It fetches nothing before a heartbeat announces it: until then nobody would reclaim what it holds.
         shared_state = SharedState.create(lanes(threads), held=False)
@@ -139,36 +141,38 @@ def spawn(consumer: str, supervisor: str, terms: WorkerOptions, *, backlog: str 
         their_end, our_end = os.pipe()
         undo.callback(os.close, our_end)
         try:
-            process = _execute(_orders(consumer, supervisor, terms, backlog, shared_state.fd, their_end), terms)
+            process = _execute(
+                _launch_spec(consumer, supervisor, options, backlog, shared_state.fd, their_end), options
+            )
         finally:
             os.close(their_end)
         undo.pop_all()
-    return WorkerProcess(consumer, shared_state, our_end, process, terms, backlog=backlog, deaths=deaths)
+    return WorkerProcess(consumer, shared_state, our_end, process, options, backlog=backlog, deaths=deaths)
 
 
-def _orders(
-    consumer: str, supervisor: str, terms: WorkerOptions, backlog: str, shared_state: int, lifeline: int
-) -> Orders:
-    return Orders(
+def _launch_spec(
+    consumer: str, supervisor: str, options: WorkerOptions, backlog: str, shared_state: int, lifeline: int
+) -> LaunchSpec:
+    return LaunchSpec(
         consumer=consumer,
         supervisor=supervisor,
-        queues=list(terms.queues),
-        threads=1 if backlog else terms.threads,
-        grace=terms.grace,
-        drain=terms.drain,
+        queues=list(options.queues),
+        threads=1 if backlog else options.threads,
+        grace=options.grace,
+        drain=options.drain,
         board=shared_state,
         lifeline=lifeline,
         line=backlog,
-        max_messages=terms.max_messages,
-        max_memory=terms.max_memory,
+        max_messages=options.max_messages,
+        max_memory=options.max_memory,
     )
 
 
-def _execute(orders: Orders, terms: WorkerOptions) -> "subprocess.Popen[bytes]":
+def _execute(spec: LaunchSpec, options: WorkerOptions) -> "subprocess.Popen[bytes]":
     with ignoring_interrupts():
         return subprocess.Popen(  # noqa: S603 - our own interpreter and command
-            command("--orders", orders.as_text(), *terms.arguments),
-            pass_fds=(orders.board, orders.lifeline),
+            command("--orders", spec.as_text(), *options.arguments),
+            pass_fds=(spec.board, spec.lifeline),
             env=environment(),
             stdin=subprocess.DEVNULL,
         )

@@ -30,7 +30,7 @@ QUARANTINE_IDLE, QUARANTINE_IDLE_DRAINING = 10.0, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
+class LaunchSpec:
     """The options of a consumer process: its supervisor passes them as JSON.
 
     The supervisor may run an older version than the process that it starts, so the names of the fields stay.
@@ -57,7 +57,7 @@ class Orders:
         return json.dumps(asdict(self))
 
     @classmethod
-    def of(cls, text: str) -> "Orders":
+    def of(cls, text: str) -> "LaunchSpec":
         """Parse the result of as_text()."""
         return cls(**json.loads(text))
 
@@ -65,14 +65,14 @@ class Orders:
 class ChildProcess:
     """The main loop of a consumer process."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, spec: LaunchSpec) -> None:
         config = get_config()
-        self._orders = orders
+        self._spec = spec
         self._stop_asked = False
-        self._shared_state = SharedState(orders.board, lanes_of(orders.threads))
-        self._queues = [config.queue(name) for name in orders.queues]
+        self._shared_state = SharedState(spec.board, lanes_of(spec.threads))
+        self._queues = [config.queue(name) for name in spec.queues]
         self._consumer = Consumer(
-            orders.consumer, self._queues, threads=orders.threads, shared_state=self._shared_state, backlog=orders.line
+            spec.consumer, self._queues, threads=spec.threads, shared_state=self._shared_state, backlog=spec.line
         )
         self._checked = 0.0
         self._orphaned = self._drained = False
@@ -85,15 +85,15 @@ class ChildProcess:
         gc.freeze()
         self._shared_state.tick()
         self._consumer.start()
-        does = "runs messages that may have killed a process, of" if self._orders.line else "handles"
-        queues = ", ".join(self._orders.queues)
-        logger.info("Consumer %s %s %s with %d threads", self._consumer.id, does, queues, self._orders.threads)
+        does = "runs messages that may have killed a process, of" if self._spec.line else "handles"
+        queues = ", ".join(self._spec.queues)
+        logger.info("Consumer %s %s %s with %d threads", self._consumer.id, does, queues, self._spec.threads)
         self._wait()
         if not self._drained:
             self._shared_state.leave()
         if self._orphaned:
             self._consumer.inherit_backlog()
-        orphan_beat = OrphanBeat(self._orders.supervisor, self._consumer.names, self._queues, self._shared_state)
+        orphan_beat = OrphanBeat(self._spec.supervisor, self._consumer.names, self._queues, self._shared_state)
         if self._orphaned:
             orphan_beat.start()
         ended = self._stop()
@@ -112,7 +112,7 @@ class ChildProcess:
         self._stop_asked = True
 
     def _stop(self) -> bool:
-        grace = Grace(self._orders.grace)
+        grace = Grace(self._spec.grace)
 
         def look() -> None:
             self._shared_state.tick()
@@ -131,8 +131,8 @@ class ChildProcess:
         """Return when it is time to stop."""
         while not self._stop_asked:
             self._shared_state.tick()
-            readable, _, _ = select.select([self._orders.lifeline], [], [], CHECK_EVERY)
-            if readable and not os.read(self._orders.lifeline, 1):
+            readable, _, _ = select.select([self._spec.lifeline], [], [], CHECK_EVERY)
+            if readable and not os.read(self._spec.lifeline, 1):
                 logger.warning("The supervisor of consumer %s has died; the consumer stops", self._consumer.id)
                 self._orphaned = True
                 return
@@ -146,20 +146,20 @@ class ChildProcess:
                 if reason := self._reason_to_leave():
                     logger.info("Consumer %s will be replaced: %s", self._consumer.id, reason)
                     return
-            if self._orders.drain and not self._orders.line and self._is_drained():
+            if self._spec.drain and not self._spec.line and self._is_drained():
                 self._drained = True
                 return
 
     def _reason_to_leave(self) -> str:
-        orders = self._orders
+        spec = self._spec
         if stuck := self._consumer.stuck():
             logger.error("Consumer %s must be replaced: %s", self._consumer.id, "; ".join(stuck))
             return "it is stuck"
-        if orders.max_messages and self._consumer.settled() >= orders.max_messages:
+        if spec.max_messages and self._consumer.settled() >= spec.max_messages:
             return f"it has handled {self._consumer.settled()} messages"
-        if orders.max_memory and resident_mib() > orders.max_memory:
+        if spec.max_memory and resident_mib() > spec.max_memory:
             return f"it uses {resident_mib():.0f} MiB"
-        if self._consumer.idle_seconds() > (QUARANTINE_IDLE_DRAINING if orders.drain else QUARANTINE_IDLE):
+        if self._consumer.idle_seconds() > (QUARANTINE_IDLE_DRAINING if spec.drain else QUARANTINE_IDLE):
             return "no messages are left to run alone"
         return ""
 
@@ -170,9 +170,9 @@ class ChildProcess:
             return False
 
 
-def run(orders: Orders) -> int:
+def run(spec: LaunchSpec) -> int:
     """Run a consumer process with these options, and return its exit code."""
-    code = ChildProcess(orders).run()
+    code = ChildProcess(spec).run()
     if code:
         # A handler that still runs in any thread would prevent the interpreter from exiting.
         logging.shutdown()
