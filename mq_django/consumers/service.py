@@ -19,7 +19,7 @@ MAX_BACKOFF = 2.0
 LOG_AGAIN = 60.0
 
 #: Errors of the whole server: the next queue would fail in the same way.
-AWAY = (ConnectionLost, ConnectionRejected, ReadOnly)
+SERVER_ERRORS = (ConnectionLost, ConnectionRejected, ReadOnly)
 
 
 class Service:
@@ -93,13 +93,13 @@ class Service:
         Services use this for their queues, topics and schedules, so that a failure of one does not affect the others.
 
         Raises:
-            AWAY: the whole server failed, which concerns all items.
+            SERVER_ERRORS: the whole server failed, which concerns all items.
         """
         for item in items:
             self.progressed = time.monotonic()
             try:
                 do(item)
-            except AWAY:
+            except SERVER_ERRORS:
                 raise
             except BaseException as error:  # noqa: BLE001 - as in _round
                 self._log_failure(called(item), error)

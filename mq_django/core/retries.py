@@ -1,4 +1,4 @@
-"""When a failed message is retried."""
+"""When a failed message is tried again."""
 
 import random
 from collections.abc import Callable
@@ -10,20 +10,20 @@ from datetime import timedelta
 class RetryPolicy:
     """Retry with exponential backoff and jitter.
 
-    With the defaults the delays are about 1 s, 2 s, 4 s, 8 s, ... and at most an hour. Without jitter, messages that
-    failed together would be retried together.
+    With the defaults an attempt follows after about 1 s, 2 s, 4 s, 8 s, ... and never later than an hour. Without
+    jitter everything that failed together would come back together.
     """
 
-    #: The number of failed deliveries after which the message is buried; None: the queue's MAX_ATTEMPTS.
+    #: Deliveries that may fail before the message is buried; None: the queue's MAX_ATTEMPTS.
     max_attempts: int | None = None
     #: The delay after the first failure.
     delay: timedelta = timedelta(seconds=1)
-    #: Each delay is the previous one multiplied by this; 1 keeps them equal.
+    #: Each further delay is this many times the one before; 1 keeps them equal.
     factor: float = 2.0
     max_delay: timedelta = timedelta(hours=1)
-    #: The largest share of the delay that is randomly subtracted: 0.25 gives 75 % to 100 % of it.
+    #: A share of the delay, taken off at random: 0.25 gives 75 % to 100 % of it.
     jitter: float = 0.25
-    #: Exceptions that bury the message at once, for failures that no retry can fix.
+    #: Exceptions that bury at once, for failures that no retry can fix.
     bury_on: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
@@ -39,10 +39,10 @@ class RetryPolicy:
     def delay_ms(self, attempt: int, *, rand: Callable[[], float] = random.random) -> int:
         """Return the milliseconds to wait after failed attempt number `attempt` (from 1)."""
         ceiling = self.max_delay.total_seconds() * 1000
-        # The exponent is capped, because a float overflows at 2 ** 1024.
+        # The exponent is capped because a float overflows at 2 ** 1024, and the ceiling is reached long before.
         full = min(ceiling, self.delay.total_seconds() * 1000 * self.factor ** min(attempt - 1, 64))
         return round(full * (1 - self.jitter * rand()))
 
     def exhausted(self, attempt: int, *, default_max: int) -> bool:
-        """Return whether attempt number `attempt` was the last one allowed."""
+        """Tell whether attempt number `attempt` was the last one allowed."""
         return attempt >= (self.max_attempts or default_max)

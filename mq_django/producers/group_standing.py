@@ -1,4 +1,4 @@
-"""The results of `Topic.groups()` and `Group.standing()`: the position and lag of a group."""
+"""Where a group of a topic is in its log, as `Topic.groups()` and `Group.standing()` tell it."""
 
 from typing import NamedTuple
 
@@ -6,38 +6,37 @@ from mq_django.stores.topic_stats import GroupStats
 
 
 class GroupPlace(NamedTuple):
-    """The position of a group in its log."""
+    """Where a group is in its log."""
 
     name: str
-    #: The last entry that was delivered to it.
+    #: The last entry that it was given.
     offset: str
     pending: int
-    #: Messages that were not delivered to it yet.
+    #: Messages that it has not been given.
     lag: int
-    #: How long the oldest of them has been in the log, in ms; 0 if there is none.
+    #: How long the oldest of them has been in the log; 0 when there is none.
     lag_ms: int
-    #: It changes with every seek. Deliveries of an earlier generation cannot be settled.
+    #: Changes with every seek: receipts of another one are void.
     generation: int = 0
-    #: The percentage of the retention by which it lags behind while an alarm is raised, else None.
+    #: The percentage of the retention by which it is behind, while that is too much.
     alarm: int | None = None
-    #: Messages that were trimmed before they were delivered to it.
+    #: Messages that retention took before it was given them.
     lost: int = 0
 
 
 class Standing(NamedTuple):
-    """The position of a group, compared with the retention of its topic."""
+    """A group against the retention of its topic."""
 
     place: GroupPlace
-    #: The share of the retention by which it lags behind. From 1 it loses messages, or its pending messages delay
-    #: the trimming. None: the topic has no retention.
+    #: How much of the retention it is behind: at 1 it begins to lose messages, or, by what it has pending, to hold up
+    #: the trimming. None: there is no retention.
     share: float | None
-    #: The number of messages from its oldest pending or undelivered one to the newest, and the age of that oldest in
-    #: ms.
+    #: Messages from the oldest that it has pending, or else has not read, to the newest; and that one's age in ms.
     behind: int
     behind_ms: int
 
 
 def standing_of(group: GroupStats) -> Standing:
-    """Return the public form of a group's stats."""
+    """Return a group as programs see it."""
     place = GroupPlace(*(getattr(group, name) for name in GroupPlace._fields))
     return Standing(place, group.share, group.behind, group.behind_ms)

@@ -25,7 +25,7 @@ from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
-from mq_django.consumers.worker.orphan_heartbeat import OrphanBeat
+from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.schedules import Scheduled, every
@@ -112,9 +112,9 @@ def heartbeat(queues, both):
     return service
 
 
-@case(OrphanBeat)
+@case(OrphanHeartbeat)
 def orphan(queues, both):
-    service = OrphanBeat("s", ["c"], queues, Quarantined())
+    service = OrphanHeartbeat("s", ["c"], queues, Quarantined())
     service._members = both
     return service
 
@@ -224,7 +224,7 @@ def test_no_service_catches_the_errors_of_one_queue_by_itself(path):
         for loop in found
         for node in ast.walk(loop)
         if isinstance(node, ast.ExceptHandler)
-        if "AWAY" in ast.dump(node) or "StoreError" in ast.dump(node)
+        if "SERVER_ERRORS" in ast.dump(node) or "StoreError" in ast.dump(node)
     ]
     assert caught == [] or path.stem in {"service", "settler"}
 

@@ -16,7 +16,7 @@ from mq_django.consumers.shared_state import OVERTIME, SharedState
 from mq_django.consumers.worker.consumer import Consumer
 from mq_django.consumers.worker.consumer import lanes as lanes_of
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.orphan_heartbeat import OrphanBeat
+from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 
@@ -93,12 +93,14 @@ class ChildProcess:
             self._shared_state.leave()
         if self._orphaned:
             self._consumer.inherit_backlog()
-        orphan_beat = OrphanBeat(self._spec.supervisor, self._consumer.names, self._queues, self._shared_state)
+        orphan_heartbeat = OrphanHeartbeat(
+            self._spec.supervisor, self._consumer.names, self._queues, self._shared_state
+        )
         if self._orphaned:
-            orphan_beat.start()
+            orphan_heartbeat.start()
         ended = self._stop()
         if self._orphaned:
-            orphan_beat.end()
+            orphan_heartbeat.end()
         logger.info("Consumer %s stopped", self._consumer.id)
         return 0 if ended else 1
 

@@ -16,7 +16,7 @@ from mq_django.transport.sessions import Session
 logger = get_logger(__name__)
 
 
-class OrphanBeat(Service):
+class OrphanHeartbeat(Service):
     """Sends heartbeats for a consumer whose supervisor has died, while its last handlers finish."""
 
     name = "orphan's heartbeat"

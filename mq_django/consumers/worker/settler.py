@@ -6,7 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from itertools import chain
 
-from mq_django.consumers.service import AWAY, LOG_AGAIN, Service
+from mq_django.consumers.service import LOG_AGAIN, SERVER_ERRORS, Service
 from mq_django.consumers.settlements import send_signals
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
@@ -85,7 +85,7 @@ class Settler:
             return
         try:
             stale = store.settle(self._consumer, batch, also=self._also(batch))
-        except AWAY:
+        except SERVER_ERRORS:
             self._put_back(batch)
             raise
         except Exception as error:  # noqa: BLE001 - one outcome that cannot be settled must not delay the others
@@ -131,7 +131,7 @@ class Settler:
             group = groups.pop()
             try:
                 self._settled(group, store.settle(self._consumer, group, also=self._also(group)))
-            except AWAY:
+            except SERVER_ERRORS:
                 self._put_back([*group, *chain(*groups)])
                 raise
             except StoreError:
