@@ -46,7 +46,7 @@ KINDS = (
     "wake",
 )
 
-#: Prefixes of members of `due` that are unique keys, and of members of `parked` that are positions. No id has them.
+#: Members of `due` that stand for a unique key, and of `parked` that stand for a place in line. Ids never start so.
 UNIQUE_PREFIX = "u:"
 PARKED_PREFIX = "p:"
 
@@ -95,9 +95,9 @@ class QueueKeys:
     rates: str = field(init=False)
     #: ZSET, score the hash of the key: deliveries that hold a permit of their key.
     permits: str = field(init=False)
-    #: ZSET, score the next check in ms: keys that have parked messages.
+    #: ZSET, score when to look again, in ms: keys that have parked messages.
     turns: str = field(init=False)
-    #: STREAM, group `mq`: each entry wakes one consumer that waits for a permit of the queue.
+    #: STREAM, group `mq`: an entry wakes one consumer that waits for a permit of the queue.
     freed: str = field(init=False)
     #: HASH: `last:`, `fired:` and `paused:` + a schedule's name.
     schedules: str = field(init=False)

@@ -7,7 +7,7 @@ from mq_django.core.messages import Message
 
 
 class CancelResult(StrEnum):
-    """The result of cancelling or rescheduling one message. It is true on success."""
+    """What became of a request to cancel or reschedule one message. True when it was done."""
 
     CANCELLED = "cancelled"
     RESCHEDULED = "rescheduled"
@@ -21,7 +21,7 @@ class CancelResult(StrEnum):
 
 
 class Place(StrEnum):
-    """Where a message waits."""
+    """Where a message waits, if it does."""
 
     DELAYED = "delayed"
     #: No consumer has a handler of its name.
@@ -37,7 +37,7 @@ class Place(StrEnum):
 
 
 class Lookup(NamedTuple):
-    """Where one message is. It is true when the message waits."""
+    """What was found of one message. True when the message waits."""
 
     place: Place
     #: None when it does not wait, or is not valid.

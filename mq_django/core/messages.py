@@ -8,9 +8,9 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Message(NamedTuple):
-    """A message as it was published. It is immutable.
+    """What was published. It never changes.
 
-    A named tuple, because one is made for every delivery, and a frozen dataclass takes four times as long.
+    A named tuple, because one is made for every delivery and a frozen dataclass takes four times as long to build.
     """
 
     id: str
@@ -51,7 +51,7 @@ class Delivery(NamedTuple):
     alone: bool = False
     #: Others were running there, too, so no attempt was charged. It is charged if it ends a process alone.
     suspect: bool = False
-    #: The earlier attempts; see `mq_django.core.attempt_history`.
+    #: What became of earlier attempts: see `mq_django.core.attempt_history`.
     history: str = ""
 
 

@@ -7,20 +7,20 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The message was handled."""
+    """Done."""
 
-    #: The return value of a task, which is kept for `RESULT_TTL`.
+    #: What a task returned; kept for `RESULT_TTL` when it asks for that.
     result: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The message is retried later. This attempt counts.
+    """Again later; this attempt counts.
 
-    A handler may return one. Any exception has the same effect, with the delay of the `RetryPolicy`.
+    A handler may return one, or raise any exception and let its `RetryPolicy` choose the delay.
     """
 
-    #: A timedelta or seconds; None: the delay of the retry policy.
+    #: A timedelta or seconds; None: the retry policy decides.
     delay: timedelta | float | None = None
     error: str = ""
     traceback: str = ""
@@ -41,7 +41,7 @@ class HandBack:
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """The message becomes a dead letter."""
+    """Give up: to the dead-letter queue."""
 
     error: str = ""
     traceback: str = ""

@@ -41,7 +41,7 @@ class Schedule(Protocol):
     """Computes ticks."""
 
     def after(self, moment: datetime, local: tzinfo) -> datetime:
-        """Return the first tick after an aware time, in UTC. `local` is the zone of a schedule without its own."""
+        """Return the first tick after an aware moment, in UTC; `local` is the zone when it names none itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +171,7 @@ def _is_steady(moment: datetime, zone: tzinfo) -> bool:
 
 
 def cron(expression: str, *, timezone: str | None = None) -> Cron:
-    """Return a schedule for a cron expression: minute, hour, day of the month, month, day of the week.
+    """Make a schedule of a cron expression: minute, hour, day of the month, month, day of the week.
 
     Args:
         expression: five fields as in crontab(5), with names, ranges, lists, steps, `L` and `#`; or @hourly and so on.
@@ -179,7 +179,7 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
 
     Raises:
         MissingDependency: croniter is not installed.
-        ConfigurationError: it is not valid, or no day ever matches it.
+        ConfigurationError: it says nothing, or no day ever matches it.
     """
     croniter = _croniter()
     if croniter is None:
@@ -207,7 +207,7 @@ def _is_cron(fields: list[str]) -> bool:
 
 
 def every(period: timedelta | None = None, /, **parts: float) -> Every:
-    """Return a schedule of equal intervals: `every(minutes=10)`, with the arguments of a timedelta, or a timedelta.
+    """Make a schedule of equal intervals: `every(minutes=10)`, with the arguments of a timedelta, or a timedelta.
 
     Raises:
         ConfigurationError: it is shorter than a second.

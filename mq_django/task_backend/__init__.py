@@ -1,4 +1,4 @@
-"""The backend for Django's tasks."""
+"""Django's tasks on our queues."""
 
 from mq_django.task_backend.backend import MQBackend, MQTask, task
 

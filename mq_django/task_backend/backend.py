@@ -1,4 +1,4 @@
-"""The backend for Django's tasks, and `mq_django.task`."""
+"""Django's tasks on our queues: the backend, and `mq_django.task`."""
 
 import inspect
 import logging
@@ -95,7 +95,7 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
         return replace(self, **changed)
 
     def get_backend(self) -> BaseTaskBackend:
-        """Return the backend. Tasks of `mq_django.task` have their own."""
+        """Return the backend, which is ours for `mq_django.task`."""
         return _own if self.backend == OWN_ALIAS else Task.get_backend(self)
 
 
@@ -119,7 +119,7 @@ class MQBackend(BaseTaskBackend):
         self.on_commit = self.options.get("ON_COMMIT", True)
 
     def validate_task(self, task: AnyTask) -> None:
-        """Raise InvalidTask for a task that could not run, and register any other for this project's consumers."""
+        """Refuse a task that could not run, and make the others known to the consumers of this project."""
         super().validate_task(task)
         self._check_queue(task.queue_name)
         if not _is_known(task):
@@ -142,8 +142,8 @@ class MQBackend(BaseTaskBackend):
         """Publish a message that runs the task.
 
         Raises:
-            TypeError, ValueError: an argument cannot be encoded as JSON.
-            PublishError, StoreError: see `Queue.publish`.
+            TypeError, ValueError: an argument has no form in JSON.
+            PublishError, StoreError: as `Queue.publish`.
         """
         if _is_known(task):
             self._check_queue(task.queue_name)
@@ -191,11 +191,11 @@ class MQBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> AnyResult:
-        """Return the result of an enqueued task.
+        """Return what is known of an enqueued task.
 
         Raises:
-            TaskResultDoesNotExist: there is no result, it has expired, or its task is not known to this process.
-            StoreError: Redis cannot be reached or refused.
+            TaskResultDoesNotExist: nothing is, or no longer, or no task of that path is known here.
+            StoreError: Redis is away.
         """
         config = get_config()
         configs = [queue for name, queue in config.queues.items() if not self.queues or name in self.queues]
@@ -206,7 +206,7 @@ class MQBackend(BaseTaskBackend):
         return task_result(found, task, str(result_id))
 
     def check(self, **_: Any) -> list[CheckMessage]:
-        """Report errors in the backend's settings."""
+        """Name what is wrong in the backend's settings."""
         return list(self._problems())
 
     def _problems(self) -> Iterator[CheckMessage]:
@@ -243,7 +243,7 @@ def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
         inspect.signature(task.func).bind(*([None] if task.takes_context else []))
     except TypeError as error:
         raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
-    with suppress(ConfigurationError, UnknownQueue):  # reported by `manage.py check`
+    with suppress(ConfigurationError, UnknownQueue):  # `manage.py check` names what is wrong
         if not get_config().queue(task.queue_name).has_schedules:
             raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
     path = task.module_path

@@ -31,7 +31,7 @@ class Publishing:
             raise InvalidTask(str(error)) from error
 
     def options(self) -> dict[str, Any]:
-        """Return the options as arguments of `Queue.publish`, without on_commit."""
+        """Return the options as `Queue.publish` takes them, but for on_commit."""
         return {
             "delay": self.delay,
             "unique": self.unique,
