@@ -85,7 +85,7 @@ class ChildProcess:
         gc.freeze()
         self._shared_state.tick()
         self._consumer.start()
-        does = "runs messages that may have killed a process, of" if self._spec.line else "handles"
+        does = "is a quarantine for" if self._spec.line else "handles"
         queues = ", ".join(self._spec.queues)
         logger.info("Consumer %s %s %s with %d threads", self._consumer.id, does, queues, self._spec.threads)
         self._wait()

@@ -320,7 +320,7 @@ def test_what_is_passed_on_to_a_quarantine_that_is_gone_is_found_soon(
     tree = trees()
     publish(["once", ["exit", 1]], ["wait", str(gate)])
     quarantine_pid = history.wait_for("start", 2)[1]["pid"]
-    (quarantine,) = re.findall(r"Consumer (\S+) runs alone", tree.logged())
+    (quarantine,) = re.findall(r"Consumer (\S+) is a quarantine", tree.logged())
     kill(quarantine_pid)
     # Another quarantine may take from the same line until the message has ended.
     gate.touch()
