@@ -657,7 +657,7 @@ def test_asked_twice_it_gives_back_at_once_what_runs(trees, publish, history, st
     message_id = publish(["wait", "never"])
     history.wait_for("start")
     tree.signal(signal.SIGTERM)
-    wait_until(lambda: "stops when" in tree.logged())
+    wait_until(lambda: "waiting for running handlers" in tree.logged())
     tree.signal(second)
     assert tree.process.wait(8) == 0
     assert store.depths().ready == 1
