@@ -1,6 +1,6 @@
 """A message queue for Django on Redis.
 
-Importing the package runs nothing: each public name is loaded from its module when it is first asked for.
+Importing the package imports no other module. Each public name is imported when it is first used.
 """
 
 from importlib import import_module

@@ -40,7 +40,7 @@ __all__ = ["Handling", "PublishCall", "around_handling", "around_publishing"]
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
-#: The attribute of a middleware that says what it runs around.
+#: The attribute of a middleware with its kind: "handling" or "publishing".
 AROUND = "mq_django_around"
 
 
@@ -53,7 +53,7 @@ class Handling:
     message: Message
     #: The dotted path of the handler.
     handler: str
-    #: Runs the handler, innermost. A middleware calls `handle(handling)`, which comes to this in the end.
+    #: Runs the handler. Middleware must not call this, but `handle(handling)`, whose innermost call is this.
     run: Callable[["Handling"], Any]
     #: What the handler raised, once it has.
     exception: BaseException | None = None
@@ -71,7 +71,7 @@ class PublishCall:
     #: The name of the queue or topic.
     queue: str
     messages: Sequence[Message]
-    #: Hands the messages over, innermost. A middleware calls `publish(call)`, which comes to this in the end.
+    #: Publishes the messages. Middleware must not call this, but `publish(call)`, whose innermost call is this.
     run: Callable[["PublishCall"], Sequence[str | None]]
     #: Added to the headers of each message.
     headers: dict[str, str] = field(default_factory=dict)
@@ -123,7 +123,7 @@ async def _await_run(handling: Handling) -> Any:
 
 @cache
 def handling_chain() -> Handle | None:
-    """Return what runs a handler within all middleware, or None when there is none.
+    """Return a function that runs a handler within all middleware, or None without middleware.
 
     Raises:
         ConfigurationError: one cannot be imported, or cannot run around functions.
@@ -134,7 +134,7 @@ def handling_chain() -> Handle | None:
 
 @cache
 def async_handling_chain() -> AsyncHandle | None:
-    """Return what runs a coroutine function within all middleware, or None when there is none.
+    """Return a function that runs a coroutine function within all middleware, or None without middleware.
 
     Raises:
         ConfigurationError: one cannot be imported, or cannot run around coroutine functions.
@@ -145,7 +145,7 @@ def async_handling_chain() -> AsyncHandle | None:
 
 @cache
 def publishing_chain() -> Publish | None:
-    """Return what publishes within all middleware, or None when there is none.
+    """Return a function that publishes within all middleware, or None without middleware.
 
     Raises:
         ConfigurationError: one cannot be imported, or is async.
@@ -184,7 +184,7 @@ def _factories(around: str) -> Iterator[tuple[str, Callable[..., Any]]]:
             raise ConfigurationError(f"Middleware {path!r} cannot be imported: {error}") from error
         if not hasattr(factory, AROUND):
             raise ConfigurationError(
-                f"{path!r} is no middleware: decorate it with around_handling or around_publishing of "
+                f"{path!r} is not a middleware: decorate it with around_handling or around_publishing of "
                 "mq_django.middleware"
             )
         if getattr(factory, AROUND) == around:

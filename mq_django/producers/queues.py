@@ -1,4 +1,4 @@
-"""Put messages into queues."""
+"""Publish to queues."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -233,13 +233,13 @@ class Queue:
     afind = asynchronous(find)
 
     def _ask(
-        self, wish: Callable[[Store], Result], *, using: str | None, on_commit: bool, robust: bool
+        self, request: Callable[[Store], Result], *, using: str | None, on_commit: bool, robust: bool
     ) -> Result | None:
-        return after_commit(lambda: wish(self._redis.store), using=using, on_commit=on_commit, robust=robust)
+        return after_commit(lambda: request(self._redis.store), using=using, on_commit=on_commit, robust=robust)
 
 
 def _named(message_id: str | None, unique: str | None) -> str:
-    """Return what a store finds a message by."""
+    """Return the id or unique key in the form of Store.find()."""
     if (message_id is None) == (unique is None):
         raise InvalidMessage("Give a message's id, or unique=")
     return check_text("message_id", message_id) if unique is None else UNIQUE_PREFIX + check_text("unique", unique)

@@ -1,4 +1,4 @@
-"""Put messages into topics, and move their groups."""
+"""Publish to topics, and manage their groups."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,11 +31,11 @@ logger = get_logger(__name__)
 class Replayed:
     """The result of a replay."""
 
-    #: Messages that were handled; in a dry run, that would have been.
+    #: Messages that were handled, or would be in a dry run.
     handled: Sequence[Message]
-    #: Messages whose handler failed, with why.
+    #: Messages whose handler failed, with the error.
     failed: Sequence[tuple[Message, str]] = field(default=())
-    #: Entries of the log that are no messages, with why.
+    #: Ids of entries that are not valid messages, with the reason.
     undecodable: Sequence[tuple[str, str]] = field(default=())
 
 
@@ -284,7 +284,7 @@ class Group:
 
 
 def _run(call: Callable[[Message], Any], message: Message) -> str:
-    """Run a handler, and return what went wrong; empty when nothing did."""
+    """Run a handler, and return its error, or "" if it succeeded."""
     try:
         outcome = call(message)
     except Exception as error:

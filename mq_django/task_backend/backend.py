@@ -29,16 +29,16 @@ from mq_django.task_backend.compat import (
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
-from mq_django.task_backend.publishing import AS_USUAL, Publishing
+from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import arguments_of, handler_of, has_arguments, moment
 from mq_django.task_backend.task_results import task_result
 from mq_django.transport.connections import open_wire
 
-#: The backend alias of `mq_django.task`: it stands in no setting, and is ours whatever TASKS says.
+#: The backend alias of `mq_django.task`. It is not in TASKS, and works whatever TASKS has.
 OWN_ALIAS = "mq_django"
 OPTIONS = frozenset({"ON_COMMIT"})
 
-#: Every task of this process by its path, as it was first made. Messages name tasks; nothing is imported for them.
+#: All tasks of this process by path. A message only names a task: nothing is imported for it.
 _tasks: dict[str, AnyTask] = {}
 
 
@@ -50,10 +50,10 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
     retry: RetryPolicy | None = None
     #: None: the queue's. Seconds are taken, too.
     timeout: timedelta | None = None
-    publishing: Publishing = AS_USUAL
+    publishing: Publishing = DEFAULT
 
     def __post_init__(self) -> None:
-        # Django's decorator passes what it was given.
+        # Django's decorator passes the timeout as it was given, which may be seconds.
         object.__setattr__(self, "timeout", seconds(self.timeout))
         check_retry(self.retry)
         Task.__post_init__(self)
@@ -124,8 +124,8 @@ class MQBackend(BaseTaskBackend):
 
     With `ON_COMMIT`, the default, a task that is enqueued inside `atomic()` is enqueued when that commits.
 
-    RUNNING is a status for signals and contexts only: until an attempt has ended its kept result says READY, because
-    to note each start would cost a write a task.
+    The status RUNNING is used in signals and contexts only. The stored result is READY until an attempt has ended,
+    because storing each start would cost a write per task.
     """
 
     task_class = MQTask
@@ -160,7 +160,7 @@ class MQBackend(BaseTaskBackend):
         try:
             configured = get_config().queues
         except ConfigurationError:
-            return  # `manage.py check` names what is wrong; an error at import would keep it from running
+            return  # reported by `manage.py check`, which an error at import would prevent from running
         if name not in configured:
             raise InvalidTask(f"Queue '{name}' is not valid for backend: it is not in MQ_DJANGO[\"QUEUES\"].")
 
@@ -181,7 +181,7 @@ class MQBackend(BaseTaskBackend):
         """
         if _is_known(task):
             self._check_queue(task.queue_name)
-        else:  # it was made for another backend, before TASKS was changed
+        else:  # it was made for another backend before TASKS was changed
             self.validate_task(task)
         queue, enqueued_ms = queues[task.queue_name], int(time.time() * 1000)
         result = TaskResult(
@@ -198,11 +198,11 @@ class MQBackend(BaseTaskBackend):
             errors=[],
             worker_ids=[],
         )
-        # Past the result's own way to make them JSON, which takes longer than all the rest of this.
+        # Set directly, because the result's own conversion to JSON takes longer than the rest of this method.
         arguments = arguments_of(args, kwargs)
         for name, value in arguments.items():
             object.__setattr__(result, name, value)
-        publishing: Publishing = getattr(task, "publishing", AS_USUAL)
+        publishing: Publishing = getattr(task, "publishing", DEFAULT)
         on_commit = self.on_commit if publishing.on_commit is None else publishing.on_commit
         message_id = queue.publish(
             task.module_path,
@@ -215,10 +215,10 @@ class MQBackend(BaseTaskBackend):
             **publishing.options(),
         )
         if message_id != result.id:
-            # Another message waits under the unique key, and stays.
+            # Another message with the unique key waits and was kept.
             object.__setattr__(result, "id", message_id)
-        if ENQUEUED.heard(logging.DEBUG):
-            # No partial(): if it fails, Django logs its __qualname__.
+        if ENQUEUED.is_needed(logging.DEBUG):
+            # Not a partial(), because Django logs the __qualname__ of an action that fails.
             after_commit(
                 lambda: ENQUEUED.send(type(self), result), using=publishing.using, on_commit=on_commit, robust=True
             )
@@ -251,13 +251,13 @@ class MQBackend(BaseTaskBackend):
         where = f"TASKS[{self.alias!r}]"
         for name in sorted(self.options.keys() - OPTIONS):
             hint = f"Use {', '.join(OPTIONS)}."
-            yield Error(f"{where}['OPTIONS'] has {name!r}, which is no option.", hint=hint, id="mq_django.E006")
+            yield Error(f"{where}['OPTIONS'] has {name!r}, which is not an option.", hint=hint, id="mq_django.E006")
         if not isinstance(self.on_commit, bool):
             hint = "True: inside atomic() a task waits for the commit. False: it is enqueued at once."
             yield Error(f"{where}['OPTIONS']['ON_COMMIT'] must be a bool.", hint=hint, id="mq_django.E006")
         config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
         for name in sorted(self.queues - set(config.queues)):
-            hint = f"Add {name!r} to MQ_DJANGO[\"QUEUES\"], or take it out of {where}['QUEUES']."
+            hint = f"Add {name!r} to MQ_DJANGO[\"QUEUES\"], or remove it from {where}['QUEUES']."
             yield Error(f"{where} has the queue {name!r}, which is not configured.", hint=hint, id="mq_django.E007")
 
 
@@ -274,5 +274,5 @@ _own = MQBackend(OWN_ALIAS, {"QUEUES": []})
 
 
 def _aware(run_after: datetime | None) -> datetime | None:
-    # Without USE_TZ a time means the server's own zone, as everywhere in Django.
+    # Without USE_TZ a time is in the default time zone, as everywhere in Django.
     return timezone.make_aware(run_after) if run_after is not None and timezone.is_naive(run_after) else run_after

@@ -1,4 +1,4 @@
-"""How a task's messages are published, beyond what Django's tasks know."""
+"""The options of a task's messages that Django's tasks do not have."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from mq_django.task_backend.compat import InvalidTask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publishing:
-    """The options of `Queue.publish` that a task can be given with `using()`."""
+    """The options of `Queue.publish` that `using()` accepts."""
 
     delay: timedelta | float | None = None
     unique: str | None = None
@@ -20,7 +20,7 @@ class Publishing:
     expires: timedelta | datetime | None = None
     key: str | None = None
     using: str | None = None
-    #: None: as the backend's OPTIONS say.
+    #: None: the backend's OPTIONS decide.
     on_commit: bool | None = None
     robust: bool = False
 
@@ -44,5 +44,5 @@ class Publishing:
         }
 
 
-#: The one that nearly every task has.
-AS_USUAL = Publishing()
+#: The options of most tasks, made once.
+DEFAULT = Publishing()

@@ -1,4 +1,4 @@
-"""`@on_signal`, and what makes a trigger of its arguments."""
+"""`@on_signal`, and how its arguments become a trigger."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from mq_django.triggers.targets import Enqueues, Target, TaskTarget, calling, ta
 
 Task = TypeVar("Task")
 
-#: Triggers of modules that were imported before all models were there.
+#: Triggers of modules that were imported before all models were loaded.
 _waiting: list[Trigger] = []
 
 
@@ -70,7 +70,7 @@ def on_signal(
 
     def decorate(task: Task) -> Task:
         if not isinstance(task, Enqueues):
-            raise ConfigurationError(f"@on_signal stands above @task of mq_django, not above {task!r:.100}")
+            raise ConfigurationError(f"@on_signal must be above @task of mq_django, not above {task!r:.100}")
         uid = ":".join(map(_identity, (task.module_path, delay, unique, unique_for, on_conflict, when, args)))
         trigger = build(
             TaskTarget(task, task_arguments(args)),
@@ -94,7 +94,7 @@ def on_signal(
 
 
 def _add(trigger: Trigger) -> None:
-    # Senders by name and the heirs of abstract models are known when all models are.
+    # Senders by name, and subclasses of abstract models, can be found only when all models are loaded.
     if apps.models_ready:
         trigger.connect()
     else:
@@ -102,7 +102,7 @@ def _add(trigger: Trigger) -> None:
 
 
 def connect_waiting() -> None:
-    """Connect the triggers of modules that were imported too early."""
+    """Connect the triggers of modules that were imported before all models were loaded."""
     while _waiting:
         _waiting.pop(0).connect()
 
@@ -119,10 +119,10 @@ def build(
     strict: bool = False,
     **publishing: Any,
 ) -> Trigger:
-    """Return the trigger that enqueues `target`, not yet connected; see on_signal() for its options.
+    """Return a trigger that enqueues `target`, not yet connected. See on_signal() for the options.
 
     Raises:
-        ConfigurationError: it cannot work.
+        ConfigurationError: an option is not valid.
     """
     options = {**_checked(unique, **publishing), "robust": not strict}
     key = None if unique is None else Template(unique)
@@ -145,7 +145,7 @@ def _cancelling(entry: Any, target: Target, key: Template | None, strict: bool, 
     signal, sender, *own = entry
     template = Template(own[0]) if own else key
     if template is None or key is None:
-        raise ConfigurationError("cancel_on= needs unique=: it is by this key that a message is found")
+        raise ConfigurationError("cancel_on= needs unique=, the key by which a message is found")
 
     def cancel(arguments: Arguments) -> None:
         unique = template.fill(arguments)
@@ -167,8 +167,8 @@ def _checked(
     expires: timedelta | None = None,
     priority: int | None = None,
 ) -> dict[str, Any]:
-    """Return those of the options of a publish that are given, with what to do about the same unique key."""
-    # A second signal of one key is no error: that is what the key is for.
+    """Return the given options of a publish, with the default of on_conflict for a trigger."""
+    # A second signal for a key is not an error, but the purpose of the key.
     chosen = "keep" if unique_for is not None and on_conflict is None else on_conflict
     try:
         due(delay, None)
@@ -192,12 +192,12 @@ def _signals(value: Any) -> Sequence[Signal]:
 
 
 def several(value: Any) -> Sequence[Any]:
-    """Return one or a list of them as a list."""
+    """Return a list or tuple as it is, and any other value in a list."""
     return value if isinstance(value, list | tuple) else [value]
 
 
 def _identity(value: Any) -> str:
-    """Return what stays the same when a module is imported again, and differs between two lambdas of it."""
+    """Return an id that is the same when a module is imported again, and differs between two lambdas of it."""
     code = getattr(value, "__code__", None)
     if code is not None:
         return f"{value.__module__}.{value.__qualname__}:{code.co_firstlineno}"

@@ -234,7 +234,7 @@ def test_out_of_memory_producers_are_told_and_consumers_drain(trees, publish, hi
         wait_until(lambda: time.monotonic() > time_of_last + 1.0)
         client.config_set("maxmemory", "0")
     assert sum(history.counts()[message_id] for message_id in ids) == 50
-    assert "begins anew" not in tree.logged()
+    assert "was taken for dead" not in tree.logged()
 
 
 def test_consumers_that_start_on_a_full_redis_empty_a_new_queue(trees, publish, history, site, mq_settings):

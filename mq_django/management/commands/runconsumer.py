@@ -17,7 +17,7 @@ from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor.supervisor import Supervisor
 from mq_django.consumers.supervisor.worker_process import WorkerOptions
 from mq_django.consumers.worker import main
-from mq_django.consumers.worker.main import Orders
+from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.errors import MQError
 from mq_django.registry import groups
 
@@ -86,7 +86,7 @@ class Command(BaseCommand):
             raise CommandError(NEEDS_POSIX)
         configure_logs(options["log_format"], verbosity=options["verbosity"])
         if options["orders"]:
-            raise SystemExit(main.run(Orders.of(options["orders"])))
+            raise SystemExit(main.run(LaunchSpec.of(options["orders"])))
         try:
             queues = self._queues(options["queues"])
             if options["fingerprint"]:
@@ -113,7 +113,7 @@ class Command(BaseCommand):
         return [config.queue(name) for name in found]
 
     def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:
-        terms = WorkerOptions(
+        worker_options = WorkerOptions(
             queues=[config.name for config in queues],
             threads=options["threads"],
             grace=options["grace"],
@@ -128,7 +128,9 @@ class Command(BaseCommand):
                 return
             examine_server(queues)
             probe = Probe(queues, options["queues"])
-            supervisor = Supervisor(queues, processes=options["processes"], terms=terms, signals=signals, probe=probe)
+            supervisor = Supervisor(
+                queues, processes=options["processes"], worker_options=worker_options, signals=signals, probe=probe
+            )
             if options["verbosity"]:
                 names = ", ".join(config.name for config in queues)
                 self.stdout.write(f"Handling {names}. Stop with Ctrl-C.")

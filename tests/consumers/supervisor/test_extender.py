@@ -61,7 +61,7 @@ def test_who_lost_a_delivery_is_told_once(rig, store, caplog):
     store.reassign("me", "other", [(rig.held[0].home, rig.held[0].entry)])
     rig.run_once()
     rig.run_once()
-    assert caplog.text.count("no longer its own") == 1
+    assert caplog.text.count("which it no longer holds") == 1
     assert len(store.held_by("other", limit=9)) == 1
     # Once it has ended, nothing of it is remembered.
     rig.runs.found = {}

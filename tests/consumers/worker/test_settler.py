@@ -199,7 +199,7 @@ def test_one_outcome_that_cannot_be_written_keeps_back_nobody(settler, store, he
     settler.try_refused(store)
     assert settler.in_hand == set()
     assert store.depths().pending == store.depths().dead == 0
-    assert "cannot be written" in caplog.text
+    assert "Cannot write an outcome" in caplog.text
 
 
 def test_the_latency_of_a_batch_is_that_of_its_first(settler, store, held, redis_client):
