@@ -89,7 +89,7 @@ class RoomReader:
         *,
         history: str = "",
     ) -> WaitingView | None:
-        view = self._view(member, body, where, history=history, named=handle)
+        view = self._view(member, body, where, history=history, handle=handle)
         due_ms = score_ms(score) if room == "delayed" else None
         return (
             None if view is None else WaitingView(member=member, handle=handle, room=room, message=view, due_ms=due_ms)
@@ -124,7 +124,7 @@ class RoomReader:
         return True
 
     def _view(
-        self, member: bytes, body: Body, where: Matcher = NOTHING, *, history: str = "", named: bytes = b""
+        self, member: bytes, body: Body, where: Matcher = NOTHING, *, history: str = "", handle: bytes = b""
     ) -> MessageView | None:
         """Return the view of a message in a sorted set, or None if it does not match."""
         size, why = body if isinstance(body, int) else len(body or b""), ""
@@ -136,7 +136,7 @@ class RoomReader:
                 return view_if(where, message, size=size, history=history or own_history)
             except (DecodeError, UnicodeDecodeError) as error:
                 why = str(error)
-        message_id = (named or member).decode(errors="backslashreplace")
+        message_id = (handle or member).decode(errors="backslashreplace")
         return without_data(where, message_id, size=size, why=why)
 
     def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:

@@ -77,7 +77,7 @@ def log(options: Mapping[str, Any]) -> Output:
 
 def seek(options: Mapping[str, Any]) -> Output:
     """Move a group, or preview the move."""
-    topic, group = _named(options)
+    topic, group = _topic_and_group(options)
     where = place(options["place"])
     preview = inspected.preview(topic, group, where)
     if not options["dry"]:
@@ -90,7 +90,7 @@ def seek(options: Mapping[str, Any]) -> Output:
 
 def unsubscribe(options: Mapping[str, Any]) -> Output:
     """Remove a group."""
-    topic, group = _named(options)
+    topic, group = _topic_and_group(options)
     if not options["yes"]:
         raise CommandError("This deletes the group's retries and dead letters. Confirm with --yes.", returncode=2)
     removed = inspected.unsubscribe(topic, group)
@@ -99,7 +99,7 @@ def unsubscribe(options: Mapping[str, Any]) -> Output:
 
 def replay(options: Mapping[str, Any]) -> Output:
     """Run a part of a log through a handler."""
-    topic, group = _named(options)
+    topic, group = _topic_and_group(options)
     since, until = place(options["since"]), place(options["until"])
     handler = None
     if options["handler"]:
@@ -125,7 +125,7 @@ def place(text: str) -> Place:
         raise CommandError(f"Not a valid time: {text!r}") from error
 
 
-def _named(options: Mapping[str, Any]) -> tuple[str, str]:
+def _topic_and_group(options: Mapping[str, Any]) -> tuple[str, str]:
     topic, separator, group = options["group"].partition(GROUP_SEPARATOR)
     if not separator:
         raise CommandError(f"Name the group as topic:group, not {topic!r}.", returncode=2)
@@ -133,10 +133,10 @@ def _named(options: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    named = "entry" in row
+    is_entry = "entry" in row
     return "  ".join(
         truncate(escape(json.dumps(value, ensure_ascii=False) if key == "data" else str(value)), 200)
-        if named
+        if is_entry
         else f"{key} {escape(str(value))}"
         for key, value in row.items()
         if value is not None

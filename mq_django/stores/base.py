@@ -55,7 +55,7 @@ class Store(Protocol):
     keys: QueueKeys
 
     def publish(self, publications: Sequence[Publication]) -> list[str]:
-        """Publish the messages of one call, create their results and return their ids. Errors come before any write.
+        """Publish the messages of one call, all or none, create their results, and return their ids.
 
         If a message keeps its unique key against a new one, its id is returned instead of the new one's.
         """
@@ -73,7 +73,7 @@ class Store(Protocol):
         """Return for how many seconds limits prevent a take or fetch."""
 
     def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
-        """Return those of a consumer's deliveries that limits allow to run, if not from take() or fetch().
+        """Return those deliveries that limits allow to run. For deliveries that did not come from take() or fetch().
 
         The others wait for a permit, and the consumer no longer holds them.
         """
@@ -92,13 +92,13 @@ class Store(Protocol):
     def promote(self, *, limit: int) -> "Promoted":
         """Make up to `limit` due messages ready, by the server's clock."""
 
-    def cancel(self, named: str | bytes) -> CancelResult:
+    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """Cancel a waiting message, by its id or by `u:` + its unique key."""
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
+    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """Change the due time of a delayed message."""
 
-    def find(self, named: str) -> Lookup:
+    def find(self, id_or_unique: str) -> Lookup:
         """Find a waiting message."""
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:

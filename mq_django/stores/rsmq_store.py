@@ -135,29 +135,31 @@ class RsmqStore:
         # At least a second: the caller only cleans up, and delivers no messages.
         return Promoted(0, None if next_ms < 0 else max(1000, next_ms) * 1000, bool(paused), unhandled)
 
-    def cancel(self, named: str | bytes) -> CancelResult:
+    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""
         keys = self._keys
-        reply = self._run("rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [named])
+        reply = self._run(
+            "rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [id_or_unique]
+        )
         return CancelResult.CANCELLED if reply == b"CANCELLED" else CancelResult.NOT_WAITING
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
+    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
         keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
         key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried]
-        reply = self._run("rsmq_reschedule", key_names, [named, mode, ms, keys.wake])
+        reply = self._run("rsmq_reschedule", key_names, [id_or_unique, mode, ms, keys.wake])
         return CancelResult.RESCHEDULED if reply == b"RESCHEDULED" else CancelResult.NOT_WAITING
 
-    def find(self, named: str) -> Lookup:
+    def find(self, id_or_unique: str) -> Lookup:
         """See Store.find()."""
         keys = self._keys
-        reply = self._run("rsmq_find", [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes], [named])
+        reply = self._run("rsmq_find", [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes], [id_or_unique])
         if reply == b"MISSING":
             return Lookup(Place.NOT_WAITING)
         word, score, body, count, free = reply
         place = Place.DELAYED if word == b"DELAYED" else Place.UNHANDLED
-        found = self._decoded(named.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
+        found = self._decoded(id_or_unique.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
         message = found.message if isinstance(found, Delivery) else None
         return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
 

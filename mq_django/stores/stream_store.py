@@ -107,17 +107,17 @@ class StreamStore:
         """See Store.promote()."""
         return self.waiting.promote(limit=limit)
 
-    def cancel(self, named: str | bytes) -> CancelResult:
+    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""
-        return self.waiting.cancel(named)
+        return self.waiting.cancel(id_or_unique)
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
+    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
-        return self.waiting.reschedule(named, delay_ms=delay_ms, due_ms=due_ms)
+        return self.waiting.reschedule(id_or_unique, delay_ms=delay_ms, due_ms=due_ms)
 
-    def find(self, named: str) -> Lookup:
+    def find(self, id_or_unique: str) -> Lookup:
         """See Store.find()."""
-        return self.waiting.find(named)
+        return self.waiting.find(id_or_unique)
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge()."""

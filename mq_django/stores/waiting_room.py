@@ -112,26 +112,26 @@ class WaitingRoom:
         moved, next_us, paused, unhandled = self._run("waiting_promote", [*key_names, keys.parked], args)
         return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
 
-    def cancel(self, named: str | bytes) -> CancelResult:
+    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """Cancel a waiting message, by its id or by `u:` + its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        return _CANCEL_RESULTS[self._run("waiting_cancel", [*key_names, *index], [named])]
+        return _CANCEL_RESULTS[self._run("waiting_cancel", [*key_names, *index], [id_or_unique])]
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
+    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """Change the due time of a delayed message, by its id or by `u:` + its unique key."""
         keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
         key_names = [keys.due, keys.unique, keys.claims, keys.replaced]
-        return _CANCEL_RESULTS[self._run("waiting_reschedule", key_names, [named, mode, ms, keys.wake])]
+        return _CANCEL_RESULTS[self._run("waiting_reschedule", key_names, [id_or_unique, mode, ms, keys.wake])]
 
-    def find(self, named: str) -> Lookup:
+    def find(self, id_or_unique: str) -> Lookup:
         """Find a waiting message, by its id or by `u:` + its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        reply = self._run("waiting_find", [*key_names, *index], [named])
+        reply = self._run("waiting_find", [*key_names, *index], [id_or_unique])
         if not isinstance(reply, list):
             return Lookup(Place.REPLACED if reply == b"REPLACED" else Place.NOT_WAITING)
         number, score, body, member = reply

@@ -189,7 +189,7 @@ BAD = [
     ("message_id", ["", 7, "u:cart:7", "p:1", LONG, "a\nb"], {}, "id"),
     ("headers", HEADERS, {}, "[Hh]eader"),
     ("headers", [MANY_HEADERS, LONG_HEADER], {}, "headers"),
-    ("expires", [5, "tomorrow", timedelta.max, timedelta.min, datetime(1960, 1, 1, tzinfo=UTC)], {}, "moment|expires"),
+    ("expires", [5, "tomorrow", timedelta.max, timedelta.min, datetime(1960, 1, 1, tzinfo=UTC)], {}, "A time|expires"),
     ("unique", ["u"], {}, "needs delay="),
     ("unique", ["", 7, LONG, "a\nb"], {"delay": 1}, "unique"),
     ("unique_for", [5], {}, "needs unique="),

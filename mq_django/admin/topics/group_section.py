@@ -30,7 +30,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
 def facts(topic: TopicView, group: GroupStats) -> list[tuple[str, SafeString | str]]:
     """Return the labels and values of a group's position."""
     if not group.subscribed:
-        return [(_("State"), _("not subscribed: starts with its first consumer"))]
+        return [(_("State"), _("not subscribed: created when its first consumer starts"))]
     given = text.moment(group.offset_ms, now=topic.now_ms) if group.offset_ms else _("none yet")
     rows = [
         (_("Last delivered message"), given),

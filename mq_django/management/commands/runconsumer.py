@@ -101,10 +101,10 @@ class Command(BaseCommand):
     def _queues(self, names: list[str]) -> list[QueueConfig]:
         """Return the queues and groups with these names, or all. A topic means all its groups in code."""
         config = get_config()
-        named = [groups(name) if name in config.topics else [name] for name in names]
+        selected = [groups(name) if name in config.topics else [name] for name in names]
         # `check` reports an app that is installed and not configured.
         every = [*config.queues, *(name for topic in config.topics for name in groups(topic))]
-        found = list(dict.fromkeys(chain.from_iterable(named))) if names else every
+        found = list(dict.fromkeys(chain.from_iterable(selected))) if names else every
         if not found:
             raise CommandError("No queue is configured, and no topic has a subscriber.")
         # Checked here, so that a reload is refused, too, and the old consumers continue.

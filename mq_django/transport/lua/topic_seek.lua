@@ -31,8 +31,8 @@ end
 local after = ARGV[2] == '$' and info['last-generated-id'] or ARGV[2]
 -- An invalid position fails here, before the group is removed.
 redis.call('xrange', log, after, after, 'count', 1)
--- The group is recreated instead of moved by XGROUP SETID: that drops its pending list in one step, and Redis serves
--- blocked readers of the new group at once, which it does not do after SETID.
+-- The group is recreated instead of moved by XGROUP SETID: that drops its pending list in one step, and Redis checks
+-- blocked readers again, which it does not do after SETID.
 redis.call('xgroup', 'destroy', log, ARGV[1])
 local entries_read = {}
 if (ARGV[3] or '') ~= '' and info['entries-added'] and info['first-entry'] and info['first-entry'][1] == ARGV[4] then

@@ -8,7 +8,7 @@
 -- KEYS[6]  unique     {queue}:unique      HASH   unique member -> id, and id -> member
 -- KEYS[7]  claims     {queue}:claims      HASH   claims of unique keys
 -- KEYS[8]  replaced   {queue}:replaced    ZSET   ids of replaced messages; score: when, ms
--- ARGV[1]  named      the message's id, or 'u:' and its unique key
+-- ARGV[1]  id         the message's id, or 'u:' and its unique key
 --
 -- Returns {index of the key, 1 to 4, score, body or '', member}; or 'REPLACED'; or 'MISSING' when it does not wait: it
 -- is ready already, or does not exist.

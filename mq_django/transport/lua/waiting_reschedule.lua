@@ -4,7 +4,7 @@
 -- KEYS[2]  unique    {queue}:unique     HASH   unique member -> id, and id -> member
 -- KEYS[3]  claims    {queue}:claims     HASH   claims of unique keys
 -- KEYS[4]  replaced  {queue}:replaced   ZSET   ids of replaced messages; score: when, ms
--- ARGV[1]  named     the message's id, or 'u:' and its unique key
+-- ARGV[1]  id        the message's id, or 'u:' and its unique key
 -- ARGV[2]  mode      '+' (ms from now) or '=' (ms since 1970)
 -- ARGV[3]  ms
 -- ARGV[4]  channel   gets the new first due time

@@ -44,7 +44,7 @@ def test_edited_data_goes_back_as_a_new_message_with_the_secrets_it_had(operator
     ("written", "said"),
     [
         ("{", "Not JSON"),
-        ('{"other": "[redacted]"}', "stands for a secret"),
+        ('{"other": "[redacted]"}', "placeholder for a secret"),
         (json.dumps("x" * 600_000), "bytes of data are"),
     ],
 )

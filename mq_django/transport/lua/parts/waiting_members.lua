@@ -5,17 +5,17 @@ local function member_under(unique, id)
   return member and redis.call('hget', unique, member) == id and member or id
 end
 
-local function member_of(unique, claims, named)
-  if string.sub(named, 1, 2) == 'p:' then
-    return named
+local function member_of(unique, claims, id_or_unique)
+  if string.sub(id_or_unique, 1, 2) == 'p:' then
+    return id_or_unique
   end
-  if string.sub(named, 1, 2) ~= 'u:' then
-    return member_under(unique, named)
+  if string.sub(id_or_unique, 1, 2) ~= 'u:' then
+    return member_under(unique, id_or_unique)
   end
-  if redis.call('hexists', unique, named) == 1 then
-    return named
+  if redis.call('hexists', unique, id_or_unique) == 1 then
+    return id_or_unique
   end
-  local claim = redis.call('hget', claims, 'k:' .. string.sub(named, 3))
+  local claim = redis.call('hget', claims, 'k:' .. string.sub(id_or_unique, 3))
   local id = claim and string.match(claim, '^%d+:(.*)$')
-  return id and member_under(unique, id) or named
+  return id and member_under(unique, id) or id_or_unique
 end
