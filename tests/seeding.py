@@ -62,7 +62,7 @@ def bury_many(queue: str, count: int) -> list[str]:
 
 def bury_garbage(client: redis.Redis, queue: str, fields: dict[Any, Any]) -> str:
     """Add an entry that is no message, bury it as a consumer does, and return the entry it had."""
-    entry = client.xadd(get_config().queue(queue).keys.homes()[READY], fields)
+    entry = client.xadd(get_config().queue(queue).keys.streams()[READY], fields)
     deliveries = take(queue, 500)
     assert all(isinstance(delivery, Undecodable) for delivery in deliveries)
     settle(queue, deliveries, Bury(error="there is no field data", reason="undecodable"))

@@ -36,7 +36,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/purge/<str:place>/", queue_actions.purge, _get_or_post, "purge"),
     ("<str:name>/ready/", stream_pages.ready, require_GET, "ready"),
     ("<str:name>/pending/", stream_pages.pending, require_GET, "pending"),
-    ("<str:name>/entry/<str:home>/<str:entry>/", stream_pages.message, require_GET, "entry"),
+    ("<str:name>/entry/<str:source>/<str:entry>/", stream_pages.message, require_GET, "entry"),
     ("<str:name>/dead/", dead_letter_pages.listing, require_GET, "dead"),
     ("<str:name>/dead/chosen/", dead_letter_pages.act, require_POST, "dead_act"),
     ("<str:name>/dead/all/<str:what>/", dead_letter_jobs.act_on_all, _get_or_post, "dead_all"),

@@ -43,7 +43,7 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
     """
     if isinstance(item, Undecodable):
         return unusable(item)
-    receipt = Receipt.of(number, item.home, item.entry)
+    receipt = Receipt.of(number, item.stream, item.entry)
     ended = evidence.results.get(receipt)
     if ended == HANDLED:
         return Settlement(item, ACK, keeps_result=_keeps_result(item))

@@ -55,13 +55,13 @@ class Receipt(NamedTuple):
     """The id of a delivery: the number of its queue, the number of its stream, and the entry as stored here."""
 
     queue: int
-    home: int
+    stream: int
     entry: bytes
 
     @classmethod
-    def of(cls, queue: int, home: int, entry: bytes) -> Self:
+    def of(cls, queue: int, stream: int, entry: bytes) -> Self:
         """Return the receipt of a delivery."""
-        return cls(queue, home, stored_entry(entry))
+        return cls(queue, stream, stored_entry(entry))
 
     @property
     def is_digest(self) -> bool:
@@ -111,25 +111,25 @@ class SharedState:
         self._memory.close()
         os.close(self.fd)
 
-    def run(self, lane: int, queue: int, home: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
+    def run(self, lane: int, queue: int, stream: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
         """Note that a lane has been running a delivery since a time on the monotonic clock."""
         at = _LANES + lane * _LANE.size
         if len(entry) > MAX_ENTRY:
             entry = stored_entry(entry)
         # Fields are packed one by one, and the process may be suspended in between: RUNNING is written last.
-        _LANE.pack_into(self._memory, at, IDLE, home, queue, since, deadline, entry)
+        _LANE.pack_into(self._memory, at, IDLE, stream, queue, since, deadline, entry)
         self._memory[at] = RUNNING
 
     def idle(self, lane: int) -> None:
         """Note that a lane is idle."""
         self._memory[_LANES + lane * _LANE.size] = IDLE
 
-    def ended(self, state: int, queue: int, home: int, entry: bytes) -> None:
+    def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
         """Note that a delivery was HANDLED or FAILED; it may still be unsettled."""
         at = self._ring_at + next(self._turn) % RING * _RESULT.size
         if len(entry) > MAX_ENTRY:
             entry = stored_entry(entry)
-        _RESULT.pack_into(self._memory, at, state, home, queue, entry)
+        _RESULT.pack_into(self._memory, at, state, stream, queue, entry)
 
     def tick(self) -> None:
         """Show that the consumer's main thread runs."""
@@ -186,24 +186,26 @@ class SharedState:
     def _lanes(self) -> list[Running | None]:
         found: list[Running | None] = []
         for lane in range(self.lanes):
-            state, home, queue, since, deadline, entry = _LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)
+            state, stream, queue, since, deadline, entry = _LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)
             runs = state == RUNNING
-            found.append(Running(Receipt(queue, home, entry.rstrip(b"\0")), since, deadline) if runs else None)
+            found.append(Running(Receipt(queue, stream, entry.rstrip(b"\0")), since, deadline) if runs else None)
         return found
 
     def results(self) -> dict[Receipt, int]:
         """Return how the latest deliveries ended, including settled ones: HANDLED or FAILED."""
         found = {}
         for place in range(RING):
-            state, home, queue, entry = _RESULT.unpack_from(self._memory, self._ring_at + place * _RESULT.size)
+            state, stream, queue, entry = _RESULT.unpack_from(self._memory, self._ring_at + place * _RESULT.size)
             if state:
-                found[Receipt(queue, home, entry.rstrip(b"\0"))] = state
+                found[Receipt(queue, stream, entry.rstrip(b"\0"))] = state
         return found
 
     def handled(self, queue: int) -> set[tuple[int, bytes]]:
         """Return the stream and entry of the latest handled deliveries of a queue, including settled ones."""
         results = self.results().items()
-        return {(receipt.home, receipt.entry) for receipt, state in results if state == HANDLED and receipt[0] == queue}
+        return {
+            (receipt.stream, receipt.entry) for receipt, state in results if state == HANDLED and receipt[0] == queue
+        }
 
     def late(self, now: float) -> Collection[Receipt]:
         """Return the running deliveries that are past their deadline."""

@@ -13,7 +13,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,160}", re.ASCII)
 #: The consumer group of every stream of a queue.
 GROUP = "mq"
 
-#: The streams that deliveries are read from, as in `Delivery.home`. Only groups of topics have the last.
+#: The streams that deliveries are read from, as in `Delivery.stream`. Only groups of topics have the last.
 READY, URGENT, LOG = 0, 1, 2
 
 #: The separator in the full name of a group: `orders:billing`.
@@ -119,8 +119,8 @@ class QueueKeys:
         """The consumer group of its streams."""
         return GROUP
 
-    def homes(self) -> tuple[str, ...]:
-        """Return the streams by `Delivery.home`."""
+    def streams(self) -> tuple[str, ...]:
+        """Return the streams by `Delivery.stream`."""
         return (self.ready, self.urgent)
 
     def minutes(self, hour: int) -> str:
@@ -197,8 +197,8 @@ class GroupKeys(QueueKeys):
         """The consumer group of its streams."""
         return self.subscriber
 
-    def homes(self) -> tuple[str, ...]:
-        """Return the streams by `Delivery.home`."""
+    def streams(self) -> tuple[str, ...]:
+        """Return the streams by `Delivery.stream`."""
         return (self.ready, self.urgent, self.topic.log)
 
     def all(self, now: float) -> list[str]:
@@ -264,8 +264,8 @@ class RsmqKeys(QueueKeys):
         """ZSET, score the time in ms from which it is visible: ids that wait for another attempt."""
         return self._key("retried")
 
-    def homes(self) -> tuple[str, ...]:
-        """Return the streams by `Delivery.home`: there are none."""
+    def streams(self) -> tuple[str, ...]:
+        """Return the streams by `Delivery.stream`: there are none."""
         return ()
 
     def own(self) -> list[str]:

@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
 
     message: Message
     #: The stream that it was read from: `READY`, `URGENT` or `LOG` of `mq_django.core.keys`.
-    home: int
+    stream: int
     #: The id of the stream entry.
     entry: bytes
     #: The JSON text of `data` as it was received.
@@ -58,7 +58,7 @@ class Delivery(NamedTuple):
 class Undecodable(NamedTuple):
     """An entry that is not a valid message. It is buried with its bytes and the reason."""
 
-    home: int
+    stream: int
     entry: bytes
     fields: list[bytes]
     reason: str

@@ -118,7 +118,7 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: str =
     return b"{" + head + time + b',"data":' + data_text + b"}"
 
 
-def decode_entry(fields: list[bytes], *, queue: str, home: int, entry: bytes) -> Delivery | Undecodable:
+def decode_entry(fields: list[bytes], *, queue: str, stream: int, entry: bytes) -> Delivery | Undecodable:
     """Return the delivery in an entry, or an Undecodable with the reason."""
     try:
         if len(fields) == 6:
@@ -128,12 +128,12 @@ def decode_entry(fields: list[bytes], *, queue: str, home: int, entry: bytes) ->
                 name = _names.get(type_)
                 if name is not None and len(text) <= MAX_ENTRY_BYTES:
                     said = (message_id.decode(), name, loads(text), queue, 1, None, entry_ms(entry), *_PLAIN)
-                    return _new(Delivery, (_new(Message, said), home, entry, text, *_HANDED_OUT))
-        return _decode_any(fields, queue, home, entry)
+                    return _new(Delivery, (_new(Message, said), stream, entry, text, *_HANDED_OUT))
+        return _decode_any(fields, queue, stream, entry)
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - any error concerns this entry only
-        return Undecodable(home, entry, fields, str(error)[:300] or type(error).__name__)
+        return Undecodable(stream, entry, fields, str(error)[:300] or type(error).__name__)
 
 
 #: The fields of most entries of our own producers, and the defaults of the other attributes.
@@ -177,7 +177,7 @@ def entry_ms(entry: bytes) -> int:
     return found if found < LAST_MS else LAST_MS
 
 
-def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Delivery:
+def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes) -> Delivery:
     if len(fields) > MAX_PARTS:
         raise DecodeError(f"{len(fields)} fields and values are more than the {MAX_PARTS} an entry may have")
     found: dict[str, Any] = {}
@@ -196,7 +196,7 @@ def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Del
             raise DecodeError("the field data is missing")
         return Delivery(
             message_of(outer | {"data": loads(text)}, queue=queue, entry=entry),
-            home,
+            stream,
             entry,
             text,
             *isolation(outer.get("alone")),
@@ -204,7 +204,7 @@ def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Del
         )
     inner = decode_body(body.encode()) | outer
     message, history = message_of(inner, queue=queue, entry=entry), str(inner.get("story", ""))
-    return Delivery(message, home, entry, dumps(inner["data"]), *isolation(inner.get("alone")), history)
+    return Delivery(message, stream, entry, dumps(inner["data"]), *isolation(inner.get("alone")), history)
 
 
 def isolation(alone: object) -> tuple[bool, bool]:

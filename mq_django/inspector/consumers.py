@@ -19,7 +19,7 @@ class RunningView:
     """A delivery that a consumer runs, as of its supervisor's last heartbeat."""
 
     #: The number of the stream it came from, and its receipt.
-    home: int
+    source: int
     entry: str
     #: For how long it has run, in ms.
     ms: int
@@ -95,8 +95,8 @@ def _running(described: object, ago: int) -> Iterable[RunningView]:
     # Invalid entries, which other programs may have written, are left out.
     for item in described if isinstance(described, list) else ():
         match item:
-            case [int(home), str(entry), int(ms)]:
-                yield RunningView(home=home, entry=entry, ms=(whole(ms, LAST_MS) or 0) + ago)
+            case [int(source), str(entry), int(ms)]:
+                yield RunningView(source=source, entry=entry, ms=(whole(ms, LAST_MS) or 0) + ago)
 
 
 def _number(says: Mapping[str, Any], name: str) -> int | None:

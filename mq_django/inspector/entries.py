@@ -4,7 +4,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.offsets import BEGINNING, END, Place, parse
 from mq_django.core.wire import MAX_ENTRY_BYTES
-from mq_django.inspector.message_views import EntryView, Home, Rows
+from mq_django.inspector.message_views import EntrySource, EntryView, Rows
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stream_reader import page_of_log
@@ -67,9 +67,9 @@ def get_in_log(topic: str, entry: str) -> EntryView | None:
     return next((view for _, view in page_of_log(log, wire, entry, entry, limit=1, max_bytes=MAX_ENTRY_BYTES)), None)
 
 
-def get(name: str, home: Home, entry: bytes) -> EntryView | None:
+def get(name: str, source: EntrySource, entry: bytes) -> EntryView | None:
     """Return a message that is ready or pending, or None if it no longer is."""
-    return open_reader(name).entry(home, entry)
+    return open_reader(name).entry(source, entry)
 
 
 def find(name: str, text: str) -> EntryView | None:

@@ -79,7 +79,7 @@ def why_entry(view: EntryView, queue: QueueView) -> Cause:
     stopped = _of_queue(queue)
     if stopped is not None:
         return stopped
-    count = open_reader(queue.name).before(view.home, view.entry)
+    count = open_reader(queue.name).before(view.source, view.entry)
     if not count:
         return _of_limits(queue) or Cause(kind="next")
     return Cause(kind="behind", count=count, at_least=count >= MAX_BEFORE)

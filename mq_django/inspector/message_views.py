@@ -20,7 +20,7 @@ Room = Literal["delayed", "unhandled", "parked"]
 
 #: The place of a ready or pending message, in the order of reading. Only groups of topics have "log". Queues in RSMQ's
 #: format have only "priority", which is RSMQ's sorted set.
-Home = Literal["urgent", "priority", "ready", "log"]
+EntrySource = Literal["urgent", "priority", "ready", "log"]
 
 V = TypeVar("V")
 
@@ -82,8 +82,8 @@ class WaitingView:
 class EntryView:
     """A message that is ready or pending."""
 
-    home: Home
-    #: Its entry or member in its home.
+    source: EntrySource
+    #: Its entry, or its member of `priority`.
     entry: bytes
     message: MessageView
     #: When it became ready, in ms since 1970; None if unknown.
@@ -157,7 +157,7 @@ def without_data(where: Matcher, message_id: str, *, size: int, name: str = "", 
 
 def view_of_entry(
     queue: str,
-    home: Home,
+    source: EntrySource,
     entry: bytes,
     flat: list[Any],
     where: Matcher = NOTHING,
@@ -168,7 +168,7 @@ def view_of_entry(
     """Return the view of a stream entry from its fields in a script's reply; None if it does not match."""
     sizes = [value if isinstance(value, int) else len(value) for value in flat[1::2]]
     is_cut = any(isinstance(value, int) for value in flat[1::2])
-    found = None if is_cut or not flat else decode_entry(flat, queue=queue, home=READY, entry=entry)
+    found = None if is_cut or not flat else decode_entry(flat, queue=queue, stream=READY, entry=entry)
     if isinstance(found, Delivery):
         view = view_if(where, found.message, size=sum(sizes), history=found.history)
     else:
@@ -178,4 +178,6 @@ def view_of_entry(
         view = without_data(where, message_id, size=sum(sizes), name=name, why=why)
     if view is None:
         return None
-    return EntryView(home=home, entry=entry, message=view, ready_ms=entry_ms(entry), consumer=consumer, held_ms=held_ms)
+    return EntryView(
+        source=source, entry=entry, message=view, ready_ms=entry_ms(entry), consumer=consumer, held_ms=held_ms
+    )

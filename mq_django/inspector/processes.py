@@ -126,18 +126,18 @@ def ask(who: str, what: Ask) -> list[str]:
 def _lookup(view: QueueView) -> Mapping[Receipt, EntryView]:
     """Return the messages that the live consumers of a queue are handling, by their receipts."""
     live = [consumer for consumer in view.consumers if consumer.alive]
-    receipts = [(found.home, found.entry) for consumer in live for found in consumer.running]
+    receipts = [(found.source, found.entry) for consumer in live for found in consumer.running]
     return open_reader(view.name).held(receipts[:MAX_RUNNING]) if receipts else {}
 
 
 def _process(found: Sequence[tuple[str, ConsumerView]], known: dict[str, Mapping[Receipt, EntryView]]) -> ProcessView:
     _, one = found[0]
     running = [
-        RunningMessage(queue=queue, ms=item.ms, entry=known[queue][item.home, item.entry])
+        RunningMessage(queue=queue, ms=item.ms, entry=known[queue][item.source, item.entry])
         for queue, consumer in found
         for item in consumer.running
         # Without those that have finished since the heartbeat.
-        if (item.home, item.entry) in known[queue]
+        if (item.source, item.entry) in known[queue]
     ]
     return ProcessView(
         id=one.id,

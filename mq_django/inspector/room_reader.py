@@ -110,7 +110,7 @@ class RoomReader:
         return (
             None
             if view is None
-            else EntryView(home="priority", entry=member, message=view, consumer=consumer, held_ms=held_ms)
+            else EntryView(source="priority", entry=member, message=view, consumer=consumer, held_ms=held_ms)
         )
 
     def _ranked(self, key: str, where: Matcher, start: int, limit: int, max_bytes: int) -> Rows[EntryView]:

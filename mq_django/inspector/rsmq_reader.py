@@ -10,7 +10,7 @@ from mq_django.core.numbers import score_ms
 from mq_django.core.rsmq_format import decode
 from mq_django.core.visible import line
 from mq_django.errors import DecodeError
-from mq_django.inspector.message_views import EntryView, Home, Matcher, Room, Rows, WaitingView
+from mq_django.inspector.message_views import EntrySource, EntryView, Matcher, Room, Rows, WaitingView
 from mq_django.inspector.room_reader import MAX_LISTED, Body, Receipt, RoomReader, place_in
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -59,7 +59,7 @@ class RsmqReader(RoomReader):
             view = self._entry_view(member, body, where, consumer=_owner(owner), held_ms=self._held_ms(score, time))
             yield f"priority.{place}", view
 
-    def entry(self, home: Home, entry: bytes) -> EntryView | None:
+    def entry(self, source: EntrySource, entry: bytes) -> EntryView | None:
         """See StreamReader.entry()."""
         keys = self._keys
         score, body, history = self._stored(entry)
@@ -80,8 +80,8 @@ class RsmqReader(RoomReader):
     def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
         """See StreamReader.held(): a receipt here is the id and the receive count."""
         args: list[Argument] = [max_bytes]
-        for home, entry in receipts:
-            args += (home + 1, entry.rpartition(":")[0])
+        for source, entry in receipts:
+            args += (source + 1, entry.rpartition(":")[0])
         if not receipts:
             return {}
         found = self._wire.trip([scripts.command("rsmq_read", keys=[self._keys.hash], args=args)])[0]
@@ -89,7 +89,7 @@ class RsmqReader(RoomReader):
         views = {at: self._entry_view(at[1].rpartition(":")[0].encode(), body) for at, body in held if body}
         return {receipt: view for receipt, view in views.items() if view}
 
-    def before(self, home: Home, entry: bytes) -> int:
+    def before(self, source: EntrySource, entry: bytes) -> int:
         """See StreamReader.before()."""
         (rank,) = self._wire.trip([("ZRANK", self._keys.zset, entry)])
         return int(reply_or_raise(rank) or 0)

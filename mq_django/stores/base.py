@@ -11,8 +11,8 @@ from mq_django.core.outcomes import Outcome
 from mq_django.core.publication import Publication
 from mq_django.transport.scripts import Command
 
-#: The receipt of a delivery within its queue: `Delivery.home` and `Delivery.entry`.
-HomeEntry = tuple[int, bytes]
+#: The receipt of a delivery within its queue: `Delivery.stream` and `Delivery.entry`.
+StreamEntry = tuple[int, bytes]
 
 
 class Settlement(NamedTuple):
@@ -107,10 +107,10 @@ class Store(Protocol):
     def held_by(self, consumer: str, *, limit: int) -> Sequence[Delivery | Undecodable]:
         """Return up to `limit` of the deliveries that a consumer holds. Counts no attempt and extends nothing."""
 
-    def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """Extend deliveries by another visibility timeout; return those that the consumer no longer held."""
 
-    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """Reassign deliveries to another consumer; counts no attempt. Returns those that the first no longer held."""
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:

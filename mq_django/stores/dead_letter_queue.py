@@ -180,7 +180,7 @@ def buried(queue: str, entry: str, fields: Mapping[bytes, bytes]) -> Delivery | 
     if b"deadraw" in fields:
         return fields[b"deadraw"]
     own = [part for name, value in fields.items() if name not in _ADDED for part in (name, value)]
-    found = decode_entry(own, queue=queue, home=READY, entry=entry.encode())
+    found = decode_entry(own, queue=queue, stream=READY, entry=entry.encode())
     return found if isinstance(found, Delivery) else b"\n".join(own)
 
 

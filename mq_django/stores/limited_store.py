@@ -118,9 +118,9 @@ class LimitedStore(StreamStore):
             found, permitted = self._read_reply(reply)
             if not found:
                 return []
-            asked = [item for item in found if item.home != URGENT or item.entry not in permitted]
+            asked = [item for item in found if item.stream != URGENT or item.entry not in permitted]
             parked = self._parked(consumer, asked, charge=False)
-            if admitted := [item for item in found if (item.home, item.entry) not in parked]:
+            if admitted := [item for item in found if (item.stream, item.entry) not in parked]:
                 return admitted
             if left > 1:
                 (reply,) = self._wire.trip([self._fetch_command(consumer, count)])
@@ -154,7 +154,7 @@ class LimitedStore(StreamStore):
         """Return those of the deliveries read without permits that may run."""
         gone = self._parked(consumer, found, charge=charge)
         self._take_again = bool(found)
-        return [item for item in found if (item.home, item.entry) not in gone]
+        return [item for item in found if (item.stream, item.entry) not in gone]
 
     def _parked(self, consumer: str, found: Taken, *, charge: bool) -> set[tuple[int, bytes]]:
         """Take permits for deliveries; park or hand back those without, and return these."""
@@ -165,7 +165,7 @@ class LimitedStore(StreamStore):
             return set()
         args = self._arguments(consumer, of_queue=charge)
         for item in asked:
-            args += (item.home, item.entry, item.message.key or "" if of_keys else "")
+            args += (item.stream, item.entry, item.message.key or "" if of_keys else "")
         (words,) = self._wire.trip([scripts.command("limits_admit", keys=self._key_names(), args=args)])
         by_word: dict[bytes, list[Delivery]] = {b"GO": [], b"PARK": [], b"BACK": []}
         for item, word in zip(asked, reply_or_raise(words), strict=True):
@@ -174,14 +174,14 @@ class LimitedStore(StreamStore):
             self.settle(consumer, [Settlement(item, HandBack()) for item in by_word[b"BACK"]])
         if by_word[b"PARK"]:
             self._park(consumer, by_word[b"PARK"], charged=not charge)
-        return {(item.home, item.entry) for item in by_word[b"BACK"] + by_word[b"PARK"]}
+        return {(item.stream, item.entry) for item in by_word[b"BACK"] + by_word[b"PARK"]}
 
     def _park(self, consumer: str, items: Sequence[Delivery], *, charged: bool) -> None:
         args = self._arguments(consumer, of_queue=charged)
         for item in items:
             message, member = item.message, _parked_member(item)
             body = encode_body(message, item.data_text, member=member, alone=alone_of(item), history=item.history)
-            args += (item.home, item.entry, message.id, message.key or "", member, body)
+            args += (item.stream, item.entry, message.id, message.key or "", member, body)
         reply_or_raise(self._wire.trip([scripts.command("limits_park", keys=self._key_names(), args=args)])[0])
 
     def _release_commands(self, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
@@ -191,7 +191,7 @@ class LimitedStore(StreamStore):
         for settlement in settlements:
             item = settlement.delivery
             if of_keys and isinstance(item, Delivery) and item.message.key is not None:
-                args += (item.home, item.entry, item.message.key)
+                args += (item.stream, item.entry, item.message.key)
         if len(args) == before and self._limits.concurrency is None:
             return []
         return [scripts.command("limits_release", keys=self._key_names(), args=args)]
@@ -218,4 +218,4 @@ def _rate(rate: Rate | None) -> tuple[int, int]:
 def _parked_member(item: Delivery) -> str:
     """Return the member of a parked message: those of a key are in the order of their entries."""
     milliseconds, _, number = item.entry.decode().partition("-")
-    return f"{PARKED_PREFIX}{milliseconds:0>15}-{number:0>10}-{item.home}"
+    return f"{PARKED_PREFIX}{milliseconds:0>15}-{number:0>10}-{item.stream}"

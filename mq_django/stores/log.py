@@ -95,7 +95,7 @@ class Log:
         while True:
             found = reply_or_raise(self._wire.trip([("XRANGE", self.keys.log, begins, ends, "COUNT", batch)])[0])
             for entry, fields in found:
-                yield decode_entry(fields, queue=self.config.name, home=LOG, entry=entry)
+                yield decode_entry(fields, queue=self.config.name, stream=LOG, entry=entry)
             if len(found) < batch:
                 return
             begins = f"({found[-1][0].decode()}"

@@ -122,7 +122,7 @@ class Members:
         ]
         for name, announced in consumers.items():
             args += (f"consumer:{name}", dumps({**announced, "supervisor": supervisor}))
-        command = scripts.command("members_heartbeat", keys=[keys.consumers, keys.control, *keys.homes()], args=args)
+        command = scripts.command("members_heartbeat", keys=[keys.consumers, keys.control, *keys.streams()], args=args)
         reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"EVICTED":
             return None
@@ -135,7 +135,7 @@ class Members:
         generation = reply_or_raise(self._wire.trip([("HGET", keys.control, "generation")])[0]) or b"none"
         command = scripts.command(
             "members_heartbeat",
-            keys=[keys.consumers, keys.control, *keys.homes()],
+            keys=[keys.consumers, keys.control, *keys.streams()],
             args=[keys.group, supervisor, generation, token()],
         )
         return bool(reply_or_raise(self._wire.trip([command])[0]) != b"EVICTED")
@@ -151,7 +151,7 @@ class Members:
         """Claim some of the deliveries that `holder` holds for `new_owner`; return the number, 0 when none is left."""
         keys = self._keys
         args: list[Argument] = [keys.group, holder.encode(errors=_ANY), new_owner, BATCH]
-        command = scripts.command("members_claim", keys=keys.homes(), args=args)
+        command = scripts.command("members_claim", keys=keys.streams(), args=args)
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def ask(self, who: str, what: Literal["quiet", "stop"]) -> str:
@@ -168,7 +168,7 @@ class Members:
         keys = self._keys
         command = scripts.command(
             "members_leave",
-            keys=[keys.consumers, *keys.homes()],
+            keys=[keys.consumers, *keys.streams()],
             args=[keys.group, supervisor, *(name.encode(errors=_ANY) for name in consumers)],
         )
         return [name.decode(errors=_ANY) for name in reply_or_raise(self._wire.trip([command])[0])]

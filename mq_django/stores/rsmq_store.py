@@ -18,7 +18,7 @@ from mq_django.core.publication import Publication
 from mq_django.core.rsmq_format import decode, encode, units
 from mq_django.core.visible import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, QueueExists, QueueFull
-from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
+from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import slot
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_receipts
@@ -193,11 +193,11 @@ class RsmqStore:
         keys = self._keys
         return int(self._run("rsmq_extend", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
 
-    def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.extend()."""
         return self.reassign(consumer, consumer, receipts)
 
-    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.reassign()."""
         return self._settling.reassign(consumer, new_owner, receipts)
 

@@ -12,7 +12,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.visible import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body, encode_entry, moment
-from mq_django.stores.base import HomeEntry, Settlement
+from mq_django.stores.base import Settlement, StreamEntry
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -87,9 +87,9 @@ class Settling:
 
     def __init__(self, wire: Wire, receipts: Sequence[Receipts]) -> None:
         self._wire = wire
-        #: By `Delivery.home`.
+        #: By `Delivery.stream`.
         self._receipts = receipts
-        #: The first parts of commands, which are the same for each home and script.
+        #: The first parts of commands, which are the same for each stream and script.
         self._heads: dict[tuple[int, str], Command] = {}
 
     def settle(
@@ -112,56 +112,60 @@ class Settling:
     def calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
         """Return the script calls that settle a batch."""
         calls: list[SettleCall] = []
-        for (kind, home), group in self._grouped(settlements).items():
-            receipts = self._receipts[home]
+        for (kind, stream), group in self._grouped(settlements).items():
+            receipts = self._receipts[stream]
             transition = receipts.transitions[kind]
             for at in range(0, len(group), BATCH):
                 batch = group[at : at + BATCH]
                 # First, because a claim that outlived its message would block the key.
                 if receipts.claims and kind in _FINAL and (claimed := _claimed(batch)):
-                    calls.append(SettleCall(self._command(home, "waiting_unclaim", ("claims",), consumer, claimed), ()))
+                    calls.append(
+                        SettleCall(self._command(stream, "waiting_unclaim", ("claims",), consumer, claimed), ())
+                    )
                 arguments = transition.arguments(batch, consumer, receipts)
-                command = self._command(home, transition.script, transition.keys, consumer, arguments)
+                command = self._command(stream, transition.script, transition.keys, consumer, arguments)
                 calls.append(SettleCall(command, batch))
         return calls
 
     def _grouped(self, settlements: Sequence[Settlement]) -> dict[tuple[type, int], list[Settlement]]:
-        """Return settlements by the type of their outcome and their home."""
+        """Return settlements by the type of their outcome and their stream."""
         groups: dict[tuple[type, int], list[Settlement]] = {}
         several = len(self._receipts) > 1
-        kind, home, group = None, -1, list[Settlement]()
+        kind, stream, group = None, -1, list[Settlement]()
         for settlement in settlements:
             # Most settlements have the group of the one before.
-            if type(settlement.outcome) is not kind or (several and settlement.delivery.home != home):
-                kind, home = type(settlement.outcome), settlement.delivery.home
-                group = groups.setdefault((kind, home), [])
+            if type(settlement.outcome) is not kind or (several and settlement.delivery.stream != stream):
+                kind, stream = type(settlement.outcome), settlement.delivery.stream
+                group = groups.setdefault((kind, stream), [])
             group.append(settlement)
         return groups
 
-    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """Reassign deliveries to another consumer, or extend those of the same; return those it no longer held."""
-        homes: dict[int, list[bytes]] = defaultdict(list)
-        for home, entry in receipts:
-            homes[home].append(entry)
-        calls = [(home, held[at : at + BATCH]) for home, held in homes.items() for at in range(0, len(held), BATCH)]
-        commands = [self._reassign_command(home, consumer, new_owner, batch) for home, batch in calls]
-        lost: list[HomeEntry] = []
-        for (home, batch), reply in zip(calls, self._wire.trip(commands) if commands else [], strict=True):
-            lost += [(home, entry) for entry in (batch if is_gone(reply) else reply_or_raise(reply))]
+        streams: dict[int, list[bytes]] = defaultdict(list)
+        for stream, entry in receipts:
+            streams[stream].append(entry)
+        calls = [
+            (stream, held[at : at + BATCH]) for stream, held in streams.items() for at in range(0, len(held), BATCH)
+        ]
+        commands = [self._reassign_command(stream, consumer, new_owner, batch) for stream, batch in calls]
+        lost: list[StreamEntry] = []
+        for (stream, batch), reply in zip(calls, self._wire.trip(commands) if commands else [], strict=True):
+            lost += [(stream, entry) for entry in (batch if is_gone(reply) else reply_or_raise(reply))]
         return lost
 
-    def _reassign_command(self, home: int, consumer: str, new_owner: str, batch: Sequence[bytes]) -> Command:
-        receipts = self._receipts[home]
-        return self._command(home, receipts.reassign_script, (), consumer, (new_owner, *receipts.hidden_ms, *batch))
+    def _reassign_command(self, stream: int, consumer: str, new_owner: str, batch: Sequence[bytes]) -> Command:
+        receipts = self._receipts[stream]
+        return self._command(stream, receipts.reassign_script, (), consumer, (new_owner, *receipts.hidden_ms, *batch))
 
     def _command(
-        self, home: int, script: str, keys: Sequence[str], consumer: str, arguments: Sequence[Argument]
+        self, stream: int, script: str, keys: Sequence[str], consumer: str, arguments: Sequence[Argument]
     ) -> Command:
-        head = self._heads.get((home, script))
+        head = self._heads.get((stream, script))
         if head is None:
-            receipts = self._receipts[home]
+            receipts = self._receipts[stream]
             key_names = [*receipts.keys, *(getattr(receipts.queue, name) for name in keys)]
-            head = self._heads[home, script] = scripts.command(script, keys=key_names, args=receipts.arguments)
+            head = self._heads[stream, script] = scripts.command(script, keys=key_names, args=receipts.arguments)
         return (*head, consumer, *arguments)
 
 

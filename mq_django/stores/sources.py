@@ -28,7 +28,7 @@ class Source(ABC):
     """
 
     def __init__(self, config: QueueConfig, wire: Wire, receipts: Sequence[Receipts]) -> None:
-        #: By `Delivery.home`. The first key of each is its stream.
+        #: By `Delivery.stream`. The first key of each is its stream.
         self.receipts = receipts
         self._keys = config.keys
         self._name = config.name
@@ -49,31 +49,31 @@ class Source(ABC):
     def held_by(self, consumer: str, *, limit: int) -> Taken:
         """Return the deliveries that a consumer holds."""
         held: Taken = []
-        for home in range(len(self.receipts)):
+        for stream in range(len(self.receipts)):
             if len(held) < limit:
-                held += self.held_in(home, consumer, limit - len(held))
+                held += self.held_in(stream, consumer, limit - len(held))
         return held
 
-    def held_in(self, home: int, consumer: str, limit: int) -> Taken:
+    def held_in(self, stream: int, consumer: str, limit: int) -> Taken:
         """Return the deliveries of one stream that a consumer holds."""
-        stream, *_ = self.receipts[home].keys
-        (pending,) = self._wire.trip([("XPENDING", stream, self._keys.group, "-", "+", limit, consumer)])
+        key, *_ = self.receipts[stream].keys
+        (pending,) = self._wire.trip([("XPENDING", key, self._keys.group, "-", "+", limit, consumer)])
         entries = [] if is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
         held: Taken = []
         # A few at a time: bodies may be large.
         for at in range(0, len(entries), READ):
             batch = entries[at : at + READ]
-            for entry, reply in zip(batch, self._wire.trip([("XRANGE", stream, e, e) for e in batch]), strict=True):
+            for entry, reply in zip(batch, self._wire.trip([("XRANGE", key, e, e) for e in batch]), strict=True):
                 if reply_or_raise(reply):
-                    held += self._decoded(reply, home)
+                    held += self._decoded(reply, stream)
                 else:
                     # It still has to be settled to leave the pending list.
-                    held.append(Undecodable(home, entry, [], "deleted while it was pending"))
+                    held.append(Undecodable(stream, entry, [], "deleted while it was pending"))
         return held
 
-    def _decoded(self, entries: Sequence[Any], home: int) -> Taken:
+    def _decoded(self, entries: Sequence[Any], stream: int) -> Taken:
         name = self._name
-        return [decode_entry(fields or [], queue=name, home=home, entry=entry) for entry, fields in entries]
+        return [decode_entry(fields or [], queue=name, stream=stream, entry=entry) for entry, fields in entries]
 
     def _read_command(self, consumer: str, count: int, streams: Sequence[str], *, block_ms: int | None) -> Command:
         """Return the command that reads new entries. It waits for the first unless `block_ms` is None."""

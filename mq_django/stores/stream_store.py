@@ -10,7 +10,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.core.wire import encode_entry
 from mq_django.errors import QueueFull
-from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
+from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import Slots
 from mq_django.stores.results import ready_command
 from mq_django.stores.settling import Settling
@@ -135,11 +135,11 @@ class StreamStore:
         """See Store.held_by()."""
         return self._source.held_by(consumer, limit=limit)
 
-    def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.extend()."""
         return self.reassign(consumer, consumer, receipts)
 
-    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.reassign()."""
         return self._settling.reassign(consumer, new_owner, receipts)
 

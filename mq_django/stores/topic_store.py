@@ -66,12 +66,12 @@ class GroupSource(Source):
         of_log = _with_generation(self._decoded(streams.get(self._log, []), LOG), last)
         return _without_priority([*own, *of_log])
 
-    def held_in(self, home: int, consumer: str, limit: int) -> Taken:
+    def held_in(self, stream: int, consumer: str, limit: int) -> Taken:
         """See Source.held_in()."""
-        if home != LOG:
-            return super().held_in(home, consumer, limit)
+        if stream != LOG:
+            return super().held_in(stream, consumer, limit)
         (generation,) = self._wire.trip([("HGET", self._keys.control, "log-generation")])
-        return _with_generation(super().held_in(home, consumer, limit), reply_or_raise(generation))
+        return _with_generation(super().held_in(stream, consumer, limit), reply_or_raise(generation))
 
 
 def _with_generation(found: Taken, generation: bytes | None) -> Taken:

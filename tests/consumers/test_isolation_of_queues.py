@@ -173,7 +173,7 @@ class Quarantined:
 
 
 class Delivered:
-    home, entry = 0, b"1-1"
+    stream, entry = 0, b"1-1"
 
 
 def services():

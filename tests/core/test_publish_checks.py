@@ -37,7 +37,7 @@ def longest_history():
 
 def is_message(fields):
     flat = [part if isinstance(part, bytes) else part.encode() for part in fields]
-    return isinstance(decode_entry(flat, queue="q", home=0, entry=b"1-1"), Delivery)
+    return isinstance(decode_entry(flat, queue="q", stream=0, entry=b"1-1"), Delivery)
 
 
 def fits_everywhere(of, text):

@@ -22,7 +22,7 @@ ENTRY = b"1700000000000-0"
 
 def decode(*fields, entry=ENTRY):
     raw = [field if isinstance(field, bytes) else str(field).encode() for field in fields]
-    return decode_entry(raw, queue="q", home=0, entry=entry)
+    return decode_entry(raw, queue="q", stream=0, entry=entry)
 
 
 def test_the_smallest_entry_is_a_message_whose_id_and_time_are_the_entrys():

@@ -213,7 +213,7 @@ def test_the_log_is_filtered_and_its_secrets_are_hidden(events):
     assert [row.message.data for row in rows] == [{"password": REDACTED, "n": 1}, 3]
     (row,) = entries.in_log("events", Filter(key="order:3"), limit=10).rows
     whole = entries.get_in_log("events", row.entry.decode())
-    assert (whole.message.data, whole.home, whole.consumer) == (3, "log", "")
+    assert (whole.message.data, whole.source, whole.consumer) == (3, "log", "")
     assert entries.get_in_log("events", "5-5") is None
 
 

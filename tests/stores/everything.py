@@ -40,7 +40,7 @@ def use(case: Case) -> None:
     held = [Settlement(one, ACK), Settlement(two, Retry(), 50_000), Settlement(three, HandBack())]
     held += [Settlement(four, Bury("no")), Settlement(five, Bury("no")), Settlement(six, SetAside())]
     assert store.settle(ME, held) == []
-    receipts = [(seven.home, seven.entry)]
+    receipts = [(seven.stream, seven.entry)]
     assert store.extend(ME, receipts) == store.reassign(ME, OTHER, receipts) == []
     assert [item.message for item in store.held_by(OTHER, limit=5)] == [seven.message]
     assert store.release_unhandled(["welcome"], limit=5) == 1

@@ -569,8 +569,8 @@ def test_many_consumers_handle_each_message_once(case, store, publish):
 def test_deliveries_stay_and_move_with_who_holds_them(store, publish):
     publish(*(outgoing(data=n) for n in range(4)))
     mine, others = store.take(ME, count=2), store.take(OTHER, count=2)
-    receipts = [(item.home, item.entry) for item in mine]
-    foreign = [(item.home, item.entry) for item in others]
+    receipts = [(item.stream, item.entry) for item in mine]
+    foreign = [(item.stream, item.entry) for item in others]
     assert store.extend(ME, receipts + foreign) == foreign
     assert store.reassign(ME, "host-3-heir", receipts + foreign) == foreign
     assert list(store.held_by(ME, limit=10)) == []
@@ -618,7 +618,7 @@ def test_who_kills_alone_is_charged_for_the_first_time_as_well(store, publish):
 def crashed(store, delivery=None):
     """Return what was running alone when its process died, and how that is settled."""
     found = delivery or take_one(store)
-    receipt = Receipt(0, found.home, found.entry)
+    receipt = Receipt(0, found.stream, found.entry)
     settlement = decisions.settlement(store.config, 0, found, Evidence(running=[receipt]))
     return settlement.delivery, settlement.outcome
 

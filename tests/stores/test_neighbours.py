@@ -210,7 +210,7 @@ def be_strange(client, mq_settings):
     assert members.ask(ME, "stop")
     members.evict("s1", 1)
     for item in store.held_by(ME, limit=5):
-        assert store.reassign(ME, OTHER, [(item.home, item.entry)]) == []
+        assert store.reassign(ME, OTHER, [(item.stream, item.entry)]) == []
 
 
 def be_a_log(client, mq_settings):
@@ -238,7 +238,7 @@ def be_looked_at(client, mq_settings):
         queues[name].publish("welcome", marked(), enqueued_ms=1 if name == "emails" else None)
         (item,) = store.take(ME, count=1)
         reader = reader_of(store.config, wire)
-        receipt = (item.home, item.entry.decode())
+        receipt = (item.stream, item.entry.decode())
         assert list(reader.held([receipt])) == [receipt]
         if name == "emails":
             assert reader.before("ready", item.entry) == 0

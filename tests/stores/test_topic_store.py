@@ -193,7 +193,7 @@ def test_a_late_settle_of_the_first_pass_changes_nothing_in_the_second(log, outc
     log.seek("billing", "beginning")
     (second,) = store.take(ME, count=10)
     # The same consumer holds the same entry, delivered for the first time: only the generation tells them apart.
-    assert (first.home, first.message) == (second.home, second.message)
+    assert (first.stream, first.message) == (second.stream, second.message)
     assert settle(store, first, outcome=outcome) == [first.message.id]
     assert numbers(store.held_by(ME, limit=10)) == [1]
     assert (store.depths().delayed, store.depths().dead, store.depths().unhandled) == (0, 0, 0)
@@ -506,7 +506,7 @@ def test_receipts_fit_the_shared_state(log):
     store = group()
     publish(log, 1)
     (delivery,) = store.take(ME, count=1)
-    assert (delivery.home, len(delivery.entry) <= 44) == (LOG, True)
+    assert (delivery.stream, len(delivery.entry) <= 44) == (LOG, True)
 
 
 def test_no_script_trims_exactly():

@@ -89,7 +89,8 @@ def test_the_keys_of_a_command_are_those_that_redis_takes(session, command):
 def test_all_keys_of_a_queue_are_in_one_slot(keys):
     named = [getattr(keys, kind) for kind in KINDS]
     assert (
-        len({hash_slot(key) for key in [*named, *keys.homes(), keys.minutes(7), keys.hours(7), keys.result("a")]}) == 1
+        len({hash_slot(key) for key in [*named, *keys.streams(), keys.minutes(7), keys.hours(7), keys.result("a")]})
+        == 1
     )
 
 

@@ -188,6 +188,6 @@ def _running(page: Page, item: RunningMessage) -> dict[str, Any]:
         "name": text.visible(view.message.name, limit=80),
         "id": text.visible(view.message.id, limit=80),
         "queue": item.queue,
-        "url": page.url("entry", item.queue, view.home, text.to_url(view.entry)),
+        "url": page.url("entry", item.queue, view.source, text.to_url(view.entry)),
         "time": text.duration(item.ms),
     }

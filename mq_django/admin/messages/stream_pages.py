@@ -15,7 +15,7 @@ from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import entries, explain
-from mq_django.inspector.message_views import EntryView, Home
+from mq_django.inspector.message_views import EntrySource, EntryView
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.scan import Scanned
 
@@ -58,9 +58,9 @@ def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[Entr
 
 
 @needs(VIEW)
-def message(page: Page, name: str, home: str, entry: str) -> HttpResponse:
+def message(page: Page, name: str, source: str, entry: str) -> HttpResponse:
     """Show a ready or pending message, and why it is not running."""
-    view = entries.get(name, _home(home), text.from_url(entry))
+    view = entries.get(name, _source(source), text.from_url(entry))
     if view is None:
         page.say(messages.WARNING, _("The message is no longer here: it was handled, retried or deleted."))
         return HttpResponseRedirect(page.url("ready", name))
@@ -84,17 +84,17 @@ def message(page: Page, name: str, home: str, entry: str) -> HttpResponse:
     )
 
 
-def _home(word: str) -> Home:
-    for home in get_args(Home):
-        if word == home:
-            found: Home = home
+def _source(word: str) -> EntrySource:
+    for source in get_args(EntrySource):
+        if word == source:
+            found: EntrySource = source
             return found
     raise Http404
 
 
 def _row(page: Page, name: str, view: EntryView) -> dict[str, Any]:
     return {
-        "url": page.url("entry", name, view.home, text.to_url(view.entry)),
+        "url": page.url("entry", name, view.source, text.to_url(view.entry)),
         "since": text.moment(view.ready_ms),
         "priority": view.message.priority or "",
         "consumer": text.visible(view.consumer, limit=60),

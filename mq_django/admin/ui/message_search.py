@@ -15,4 +15,4 @@ def found_at_once(page: Page, name: str, message_id: str) -> str:
     if dead is not None:
         return page.url("dead_letter", name, dead)
     found = entries.find(name, message_id)
-    return "" if found is None else page.url("entry", name, found.home, text.to_url(found.entry))
+    return "" if found is None else page.url("entry", name, found.source, text.to_url(found.entry))

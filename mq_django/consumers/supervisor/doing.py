@@ -17,8 +17,8 @@ def doing(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:
     for item in sorted(shared_state.running(), key=lambda item: item.since):
         entries = running.setdefault(item.receipt.queue, [])
         if len(entries) < MAX_RUNNING:
-            home, entry = item.receipt.home, item.receipt.entry.decode(errors="replace")
-            entries.append([home, entry, max(0, round((now - item.since) * 1000))])
+            stream, entry = item.receipt.stream, item.receipt.entry.decode(errors="replace")
+            entries.append([stream, entry, max(0, round((now - item.since) * 1000))])
     found: list[Mapping[str, Any]] = []
     for number in queues:
         handled, failed = shared_state.counted(number)

@@ -10,7 +10,7 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Running
 from mq_django.core.logs import get_logger
 from mq_django.stores import open_store
-from mq_django.stores.base import HomeEntry, Store
+from mq_django.stores.base import Store, StreamEntry
 from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
@@ -41,20 +41,20 @@ class Extender(Service):
         self._stores: list[Store] = [open_store(config, session) for config in queues]
         self._steps = [config.visibility_timeout.total_seconds() / PER_TIMEOUT for config in queues]
         self._runs = runs
-        self._lost: set[tuple[int, HomeEntry]] = set()
+        self._lost: set[tuple[int, StreamEntry]] = set()
 
     def run_once(self) -> float:
         """Extend the deliveries that have run for long enough."""
         now = time.monotonic()
-        found: dict[tuple[int, str], list[HomeEntry]] = defaultdict(list)
-        seen: set[tuple[int, HomeEntry]] = set()
+        found: dict[tuple[int, str], list[StreamEntry]] = defaultdict(list)
+        seen: set[tuple[int, StreamEntry]] = set()
         for consumer, running in self._runs.running().items():
             for receipt, since, _ in running:
-                number, home, entry = receipt
-                seen.add((number, (home, entry)))
+                number, stream, entry = receipt
+                seen.add((number, (stream, entry)))
                 # Only RSMQ has ids this long, and heartbeats of RSMQ queues extend everything that is held.
                 if now - since >= self._steps[number] and not receipt.is_digest:
-                    found[number, consumer].append((home, entry))
+                    found[number, consumer].append((stream, entry))
         self._lost &= seen
         self.each(found.items(), lambda one: self._extend(*one[0], one[1]), called=lambda one: self._name(one[0][0]))
         return min(self._steps)
@@ -62,10 +62,10 @@ class Extender(Service):
     def _name(self, number: int) -> str:
         return self._stores[number].config.name
 
-    def _extend(self, number: int, consumer: str, receipts: Sequence[HomeEntry]) -> None:
+    def _extend(self, number: int, consumer: str, receipts: Sequence[StreamEntry]) -> None:
         known = [receipt for receipt in receipts if (number, receipt) not in self._lost]
-        for home, entry in self._stores[number].extend(consumer, known):
-            self._lost.add((number, (home, entry)))
+        for stream, entry in self._stores[number].extend(consumer, known):
+            self._lost.add((number, (stream, entry)))
             logger.warning(
                 "Consumer %s still runs entry %s of queue %s, which it no longer holds",
                 *(consumer, entry, self._name(number)),

@@ -86,7 +86,7 @@ def hand_back_unstarted(store: Store, number: int, consumer: str, started: Colle
     batch = [
         settlement(store.config, number, item, Evidence())
         for item in held
-        if Receipt.of(number, item.home, item.entry) not in started
+        if Receipt.of(number, item.stream, item.entry) not in started
     ]
     return len(batch) - len(settle_for(store, consumer, batch)) if batch else 0
 
@@ -224,7 +224,7 @@ class Reclaimer(Service):
     def _log_late(self, number: int, consumer: str, late: Collection[Receipt]) -> None:
         held = self._stores[number].held_by(consumer, limit=BATCH)
         for item in held:
-            if isinstance(item, Delivery) and Receipt.of(number, item.home, item.entry) in late:
+            if isinstance(item, Delivery) and Receipt.of(number, item.stream, item.entry) in late:
                 about = (item.message.name, item.message.id, self._queues[number].name, consumer)
                 logger.error("Handler %s of message %r of queue %s has exceeded its timeout in consumer %s", *about)
 

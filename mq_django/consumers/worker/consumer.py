@@ -24,7 +24,7 @@ from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
-from mq_django.stores.base import HomeEntry, Store
+from mq_django.stores.base import Store, StreamEntry
 from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
@@ -231,12 +231,12 @@ class Consumer:
     def _for_each_queue(self, do: Callable[[int], None]) -> None:
         self._settling.each(range(len(self._queues)), do, called=lambda number: self._queues[number].name)
 
-    def _settle_held(self, number: int, *, known: Collection[HomeEntry] = ()) -> None:
+    def _settle_held(self, number: int, *, known: Collection[StreamEntry] = ()) -> None:
         """Settle what this consumer holds, except the `known` deliveries. At the end that is what still runs."""
         store, config, shared_state = self._stores[number], self._queues[number], self._shared_state
         for name in self.names:
             while held := store.held_by(name, limit=BATCH + len(known)):
-                unknown = [item for item in held if (item.home, item.entry) not in known][:BATCH]
+                unknown = [item for item in held if (item.stream, item.entry) not in known][:BATCH]
                 if not unknown:
                     break
                 # Read after the list, so that deliveries handled in between are acked and not handed back.

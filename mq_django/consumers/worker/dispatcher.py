@@ -45,14 +45,14 @@ class Dispatcher:
 
     def dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
         """Start deliveries that this consumer now holds. An error of one is raised when the others are started."""
-        self.settler.in_hand.update([(item.home, item.entry) for item in taken])
+        self.settler.in_hand.update([(item.stream, item.entry) for item in taken])
         failed: Exception | None = None
         for item in taken:
             try:
                 self._start(item)
             except Exception as error:  # noqa: BLE001 - the rest of its batch must run
                 # Not in hand, it is found again like a delivery whose reply was lost.
-                self.settler.in_hand.discard((item.home, item.entry))
+                self.settler.in_hand.discard((item.stream, item.entry))
                 failed = error
         if failed is not None:
             raise failed

@@ -133,11 +133,11 @@ class Executor:
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
         """Mark what a lane runs as past its deadline, so that the supervisor replaces the process."""
-        self._shared_state.run(lane, self._number, delivery.home, delivery.entry, since, time.monotonic())
+        self._shared_state.run(lane, self._number, delivery.stream, delivery.entry, since, time.monotonic())
 
     def receipt(self, delivery: Delivery) -> Receipt:
         """Return the receipt of a delivery in the shared state."""
-        return Receipt.of(self._number, delivery.home, delivery.entry)
+        return Receipt.of(self._number, delivery.stream, delivery.entry)
 
     def settle(self, settlement: Settlement) -> None:
         """Pass on the outcome of a delivery that did not run."""
@@ -192,7 +192,7 @@ class Executor:
         # Noted before held_until is read: the supervisor sets that first, then hands back what a suspended process has
         # not noted. After held_until another consumer may have the delivery. The clock is read again, because this
         # thread may have been suspended meanwhile. A hand-back is fenced.
-        self._shared_state.run(lane, self._number, delivery.home, delivery.entry, now, deadline)
+        self._shared_state.run(lane, self._number, delivery.stream, delivery.entry, now, deadline)
         if time.monotonic() > self._shared_state.held_until(self._number) or self._shared_state.paused(self._number):
             outcome: Outcome = HandBack()
         elif message.expires_ms is not None and time.time() * 1000 > message.expires_ms:
@@ -269,11 +269,11 @@ class Executor:
         """Pass an outcome to the settler, and return its final form."""
         message, micros = delivery.message, int(seconds * 1e6)
         if isinstance(outcome, Ack):
-            self._shared_state.ended(HANDLED, self._number, delivery.home, delivery.entry)
+            self._shared_state.ended(HANDLED, self._number, delivery.stream, delivery.entry)
             self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
         else:
             outcome = self._decided(delivery, handler, outcome)
-            self._shared_state.ended(FAILED, self._number, delivery.home, delivery.entry)
+            self._shared_state.ended(FAILED, self._number, delivery.stream, delivery.entry)
             self._settler.add(settled_as(delivery, outcome, micros=micros, keeps_result=handler.keeps_result))
         if handler_finished.receivers:
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)

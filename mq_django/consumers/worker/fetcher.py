@@ -9,7 +9,7 @@ from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.room import Room
 from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import ACK
-from mq_django.stores.base import HomeEntry, Settlement, Store
+from mq_django.stores.base import Settlement, Store, StreamEntry
 from mq_django.transport.connections import BLOCK_MS
 from mq_django.transport.sessions import Session
 
@@ -41,7 +41,7 @@ class Fetcher(Service):
         dispatcher: Dispatcher,
         room: Room,
         may_fetch: Callable[[], bool],
-        handled: Callable[[], Collection[HomeEntry]],
+        handled: Callable[[], Collection[StreamEntry]],
         share: int,
     ) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class Fetcher(Service):
         # Copied first: a delivery that is settled meanwhile would look stranded.
         known = set(self._settler.in_hand)
         held = self._store.held_by(self._consumer, limit=STRANDED)
-        stranded = [item for item in held if (item.home, item.entry) not in known]
+        stranded = [item for item in held if (item.stream, item.entry) not in known]
         if not stranded:
             return
         text = "Recovered %d deliveries of queue %s whose reply was lost"
@@ -117,8 +117,8 @@ class Fetcher(Service):
         # A Redis that has lost its last second of writes has lost acks as well.
         done = self._handled()
         for item in stranded:
-            if (item.home, stored_entry(item.entry)) in done:
-                self._settler.in_hand.add((item.home, item.entry))
+            if (item.stream, stored_entry(item.entry)) in done:
+                self._settler.in_hand.add((item.stream, item.entry))
                 self._settler.add(Settlement(item, ACK))
-        stranded = [item for item in stranded if (item.home, stored_entry(item.entry)) not in done]
+        stranded = [item for item in stranded if (item.stream, stored_entry(item.entry)) not in done]
         self._dispatcher.dispatch(self._store.admit(self._consumer, stranded))

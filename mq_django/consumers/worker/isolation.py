@@ -88,7 +88,7 @@ class Isolation(Service):
             batch, self._waiting[number] = self._waiting[number][:BATCH], self._waiting[number][BATCH:]
         if not batch:
             return
-        receipts = [(delivery.home, delivery.entry) for delivery in batch]
+        receipts = [(delivery.stream, delivery.entry) for delivery in batch]
         try:
             store.reassign(self._consumer, backlog_of(quarantine), receipts)
         except BaseException:
@@ -141,7 +141,7 @@ class QuarantineFetcher(Service):
             if left:
                 # More messages wait than run, so another quarantine is useful.
                 self._shared_state.want_quarantine()
-            receipt = (item.home, item.entry)
+            receipt = (item.stream, item.entry)
             # Another quarantine may have taken it already.
             if holder == self._consumer or not store.reassign(holder, self._consumer, [receipt]):
                 dispatcher.dispatch([item])

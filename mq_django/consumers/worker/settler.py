@@ -124,7 +124,7 @@ class Settler:
         for settlement in batch:
             if error is not None:
                 # The failed round trip has counted it.
-                self._repeated[settlement.delivery.home, settlement.delivery.entry] = True
+                self._repeated[settlement.delivery.stream, settlement.delivery.entry] = True
             kinds[type(settlement.outcome)].append(settlement)
         groups = list(kinds.values())
         while groups:
@@ -156,13 +156,13 @@ class Settler:
     def _put_back(self, batch: Sequence[Settlement]) -> None:
         self._unsettled.extendleft(reversed(batch))
         for settlement in batch:
-            self._repeated.setdefault((settlement.delivery.home, settlement.delivery.entry), False)
+            self._repeated.setdefault((settlement.delivery.stream, settlement.delivery.entry), False)
         self._due.set()
 
     def _also(self, batch: Sequence[Settlement]) -> list[Command]:
         if self._repeated or self._uncounted:
             # A round trip whose reply was lost has usually been executed, and its counts come first.
-            fresh = [s for s in batch if (s.delivery.home, s.delivery.entry) not in self._repeated]
+            fresh = [s for s in batch if (s.delivery.stream, s.delivery.entry) not in self._repeated]
             counted: Sequence[Settlement] = [*self._uncounted, *fresh]
             self._uncounted = []
         else:
@@ -200,7 +200,7 @@ class Settler:
             self.seconds += (sum(micros) / len(micros) / 1e6 - self.seconds) * min(1.0, len(micros) / 32)
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
-        receipts = [(s.delivery.home, s.delivery.entry) for s in batch]
+        receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
         self.in_hand.difference_update(receipts)
         self.settled += len(batch)
         if self._repeated:

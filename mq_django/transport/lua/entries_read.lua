@@ -1,6 +1,6 @@
 -- Read entries by their ids, without long values.
 --
--- KEYS     homes   the streams from which deliveries are read
+-- KEYS     streams   the streams from which deliveries are read
 -- ARGV[1]  bytes   a longer value is replaced by its length
 -- then pairs of an index of KEYS and an entry, at most 500
 --

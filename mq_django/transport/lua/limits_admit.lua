@@ -2,7 +2,7 @@
 -- queue.
 --
 -- KEYS and ARGV[1..8]: see parts/limits; without limits of the queue only keys are checked
--- then for each delivery: home, entry, key or ''
+-- then for each delivery: stream, entry, key or ''
 --
 -- Returns for each: 'GO', 'PARK' when its key has no permit, or 'BACK' when the queue has none.
 
@@ -20,8 +20,8 @@ end
 
 local reply, admitted = {}, 0
 for at = 9, #ARGV, 3 do
-  local home, entry, key = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local limited = key ~= '' and key_rate + key_most > 0 and not redis.call('zscore', permits, home .. '-' .. entry)
+  local stream, entry, key = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local limited = key ~= '' and key_rate + key_most > 0 and not redis.call('zscore', permits, stream .. '-' .. entry)
   local take = nil
   -- A message queues behind the parked ones of its key, so that their order is kept.
   if limited and not redis.call('zscore', next_checks, key) then
@@ -35,7 +35,7 @@ for at = 9, #ARGV, 3 do
     reply[#reply + 1] = 'GO'
     admitted = admitted + 1
     if take then
-      take(home, entry)
+      take(stream, entry)
     end
   end
 end

@@ -1,7 +1,7 @@
 -- Park deliveries until their key has a permit. No attempt is counted.
 --
 -- KEYS and ARGV[1..8]: see parts/limits; ARGV[2], the consumer, must still hold each delivery
--- then for each delivery: home, entry, the message's id, key, member, body
+-- then for each delivery: stream, entry, the message's id, key, member, body
 --
 -- Returns the entry ids that the consumer no longer holds; these deliveries are not changed.
 

@@ -1,7 +1,7 @@
 -- Release the permits of settled deliveries, and make the first parked message of each of their keys ready.
 --
 -- KEYS and ARGV[1..8]: see parts/limits
--- then for each delivery: home, entry, key
+-- then for each delivery: stream, entry, key
 --
 -- Returns the number of parked messages that were made ready.
 

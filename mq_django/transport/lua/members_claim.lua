@@ -9,8 +9,8 @@
 -- Returns the number of claimed deliveries: 0 when the holder has none left.
 
 local found = 0
-for _, home in ipairs(KEYS) do
-  local pending = redis.pcall('xpending', home, ARGV[1], '-', '+', ARGV[4], ARGV[2])
+for _, stream in ipairs(KEYS) do
+  local pending = redis.pcall('xpending', stream, ARGV[1], '-', '+', ARGV[4], ARGV[2])
   local entries = {}
   for i, row in ipairs(pending.err and {} or pending) do
     entries[i] = row[1]
@@ -18,7 +18,7 @@ for _, home in ipairs(KEYS) do
   if #entries > 0 then
     found = found + #entries
     entries[#entries + 1] = 'justid'
-    redis.call('xclaim', home, ARGV[1], ARGV[3], 0, unpack(entries))
+    redis.call('xclaim', stream, ARGV[1], ARGV[3], 0, unpack(entries))
   end
 end
 return found

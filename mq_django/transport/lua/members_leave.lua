@@ -11,15 +11,15 @@
 local remaining = {}
 for i = 3, #ARGV do
   local holds = false
-  for home = 2, #KEYS do
-    local group = redis.pcall('xpending', KEYS[home], ARGV[1], '-', '+', 1, ARGV[i])
+  for stream = 2, #KEYS do
+    local group = redis.pcall('xpending', KEYS[stream], ARGV[1], '-', '+', 1, ARGV[i])
     holds = holds or (not group.err and #group > 0)
   end
   if holds then
     remaining[#remaining + 1] = ARGV[i]
   else
-    for home = 2, #KEYS do
-      redis.pcall('xgroup', 'delconsumer', KEYS[home], ARGV[1], ARGV[i])
+    for stream = 2, #KEYS do
+      redis.pcall('xgroup', 'delconsumer', KEYS[stream], ARGV[1], ARGV[i])
     end
     redis.call('hdel', KEYS[1], 'consumer:' .. ARGV[i], 'ask:' .. ARGV[i])
   end

@@ -133,7 +133,7 @@ def take(store, publish):
 
 
 def receipts(deliveries):
-    return [Receipt(0, delivery.home, delivery.entry) for delivery in deliveries]
+    return [Receipt(0, delivery.stream, delivery.entry) for delivery in deliveries]
 
 
 def test_a_dead_childs_deliveries_go_where_they_belong(config, store, take):
@@ -269,9 +269,9 @@ def test_an_unknown_consumer_may_have_any_name(reclaimer, store, take, members, 
     take("first", 3)
     store.settle("first", [Settlement(item, HandBack()) for item in store.held_by("first", limit=9)])
     members.leave(["first"])
-    for home in store.keys.homes():
-        if redis_client.exists(home):
-            redis_client.xreadgroup("mq", name, {home: ">"})
+    for stream in store.keys.streams():
+        if redis_client.exists(stream):
+            redis_client.xreadgroup("mq", name, {stream: ">"})
     (unknown,) = members.beat("me", {}, {}).unknown
     reclaimer.consumer_unknown(0, unknown)
     reclaimer.run_once()

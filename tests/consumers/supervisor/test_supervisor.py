@@ -325,7 +325,7 @@ def test_what_is_passed_on_to_a_quarantine_that_is_gone_is_found_soon(
     # Another quarantine may take from the same line until the message has ended.
     gate.touch()
     wait_until(lambda: not redis_client.hexists(store.keys.consumers, f"consumer:{backlog_of(quarantine)}"), timeout=40)
-    assert store.reassign("slow", backlog_of(quarantine), [(delivery.home, delivery.entry)]) == []
+    assert store.reassign("slow", backlog_of(quarantine), [(delivery.stream, delivery.entry)]) == []
     wait_until(lambda: late in history.counts())
     assert history.counts("start")[late] == 1
 

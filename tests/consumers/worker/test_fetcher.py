@@ -185,7 +185,7 @@ def test_what_redis_forgot_that_was_handled_is_acked_again(rig, publish):
     """A Redis that lost its last second brings back deliveries that were handled."""
     publish()
     (delivery,) = rig.store.take("me", count=1)
-    rig.shared_state.ended(HANDLED, 0, delivery.home, delivery.entry)
+    rig.shared_state.ended(HANDLED, 0, delivery.stream, delivery.entry)
     rig.fetcher.recover(ConnectionLost("restart"))
     turn(rig)
     assert waiting(rig) == 0

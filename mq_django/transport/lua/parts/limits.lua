@@ -4,7 +4,7 @@
 -- KEYS[7]      limits    {queue}:limits    HASH     grant logs: 'r' of the queue, 'r:' key; 't' the last turn given to
 --                                                   a consumer; 'w' a consumer waits for a permit
 -- KEYS[8]      rates     {queue}:rates     ZSET     keys by the time their grant log ends, ms
--- KEYS[9]      permits   {queue}:permits   ZSET     deliveries (home '-' entry) by the hash of their key
+-- KEYS[9]      permits   {queue}:permits   ZSET     deliveries (stream '-' entry) by the hash of their key
 -- KEYS[10]     parked    {queue}:parked    ZSET     parked members by the hash of their key
 -- KEYS[11]     checks    {queue}:turns     ZSET     keys with parked messages by the time of their next check, ms
 -- KEYS[12]     wake-ups  {queue}:freed     STREAM   an entry wakes one consumer that waits for a permit of the queue

@@ -3,8 +3,8 @@
 
 -- A permit is valid while its delivery is pending or its entry exists: settling removes both.
 local function is_valid(permit)
-  local home, entry = string.match(permit, '^(%d)%-(.*)$')
-  local stream = home == '0' and ready or urgent
+  local stream, entry = string.match(permit, '^(%d)%-(.*)$')
+  local stream = stream == '0' and ready or urgent
   local pending = redis.pcall('xpending', stream, group, entry, entry, 1)
   return not pending.err and #pending > 0 or #redis.call('xrange', stream, entry, entry) > 0
 end
@@ -29,8 +29,8 @@ local function permit_of(key)
       return nil, math.ceil(first / 1000)
     end
   end
-  return function(home, entry)
-    redis.call('zadd', permits, hash, home .. '-' .. entry)
+  return function(stream, entry)
+    redis.call('zadd', permits, hash, stream .. '-' .. entry)
     if words then
       redis.call('hset', limits, 'r:' .. key, granted(words, 1, key_rate, key_width, now))
       redis.call('zadd', rates, math.ceil((now + key_width) / 1000), key)

@@ -1,6 +1,6 @@
 -- with forget_member
 -- Make the first parked message of a key ready if the key has a free permit, and return its entry.
-local function release_parked(key, home)
+local function release_parked(key, stream)
   local hash = hash_of(key)
   local member = redis.call('zrangebyscore', parked, hash, hash, 'limit', 0, 1)[1]
   if not member then
@@ -14,16 +14,16 @@ local function release_parked(key, home)
   end
   local id, body, entry = redis.call('hget', unique, member) or member, redis.call('hget', waiting, member), nil
   if body then
-    if home == 1 and redis.call('exists', urgent) == 0 then
+    if stream == 1 and redis.call('exists', urgent) == 0 then
       redis.call('xgroup', 'create', urgent, group, '0', 'mkstream')
     end
-    entry = redis.call('xadd', home == 1 and urgent or ready, '*', 'id', id, 'message', body)
+    entry = redis.call('xadd', stream == 1 and urgent or ready, '*', 'id', id, 'message', body)
   end
   redis.call('zrem', parked, member)
   redis.call('hdel', waiting, member)
   forget_member(unique, member, id)
   if entry then
-    take(home, entry)
+    take(stream, entry)
   end
   return entry
 end
