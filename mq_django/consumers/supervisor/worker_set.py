@@ -234,7 +234,7 @@ class WorkerSet:
                     (self._quarantines.restarts if child.quarantine else self._restarts).ended(now, child.deaths + 1)
             # Whoever ends in order cuts its blocked reads short first.
             self._on_exit(
-                child.consumer, evidence_of(child.shared_state, late=child.was_late, now=now, lingers=code != 0)
+                child.consumer, evidence_of(child.shared_state, late=child.was_late, now=now, may_receive=code != 0)
             )
             if child.quarantine:
                 self._quarantines.ended(child)
