@@ -17,8 +17,8 @@ from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import publication, publications
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.by_name import ByName
 from mq_django.producers.group_standing import Standing, standing_of
+from mq_django.producers.queues import ByName
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
 from mq_django.stores.log import Log
