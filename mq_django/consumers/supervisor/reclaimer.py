@@ -63,7 +63,9 @@ def evidence_of(shared_state: SharedState, *, late: bool, now: float, may_receiv
     """Return the evidence in a dead consumer's shared state; `late`: it was killed for a handler past its timeout."""
     results = shared_state.results()
     running = {item.receipt for item in shared_state.running()} - results.keys()
-    return Evidence(results=results, running=running, late=shared_state.late(now) if late else (), may_receive=may_receive)
+    return Evidence(
+        results=results, running=running, late=shared_state.late(now) if late else (), may_receive=may_receive
+    )
 
 
 def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:
