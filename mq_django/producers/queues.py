@@ -222,7 +222,7 @@ class Queue:
 
         Raises:
             InvalidMessage: both an id and a unique key are given, or none, or it is not text.
-            StoreError: Redis is away, or refuses.
+            StoreError: Redis cannot be reached, or refuses the command.
         """
         return self._redis.store.find(_named(message_id, unique))
 

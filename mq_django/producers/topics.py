@@ -147,7 +147,7 @@ class Topic:
         """Return every group that there is, with its lag and how much of the retention it is behind.
 
         Raises:
-            StoreError: Redis is away, or refuses.
+            StoreError: Redis cannot be reached, or refuses the command.
             ConfigurationError: CONNECTION cannot be used.
         """
         return [standing_of(group) for group in self._log("inspect").groups()]
@@ -159,7 +159,8 @@ class Topic:
 class Group:
     """A group of a topic: its place in the log. Get it as `mq_django.topics["name"].group("name")`.
 
-    Every method raises StoreError when Redis is away or refuses, and ConfigurationError when CONNECTION cannot be used.
+    Every method raises StoreError when Redis cannot be reached or refuses the command, and ConfigurationError when
+    CONNECTION cannot be used.
     """
 
     def __init__(self, topic: Topic, config: GroupConfig) -> None:

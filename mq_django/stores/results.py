@@ -83,7 +83,7 @@ def find_result(wire: Wire, configs: Sequence[QueueConfig], message_id: str) -> 
     """Look for a task's result in several queues, in one round trip a server.
 
     Raises:
-        StoreError: Redis is away, or no queue has it and one of them cannot be read.
+        StoreError: Redis cannot be reached, or no queue has it and one of them cannot be read.
     """
     trips: list[list[Command]] = [
         [("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1)] for config in configs

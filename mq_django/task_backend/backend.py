@@ -232,7 +232,7 @@ class MQBackend(BaseTaskBackend):
 
         Raises:
             TaskResultDoesNotExist: there is none, or no longer, or no task of its path is known in this process.
-            StoreError: Redis is away, or refuses.
+            StoreError: Redis cannot be reached, or refuses the command.
             ConfigurationError: `MQ_DJANGO` cannot be used.
         """
         config = get_config()

@@ -36,7 +36,7 @@ logger = get_logger(__name__)
 
 #: Seconds between two checks of the consumer processes, for systems where no signal reports their exit.
 LOOK = 0.2
-#: Seconds to settle for the last consumers while Redis is away. After that, another supervisor does it.
+#: Seconds to settle for the last consumers while Redis cannot be reached. After that, another supervisor does it.
 LAST_RECLAIM = 5.0
 
 

@@ -33,7 +33,7 @@ logger = get_logger(__name__)
 BATCH = 500
 #: Seconds in which the fetchers must end. Blocked reads are interrupted.
 STOP_FETCHING = 1.0
-#: Seconds to settle the last outcomes while Redis is away. After that, the supervisor does it.
+#: Seconds to settle the last outcomes while Redis cannot be reached. After that, the supervisor does it.
 LAST_SETTLE = 5.0
 
 
