@@ -1,6 +1,6 @@
 """A message queue for Django on Redis.
 
-Importing the package runs nothing: each public name is loaded from its module when it is first asked for.
+Importing the package imports no other module. Each public name is imported when it is first used.
 """
 
 from importlib import import_module
@@ -12,11 +12,21 @@ _PUBLIC = {
     "Ack": "mq_django.core.outcomes",
     "Bury": "mq_django.core.outcomes",
     "CancelResult": "mq_django.core.lookup",
+    "Cron": "mq_django.core.schedules",
+    "Every": "mq_django.core.schedules",
+    "Group": "mq_django.producers.topics",
+    "GroupPlace": "mq_django.producers.group_standing",
     "Lookup": "mq_django.core.lookup",
     "MQError": "mq_django.errors",
+    "MQTask": "mq_django.task_backend",
     "Message": "mq_django.core.messages",
+    "Place": "mq_django.core.lookup",
+    "Queue": "mq_django.producers.queues",
+    "Replayed": "mq_django.producers.topics",
     "Retry": "mq_django.core.outcomes",
     "RetryPolicy": "mq_django.core.retries",
+    "Standing": "mq_django.producers.group_standing",
+    "Topic": "mq_django.producers.topics",
     "cron": "mq_django.core.schedules",
     "every": "mq_django.core.schedules",
     "handler": "mq_django.registry",
@@ -31,11 +41,21 @@ __all__ = [
     "Ack",
     "Bury",
     "CancelResult",
+    "Cron",
+    "Every",
+    "Group",
+    "GroupPlace",
     "Lookup",
     "MQError",
+    "MQTask",
     "Message",
+    "Place",
+    "Queue",
+    "Replayed",
     "Retry",
     "RetryPolicy",
+    "Standing",
+    "Topic",
     "cron",
     "every",
     "handler",

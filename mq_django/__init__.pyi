@@ -1,17 +1,27 @@
 from mq_django.core.lookup import CancelResult as CancelResult
 from mq_django.core.lookup import Lookup as Lookup
+from mq_django.core.lookup import Place as Place
 from mq_django.core.messages import Message as Message
 from mq_django.core.outcomes import Ack as Ack
 from mq_django.core.outcomes import Bury as Bury
 from mq_django.core.outcomes import Retry as Retry
 from mq_django.core.retries import RetryPolicy as RetryPolicy
+from mq_django.core.schedules import Cron as Cron
+from mq_django.core.schedules import Every as Every
 from mq_django.core.schedules import cron as cron
 from mq_django.core.schedules import every as every
 from mq_django.errors import MQError as MQError
+from mq_django.producers.group_standing import GroupPlace as GroupPlace
+from mq_django.producers.group_standing import Standing as Standing
+from mq_django.producers.queues import Queue as Queue
 from mq_django.producers.queues import queues as queues
+from mq_django.producers.topics import Group as Group
+from mq_django.producers.topics import Replayed as Replayed
+from mq_django.producers.topics import Topic as Topic
 from mq_django.producers.topics import topics as topics
 from mq_django.registry import handler as handler
 from mq_django.registry import subscriber as subscriber
+from mq_django.task_backend import MQTask as MQTask
 from mq_django.task_backend import task as task
 from mq_django.triggers import on_signal as on_signal
 

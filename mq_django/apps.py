@@ -10,7 +10,7 @@ from mq_django.registry import MODULES
 
 
 class MQDjangoConfig(AppConfig):
-    """Find the tasks, handlers and triggers of every installed app, and check the settings."""
+    """Imports the tasks, handlers and triggers of all installed apps, and registers the checks."""
 
     name = "mq_django"
     label = "mq_django"
@@ -18,7 +18,7 @@ class MQDjangoConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Find what apps have written for us. Nothing connects, to Redis or to a database."""
+        """Import the modules of all apps. Nothing connects to Redis or a database."""
         register(checks.check_settings, checks.TAG)
         register(checks.check_connection, checks.TAG)
         register(checks.check_subscribers, checks.TAG)

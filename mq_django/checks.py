@@ -1,4 +1,4 @@
-"""What `manage.py check` says about the settings, without a look at Redis."""
+"""System checks of the settings. They do not connect to Redis."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from mq_django.transport.locations import is_django_redis, make_pool, servers_of
 TAG = "mq_django"
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-#: Django's own backend. Its clear() flushes a database of Redis, as django-redis's does.
+#: Django's own backend. Its clear() flushes a Redis database, as that of django-redis does.
 _BUILTIN = "django.core.cache.backends.redis"
 
 #: A server and one of its databases.
@@ -28,13 +28,13 @@ Database = tuple[str, str]
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """Name everything that is wrong in `MQ_DJANGO`."""
+    """Report all errors in `MQ_DJANGO`."""
     _config, problems = read(getattr(settings, "MQ_DJANGO", {}))
     return [Error(problem.message, hint=problem.hint, id="mq_django.E001") for problem in problems]
 
 
 def check_connection(**_: Any) -> list[CheckMessage]:
-    """Look at where the queues live, and at who else lives there."""
+    """Check the connection of the queues, and whether caches use the same database."""
     config, problems = read(getattr(settings, "MQ_DJANGO", {}))
     connection = config.connection
     if connection == EMBEDDED or any(problem.setting == "MQ_DJANGO['CONNECTION']" for problem in problems):
@@ -47,7 +47,7 @@ def check_connection(**_: Any) -> list[CheckMessage]:
 
 
 def _check_pool(config: Config) -> Iterator[CheckMessage]:
-    """Make a pool as publishing does, which connects to nothing."""
+    """Create a connection pool, which does not connect yet, to check its options."""
     try:
         make_pool(config, {})
     except ConfigurationError as error:
@@ -63,7 +63,7 @@ def _check_alias(alias: str) -> list[CheckMessage]:
         return [Error(f"{named}, which is not in CACHES.", hint=hint, id="mq_django.E002")]
     if not is_django_redis(cache):
         hint = f"Give CACHES[{alias!r}] the BACKEND django_redis.cache.RedisCache, or name a redis:// URL."
-        return [Error(f"{named}, a cache that is not of django-redis.", hint=hint, id="mq_django.E003")]
+        return [Error(f"{named}, a cache whose BACKEND is not django-redis.", hint=hint, id="mq_django.E003")]
     servers = servers_of(cache)
     if not servers or not servers[0].startswith(URL_SCHEMES):
         hint = f"Give CACHES[{alias!r}] a LOCATION that starts with one of {', '.join(URL_SCHEMES)}"
@@ -72,7 +72,7 @@ def _check_alias(alias: str) -> list[CheckMessage]:
 
 
 def check_subscribers(**_: Any) -> list[CheckMessage]:
-    """Name topics that have a subscriber and no settings: nobody reads them."""
+    """Report topics that have a subscriber but are not configured, so that nobody reads them."""
     config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
     named = dict.fromkeys(name.partition(GROUP_SEPARATOR)[0] for name in groups())
     return [
@@ -87,7 +87,7 @@ def check_subscribers(**_: Any) -> list[CheckMessage]:
 
 
 def check_middleware(**_: Any) -> list[CheckMessage]:
-    """Name middleware that cannot be imported, or cannot run around the handlers of this project."""
+    """Report middleware that cannot be imported, or cannot run around the handlers of this project."""
     config, problems = read(getattr(settings, "MQ_DJANGO", {}))
     if problems or not config.middleware:
         return []
@@ -104,11 +104,11 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
 
 
 def check_deployment(**_: Any) -> list[CheckMessage]:
-    """Warn of what is fine while developing only."""
+    """Warn about settings that are suitable for development only."""
     config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
     if config.connection != EMBEDDED:
         return []
-    message = "The queues live in an embedded Redis, which serves the processes of this machine alone."
+    message = "The queues are in an embedded Redis, which only processes of this machine can use."
     hint = "Set MQ_DJANGO['CONNECTION'] to a django-redis alias or a redis:// URL."
     return [checks.Warning(message, hint=hint, id="mq_django.W002")]
 
@@ -117,7 +117,7 @@ def _neighbours(alias: str | None, database: Database) -> Iterator[CheckMessage]
     """Yield a warning for each cache whose clear() would flush the queues."""
     for name, cache in settings.CACHES.items():
         if name == alias:
-            # What everybody uses without naming it is never kept for queues alone.
+            # The default cache is always shared with other users.
             shared = name == DEFAULT_CACHE_ALIAS
         else:
             flushes = is_django_redis(cache) or _BUILTIN in str(cache.get("BACKEND"))
@@ -126,7 +126,7 @@ def _neighbours(alias: str | None, database: Database) -> Iterator[CheckMessage]
             yield checks.Warning(
                 f"The queues share a Redis database with the cache {name!r}: cache.clear() flushes it, "
                 "with every message in it.",
-                hint="Keep an alias for queues alone, on a database of its own, as redis://localhost:6379/1.",
+                hint="Use an alias only for queues, with a database of its own, such as redis://localhost:6379/1.",
                 id="mq_django.W001",
             )
 
@@ -136,10 +136,10 @@ def _databases(cache: Mapping[str, Any]) -> list[Database]:
 
 
 def _database(location: str, cache: Mapping[str, Any] | None = None) -> Database:
-    """Return the server and the database that a location stands for, the same for each way to write it."""
+    """Return the server and the database of a location in a normalized form."""
     try:
         parts = urlsplit(location)
-    except ValueError:  # what is no address is no place that two could share
+    except ValueError:  # not a valid address
         return (location, "")
     options = (cache or {}).get("OPTIONS")
     asked = parse_qs(parts.query).get("db", [""])[0] or str(options.get("db", "") if isinstance(options, dict) else "")
@@ -153,5 +153,5 @@ def _database(location: str, cache: Mapping[str, Any] | None = None) -> Database
 def _port(location: str) -> int:
     try:
         return urlsplit(location).port or 6379
-    except ValueError:  # no number: the server will not be found, which is not for a static check to say
+    except ValueError:  # not a number; an error of the connection, not of this check
         return 0

@@ -1,4 +1,4 @@
-"""`settings.MQ_DJANGO` as frozen configs, read when first asked for."""
+"""`settings.MQ_DJANGO` as frozen configs, read at the first use."""
 
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -37,13 +37,13 @@ __all__ = [
     "read",
 ]
 
-#: Settings that will come, so that whoever reads about them is told more than "unknown".
+#: Settings of future versions, which get a better error than "unknown".
 LATER = frozenset({"OUTBOX", "PARTITIONS"})
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a setting, as `manage.py check` says it."""
+    """An error in a setting, for `manage.py check`."""
 
     setting: str
     message: str
@@ -51,12 +51,12 @@ class Problem:
 
 
 def _shown(value: Any) -> str:
-    """Return a setting's value for people: without a URL's password, which would end up in logs."""
+    """Return a setting's value for error messages, without a URL's password."""
     return re.sub(r"(//?).*@", r"\1***@", f"{value!r:.300}")[:100]
 
 
 class _Reader:
-    """Reads a settings dict and collects every problem, so that `check` can name them all at once."""
+    """Reads a settings dict and collects all problems, so that `check` can report them together."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -94,7 +94,9 @@ class _Reader:
         for name, options in self._named(raw, "TOPICS", lambda _: TopicConfig):
             if name in queues:
                 self.refuse(
-                    f'MQ_DJANGO["TOPICS"][{name!r}]', f"{name!r} names a queue and a topic.", "Rename one of them."
+                    f'MQ_DJANGO["TOPICS"][{name!r}]',
+                    f"{name!r} is the name of a queue and of a topic.",
+                    "Rename one of them.",
                 )
             found[name] = TopicConfig(name=name, namespace=namespace, **options)
         return found
@@ -106,26 +108,26 @@ class _Reader:
         for name, options in raw.items():
             if not isinstance(name, str) or not NAME.fullmatch(name):
                 hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
-                self.refuse(f"{where}[{name!r}]", f"{name!r} cannot name a {kind}.", hint)
+                self.refuse(f"{where}[{name!r}]", f"{name!r} is not a valid name of a {kind}.", hint)
             elif not isinstance(options, Mapping):
                 self.refuse(f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}.")
             else:
                 yield name, self.options(options, config_of(options), f"{where}[{name!r}]")
 
     def schedule(self, scheduled: Scheduled, configs: Mapping[str, QueueConfig]) -> None:
-        """Check what a schedule publishes, as a publish to its queue would."""
+        """Check that a schedule's message can be published to its queue."""
         where, config = scheduled.where, configs.get(scheduled.queue)
         if config is None:
             hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
-            self.refuse(where, f"{where} names the queue {scheduled.queue!r}, which is none.", hint)
+            self.refuse(where, f"{where} names the queue {scheduled.queue!r}, which is not configured.", hint)
         elif not config.has_schedules:
-            said = f"{where} names the queue {scheduled.queue!r}, whose RSMQ format has no schedules."
-            self.refuse(where, said, "Let a task of another queue publish to it.")
+            message = f"{where} names the queue {scheduled.queue!r}, whose RSMQ format has no schedules."
+            self.refuse(where, message, "Let a task of another queue publish to it.")
         else:
             try:
                 scheduled.publication(config)
             except InvalidMessage as error:
-                self.refuse(where, f"{where} cannot be published: {error}.", "Change it to what a publish takes.")
+                self.refuse(where, f"{where} cannot be published: {error}.", "Change it to a valid message.")
 
 
 def _queue_config(options: Mapping[Any, Any]) -> type[QueueConfig]:
@@ -133,7 +135,7 @@ def _queue_config(options: Mapping[Any, Any]) -> type[QueueConfig]:
 
 
 def read(raw: Any) -> tuple[Config, list[Problem]]:
-    """Return the config in a settings value, and all that is wrong with it."""
+    """Return the config of a settings value, and its problems."""
     reader = _Reader()
     if not isinstance(raw, Mapping):
         reader.refuse("MQ_DJANGO", "MQ_DJANGO must be a dict.", 'Write MQ_DJANGO = {"QUEUES": {"default": {}}}.')
@@ -155,7 +157,7 @@ def get_config() -> Config:
     """Return the config of `settings.MQ_DJANGO`.
 
     Raises:
-        ConfigurationError: a setting is wrong; `manage.py check` names each.
+        ConfigurationError: a setting is not valid. `manage.py check` reports each.
     """
     config, problems = read(getattr(settings, "MQ_DJANGO", {}))
     if problems:

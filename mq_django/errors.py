@@ -1,38 +1,38 @@
-"""Every error that mq_django raises.
+"""All errors that mq_django raises.
 
 MQError
 ├── ConfigurationError        a setting that cannot be used (also Django's ImproperlyConfigured)
 │   ├── MissingDependency     an optional package is needed and not installed
-│   └── NoServer              no Redis server is to be found on this machine
+│   └── NoServer              no Redis server was found on this machine
 ├── PublishError              a publish was refused; nothing was written
 │   ├── InvalidMessage        data, name, key or header that cannot be sent (also ValueError)
-│   │   └── MessageTooLarge   more bytes than the queue takes
+│   │   └── MessageTooLarge   more bytes than the queue accepts
 │   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
 │   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
 │   ├── QueueFull             the queue is at its MAX_DEPTH
-│   └── AlreadyPublished      a message with this unique key, or id, is there already
+│   └── AlreadyPublished      a message with this unique key, or id, exists already
 ├── StoreError                Redis could not do what was asked
-│   ├── ConnectionLost        Redis is away or did not answer in time; whether the command ran is not known
-│   ├── ConnectionRejected    the server and CONNECTION do not fit: log-in, TLS, database; nothing was sent
+│   ├── ConnectionLost        Redis cannot be reached or did not answer in time; the command may have been executed
+│   ├── ConnectionRejected    the server does not accept CONNECTION: log-in, TLS, database; nothing was sent
 │   ├── NotPermitted          the Redis user may not do that
 │   ├── RedisOutOfMemory      Redis is at its maxmemory
-│   ├── WrongKeyType          a key of ours holds something else
-│   ├── ReadOnly              Redis takes no writes: a replica, or its disk is full
-│   ├── ServerBusy            Redis runs a script that does not end, and does nothing else
+│   ├── WrongKeyType          a key has another type than expected
+│   ├── ReadOnly              Redis accepts no writes: a replica, or its disk is full
+│   ├── ServerBusy            Redis is running a script that does not end, and accepts no other command
 │   ├── WrongNode             the key is on another node of a Redis Cluster
-│   └── NotSupported          this store cannot do that
+│   └── NotSupported          the queue or topic does not support that
 ├── InvalidOffset             not a place in a topic's log (also ValueError)
 ├── InvalidFilter             a filter of messages that cannot be applied (also ValueError)
 ├── UnknownGroup              the topic has no such group (also LookupError)
 ├── RSMQError                 RSMQ's own errors, with RSMQ's own names in `name`
 │   ├── InvalidFormat         a queue's name or a message's id (also ValueError)
 │   ├── InvalidValue          a number that is out of bounds (also ValueError)
-│   ├── NoAttributeSupplied   nothing to set
+│   ├── NoAttributeSupplied   no attribute to set was given
 │   ├── MessageNotString      a body that is not text (also TypeError)
 │   ├── MessageTooLong        a body over the queue's maxsize
 │   ├── QueueNotFound         no such queue in this namespace (also LookupError)
-│   └── QueueExists           there is a queue of that name
+│   └── QueueExists           a queue of that name exists already
 ├── DecodeError               an entry in Redis that is not a message
 └── HandlerTimeout            a handler ran longer than its timeout
 """
@@ -53,7 +53,7 @@ class MissingDependency(ConfigurationError):
 
 
 class NoServer(ConfigurationError):
-    """No Redis server is to be found on this machine."""
+    """No Redis server was found on this machine."""
 
 
 class PublishError(MQError):
@@ -65,7 +65,7 @@ class InvalidMessage(PublishError, ValueError):
 
 
 class MessageTooLarge(InvalidMessage):
-    """The message has more bytes than its queue takes."""
+    """The message has more bytes than its queue accepts."""
 
 
 class UnknownQueue(PublishError, LookupError):
@@ -97,7 +97,7 @@ class QueueFull(PublishError):
 
 
 class AlreadyPublished(PublishError):
-    """A message with this unique key is there already; in RSMQ's format, one with this id."""
+    """A message with this unique key exists already; in RSMQ's format, one with this id."""
 
 
 class StoreError(MQError):
@@ -105,11 +105,11 @@ class StoreError(MQError):
 
 
 class ConnectionLost(StoreError):
-    """Redis is away or did not answer in time; whether the command ran is not known."""
+    """Redis cannot be reached or did not answer in time. The command may have been executed."""
 
 
 class ConnectionRejected(StoreError):
-    """The server and CONNECTION do not fit: log-in, TLS, database, or it is not Redis. Nothing was sent."""
+    """The server does not accept CONNECTION: log-in, TLS, database, or it is not Redis. Nothing was sent."""
 
 
 class NotPermitted(StoreError):
@@ -117,15 +117,15 @@ class NotPermitted(StoreError):
 
 
 class RedisOutOfMemory(StoreError):
-    """Redis is at its maxmemory and takes no more messages."""
+    """Redis is at its maxmemory and accepts no more messages."""
 
 
 class WrongKeyType(StoreError):
-    """A key of ours holds something else."""
+    """A key has another type than expected."""
 
 
 class ReadOnly(StoreError):
-    """Redis takes no writes: it is a replica, or cannot write to its disk."""
+    """Redis accepts no writes: it is a replica, or cannot write to its disk."""
 
 
 class ServerBusy(StoreError):
@@ -137,18 +137,18 @@ class WrongNode(StoreError):
 
 
 class NotSupported(StoreError):
-    """This store cannot do that."""
+    """The queue or topic does not support that."""
 
 
 class RSMQError(MQError):
-    """What RSMQ refuses."""
+    """The base of RSMQ's own errors."""
 
-    #: RSMQ's name for it.
+    #: RSMQ's name of the error.
     name = ""
 
 
 class InvalidFormat(RSMQError, ValueError):
-    """A queue or a message cannot be called so."""
+    """The name of a queue or the id of a message is not valid."""
 
     name = "invalidFormat"
 
@@ -178,13 +178,13 @@ class MessageTooLong(RSMQError):
 
 
 class QueueNotFound(RSMQError, LookupError):
-    """There is no such queue."""
+    """The queue does not exist."""
 
     name = "queueNotFound"
 
 
 class QueueExists(RSMQError):
-    """There is a queue of that name."""
+    """A queue of that name exists already."""
 
     name = "queueExists"
 

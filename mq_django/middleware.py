@@ -40,7 +40,7 @@ __all__ = ["Handling", "PublishCall", "around_handling", "around_publishing"]
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
-#: The attribute of a middleware that says what it runs around.
+#: The attribute of a middleware with its kind: "handling" or "publishing".
 AROUND = "mq_django_around"
 
 
@@ -53,7 +53,7 @@ class Handling:
     message: Message
     #: The dotted path of the handler.
     handler: str
-    #: Runs the handler, innermost. A middleware calls `handle(handling)`, which comes to this in the end.
+    #: Runs the handler. Middleware must not call this, but `handle(handling)`, whose innermost call is this.
     run: Callable[["Handling"], Any]
     #: What the handler raised, once it has.
     exception: BaseException | None = None
@@ -71,7 +71,7 @@ class PublishCall:
     #: The name of the queue or topic.
     queue: str
     messages: Sequence[Message]
-    #: Hands the messages over, innermost. A middleware calls `publish(call)`, which comes to this in the end.
+    #: Publishes the messages. Middleware must not call this, but `publish(call)`, whose innermost call is this.
     run: Callable[["PublishCall"], Sequence[str | None]]
     #: Added to the headers of each message.
     headers: dict[str, str] = field(default_factory=dict)
@@ -83,25 +83,31 @@ Publish = Callable[[PublishCall], Sequence[str | None]]
 
 
 def around_handling(factory: Factory) -> Factory:
-    """Mark a middleware that runs around handlers.
+    """Mark a middleware that runs around handlers, and return it.
 
     It is called once a process with `handle`, and returns a callable that takes a `Handling`, calls `handle(handling)`
     and returns the outcome: an `Ack`, a `Retry` with the delay until the next attempt, or a `Bury`. `handle` raises
     nothing: `handling.exception` has what the handler raised. What a middleware raises itself counts as raised by the
     handler. The handler's timeout does not cover it. After it, transactions that were left open are rolled back, so
     that an `Ack` may still become a `Retry`: the signal `handler_finished` has the final outcome.
+
+    Args:
+        factory: a function or a class that takes `handle`.
     """
     setattr(factory, AROUND, "handling")
     return factory
 
 
 def around_publishing(factory: Factory) -> Factory:
-    """Mark a middleware that runs around each call that publishes: `publish()`, `publish_many()`, `enqueue()`.
+    """Mark a middleware that runs around `publish()`, `publish_many()` and `enqueue()`, and return it.
 
     It is called once a process with `publish`, and returns a callable that takes a `PublishCall`, calls `publish(call)`
     and returns what that returns: the ids. What it writes into `call.headers` goes with the messages. What it raises is
     raised by the call; without `publish(call)` nothing is sent. Inside `atomic()` it runs at the call, and the messages
     are sent at the commit. It does not run for what a schedule fires or an operator redrives.
+
+    Args:
+        factory: a function or a class that takes `publish`.
     """
     setattr(factory, AROUND, "publishing")
     return factory
@@ -117,7 +123,7 @@ async def _await_run(handling: Handling) -> Any:
 
 @cache
 def handling_chain() -> Handle | None:
-    """Return what runs a handler within all middleware, or None when there is none.
+    """Return a function that runs a handler within all middleware, or None without middleware.
 
     Raises:
         ConfigurationError: one cannot be imported, or cannot run around functions.
@@ -128,7 +134,7 @@ def handling_chain() -> Handle | None:
 
 @cache
 def async_handling_chain() -> AsyncHandle | None:
-    """Return what runs a coroutine function within all middleware, or None when there is none.
+    """Return a function that runs a coroutine function within all middleware, or None without middleware.
 
     Raises:
         ConfigurationError: one cannot be imported, or cannot run around coroutine functions.
@@ -139,7 +145,7 @@ def async_handling_chain() -> AsyncHandle | None:
 
 @cache
 def publishing_chain() -> Publish | None:
-    """Return what publishes within all middleware, or None when there is none.
+    """Return a function that publishes within all middleware, or None without middleware.
 
     Raises:
         ConfigurationError: one cannot be imported, or is async.
@@ -178,7 +184,7 @@ def _factories(around: str) -> Iterator[tuple[str, Callable[..., Any]]]:
             raise ConfigurationError(f"Middleware {path!r} cannot be imported: {error}") from error
         if not hasattr(factory, AROUND):
             raise ConfigurationError(
-                f"{path!r} is no middleware: decorate it with around_handling or around_publishing of "
+                f"{path!r} is not a middleware: decorate it with around_handling or around_publishing of "
                 "mq_django.middleware"
             )
         if getattr(factory, AROUND) == around:

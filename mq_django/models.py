@@ -1,11 +1,11 @@
-"""Models without tables: what the admin hangs its pages and permissions on."""
+"""Models without tables, for the pages and permissions of the admin."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 
 class Queue(models.Model):
-    """A queue of `settings.MQ_DJANGO`, for the admin's index, log and permissions. It has no table."""
+    """A queue in `settings.MQ_DJANGO`, for the admin's index, log and permissions. It has no table."""
 
     name = models.CharField(_("name"), max_length=160, primary_key=True)
 

@@ -1,4 +1,4 @@
-"""The functions that handle messages, by queue and name."""
+"""The registered handlers by queue and name, and the schedules."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from mq_django.errors import ConfigurationError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Modules of every installed app that are imported at the start, because they register something.
+#: Modules of installed apps that are imported at the start, because they register handlers, tasks or triggers.
 MODULES = ("tasks", "handlers", "triggers")
 
 
@@ -28,42 +28,42 @@ class Handler:
     """A function that handles the messages of one name."""
 
     name: str
-    #: None: of every queue. Tasks are so, because `using(queue_name=...)` moves them.
+    #: None: all queues. Tasks have None, because `using(queue_name=...)` changes their queue.
     queue: str | None
-    #: Takes the message; returns an outcome, a task's result, or None. A coroutine function when `is_async`.
+    #: Takes the message, and returns an outcome, a task's result, or None. A coroutine function if `is_async`.
     call: Callable[[Message], Any]
     #: None: the queue's policy.
     retry: RetryPolicy | None = None
     #: None: the queue's timeout.
     timeout: timedelta | None = None
     is_async: bool = False
-    #: What `call` returns is a task's result, kept for the queue's RESULT_TTL.
+    #: The return value of `call` is a task's result, which is kept for the queue's RESULT_TTL.
     keeps_result: bool = False
-    #: Where it is written, for messages to people.
+    #: The path of the function, for logs and errors.
     where: str = ""
-    #: Called when an attempt has ended, with the message, the outcome, the seconds that it took, and what the function
-    #: raised. Raises nothing.
+    #: Called when an attempt has ended, with the message, the outcome, its duration in seconds, and the function's
+    #: exception. It must not raise.
     ended: Callable[[Message, Outcome, float, BaseException | None], None] | None = None
-    #: The same on an event loop.
+    #: The same for an event loop.
     aended: Callable[[Message, Outcome, float, BaseException | None], Awaitable[None]] | None = None
 
 
-#: The name under which a group handles messages of any name. No message is called so.
+#: The name of a subscriber of all names. No message has it.
 ANY = ""
 
 _handlers: dict[tuple[str | None, str], Handler] = {}
-#: What kinds() has found; a new handler makes it void.
+#: The cache of kinds(). A new handler clears it.
 _kinds: dict[str, frozenset[bool]] = {}
 _schedules: dict[str, Scheduled] = {}
-#: Where the groups of topics begin, by `topic:group`.
+#: `topic:group` -> where a new group starts.
 _starts: dict[str, Place] = {}
 
 
-def _pass_over(_: Message) -> None:
-    """Handle a message that no subscriber of a group asked for."""
+def _skip(_: Message) -> None:
+    """Handle a message for which its group has no subscriber."""
 
 
-_PASSED_OVER = Handler(name=ANY, queue=None, call=_pass_over)
+_SKIPPED = Handler(name=ANY, queue=None, call=_skip)
 
 
 def register(entry: Handler) -> None:
@@ -73,7 +73,7 @@ def register(entry: Handler) -> None:
         ConfigurationError: the queue has another one of that name.
     """
     known = _handlers.get((entry.queue, entry.name))
-    # The same place again is a module that was imported twice, as autoreload and tests do.
+    # A module may be imported again, by autoreload or tests.
     if known is not None and known.where != entry.where:
         raise ConfigurationError(
             f"{entry.name!r} has two handlers in queue {entry.queue!r}: {known.where} and {entry.where}"
@@ -90,12 +90,12 @@ def schedule(entry: Scheduled) -> None:
     """
     known = _schedules.get(entry.name)
     if known is not None and known.where != entry.where:
-        raise ConfigurationError(f"Two schedules are called {entry.name!r}: {known.where} and {entry.where}")
+        raise ConfigurationError(f"Two schedules have the name {entry.name!r}: {known.where} and {entry.where}")
     _schedules[entry.name] = entry
 
 
 def schedules() -> Mapping[str, Scheduled]:
-    """Return the schedules in code, by name."""
+    """Return the schedules that are defined in code, by name."""
     return MappingProxyType(_schedules)
 
 
@@ -105,19 +105,19 @@ def find(queue: str, name: str) -> Handler | None:
     if own is not None:
         return own
     if GROUP_SEPARATOR in queue:
-        return _PASSED_OVER if queue in _starts else None
+        return _SKIPPED if queue in _starts else None
     return _handlers.get((None, name))
 
 
 def names(queue: str) -> Iterator[str]:
-    """Yield the names that are handled in a queue."""
+    """Yield the names that have a handler in a queue."""
     for handled_in, name in list(_handlers):
         if handled_in is None or handled_in == queue:
             yield name
 
 
 def kinds(queue: str) -> frozenset[bool]:
-    """Return what the handlers of a queue are: {False} functions, {True} coroutine functions, or both."""
+    """Return the kinds of handlers of a queue: False for functions, True for coroutine functions."""
     if queue not in _kinds:
         handlers = [find(queue, name) for name in names(queue)]
         _kinds[queue] = frozenset(found.is_async for found in handlers if found is not None)
@@ -179,7 +179,8 @@ def subscriber(
         group: 1 to 160 letters, digits, _ and -.
         name: only messages of this name. None: of every name that has no subscriber of its own in the group. If all
             subscribers of a group have a name, the group skips all other messages.
-        start: where a new group begins: "beginning", "end", a datetime, or the id of an entry.
+        start: where a new group begins: "beginning", "end", a datetime, or the id of an entry such as
+            "1700000000000-0".
         retry: as for handler(); None: as the topic's RETRY says.
         timeout: seconds or a timedelta; None: the topic's TIMEOUT.
 
@@ -198,7 +199,7 @@ def subscriber(
     queue = f"{topic}{GROUP_SEPARATOR}{group}"
     for called in (topic, group):
         if not NAME.fullmatch(str(called)):
-            raise ConfigurationError(f"Topics and groups are called by letters, digits, _ and -, not {called!r:.200}")
+            raise ConfigurationError(f"Names of topics and groups have letters, digits, _ and -, not {called!r:.200}")
     before(start)
     if name is not None:
         check_name(name)
@@ -231,17 +232,17 @@ def _registers(
 
 
 def start_of(queue: str) -> Place:
-    """Return where a group begins when it is new, by `topic:group`."""
+    """Return where a new group, named `topic:group`, starts."""
     return _starts.get(queue, BEGINNING)
 
 
 def groups(topic: str | None = None) -> list[str]:
-    """Return the groups that have a subscriber, of all topics or of one, as `topic:group`."""
+    """Return the groups with a subscriber, of all topics or of one, as `topic:group`."""
     return sorted(name for name in _starts if topic is None or name.partition(GROUP_SEPARATOR)[0] == topic)
 
 
 def check_retry(value: object) -> None:
-    """Check what was given as a handler's or a task's `retry=`.
+    """Check the argument `retry` of a handler or a task.
 
     Raises:
         ConfigurationError: it is not a RetryPolicy.
@@ -253,7 +254,7 @@ def check_retry(value: object) -> None:
 
 
 def seconds(value: Duration | None) -> timedelta | None:
-    """Return a timeout that was given in seconds as a timedelta.
+    """Return a timeout as a timedelta. A number is in seconds.
 
     Raises:
         ConfigurationError: it is no duration, or not above zero.

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mq_django.errors import InvalidFormat
 from mq_django.stores.rsmq_queues import Attributes, Received, RsmqQueues
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 __all__ = ["RSMQ", "Attributes", "Received"]
 
@@ -24,19 +23,30 @@ __all__ = ["RSMQ", "Attributes", "Received"]
 class RSMQ:
     """The RSMQ queues of a namespace, on the Redis of `MQ_DJANGO["CONNECTION"]`.
 
-    With `realtime`, a send publishes the number of messages on RSMQ's channel, as npm's option of that name does. All
-    methods raise StoreError when Redis is away, and the errors under RSMQError, whose `name` is RSMQ's own.
+    All methods raise StoreError when Redis cannot be reached or refuses the command, and InvalidFormat for a name that
+    no queue can have. Errors of RSMQ, under RSMQError, have its own names for them in `name`.
+
+    Args:
+        namespace: what all keys begin with, as the option `ns` of other clients.
+        realtime: each send publishes the number of messages on RSMQ's channel, as npm's option of that name does.
     """
 
     def __init__(self, namespace: str = "rsmq", *, realtime: bool = False) -> None:
-        self._queues = RsmqQueues(namespace, Pooled(get_client("produce")), realtime=realtime)
+        self._queues = RsmqQueues(namespace, open_wire("produce"), realtime=realtime)
 
     def create_queue(
         self, queue: str, *, vt: int = DEFAULT_VT, delay: int = DEFAULT_DELAY, maxsize: int = DEFAULT_MAXSIZE
     ) -> None:
-        """Create a queue; `vt` and `delay` are seconds up to 9999999, `maxsize` is 1024 to 65536 or -1.
+        """Create a queue.
+
+        Args:
+            queue: 1 to 160 letters, digits, _ and -.
+            vt: how long a message is hidden once it is received, in seconds: 0 to 9999999.
+            delay: how long a new message is hidden, in seconds: 0 to 9999999.
+            maxsize: the longest message, in UTF-16 units: 1024 to 65536, or -1 for no limit.
 
         Raises:
+            InvalidFormat, InvalidValue: the name or a number cannot be used.
             QueueExists: it is there; nothing was changed.
         """
         self._queues.create(queue, vt=vt, delay=delay, maxsize=maxsize)
@@ -46,54 +56,136 @@ class RSMQ:
         return self._queues.names()
 
     def get_queue_attributes(self, queue: str) -> Attributes:
-        """Return the attributes and counts of a queue, or raise QueueNotFound."""
+        """Return the attributes and counts of a queue.
+
+        Args:
+            queue: its name.
+
+        Raises:
+            QueueNotFound: there is no such queue.
+        """
         return self._queues.attributes(queue)
 
     def set_queue_attributes(
         self, queue: str, *, vt: int | None = None, delay: int | None = None, maxsize: int | None = None
     ) -> Attributes:
-        """Change what is given, and return all; raise QueueNotFound, or NoAttributeSupplied."""
+        """Change attributes of a queue, and return all.
+
+        Args:
+            queue: its name.
+            vt, delay, maxsize: as for create_queue(); None: unchanged.
+
+        Raises:
+            InvalidValue: a number is out of bounds.
+            NoAttributeSupplied: nothing is to be changed.
+            QueueNotFound: there is no such queue.
+        """
         given = {"vt": vt, "delay": delay, "maxsize": maxsize}
         return self._queues.attributes(queue, {name: value for name, value in given.items() if value is not None})
 
     def delete_queue(self, queue: str) -> None:
-        """Delete a queue and all its messages, or raise QueueNotFound."""
+        """Delete a queue and all its messages.
+
+        Args:
+            queue: its name.
+
+        Raises:
+            QueueNotFound: there is no such queue.
+        """
         self._queues.delete_queue(queue)
 
     def send(self, queue: str, message: str, *, delay: int | None = None) -> str:
-        """Send a message, after `delay` seconds or what the queue says, and return its id.
+        """Send a message, and return its id.
+
+        Args:
+            queue: its name.
+            message: text.
+            delay: how long the message is hidden, in seconds: 0 to 9999999; None: the queue's delay.
 
         Raises:
-            QueueNotFound, MessageNotString, MessageTooLong: nothing was sent.
+            QueueNotFound, MessageNotString, MessageTooLong, InvalidValue: nothing was sent.
         """
         return self._queues.send(queue, [message], delay=delay)[0]
 
     def send_many(self, queue: str, messages: Sequence[str], *, delay: int | None = None) -> list[str]:
-        """Send up to 1000 messages in one step, all or none, and return their ids."""
+        """Send messages in one step, all or none, and return their ids in the same order.
+
+        Args:
+            queue: its name.
+            messages: up to 1000 texts.
+            delay: as for send().
+
+        Raises:
+            QueueNotFound, MessageNotString, MessageTooLong, InvalidValue: nothing was sent.
+        """
         return self._queues.send(queue, messages, delay=delay) if messages else []
 
     def receive(self, queue: str, *, vt: int | None = None) -> Received | None:
-        """Receive the oldest message that can be seen, and hide it for `vt` seconds or what the queue says."""
+        """Receive the oldest message that is not hidden, and hide it.
+
+        Args:
+            queue: its name.
+            vt: for how long, in seconds: 0 to 9999999; None: the queue's vt.
+
+        Returns:
+            The message, or None when there is none.
+
+        Raises:
+            InvalidValue: `vt` is out of bounds.
+            QueueNotFound: there is no such queue.
+        """
         found = self._queues.receive(queue, vt=vt)
         return found[0] if found else None
 
     def receive_many(self, queue: str, count: int, *, vt: int | None = None) -> list[Received]:
-        """Receive up to `count` messages in one step, at most 500."""
+        """Receive several messages in one step, the oldest first.
+
+        Args:
+            queue: its name.
+            count: the most messages to receive, 1 to 500.
+            vt: as for receive().
+
+        Raises:
+            InvalidValue: `count` or `vt` is out of bounds.
+            QueueNotFound: there is no such queue.
+        """
         return self._queues.receive(queue, vt=vt, count=count)
 
     def pop(self, queue: str) -> Received | None:
-        """Receive a message and delete it in one step: if this program ends now, the message is gone."""
+        """Receive a message and delete it in one step: if this program ends now, the message is gone.
+
+        Args:
+            queue: its name.
+
+        Returns:
+            The message, or None when there is none.
+
+        Raises:
+            QueueNotFound: there is no such queue.
+        """
         return self._queues.pop(queue)
 
     def delete(self, queue: str, message_id: str) -> bool:
-        """Delete a message, whoever holds it, and tell whether it was there."""
+        """Delete a message, whoever holds it, and return whether it was there.
+
+        Args:
+            queue: its name.
+            message_id: as send() returned it, or the `id` of a received message.
+        """
         return bool(self._queues.delete(queue, [message_id]))
 
     def change_visibility(self, queue: str, message_id: str, vt: int) -> bool:
-        """Hide a message for `vt` seconds from now, 0 to show it, and tell whether it was there.
+        """Hide a message from now on, and return whether it was there.
+
+        Args:
+            queue: its name.
+            message_id: as send() returned it, or the `id` of a received message.
+            vt: for how long, in seconds: 0 to 9999999; 0 shows it.
 
         Raises:
-            InvalidFormat: no message is called so.
+            InvalidFormat: no message can have this id.
+            InvalidValue: `vt` is out of bounds.
+            QueueNotFound: there is no such queue.
         """
         if not message_id:
             raise InvalidFormat(f"Invalid id format: {message_id!r:.100}")

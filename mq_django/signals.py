@@ -6,33 +6,37 @@ effect. The sender is a class, the same for all queues: filter by `queue`. A sig
 
 from django.dispatch import Signal
 
-#: Redis accepted a message, after the commit if the publish waited for one. Sent by the process that publishes, not for
-#: what a schedule fires or an operator redrives.
+#: Redis accepted a message, after the commit if the publish waited for one. Sent by the process that publishes, in the
+#: thread that sends; not for what a schedule fires or an operator redrives.
 #: Sender: mq_django.producers.Queue or mq_django.producers.Topic.
 #: Arguments: queue (str: a queue or a topic), message_id (str), name (str: the message's).
 message_published = Signal()
 
-#: A handler is about to run. Sent in the thread that runs it: for a coroutine function in the event loop's.
+#: A handler is about to run. Sent by the consumer process, in the thread that runs the handler; for a coroutine
+#: function that is the thread of the event loop.
 #: Sender: mq_django.registry.Handler. Arguments: queue (str), message (mq_django.Message).
 handler_started = Signal()
 
-#: A handler has ended, and the outcome is on its way to Redis. Sent in the same thread as handler_started.
+#: A handler has ended, and its outcome will be written to Redis next. Sent by the consumer process, in the same thread
+#: as handler_started.
 #: Sender: mq_django.registry.Handler. Arguments: queue (str), message (mq_django.Message), outcome (Ack, Retry, Bury or
-#: another of mq_django.core.outcomes), seconds (float: how long the handler ran).
+#: another of mq_django.core.outcomes), seconds (float: how many seconds the handler ran).
 handler_finished = Signal()
 
-#: A message is tried again: its handler failed, or its process died. Sent after Redis accepted that, by the thread that
-#: settles outcomes, or by the supervisor that settles for a dead process.
+#: A message is tried again: its handler failed, or its process died. Sent after Redis accepted that, by the consumer
+#: process, in the thread that settles outcomes; for a consumer that died, by a supervisor.
 #: Sender: mq_django.registry.Handler. Arguments: queue (str), message_id (str), message (mq_django.Message, as it was
-#: at the attempt that failed), error (str), delay (timedelta: until the next attempt).
+#: at the attempt that failed), error (str: one line), delay (timedelta: until the next attempt).
 message_retried = Signal()
 
-#: A message is buried: it lies in the dead-letter queue from now on. Sent as message_retried is.
+#: A message is buried: it is in the dead-letter queue from now on. Sent after Redis accepted that, by the consumer
+#: process, in the thread that settles outcomes; for a consumer that died, by a supervisor.
 #: Sender: mq_django.registry.Handler. Arguments: queue (str), message_id (str), message (mq_django.Message; None: the
-#: entry could not be decoded), error (str), reason (str: attempts, error, undecodable or crashed).
+#: entry could not be decoded), error (str: one line), reason (str: attempts, error, undecodable or crashed).
 message_buried = Signal()
 
-#: A consumer settled a delivery that it no longer held; nothing was changed. Another consumer handles the message.
+#: A consumer settled a delivery that it no longer held; nothing was changed. Another consumer handles the message. Sent
+#: by the consumer process, in the thread that settles outcomes.
 #: Sender: the consumer's class that settles. Arguments: queue (str), message_id (str).
 delivery_stale = Signal()
 

@@ -17,6 +17,7 @@ from redis.retry import Retry
 from mq_django.errors import NoServer
 from mq_django.testing.private_server import PrivateServer, configured_url
 from mq_django.transport.servers import find_server
+from tests import one_slot
 
 #: The port of other people's Redis. No test may touch it.
 FORBIDDEN_PORT = 6379
@@ -68,6 +69,14 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give pages and searches time, so that none ends early on a busy machine. A test of these limits sets its own."""
     monkeypatch.setattr("mq_django.inspector.scan.SECONDS", 30.0)
     monkeypatch.setattr("mq_django.admin.ui.page.SECONDS", 30.0)
+
+
+@pytest.fixture(autouse=True)
+def mixed_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Fail a test that sends a trip for several hash slots: for several queues there is `Wire.trips()`."""
+    found = one_slot.watch(monkeypatch)
+    yield found
+    assert not found, f"trips for more than one hash slot, or scripts without a key: {found[:3]}"
 
 
 @pytest.fixture(scope="session")

@@ -105,7 +105,7 @@ OF_STREAMS: dict[str, Place] = {
     "limits": lambda client, keys: client.hset(
         keys.limits, mapping={"r": f"{DIGITS}:{DIGITS} 1:x", "t": DIGITS, "w": "x"}
     ),
-    "turns": lambda client, keys: client.zadd(keys.turns, {"k": "inf", b"\xff": "-inf"}),
+    "next_checks": lambda client, keys: client.zadd(keys.next_checks, {"k": "inf", b"\xff": "-inf"}),
     "last ticks": lambda client, keys: client.hset(
         keys.schedules, mapping={"last:nightly": DIGITS, "fired:nightly": DIGITS}
     ),

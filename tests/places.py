@@ -11,7 +11,7 @@ from mq_django.core.keys import QueueKeys
 
 def ready(client: redis.Redis, keys: QueueKeys) -> list[dict[str, Any]]:
     """Return the attributes of every entry of `ready` and then of `urgent`."""
-    return [attributes(fields) for key in keys.homes() for _, fields in client.xrange(key)]
+    return [attributes(fields) for key in keys.streams() for _, fields in client.xrange(key)]
 
 
 def attributes(fields: dict[bytes, bytes]) -> dict[str, Any]:

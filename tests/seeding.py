@@ -14,14 +14,14 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
 from mq_django.stores.members import Members
 from mq_django.stores.stream_store import StreamStore
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, reply_or_raise
+from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import reply_or_raise
 
 CONSUMER = "c-seeded"
 
 
 def store(queue: str) -> StreamStore:
-    return StreamStore(get_config().queue(queue), Pooled(get_client("produce")))
+    return StreamStore(get_config().queue(queue), open_wire("produce"))
 
 
 def publish(queue: str, name: str, data: Any = None, **options: Any) -> str:
@@ -62,7 +62,7 @@ def bury_many(queue: str, count: int) -> list[str]:
 
 def bury_garbage(client: redis.Redis, queue: str, fields: dict[Any, Any]) -> str:
     """Add an entry that is no message, bury it as a consumer does, and return the entry it had."""
-    entry = client.xadd(get_config().queue(queue).keys.homes()[READY], fields)
+    entry = client.xadd(get_config().queue(queue).keys.streams()[READY], fields)
     deliveries = take(queue, 500)
     assert all(isinstance(delivery, Undecodable) for delivery in deliveries)
     settle(queue, deliveries, Bury(error="there is no field data", reason="undecodable"))
@@ -82,7 +82,7 @@ def beat(queue: str, supervisor: str = "s1", consumers: int = 1) -> None:
         f"{supervisor}-c{n}": {"host": "web1", "pid": 100 + n, "since_ms": 1_790_000_000_000, "threads": 8}
         for n in range(consumers)
     }
-    Members(get_config().queue(queue), Pooled(get_client("produce"))).beat(
+    Members(get_config().queue(queue), open_wire("produce")).beat(
         supervisor, {"host": "web1", "pid": 99, "version": "0.1.0"}, described
     )
 
@@ -90,7 +90,7 @@ def beat(queue: str, supervisor: str = "s1", consumers: int = 1) -> None:
 def tally(queue: str, counts: dict[tuple[str, str], int]) -> None:
     """Add to the counters of this minute, as a consumer does, by (what, name)."""
     command = add_command(get_config().queue(queue).keys, counts)
-    reply_or_raise(Pooled(get_client("produce")).trip([command])[0])
+    reply_or_raise(open_wire("produce").trip([command])[0])
 
 
 def dead_entry(queue: str) -> str:

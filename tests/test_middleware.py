@@ -360,7 +360,7 @@ def test_without_middleware_there_is_no_chain(use):
         ("only_functions", "cannot run around coroutine functions"),
         ("only_coroutines", "cannot run around functions"),
         ("nothing", "must return a callable, not None"),
-        ("unmarked", "is no middleware: decorate it with around_handling or around_publishing"),
+        ("unmarked", "is not a middleware: decorate it with around_handling or around_publishing"),
         ("missing", "cannot be imported"),
     ],
 )

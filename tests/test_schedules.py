@@ -46,7 +46,7 @@ def test_a_schedule_in_settings_runs_a_task():
         ({"every": 0.1, "message": "report"}, "a second or more"),
         ({"every": True, "message": "report"}, "'every' must be"),
         ({"every": 5, "message": ""}, "name is 1 to"),
-        ({"every": 5, "message": "report", "when": 1}, "'when' is no option"),
+        ({"every": 5, "message": "report", "when": 1}, "'when' is not an option"),
         ({"every": 5, "task": "report", "args": 7}, "'args' must be list or tuple"),
         ({"every": 5, "message": "report", "queue": "nowhere"}, "names the queue 'nowhere'"),
         ("hourly", "a dict of options"),
@@ -130,5 +130,5 @@ def test_two_schedules_of_one_name_are_an_error(registered):
     ]
     registry.schedule(both[0])
     registry.schedule(both[0])
-    with pytest.raises(ConfigurationError, match="Two schedules are called 'n': a and b"):
+    with pytest.raises(ConfigurationError, match="Two schedules have the name 'n': a and b"):
         registry.schedule(both[1])

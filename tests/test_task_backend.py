@@ -722,7 +722,7 @@ def test_a_task_whose_process_died_at_its_last_attempt_has_finished(finished):
     enqueued = tasks.fail.enqueue("never runs")
     (delivery,) = store.take("dead", count=1)
     last = delivery._replace(message=delivery.message._replace(attempt=2))
-    killed = Evidence(running=[Receipt.of(0, delivery.home, delivery.entry)])
+    killed = Evidence(running=[Receipt.of(0, delivery.stream, delivery.entry)])
     settle_for(store, "dead", [settlement(store.config, 0, last, killed)])
     (result,) = finished
     assert (result.id, result.status) == (enqueued.id, TaskResultStatus.FAILED)

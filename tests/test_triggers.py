@@ -490,7 +490,7 @@ def test_everybody_is_a_sender_of_none():
     assert expand("testapp.Tag") == [Tag]
     assert expand("testapp.Cart_tags") == [Cart.tags.through]
     assert expand("tests.testapp.models.Tag") == [Tag]
-    with pytest.raises(ConfigurationError, match="names no model"):
+    with pytest.raises(ConfigurationError, match="is not a model"):
         expand("testapp.Nothing")
 
 
@@ -541,7 +541,7 @@ def test_a_trigger_made_before_the_models_waits_for_them(decorated, monkeypatch)
         (post_save, {"delay": 5, "unique": "x", "cancel_on": [post_delete]}, "cancel_on="),
         (post_save, {"delay": 5, "unique": "x", "cancel_on": [(post_delete, Cart, "{0}")]}, "not a template"),
         (post_save, {"args": 7}, "args="),
-        (post_save, {"sender": "testapp.Nothing"}, "names no model"),
+        (post_save, {"sender": "testapp.Nothing"}, "is not a model"),
         (post_save, {"when": 7}, "called"),
         (7, {}, "is not a signal"),
         ([post_save, 7], {}, "is not a signal"),

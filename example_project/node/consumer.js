@@ -22,22 +22,22 @@ async function handle (message) { // yours
   console.log(JSON.stringify({ id: message.id, name: message.type, data: message.data, attempt: message.attempt }))
 }
 
-async function run (home, [entry, flat]) {
+async function run (stream, [entry, flat]) {
   let message
   try {
     message = decode(entry, flat)
     await handle(message)
-    return redis.stream_ack(1, home, 'mq', me, entry)
+    return redis.stream_ack(1, stream, 'mq', me, entry)
   } catch (error) {
     if (!message || message.attempt >= maxAttempts) {
       const fields = message ? Object.entries({ ...message, data: JSON.stringify(message.data) }).flat() : ['deadraw', flat.join('\n')]
       fields.push('deadreason', message ? 'attempts' : 'undecodable', 'deaderror', String(error))
       fields.push('deadtraceback', String(error.stack), 'deadattempts', message ? message.attempt : 1)
-      return redis.stream_bury(4, home, ...['dead', 'dead-ids', 'dead-groups'].map(key), 'mq', me, entry, message ? message.id : entry, fields.length, ...fields)
+      return redis.stream_bury(4, stream, ...['dead', 'dead-ids', 'dead-groups'].map(key), 'mq', me, entry, message ? message.id : entry, fields.length, ...fields)
     }
     const body = JSON.stringify({ ...message, attempt: message.attempt + 1 })
     const delay = Math.min(3600000, 1000 * 2 ** (message.attempt - 1)) * (1 - Math.random() / 4)
-    return redis.stream_retry(3, home, key('due'), key('waiting'), 'mq', me, key('wake'), entry, message.id, Math.round(delay), body)
+    return redis.stream_retry(3, stream, key('due'), key('waiting'), 'mq', me, key('wake'), entry, message.id, Math.round(delay), body)
   }
 }
 
@@ -62,7 +62,7 @@ async function main () {
   const leave = await join(redis, key, me)
   while (!stopping) {
     const found = await fetch().catch(error => { if (!stopping) throw error; return [] })
-    for (const [home, item] of found) await run(home, item)
+    for (const [stream, item] of found) await run(stream, item)
   }
   await leave()
   redis.disconnect()

@@ -1,4 +1,4 @@
-"""Queues in Django's admin: numbers, messages, dead letters, and what an operator does to them."""
+"""Queues in Django's admin: statistics, messages, dead letters, and actions on them."""
 
 from django.contrib import admin
 

@@ -1,4 +1,4 @@
-"""The admin of queues: one entry in the index, and our own pages behind it."""
+"""The admin of queues: one entry in the index, with its own pages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ from mq_django.models import Queue
 
 _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 
-#: Path, what shows it, the methods it takes, its name. Names, not positions: they mean the same tomorrow.
+#: Path, view, methods, name. Paths contain names of queues, not positions, so that links stay valid.
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
     ("consumers/", consumers_page.consumers, require_GET, "consumers"),
@@ -36,7 +36,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/purge/<str:place>/", queue_actions.purge, _get_or_post, "purge"),
     ("<str:name>/ready/", stream_pages.ready, require_GET, "ready"),
     ("<str:name>/pending/", stream_pages.pending, require_GET, "pending"),
-    ("<str:name>/entry/<str:home>/<str:entry>/", stream_pages.message, require_GET, "entry"),
+    ("<str:name>/entry/<str:source>/<str:entry>/", stream_pages.message, require_GET, "entry"),
     ("<str:name>/dead/", dead_letter_pages.listing, require_GET, "dead"),
     ("<str:name>/dead/chosen/", dead_letter_pages.act, require_POST, "dead_act"),
     ("<str:name>/dead/all/<str:what>/", dead_letter_jobs.act_on_all, _get_or_post, "dead_all"),
@@ -64,14 +64,14 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
 
 
 class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class only for type checkers
-    """Queues of `settings.MQ_DJANGO`; register it with an admin site of your own as any other ModelAdmin."""
+    """Queues of `settings.MQ_DJANGO`; register it with a custom admin site like any other ModelAdmin."""
 
     def get_urls(self) -> list[URLPattern]:
         ours = [
             path(where, self._mounted(view, methods), name=f"mq_django_queue_{name}")
             for where, view, methods, name in ROUTES
         ]
-        # Ours first: the model admin's own take whatever is left.
+        # First, because the patterns of ModelAdmin match all other paths.
         return [*ours, *super().get_urls()]
 
     def _mounted(self, show: View, methods: Callable[..., Any]) -> Callable[..., HttpResponse]:
@@ -92,18 +92,18 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """Show one queue, or topic: they share no names."""
+        """Show one queue or topic. Their names are distinct."""
         name = unquote(object_id)
         if _is_topic(name):
             return answer(topic_pages.topic, Page(self, request), topic=name)
         return answer(queue_page.queue, Page(self, request), name=name)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
-        # There is no table; whatever of the admin asks for rows gets none.
+        # There is no table, so the admin gets no rows.
         return Queue.objects.none()
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
-        """Return the queue or topic of that name when it is configured: the admin's history page asks."""
+        """Return the queue or topic with that name if it is configured. Used by the admin's history page."""
         try:
             if _is_topic(object_id):
                 return Queue(name=object_id)

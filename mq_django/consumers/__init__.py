@@ -1,1 +1,1 @@
-"""What `runconsumer` runs: a supervisor, and consumers that it owns."""
+"""The processes of `runconsumer`: a supervisor and its consumers."""

@@ -1,4 +1,4 @@
-"""What becomes of a delivery that failed, was interrupted, or was held by somebody who is gone."""
+"""Decide how to settle a delivery that failed, was interrupted, or was held by a dead consumer."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,32 +17,33 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of a consumer's last moments."""
+    """What is known about a consumer that has ended."""
 
-    #: How its latest deliveries ended, settled or not.
+    #: How its latest deliveries ended, including settled ones.
     results: Mapping[Receipt, int] = field(default_factory=dict)
-    #: What it ran and had not ended.
+    #: The deliveries that it was running.
     running: Collection[Receipt] = ()
-    #: What of that was past its timeout.
+    #: Those of them that were past their timeout.
     late: Collection[Receipt] = ()
-    #: Nobody knows what was running: its machine is gone.
+    #: It is not known what was running, because its machine is gone.
     lost: bool = False
-    #: It ran one message at a time, and so whatever it held.
+    #: It was a quarantine: it ran the one message that it held.
     alone: bool = False
-    #: More may come to it: a process that a handler forked may hold its connections open.
-    lingers: bool = False
+    #: Redis may still assign messages to it: a process forked by a handler may hold its connections open.
+    may_receive: bool = False
 
 
 def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, evidence: Evidence) -> Settlement:
-    """Return how to settle what a consumer held, of queue `number` in its shared state, when it died or gave up.
+    """Return how to settle a delivery that a dead or stopping consumer holds, of queue `number` in its shared state.
 
-    What was handled is acked. What ran with nothing beside it is charged an attempt, because it may be what killed the
-    process, and runs alone the next time; what ran beside others is handed back to run alone, and charged when that
-    ends a process as well. If something was late, that is why the process had to go. The rest is handed back.
+    A handled delivery is acked. If a single delivery was running, it may have killed the process: it is charged an
+    attempt and runs alone the next time. If several were running, each is handed back to run alone, and charged when it
+    ends that process as well. If some were past their timeout, these are the cause and only they are charged. All
+    others are handed back.
     """
     if isinstance(item, Undecodable):
         return unusable(item)
-    receipt = Receipt.of(number, item.home, item.entry)
+    receipt = Receipt.of(number, item.stream, item.entry)
     ended = evidence.results.get(receipt)
     if ended == HANDLED:
         return Settlement(item, ACK, keeps_result=_keeps_result(item))
@@ -59,7 +60,7 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
 
 
 def unusable(item: Undecodable) -> Settlement:
-    """Return how to settle what is no message: by its burial, or by nothing at all when somebody has deleted it."""
+    """Return how to settle an entry that is not a valid message: bury it, or only ack it if it was deleted."""
     if not item.fields:
         logger.warning("Entry %s was deleted while it was pending", item.entry)
         return Settlement(item, ACK)
@@ -69,13 +70,13 @@ def unusable(item: Undecodable) -> Settlement:
 def decide(
     config: QueueConfig, message: Message, handler: Handler | None, retry: Retry, *, reason: str = "attempts"
 ) -> Retry | Bury:
-    """Return what a retry comes to: burial when the attempts are used up, else a retry whose delay is known."""
+    """Return a Bury when the attempts are used up, else a Retry with its delay computed."""
     policy = (handler.retry if handler else None) or config.retry
     if policy.exhausted(message.attempt, default_max=config.max_attempts):
         return Bury(retry.error, retry.traceback, reason=reason)
     if isinstance(retry.delay, timedelta):
         return retry
-    # A handler may well return Retry(delay=30).
+    # A handler may return Retry(delay=30).
     milliseconds = policy.delay_ms(message.attempt) if retry.delay is None else retry.delay * 1000
     return replace(retry, delay=timedelta(milliseconds=milliseconds))
 
@@ -83,18 +84,18 @@ def decide(
 def settled_as(
     delivery: Delivery, outcome: Outcome, *, micros: int | None = None, keeps_result: bool = False
 ) -> Settlement:
-    """Return how to settle a delivery whose outcome is decided, and log what has failed."""
+    """Return how to settle a delivery with this outcome, and log retries and burials."""
     message, delay_ms = delivery.message, 0
     if isinstance(outcome, Retry | Bury):
         where = (message.id, message.name, message.queue)
         error = repr(str(outcome.error)[:300])
         if isinstance(outcome, Bury):
-            logger.error("Message %s (%s) of queue %s is buried after attempt %d: %s", *where, message.attempt, error)
+            logger.error("Message %s (%s) of queue %s buried after attempt %d: %s", *where, message.attempt, error)
         else:
             assert isinstance(outcome.delay, timedelta)
             delay_ms = max(0, round(outcome.delay.total_seconds() * 1000))
             logger.warning(
-                "Message %s (%s) of queue %s is tried again in %.1f s after attempt %d: %s",
+                "Message %s (%s) of queue %s will be retried in %.1f s after attempt %d: %s",
                 *(*where, delay_ms / 1000, message.attempt, error),
             )
     return Settlement(delivery, outcome, delay_ms, micros, keeps_result)
@@ -102,7 +103,7 @@ def settled_as(
 
 def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, alone: bool = False) -> Settlement:
     handler = find(item.message.queue, item.message.name)
-    # What runs alone harms nobody, so it need not wait.
+    # A message that runs alone cannot harm others, so it is retried without delay.
     retry = Retry(delay=timedelta(0) if alone else None, error=error, alone=alone)
     return settled_as(
         item, decide(config, item.message, handler, retry, reason=reason), keeps_result=_keeps_result(item)
@@ -111,7 +112,7 @@ def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, al
 
 def _crashed(config: QueueConfig, item: Delivery) -> Settlement:
     if item.suspect:
-        # The first death, among others, was its work as well.
+        # It has also caused the first crash, when it ran beside others.
         item = item._replace(message=item.message._replace(attempt=item.message.attempt + 1))
     return _charged(config, item, "running when its process died", reason="crashed", alone=True)
 

@@ -1,39 +1,39 @@
-"""Notice loops and threads that have ended or stopped turning."""
+"""Detect loops and threads that have ended or are stuck."""
 
 import time
 from collections.abc import Mapping
 
-#: Seconds without a turn after which a loop counts as stuck: the longest round, with a Redis that does not answer,
-#: takes some 20.
+#: Seconds without progress after which a loop counts as stuck. The longest round, with a Redis that does not answer,
+#: takes about 20 s.
 STUCK = 30.0
-#: The longest time between two looks that counts: in more than that this process itself did not run.
+#: At most this many seconds between two checks count: in a longer gap this process itself did not run.
 MAX_GAP = 2.0
 
 
 class Liveness:
-    """Watches loops, look by look."""
+    """Watches loops. look() is one check."""
 
     def __init__(self) -> None:
         self._looked = time.monotonic()
         self._seen: dict[str, tuple[object, float]] = {}
 
-    def look(self, turns: Mapping[str, object], *, limit: float) -> list[str]:
-        """Return what is wrong with which loops.
+    def look(self, progress: Mapping[str, object], *, limit: float) -> list[str]:
+        """Return a description of each loop that has ended or is stuck.
 
-        `turns` has for each loop something that changes while it turns, or None when it has ended although nobody asked
-        it to. `limit` is for how many seconds a loop may stand still.
+        `progress` has for each loop a value that changes with each round, or None if it has ended without being asked
+        to. `limit` is the number of seconds for which the value may stay the same.
         """
         now = time.monotonic()
         passed = min(MAX_GAP, now - self._looked)
         self._looked = now
         found = {}
-        for name, turn in turns.items():
-            before, still = self._seen.get(name, (turn, 0.0))
-            found[name] = (turn, still + passed if turn == before else 0.0)
+        for name, value in progress.items():
+            before, still = self._seen.get(name, (value, 0.0))
+            found[name] = (value, still + passed if value == before else 0.0)
         self._seen = found
-        ended = [f"{name} has ended" for name, (turn, _) in found.items() if turn is None]
+        ended = [f"{name} has ended" for name, (value, _) in found.items() if value is None]
         return ended + [
-            f"{name} has stood still for {still:.0f} s"
-            for name, (turn, still) in found.items()
-            if turn is not None and still > limit
+            f"{name} is stuck for {still:.0f} s"
+            for name, (value, still) in found.items()
+            if value is not None and still > limit
         ]

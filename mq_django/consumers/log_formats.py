@@ -1,4 +1,4 @@
-"""Log lines that a person can follow, or JSON."""
+"""The log formats of `runconsumer`: text and JSON."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ _Caught = tuple[type[BaseException], BaseException, TracebackType | None] | tupl
 
 
 class TextFormatter(logging.Formatter):
-    """One line a record; those of a traceback, which may quote a message, are indented."""
+    """Formats a record as one line. Tracebacks are indented, because they may quote messages."""
 
     def formatException(self, ei: _Caught) -> str:  # noqa: N802 - the name is logging's
         """Return the lines of a traceback."""
@@ -25,7 +25,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formats a record as one line with a JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -43,7 +43,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logs(form: str, *, verbosity: int) -> None:
-    """Write the lines of mq_django to stderr as `text` or `json`, unless the project's LOGGING takes them."""
+    """Write the logs of mq_django to stderr as `text` or `json`. With `text`, handlers of the project's LOGGING win."""
     logger = logging.getLogger("mq_django")
     if logger.handlers and form == "text":
         return

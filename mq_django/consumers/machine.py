@@ -1,4 +1,4 @@
-"""Which machine this is, and whether a process of it has ended."""
+"""Identify this machine, and find out whether one of its processes has ended."""
 
 import os
 from functools import cache
@@ -9,7 +9,7 @@ _PROC = Path("/proc")
 
 
 class Machine(NamedTuple):
-    """What process numbers mean something in. Containers of one host share the boot, but not the numbers."""
+    """The scope of process ids: a boot of a kernel, and a PID namespace in it. Each container has its own namespace."""
 
     boot: str
     pids: str
@@ -17,7 +17,7 @@ class Machine(NamedTuple):
 
 @cache
 def here() -> Machine | None:
-    """Return this machine; None where it cannot be told from another."""
+    """Return this machine, or None where it cannot be identified."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return Machine(boot, str((_PROC / "self/ns/pid").readlink()))
@@ -26,20 +26,20 @@ def here() -> Machine | None:
 
 
 def started(pid: int) -> str:
-    """Return when a process started, in a form that two processes of one number do not share.
+    """Return the start time of a process, which tells it from an earlier process with the same id.
 
-    "" if it has ended, or cannot be seen: /proc may be missing, or hide the processes of other users.
+    "" if it has ended or is not visible: /proc may be missing, or hide the processes of other users.
     """
     return _started(pid) or ""
 
 
-def has_ended(pid: int, moment: str) -> bool:
-    """Return whether the process of this number that started at this moment has ended for certain."""
+def has_ended(pid: int, started_at: str) -> bool:
+    """Return whether the process with this id and start time has certainly ended."""
     now = _started(pid)
     if now is not None:
-        return now != moment
+        return now != started_at
     try:
-        # Sends nothing, and tells of hidden processes, too.
+        # Signal 0 only checks that the process exists, even if /proc hides it.
         os.kill(pid, 0)
     except (OSError, OverflowError) as error:
         return isinstance(error, ProcessLookupError)
@@ -47,7 +47,7 @@ def has_ended(pid: int, moment: str) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """Return when a process started, "" if it has ended and is still listed, None if it cannot be seen."""
+    """Return the start time of a process, "" if it has ended and is still listed, None if it is not visible."""
     try:
         state, *fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -57,7 +57,7 @@ def _started(pid: int) -> str | None:
 
 
 def resident_mib(pid: int | None = None) -> float:
-    """Return how much memory a process has, in MiB; 0 where that cannot be told."""
+    """Return the resident memory of a process in MiB; 0 where it is not known."""
     try:
         pages = int((_PROC / str(pid or os.getpid()) / "statm").read_text().split()[1])
     except OSError:

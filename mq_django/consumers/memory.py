@@ -1,4 +1,4 @@
-"""Memory that a process shares with the processes that it starts."""
+"""Files in memory, for sharing with child processes."""
 
 import os
 import tempfile
@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-#: Windows, where this module is imported and not used, has none.
+#: Not on Windows, where this module is imported but not used.
 _fcntl: Any = import_module("fcntl") if find_spec("fcntl") else None
 
 
@@ -14,7 +14,7 @@ def new_file() -> int:
     """Return the descriptor of an empty file without a name: in memory on Linux, elsewhere in the temporary folder.
 
     Raises:
-        OSError: there is no room, or no descriptor is free.
+        OSError: out of memory or file descriptors.
     """
     if hasattr(os, "memfd_create"):
         return os.memfd_create("mq_django", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -24,12 +24,12 @@ def new_file() -> int:
 
 
 def allocate(size: int) -> int:
-    """Return the descriptor of a new file with so many zero bytes, all of them allocated.
+    """Return the descriptor of a new file of `size` zero bytes, all of them allocated.
 
-    On Linux no process can change its size: access to a mapped page that is gone kills a process with SIGBUS.
+    On Linux its size is sealed, because access to a truncated page kills a process with SIGBUS.
 
     Raises:
-        OSError: there is no room, or no descriptor is free.
+        OSError: out of memory or file descriptors.
     """
     fd = new_file()
     try:

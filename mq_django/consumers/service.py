@@ -1,4 +1,4 @@
-"""The loop of everything that runs beside the handlers, written once."""
+"""The loop of all background threads."""
 
 import threading
 import time
@@ -12,59 +12,60 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-#: Seconds before a service tries again that Redis refused: first, and at most.
+#: Seconds until a service retries after an error of Redis: the first time, and at most.
 FIRST_BACKOFF = 0.1
 MAX_BACKOFF = 2.0
-#: Seconds between two log lines about the same trouble.
-COMPLAIN_AGAIN = 60.0
+#: Seconds until the same failure is logged again.
+LOG_AGAIN = 60.0
 
-#: What concerns a whole server, where the next queue would fare no better.
-AWAY = (ConnectionLost, ConnectionRejected, ReadOnly)
+#: Errors of the whole server: the next queue would fail in the same way.
+SERVER_ERRORS = (ConnectionLost, ConnectionRejected, ReadOnly)
 
 
 class Service:
-    """A thread that repeats `run_once`. Start and stop may be called twice, and stop before start."""
+    """A thread that repeats `run_once`. start() and stop() are idempotent, and stop() may come first."""
 
-    #: Named in logs and in the thread.
+    #: Used in logs and as the thread's name.
     name = "service"
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
-        #: It waits for its next round, however long that is.
-        self._resting = False
+        #: It waits for its next round.
+        self._sleeping = False
         self._backoff = 0.0
-        #: Good rounds since the last trouble.
-        self._good = 0
-        self._complained: dict[tuple[str, str], float] = {}
-        #: Seconds on the monotonic clock of the latest turn of the loop, or step of it.
-        self.turned = time.monotonic()
+        #: Successful rounds since the last failure.
+        self._successes = 0
+        #: (item, error) -> when it was last logged.
+        self._logged: dict[tuple[str, str], float] = {}
+        #: The time of the latest round, or step of one, on the monotonic clock.
+        self.progressed = time.monotonic()
 
     def run_once(self) -> float:
-        """Do one round, and return the seconds until the next unless woken."""
+        """Do one round, and return the seconds until the next one. wake() starts it earlier."""
         raise NotImplementedError
 
     def recover(self, error: Exception) -> None:
-        """Repair what a failed round has left, before the next."""
+        """Restore a consistent state after a failed round."""
 
     def close(self) -> None:
-        """Let go of what the loop used, in its own thread, when it has ended."""
+        """Release the loop's resources. Called in its own thread when it has ended."""
 
     @property
     def stopping(self) -> bool:
-        """Tell whether stop() was called."""
+        """Return whether stop() was called."""
         return self._stopping.is_set()
 
     def start(self) -> None:
-        """Begin the loop in a thread of its own."""
+        """Start the loop in a thread of its own."""
         if self._thread is None and not self.stopping:
-            self.turned = time.monotonic()
+            self.progressed = time.monotonic()
             self._thread = threading.Thread(target=self._loop, name=f"mq_django {self.name}", daemon=True)
             self._thread.start()
 
     def wake(self) -> None:
-        """Begin the next round at once."""
+        """Start the next round at once."""
         self._woken.set()
 
     def stop(self) -> None:
@@ -73,62 +74,62 @@ class Service:
         self._woken.set()
 
     def join(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds for the loop to end, and tell whether it has."""
+        """Wait up to `timeout` seconds for the loop to end, and return whether it has."""
         if self._thread is not None:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
 
-    def turns(self) -> Mapping[str, object]:
-        """Return a number that changes while the loop turns, or None when it has ended; see Liveness."""
+    def progress(self) -> Mapping[str, object]:
+        """Return a number that changes with each round, or None if the loop has ended; see Liveness."""
         if self._thread is None or self.stopping:
             return {}
         if not self._thread.is_alive():
             return {self.name: None}
-        return {self.name: time.monotonic() if self._resting else self.turned}
+        return {self.name: time.monotonic() if self._sleeping else self.progressed}
 
     def each(self, items: Iterable[T], do: Callable[[T], object], *, called: Callable[[T], str]) -> None:
-        """Call `do` with each item. What it raises for one is logged with the item's name; the others go on.
+        """Call `do` with each item. An error is logged with the item's name, and the next item follows.
 
-        Every service goes over its queues, topics and schedules by this, so that none of them can stop another.
+        Services use this for their queues, topics and schedules, so that a failure of one does not affect the others.
 
         Raises:
-            AWAY: the server is away, which concerns all items.
+            SERVER_ERRORS: the whole server failed, which concerns all items.
         """
         for item in items:
-            self.turned = time.monotonic()
+            self.progressed = time.monotonic()
             try:
                 do(item)
-            except AWAY:
+            except SERVER_ERRORS:
                 raise
-            except BaseException as error:  # noqa: BLE001 - as in _round: this keeps one item from the others
-                self._complain(called(item), error)
+            except BaseException as error:  # noqa: BLE001 - as in _round
+                self._log_failure(called(item), error)
 
-    def _complain(self, what: str, error: BaseException) -> None:
-        """Log trouble that comes back every round, now and then."""
-        if not self._is_news(what, error):
+    def _log_failure(self, what: str, error: BaseException) -> None:
+        """Log a failure that may repeat every round, at most once per LOG_AGAIN."""
+        if not self._may_log(what, error):
             return
         if isinstance(error, StoreError):
-            logger.warning("%s of %s cannot go on, and tries again: %s", self.name, what, error)
+            logger.warning("%s of %s failed, and will retry: %s", self.name, what, error)
         else:
-            logger.error("%s of %s failed; the others go on", self.name, what, exc_info=error)
+            logger.error("%s of %s failed; continuing with the others", self.name, what, exc_info=error)
 
-    def _is_news(self, what: str, error: BaseException) -> bool:
-        """Tell, and note, that such an error has not been logged for a while."""
+    def _may_log(self, what: str, error: BaseException) -> bool:
+        """Return whether such an error has not been logged recently, and note that it is now."""
         now, which = time.monotonic(), (what, type(error).__name__)
-        if now - self._complained.get(which, -COMPLAIN_AGAIN) < COMPLAIN_AGAIN:
+        if now - self._logged.get(which, -LOG_AGAIN) < LOG_AGAIN:
             return False
-        self._complained[which] = now
+        self._logged[which] = now
         return True
 
     def _loop(self) -> None:
         try:
             while not self.stopping:
-                self.turned = time.monotonic()
+                self.progressed = time.monotonic()
                 pause = self._round()
                 if pause > 0:
-                    self._resting = True
+                    self._sleeping = True
                     self._woken.wait(pause)
-                    self._resting = False
+                    self._sleeping = False
                 self._woken.clear()
         finally:
             self.close()
@@ -139,15 +140,15 @@ class Service:
         except StoreError as error:
             return self._refused(error)
         except BaseException as error:
-            # SystemExit as well: receivers of signals are called here, and a thread that ended would be missed.
-            if self._is_news("", error):
-                logger.exception("%s failed; it goes on", self.name)
-            self._mend(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            # SystemExit as well: a receiver of a signal may raise it, and the thread must not end.
+            if self._may_log("", error):
+                logger.exception("%s failed, and will retry", self.name)
+            self._recover(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return MAX_BACKOFF
-        self._good += 1
-        # One good round may be only the look for what trouble left, and the next be trouble again.
-        if self._backoff and self._good > 1:
-            logger.info("%s goes on", self.name)
+        self._successes += 1
+        # The first successful round may only have cleaned up, and the next may fail again.
+        if self._backoff and self._successes > 1:
+            logger.info("%s has recovered", self.name)
             self._backoff = 0.0
         return pause
 
@@ -155,16 +156,16 @@ class Service:
         if self.stopping:
             return 0.0
         now = time.monotonic()
-        self._good = 0
-        if not self._backoff or now - self._complained.get(("", ""), now) >= COMPLAIN_AGAIN:
-            self._complained["", ""] = now
+        self._successes = 0
+        if not self._backoff or now - self._logged.get(("", ""), now) >= LOG_AGAIN:
+            self._logged["", ""] = now
             logger.warning("Waiting for Redis (%s): %s", self.name, error)
         self._backoff = min(MAX_BACKOFF, self._backoff * 2 or FIRST_BACKOFF)
-        self._mend(error)
+        self._recover(error)
         return self._backoff
 
-    def _mend(self, error: Exception) -> None:
+    def _recover(self, error: Exception) -> None:
         try:
             self.recover(error)
         except BaseException:
-            logger.exception("%s could not recover; it goes on", self.name)
+            logger.exception("%s could not recover, and will retry", self.name)

@@ -1,4 +1,4 @@
-"""Signal what deliveries came to, and settle for a consumer that no longer does so itself."""
+"""Send the signals of settled deliveries, and settle for a dead consumer."""
 
 from collections.abc import Container, Iterable, Sequence
 from datetime import timedelta
@@ -19,22 +19,22 @@ logger = get_logger(__name__)
 
 
 def send_signals(queue: str, settlements: Iterable[Settlement], stale: Container[str]) -> None:
-    """Send the signals of what is tried again or buried, but for those that the consumer no longer held."""
+    """Send the signals of retried and buried messages, except of stale ones, which the consumer no longer held."""
     for delivery, outcome, delay_ms, *_ in settlements:
-        known = message_id(delivery)
-        if known in stale or not isinstance(outcome, Retry | Bury):
+        known_id = message_id(delivery)
+        if known_id in stale or not isinstance(outcome, Retry | Bury):
             continue
         message, error = delivery.message if isinstance(delivery, Delivery) else None, outcome.error
         if isinstance(outcome, Retry):
             delay = timedelta(milliseconds=delay_ms)
-            send(message_retried, queue=queue, message_id=known, message=message, error=error, delay=delay)
+            send(message_retried, queue=queue, message_id=known_id, message=message, error=error, delay=delay)
         else:
             reason = outcome.reason
-            send(message_buried, queue=queue, message_id=known, message=message, error=error, reason=reason)
+            send(message_buried, queue=queue, message_id=known_id, message=message, error=error, reason=reason)
 
 
 def send(signal: Signal, **arguments: object) -> None:
-    """Send a signal about a handler. An error of a receiver is logged, also SystemExit."""
+    """Send a signal about a handler. Errors of receivers are logged, even SystemExit."""
     try:
         signal.send_robust(Handler, **arguments)
     except BaseException:
@@ -42,7 +42,7 @@ def send(signal: Signal, **arguments: object) -> None:
 
 
 def settle_for(store: Store, consumer: str, settlements: Sequence[Settlement]) -> list[str]:
-    """Settle what a consumer held, with results, counts and signals; return the ids of what it no longer held."""
+    """Settle for a consumer, with results, counts and signals; return the ids of messages that it no longer held."""
     stale = store.settle(consumer, settlements, also=settled_commands(store.config, consumer, settlements))
     send_signals(store.config.name, settlements, stale)
     still_held = [settlement for settlement in settlements if message_id(settlement.delivery) not in stale]
@@ -51,7 +51,7 @@ def settle_for(store: Store, consumer: str, settlements: Sequence[Settlement]) -
             handler = find(store.config.name, delivery.message.name)
             if handler is not None and handler.ended is not None:
                 handler.ended(delivery.message, outcome, 0.0, None)
-    # Counted afterwards: what cannot be settled is found again and again.
+    # Counted afterwards: a message that cannot be settled is tried repeatedly, and would be counted each time.
     counts = tally(still_held)
     if counts:
         store.settle(consumer, (), also=[add_command(store.keys, counts)])

@@ -1,4 +1,4 @@
-"""The settings of queues, topics and groups, as frozen values; `mq_django.conf` reads them."""
+"""The options of queues, topics and groups as frozen values. `mq_django.conf` reads them from the settings."""
 
 import math
 import re
@@ -41,26 +41,26 @@ STORE = option(
     'How the queue lives in Redis: `"rsmq"` for [queues shared with other programs](#queues-in-rsmqs-format).',
 )
 
-#: The config of a group is made each time that it is asked for, and spelling a queue's keys takes 5 microseconds.
+#: Cached, because the config of a group is made at each access, and making the keys takes 5 µs.
 queue_keys = cache(QueueKeys)
 group_keys = cache(GroupKeys)
 rsmq_keys = cache(RsmqKeys)
 
 
 def _own_keys() -> Any:
-    """Return the field for the Redis keys of a queue or a topic, which its config spells when it is made."""
+    """Return the field for the Redis keys of a queue or a topic, which __post_init__ fills."""
     return field(init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryOptions:
-    """What queues and topics have in common: how their messages are handled."""
+    """The options that queues and topics share: how their messages are handled."""
 
     name: str
     namespace: str = "mq"
     max_attempts: int = field(
         default=25,
-        metadata=option(read_count, "Deliveries that may fail before a message is a dead letter."),
+        metadata=option(read_count, "The number of failed deliveries after which a message becomes a dead letter."),
     )
     retry: RetryPolicy = field(
         default=RetryPolicy(),
@@ -78,26 +78,26 @@ class DeliveryOptions:
         default=timedelta(seconds=10),
         metadata=option(
             read_visibility_timeout,
-            "When the heartbeat of a supervisor has been silent for this long, 1 s to a day, its consumers' messages "
-            "go to others. How long a handler runs does not matter. Processes with different values, as in a rolling "
-            "deploy, judge each other by the value that each announces.",
+            "When a supervisor has sent no heartbeat for this long, the messages of its consumers are reassigned. 1 s "
+            "to a day. How long a handler runs does not matter. Each supervisor announces its own value, so values may "
+            "differ, as in a rolling deploy.",
         ),
     )
     max_size: int = field(
         default=256 * 1024,
-        metadata=option(read_size, "Bytes of JSON that a message's data may have.", is_bytes=True),
+        metadata=option(read_size, "The most bytes of JSON of a message's data.", is_bytes=True),
     )
 
-    #: What a publish cannot ask for here: the option, and the sentence that says why.
+    #: Options of a publish that are not supported -> the text of the error.
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    #: The form of ids, where not any text can be one.
+    #: The pattern of ids; None: any text.
     id_form: ClassVar[re.Pattern[str] | None] = None
     #: Makes the ids of messages.
     new_id = staticmethod(ids.new_id)
 
     @property
     def keeps_results(self) -> bool:
-        """Tell whether the results of tasks are kept."""
+        """Return whether the results of tasks are kept."""
         return False
 
 
@@ -109,18 +109,18 @@ class QueueConfig(DeliveryOptions):
         default=None,
         metadata=option(
             read_optional_count,
-            "Messages ready, waiting and pending together from which a publish raises `QueueFull`.",
+            "The number of ready, waiting and pending messages from which a publish raises `QueueFull`.",
         ),
     )
     result_ttl: timedelta = field(
         default=timedelta(days=1),
-        metadata=option(read_result_ttl, "How long a task's result is kept; 0: not at all."),
+        metadata=option(read_result_ttl, "How long a task's result is kept; 0: no results are kept."),
     )
     rate_limit: Limit[Rate] = field(
         default=Limit(),
         metadata=option(
             read_rate_limit,
-            '`"10/s"`, `"100/m"`, `"5/10s"`: deliveries in any such stretch of time, of all consumers together. '
+            '`"10/s"`, `"100/m"`, `"5/10s"`: deliveries in any period of this length, of all consumers together. '
             '`{"queue": "100/s", "key": "10/s"}` limits each key, too.',
         ),
     )
@@ -157,7 +157,7 @@ class QueueConfig(DeliveryOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RsmqConfig(QueueConfig):
-    """The options of a queue in RSMQ's format, which programs in other languages share."""
+    """The options of a queue in RSMQ's format, shared with programs in other languages."""
 
     namespace: str = field(
         default="rsmq",
@@ -167,25 +167,25 @@ class RsmqConfig(QueueConfig):
         default=timedelta(seconds=DEFAULT_VT),
         metadata=option(
             read_vt,
-            "Seconds from 1: what the queue is created with, and how long our consumers hide what they take.",
+            "Seconds from 1: the `vt` of a new queue, and how long our consumers hide the messages that they take.",
             name="VT",
         ),
     )
     delay: int = field(
         default=DEFAULT_DELAY,
-        metadata=option(read_delay, "Seconds, as RSMQ has it; what the queue is created with."),
+        metadata=option(read_delay, "Seconds: the `delay` of a new queue."),
     )
     maxsize: int = field(
         default=DEFAULT_MAXSIZE,
-        metadata=option(read_maxsize, "UTF-16 units, or -1; what the queue is created with."),
+        metadata=option(read_maxsize, "UTF-16 units, or -1: the `maxsize` of a new queue."),
     )
     realtime: bool = field(
         default=False,
-        metadata=option(read_switch, "Publish on RSMQ's channel after a send, and expect that of others."),
+        metadata=option(read_switch, "Publish on RSMQ's channel after each send, and rely on other programs to do so."),
     )
     store: str = field(default="rsmq", metadata=STORE)
     keys: RsmqKeys = _own_keys()
-    # These are no options of such a queue.
+    # An RSMQ queue does not have these options.
     max_size: int = 1024 * 1000
     result_ttl: timedelta = timedelta(0)
     rate_limit: Limit[Rate] = Limit()
@@ -208,13 +208,13 @@ class RsmqConfig(QueueConfig):
 
     @property
     def vt(self) -> int:
-        """Return the visibility timeout as RSMQ has it, in whole seconds."""
+        """Return the visibility timeout in whole seconds, RSMQ's unit."""
         return math.ceil(self.visibility_timeout.total_seconds())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig(QueueConfig):
-    """A group of a topic, as a queue of its own: named `topic:group`."""
+    """A group of a topic as a queue, named `topic:group`."""
 
     store: str = "topic"
     topic: str
@@ -232,13 +232,13 @@ class GroupConfig(QueueConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig(DeliveryOptions):
-    """The options of one topic; those of handling are its groups'."""
+    """The options of one topic. Those of DeliveryOptions apply to its groups."""
 
     retention: timedelta | None = field(
         default=timedelta(days=7),
         metadata=option(
             read_optional_timeout,
-            "How long a message is kept; `None`: for ever, unless one of the next two says otherwise.",
+            "How long a message is kept; `None`: for ever, unless one of the next two options limits it.",
         ),
     )
     retention_count: int | None = field(
@@ -248,19 +248,21 @@ class TopicConfig(DeliveryOptions):
         default=None,
         metadata=option(
             read_optional_count,
-            "How much of Redis's memory the log may take, as `MEMORY USAGE` estimates it.",
+            "The most memory of the log in Redis, as `MEMORY USAGE` estimates it.",
             is_bytes=True,
         ),
     )
     retention_alarm: float = field(
         default=0.8,
-        metadata=option(read_share, "The share of the retention that a group may be behind before that is an alarm."),
+        metadata=option(
+            read_share, "The share of the retention that a group may lag behind before an alarm is raised."
+        ),
     )
     duplicate_window: timedelta = field(
         default=timedelta(minutes=5),
         metadata=option(
             read_positive_duration,
-            "How long a `message_id=` is remembered, so that publishing it again adds nothing.",
+            "How long a `message_id=` is remembered, so that publishing it again has no effect.",
         ),
     )
     keys: TopicKeys = _own_keys()

@@ -1,15 +1,15 @@
-"""Exceptions by the path that tracebacks show, looked up and never imported: paths come from Redis."""
+"""Look up exception classes by the path in a traceback. Nothing is imported, because paths come from Redis."""
 
 import sys
 
-#: Characters of a path; nobody's is longer.
+#: The most characters of a path.
 LONGEST = 1000
 
 
 def exception_of(path: str) -> type[BaseException] | None:
-    """Return the class of an exception by its path, or None when no imported module has such an exception.
+    """Return an exception class by its path, or None when no imported module has it.
 
-    A path is that of its module and its qualified name, or for a builtin exception only its name.
+    A path is the module and the qualified name, or only the name for a builtin exception.
     """
     if len(path) > LONGEST:
         return None
@@ -23,6 +23,6 @@ def exception_of(path: str) -> type[BaseException] | None:
 
 def _within(found: object, names: list[str]) -> type[BaseException] | None:
     for name in names:
-        # Not getattr(): a module may import something when it is asked for a name.
+        # Not getattr(), because a module's __getattr__ may import something.
         found = vars(found).get(name) if hasattr(found, "__dict__") else None
     return found if isinstance(found, type) and issubclass(found, BaseException) else None

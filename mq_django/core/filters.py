@@ -1,4 +1,4 @@
-"""What messages somebody means: by id, name, key, error or time."""
+"""Filters of messages by id, name, key, error or time."""
 
 import re
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ _ERROR_CLASS = re.compile(r"([A-Za-z_][\w.]{0,199})(?=:|\Z)", re.ASCII)
 
 
 class Filterable(Protocol):
-    """What a filter looks at of a message."""
+    """The attributes of a message that a filter uses."""
 
     @property
     def id(self) -> str: ...
@@ -25,31 +25,31 @@ class Filterable(Protocol):
 
 
 class FailureGroup(NamedTuple):
-    """Dead letters of one name that failed with the same error; either may be empty."""
+    """Dead letters with the same name and error. Either may be empty."""
 
     name: str
-    #: Its class.
+    #: The class of the error.
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What a message must be like to be meant; what is empty or None does not matter.
+    """The conditions that a message must match. Empty values and None match everything.
 
     Raises:
-        InvalidFilter: a value has the wrong type. To leave it out would select more messages.
+        InvalidFilter: a value has the wrong type. Ignoring it would select more messages.
     """
 
     id: str = ""
-    #: In its name, whatever the case.
+    #: A part of its name; case does not matter.
     name: str = ""
     key: str = ""
-    #: In what it failed with, whatever the case.
+    #: A part of its error; case does not matter.
     error: str = ""
-    #: Published at or after, and before: ms since 1970.
+    #: Published at or after this time, and before that one, in ms since 1970.
     since_ms: int | None = None
     until_ms: int | None = None
-    #: Of dead letters.
+    #: For dead letters only.
     group: FailureGroup | None = None
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Filter:
         return self != NOTHING
 
     def matches(self, message: Filterable, error: str = "") -> bool:
-        """Tell whether a message is meant, or a dead letter with its error."""
+        """Return whether a message, or a dead letter with its error, matches."""
         at = message.published_ms
         return (
             (not self.id or self.id == message.id)
@@ -71,20 +71,20 @@ class Filter:
             and (self.since_ms is None or (at is not None and at >= self.since_ms))
             and (self.until_ms is None or (at is not None and at < self.until_ms))
             and (self.group is None or self.group == FailureGroup(message.name, error_class(error)))
-            # As people see it: who looks for a secret must not find where it is.
+            # The error as it is displayed: a search for a secret must not reveal where it is.
             and (not self.error or self.error.casefold() in redact_text(error).casefold())
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what matters of it, as JSON can hold it."""
+        """Return the conditions as JSON values."""
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
     @classmethod
     def of(cls, found: Any) -> "Filter":
-        """Return the filter that `as_dict` told.
+        """Return the filter for a result of as_dict().
 
         Raises:
-            InvalidFilter: `as_dict` of this version tells nothing of the kind.
+            InvalidFilter: as_dict() of this version returns no such value.
         """
         if not isinstance(found, dict) or any(value in ("", None) for value in found.values()):
             raise InvalidFilter(f"Not a filter: {found!r:.200}")
@@ -101,15 +101,14 @@ NOTHING = Filter()
 
 
 def error_class(error: str) -> str:
-    """Return what dead letters are grouped by: the class of an error, or its text when that is one word."""
+    """Return the class of an error, by which dead letters are grouped, or its text if that is one word."""
     found = _ERROR_CLASS.match(error)
     return found[1] if found else ""
 
 
 def is_exception(word: str) -> bool:
-    """Tell whether what an error begins with can only be the class of an exception, and so quotes no data.
+    """Return whether the first word of an error is the class of an exception, and therefore quotes no data.
 
-    A handler may bury a message with any text, such as a name or a word of its data. So the class must be one that this
-    process knows.
+    A handler may bury a message with any text, such as a word of its data. So the class must be known to this process.
     """
     return exception_of(word) is not None

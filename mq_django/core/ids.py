@@ -16,9 +16,9 @@ def token() -> str:
 
 
 def new_id() -> str:
-    """Return an id that no other call, process or machine returns.
+    """Return a globally unique id.
 
-    A random prefix a process and a counter: 0.2 microseconds, where a random id a message takes ten times that.
+    It is a random prefix of this process and a counter. That takes 0.2 µs, a tenth of a random id.
     """
     return f"{_prefix}{next(_counter):x}"
 
@@ -30,6 +30,6 @@ def _restart() -> None:
 
 
 _restart()
-# A forked child that kept its parent's prefix would make the same ids.
+# With its parent's prefix a forked child would make the same ids.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_restart)

@@ -1,4 +1,4 @@
-"""JSON text to values and back: strict, and the same whether or not orjson is installed."""
+"""Strict encoding and decoding of JSON, with the same results with and without orjson."""
 
 import json
 import marshal
@@ -35,11 +35,11 @@ class _Encoder(json.JSONEncoder):
 
 _encode = _Encoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _orjson: Any = import_module("orjson") if find_spec("orjson") else None
-#: orjson turns integers over 64 bits into floats, so text with a run of 19 digits goes to the standard library. Looking
-#: for it this way takes a tenth of what a regular expression does, which would be more than the parsing.
+#: orjson turns integers over 64 bits into floats, so text with 19 digits in a row is parsed by the standard library.
+#: This way of searching takes a tenth of the time of a regular expression, which would exceed that of the parsing.
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19
-#: The last version of marshal that does not look for what is there twice, which takes as long as all the rest.
+#: The last version of marshal that does not search for repeated objects, which would double its time.
 _NO_REFERENCES = 2
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -48,7 +48,7 @@ def dumps(value: Any) -> bytes:
     """Return `value` as compact UTF-8 JSON text.
 
     Raises:
-        InvalidMessage: it holds something that has no form in JSON: NaN, a set, bytes, half a surrogate pair.
+        InvalidMessage: it has a value that has no form in JSON: NaN, a set, bytes, a lone surrogate.
     """
     text = _fast_dumps(value) if _orjson is not None else None
     if text is not None:
@@ -60,18 +60,18 @@ def dumps(value: Any) -> bytes:
 
 
 def _fast_dumps(value: Any) -> bytes | None:
-    """Return the text, or None when the standard library has to decide.
+    """Return the JSON text, or None when the standard library must encode it.
 
-    orjson has forms of its own for datetimes, UUIDs and enums, and writes NaN as null. marshal refuses all but exact
-    built-in types, so what both take is what the standard library takes too.
+    orjson has forms of its own for datetimes, UUIDs and enums, and encodes NaN as null. marshal accepts only built-in
+    types, so a value that both accept is accepted by the standard library, too.
     """
     try:
         marshal.dumps(value, _NO_REFERENCES)
         text: bytes = _orjson.dumps(value)
     except (TypeError, ValueError):
         return None
-    # A copy, because orjson's own keeps a kilobyte: a thousand of them at once made the heap grow, and shrink again,
-    # for longer than the encoding takes.
+    # A copy, because orjson's result occupies at least a kilobyte: with a thousand of them, growing and shrinking the
+    # heap took longer than the encoding.
     return None if b"null" in text else b"%b" % text
 
 
@@ -80,7 +80,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _finite(text: str) -> float:
-    # 1e999 parses as infinity, which nobody can write again.
+    # 1e999 parses as infinity, which cannot be encoded again.
     found = float(text)
     if math.isinf(found):
         raise ValueError("a number is larger than a double")
@@ -93,9 +93,9 @@ _decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 def _standard_loads(text: bytes) -> Any:
     decoded = text.decode()
     value = _decode(decoded)
-    # An escaped half of a surrogate pair parses, and then breaks whoever encodes the value again.
+    # An escaped lone surrogate can be parsed, but not encoded again.
     if "\\u" in decoded and _LONE_SURROGATE.search(json.dumps(value, ensure_ascii=False)):
-        raise ValueError("half a surrogate pair is not text")
+        raise ValueError("a lone surrogate is not text")
     return value
 
 

@@ -1,25 +1,25 @@
-"""Every Redis key and channel of mq_django: nothing else ever spells one.
+"""All Redis keys and channels of mq_django. No other module builds one.
 
-All keys of a queue carry the queue's name as hash tag, so that they share a slot of a Redis Cluster and every script
-can take them together.
+All keys of a queue have the queue's name as hash tag, so that they are in one slot of a Redis Cluster and scripts can
+use them together.
 """
 
 import re
 from dataclasses import dataclass, field
 
-#: Names of queues and topics, the same as RSMQ's.
+#: Names of queues and topics. RSMQ has the same rule.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,160}", re.ASCII)
 
 #: The consumer group of every stream of a queue.
 GROUP = "mq"
 
-#: The streams that deliveries are read from, as `Delivery.home`. Only a topic's groups have the last.
+#: The streams that deliveries are read from, as in `Delivery.stream`. Only groups of topics have the last.
 READY, URGENT, LOG = 0, 1, 2
 
-#: Between a topic and one of its groups, where they are named together: `orders:billing`.
+#: The separator in the full name of a group: `orders:billing`.
 GROUP_SEPARATOR = ":"
 
-#: The kinds of keys that a queue always may have, as attributes of `QueueKeys`.
+#: The kinds of keys of every queue, as attributes of `QueueKeys`.
 KINDS = (
     "ready",
     "urgent",
@@ -41,10 +41,13 @@ KINDS = (
     "limits",
     "rates",
     "permits",
-    "turns",
-    "freed",
+    "next_checks",
+    "permit_wakeups",
     "wake",
 )
+
+#: The last part of a key, where it is not the kind with "-" for "_".
+_KEY_NAMES = {"next_checks": "turns", "permit_wakeups": "freed"}
 
 #: Members of `due` that stand for a unique key, and of `parked` that stand for a place in line. Ids never start so.
 UNIQUE_PREFIX = "u:"
@@ -59,21 +62,21 @@ class QueueKeys:
     queue: str
     #: STREAM, group `mq`: deliverable messages. Settled ones are deleted, so XLEN is ready + pending.
     ready: str = field(init=False)
-    #: STREAM, group `mq`: what goes first: handed back, reclaimed, or taken from `priority`.
+    #: STREAM, group `mq`: messages that go first: handed back, reclaimed, or taken from `priority`.
     urgent: str = field(init=False)
-    #: ZSET, score by priority and arrival: ids of prioritised messages while others stand before them.
+    #: ZSET, score by priority and arrival: ids of messages with a priority that wait for others.
     priority: str = field(init=False)
     #: ZSET, score due time in ms: delayed messages, by id or `u:` + unique key.
     due: str = field(init=False)
-    #: ZSET, score the hash of the name: messages that no consumer knows the name of.
+    #: ZSET, score the hash of the name: messages whose name no consumer has a handler for.
     unhandled: str = field(init=False)
     #: ZSET, score the hash of the message's key: messages over the limit of their key, in the order they came.
     parked: str = field(init=False)
-    #: HASH: bodies of what is in `priority`, `due`, `unhandled` and `parked`, by member.
+    #: HASH: bodies of the members of `priority`, `due`, `unhandled` and `parked`.
     waiting: str = field(init=False)
-    #: HASH: `u:` + unique key -> id, and id -> member where these differ.
+    #: HASH: `u:` + unique key -> id, and id -> member if these differ.
     unique: str = field(init=False)
-    #: ZSET, score when, in ms: ids of waiting messages that another one replaced, for a day.
+    #: ZSET, score the time in ms: ids of waiting messages that another one has replaced, for a day.
     replaced: str = field(init=False)
     #: HASH: unique keys that are taken until a message is handled: `k:` + key -> until and id, `i:` + id -> key.
     claims: str = field(init=False)
@@ -81,32 +84,32 @@ class QueueKeys:
     dead: str = field(init=False)
     #: HASH: message id -> entry of `dead`, so that a dead letter is found at once.
     dead_ids: str = field(init=False)
-    #: HASH: error class and name -> how many dead letters there are, and when one was buried last.
+    #: HASH: error class and name -> the number of dead letters, and when the last one was buried.
     dead_groups: str = field(init=False)
-    #: HASH: what is being done to many dead letters in the background, or was done last.
+    #: HASH: the current or latest background job on dead letters.
     dead_job: str = field(init=False)
-    #: HASH: heartbeats, and what each consumer is.
+    #: HASH: heartbeats and descriptions of supervisors and consumers.
     consumers: str = field(init=False)
     #: HASH: paused, limits, generation.
     control: str = field(init=False)
-    #: Of limits, see `lua/parts/limits.lua`. HASH: logs of grants, by key.
+    #: The next five are for limits, see `lua/parts/limits.lua`. HASH: logs of grants, by key.
     limits: str = field(init=False)
-    #: ZSET, score when they are past: keys with a log.
+    #: ZSET, score when the log has expired: keys with a log.
     rates: str = field(init=False)
     #: ZSET, score the hash of the key: deliveries that hold a permit of their key.
     permits: str = field(init=False)
     #: ZSET, score when to look again, in ms: keys that have parked messages.
-    turns: str = field(init=False)
+    next_checks: str = field(init=False)
     #: STREAM, group `mq`: an entry wakes one consumer that waits for a permit of the queue.
-    freed: str = field(init=False)
+    permit_wakeups: str = field(init=False)
     #: HASH: `last:`, `fired:` and `paused:` + a schedule's name.
     schedules: str = field(init=False)
-    #: Pub/sub channel: a new first due time, a pause, a resume.
+    #: Pub/sub channel: a new earliest due time, a pause, a resume.
     wake: str = field(init=False)
 
     def __post_init__(self) -> None:
         for name in KINDS:
-            object.__setattr__(self, name, self._key(name.replace("_", "-")))
+            object.__setattr__(self, name, self._key(_KEY_NAMES.get(name, name.replace("_", "-"))))
 
     def _key(self, kind: str) -> str:
         return f"{self.namespace}:{{{self.queue}}}:{kind}"
@@ -116,20 +119,20 @@ class QueueKeys:
         """The consumer group of its streams."""
         return GROUP
 
-    def homes(self) -> tuple[str, ...]:
-        """Return the streams by `Delivery.home`."""
+    def streams(self) -> tuple[str, ...]:
+        """Return the streams by `Delivery.stream`."""
         return (self.ready, self.urgent)
 
     def minutes(self, hour: int) -> str:
-        """Return the HASH of counters a minute of one hour since 1970."""
+        """Return the key of the HASH with the counters of each minute of an hour (hours since 1970)."""
         return self._key(f"counters:m:{hour}")
 
     def hours(self, day: int) -> str:
-        """Return the HASH of counters an hour of one day since 1970."""
+        """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
         return self._key(f"counters:h:{day}")
 
     def result(self, message_id: str) -> str:
-        """Return the STRING with a TTL that holds a task's result."""
+        """Return the key of the STRING with a task's result. It has a TTL."""
         return self._key(f"result:{message_id}")
 
 
@@ -145,25 +148,25 @@ class TopicKeys:
 
     @property
     def log(self) -> str:
-        """STREAM, a group a subscriber group: every message, for its retention."""
+        """STREAM with one consumer group per group: all messages, for the retention."""
         return self._key("log")
 
     @property
     def control(self) -> str:
-        """HASH: when the log was begun."""
+        """HASH: when the log was created."""
         return self._key("control")
 
     @property
     def published(self) -> str:
-        """ZSET, score the time of publishing in ms: ids that are not to be published again."""
+        """ZSET, score the time of publication in ms: ids that must not be published again."""
         return self._key("published")
 
     def minutes(self, hour: int) -> str:
-        """Return the HASH of counters a minute of one hour since 1970."""
+        """Return the key of the HASH with the counters of each minute of an hour (hours since 1970)."""
         return self._key(f"counters:m:{hour}")
 
     def hours(self, day: int) -> str:
-        """Return the HASH of counters an hour of one day since 1970."""
+        """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
         return self._key(f"counters:h:{day}")
 
     def group(self, name: str) -> "GroupKeys":
@@ -173,9 +176,10 @@ class TopicKeys:
 
 @dataclass(frozen=True, slots=True)
 class GroupKeys(QueueKeys):
-    """The keys of one group of a topic: those of a queue, under the group, and the topic's log.
+    """The keys of one group of a topic: those of a queue, with the group in them, and the topic's log.
 
-    All its streams have the group's name, so that one read takes from the log and from what the group keeps itself.
+    The consumer group of all its streams has the group's name, so that one command reads the log and the group's own
+    streams.
     """
 
     subscriber: str = ""
@@ -193,8 +197,8 @@ class GroupKeys(QueueKeys):
         """The consumer group of its streams."""
         return self.subscriber
 
-    def homes(self) -> tuple[str, ...]:
-        """Return the streams by `Delivery.home`."""
+    def streams(self) -> tuple[str, ...]:
+        """Return the streams by `Delivery.stream`."""
         return (self.ready, self.urgent, self.topic.log)
 
     def all(self, now: float) -> list[str]:
@@ -203,7 +207,7 @@ class GroupKeys(QueueKeys):
         day = hour // 24
         return [
             *(getattr(self, name) for name in KINDS if name != "wake"),
-            # As long as counters live: a day and two hours, and 35 days.
+            # The TTLs of counters are a day and two hours, and 35 days.
             *(self.minutes(hour - ago) for ago in range(28)),
             *(self.hours(day - ago) for ago in range(37)),
         ]
@@ -211,10 +215,11 @@ class GroupKeys(QueueKeys):
 
 @dataclass(frozen=True, slots=True)
 class RsmqKeys(QueueKeys):
-    """The keys of a queue in RSMQ's format, and ours beside them.
+    """The keys of a queue in RSMQ's format, and our additional keys.
 
-    RSMQ puts no braces around a name; on a Redis Cluster the namespace itself carries the tag, as in `{rsmq}`. Its set
-    and its hash hold what a waiting room does, ids by when they can be seen and bodies by id, and have its names, too.
+    RSMQ puts no braces around a name. On a Redis Cluster the namespace has the hash tag, as in `{rsmq}`. RSMQ's ZSET of
+    ids by visibility and HASH of bodies by id correspond to `due` and `waiting`, and are available under these names,
+    too.
     """
 
     def _key(self, kind: str) -> str:
@@ -226,12 +231,12 @@ class RsmqKeys(QueueKeys):
 
     @property
     def zset(self) -> str:
-        """RSMQ's ZSET, score when visible in ms: ids."""
+        """RSMQ's ZSET, score the time in ms from which it is visible: ids."""
         return f"{self.namespace}:{self.queue}"
 
     @property
     def hash(self) -> str:
-        """RSMQ's HASH: attributes, and of each message its body, receive count and first receive."""
+        """RSMQ's HASH: the queue's attributes, and each message's body, receive count and first receive."""
         return f"{self.namespace}:{self.queue}:Q"
 
     @property
@@ -246,23 +251,23 @@ class RsmqKeys(QueueKeys):
 
     @property
     def owners(self) -> str:
-        """HASH: id -> the consumer of ours that holds it, and the receive count then."""
+        """HASH: id -> our consumer that holds it, and the receive count at that time."""
         return self._key("owners")
 
     @property
     def notes(self) -> str:
-        """HASH: id:free, receives that do not count as attempts; id:alone, id:lost."""
+        """HASH: id:free, the number of receives that do not count as attempts; id:alone; id:lost."""
         return self._key("notes")
 
     @property
     def retried(self) -> str:
-        """ZSET, score when visible in ms: ids that wait for another attempt."""
+        """ZSET, score the time in ms from which it is visible: ids that wait for another attempt."""
         return self._key("retried")
 
-    def homes(self) -> tuple[str, ...]:
-        """Return the streams by `Delivery.home`: there are none."""
+    def streams(self) -> tuple[str, ...]:
+        """Return the streams by `Delivery.stream`: there are none."""
         return ()
 
     def own(self) -> list[str]:
-        """Return the keys of ours that go with the queue: all but dead letters and counters."""
+        """Return our keys that are deleted with the queue: all except dead letters and counters."""
         return [self.owners, self.notes, self.retried, self.unhandled, self.control, self.consumers]

@@ -1,4 +1,4 @@
-"""How much of a queue, and of one key, may be handled: so many in a time, and so many at once."""
+"""Rate limits and concurrency limits of a queue and of its keys."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RATE = re.compile(r"(\d{1,9})\s*/\s*(\d{0,6})\s*([smhd])", re.ASCII)
-#: Grants that a window may have: their log is read at every fetch.
+#: The highest count of a rate: the log of its grants is read at every fetch.
 MAX_COUNT = 1_000_000
 
 Value = TypeVar("Value")
@@ -15,14 +15,18 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many deliveries in any stretch of time of this length."""
+    """At most `count` deliveries in any period of this length."""
 
     count: int
     window: timedelta
 
     @classmethod
     def parse(cls, text: object) -> "Rate":
-        """Read `10/s`, `100/m`, `5/10s`, `1000/h` or `50000/d`, or raise ValueError."""
+        """Parse a rate such as `10/s`, `100/m`, `5/10s`, `1000/h` or `50000/d`.
+
+        Raises:
+            ValueError: it is not a rate.
+        """
         found = _RATE.fullmatch(text) if isinstance(text, str) else None
         if found is None or not 0 < int(found[1]) <= MAX_COUNT or found[2] == "0":
             raise ValueError(f"not a rate: {text!r:.80}")
@@ -35,7 +39,7 @@ class Rate:
 
 
 class Limit(NamedTuple, Generic[Value]):
-    """One kind of limit, of the queue as a whole and of each key; None: there is none."""
+    """A limit of the whole queue and of each key; None: no limit."""
 
     queue: Value | None = None
     key: Value | None = None
@@ -43,7 +47,7 @@ class Limit(NamedTuple, Generic[Value]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one queue; None: there is none."""
+    """The limits of one queue; None: no limit."""
 
     rate: Rate | None = None
     #: Deliveries at once.
@@ -54,12 +58,12 @@ class Limits:
 
     @property
     def of_queue(self) -> bool:
-        """Tell whether the queue as a whole is limited."""
+        """Return whether the queue as a whole is limited."""
         return self.rate is not None or self.concurrency is not None
 
     @property
     def of_keys(self) -> bool:
-        """Tell whether each key is limited."""
+        """Return whether each key is limited."""
         return self.key_rate is not None or self.key_concurrency is not None
 
     def __bool__(self) -> bool:

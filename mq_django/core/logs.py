@@ -1,6 +1,6 @@
-"""Loggers whose records are one line each, whatever stands in messages.
+"""Loggers whose records are one line each.
 
-A message, a name or an id with a line break in it could write log lines of its own; an escape sequence could hide some.
+A line break in a name or an id could forge log lines, and an escape sequence could hide some.
 """
 
 import logging
@@ -10,7 +10,7 @@ from mq_django.core.visible import line
 
 
 class _OneLine(logging.Filter):
-    """Spells out in the arguments of a record what is not printable."""
+    """Escapes unprintable characters in the arguments of a record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -30,7 +30,7 @@ _ONE_LINE = _OneLine()
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of a module; every module of this package takes its own from here."""
+    """Return the logger of a module. All modules of this package use this function."""
     logger = logging.getLogger(name)
     logger.addFilter(_ONE_LINE)
     return logger

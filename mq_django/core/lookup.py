@@ -7,13 +7,13 @@ from mq_django.core.messages import Message
 
 
 class CancelResult(StrEnum):
-    """What became of a request to cancel or reschedule one message. True when it was done."""
+    """The result of cancelling or rescheduling one message. It is true when that was done."""
 
     CANCELLED = "cancelled"
     RESCHEDULED = "rescheduled"
-    #: Another message took its place under their unique key within the last day.
+    #: Another message with the same unique key replaced it within the last day.
     REPLACED = "replaced"
-    #: It was ready first: it is being handled, was handled, or never was.
+    #: It is ready, is being handled, was handled, or never existed.
     NOT_WAITING = "not waiting"
 
     def __bool__(self) -> bool:
@@ -21,28 +21,29 @@ class CancelResult(StrEnum):
 
 
 class Place(StrEnum):
-    """Where a message waits, if it does."""
+    """Where a message waits, if it waits."""
 
     DELAYED = "delayed"
-    #: No consumer knows its name.
+    #: No consumer has a handler of its name.
     UNHANDLED = "unhandled"
-    #: It is ready, behind others that go before it.
+    #: It is ready, behind messages that run first.
     PRIORITY = "priority"
     #: Over the limit of its key.
     PARKED = "parked"
-    #: Another message took its place under their unique key within the last day.
+    #: Another message with the same unique key replaced it within the last day.
     REPLACED = "replaced"
-    #: It is ready, is being handled, was handled, or never was.
+    #: It is ready, is being handled, was handled, or never existed.
     NOT_WAITING = "not waiting"
 
 
 class Lookup(NamedTuple):
-    """What was found of one message. True when the message waits."""
+    """The result of looking up one message. It is true when the message waits."""
 
+    #: Where it waits, or why it does not.
     place: Place
-    #: None when it does not wait, or its body is no message.
+    #: None when it does not wait, or is not valid.
     message: Message | None = None
-    #: Milliseconds since 1970, by Redis's clock; of delayed messages only.
+    #: For delayed messages: when it is due, in milliseconds since 1970 by Redis's clock.
     due_ms: int | None = None
 
     def __bool__(self) -> bool:

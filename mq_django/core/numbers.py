@@ -1,27 +1,27 @@
-"""Numbers that are read from Redis, where anybody may have written anything.
+"""Read numbers from Redis, where other programs may have written anything.
 
-Python's own int() and float() raise for thousands of digits, take `inf`, and cost a second for a long enough text.
+Python's int() and float() raise for thousands of digits, accept `inf`, and take a second for a very long text.
 """
 
 import math
 
 #: The largest number that Redis counts to.
 LARGEST = 2**63 - 1
-#: The last moment that has an RFC 3339 timestamp, in milliseconds since 1970.
+#: The last time that has an RFC 3339 timestamp, in milliseconds since 1970.
 LAST_MS = 253402300799999
-#: No number that is read has more characters: 64 bits have 20 digits, a double has up to 24.
+#: The most characters of a number: 64 bits have 20 digits, a double has up to 24.
 _LONGEST = 32
 
 
 def whole(value: object, most: int = LARGEST) -> int | None:
-    """Return the whole number from 0 to `most` in a reply of Redis, or None when it holds none."""
+    """Return the whole number from 0 to `most` in a reply of Redis, or None."""
     if isinstance(value, bytes | str) and len(value) <= _LONGEST and value.isascii() and value.isdigit():
         value = int(value)
     return value if isinstance(value, int) and 0 <= value <= most else None
 
 
 def score(value: object) -> float | None:
-    """Return the finite number in a reply of Redis, such as the score of a member, or None when it holds none."""
+    """Return the finite number in a reply of Redis, such as the score of a member, or None."""
     if not isinstance(value, int | float) and not (isinstance(value, bytes | str) and len(value) <= _LONGEST):
         return None
     try:
@@ -32,6 +32,6 @@ def score(value: object) -> float | None:
 
 
 def score_ms(value: object) -> int | None:
-    """Return the moment in ms since 1970 that a score says, or None when it says none that has a date."""
+    """Return the time in ms since 1970 in a score, or None if it is not a valid date."""
     found = score(value)
     return int(found) if found is not None and 0 <= found <= LAST_MS else None

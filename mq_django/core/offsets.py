@@ -1,4 +1,4 @@
-"""Places in a topic's log."""
+"""Positions in a topic's log."""
 
 import re
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 from mq_django.core.times import aware
 from mq_django.errors import InvalidOffset
 
-#: Where a group can start, or be moved to: "beginning", "end", a moment, or the id of an entry.
+#: Where a group can start, or be moved to: "beginning", "end", a time, or the id of an entry.
 Place = str | datetime
 
 BEGINNING, END = "beginning", "end"
@@ -16,15 +16,15 @@ _LAST = 2**64 - 1
 
 
 def milliseconds(moment: datetime) -> int:
-    """Return a moment as milliseconds since 1970; without a time zone it is in Django's current one."""
+    """Return a time as milliseconds since 1970. A naive time is in Django's current time zone."""
     return round(aware(moment).timestamp() * 1000)
 
 
 def parse(offset: str) -> tuple[int, int]:
-    """Return the two numbers of an entry's id.
+    """Return the two numbers of an entry id.
 
     Raises:
-        InvalidOffset: it is none.
+        InvalidOffset: it is not an entry id.
     """
     found = _ENTRY.fullmatch(offset)
     numbers = [int(part or 0) for part in found.groups()] if found else [_LAST + 1, 0]
@@ -34,10 +34,10 @@ def parse(offset: str) -> tuple[int, int]:
 
 
 def before(place: Place) -> str:
-    """Return the id after which a group goes on, so that the message at `place` is the next: 0, $, or an entry's.
+    """Return the id after which a group reads, so that the message at `place` is next: 0, $, or an entry id.
 
     Raises:
-        InvalidOffset: it is no place in a log.
+        InvalidOffset: it is not a position in a log.
     """
     if place == BEGINNING:
         return "0"
@@ -50,13 +50,13 @@ def before(place: Place) -> str:
 
 
 def first(place: Place) -> str:
-    """Return where a range that begins with the message at `place` begins, for XRANGE."""
+    """Return the start of a range for XRANGE that begins with the message at `place`."""
     after = before(place)
     return {"0": "-", "$": "+"}.get(after, f"({after}")
 
 
 def last(place: Place) -> str:
-    """Return where a range that ends with the message at `place` ends, for XRANGE."""
+    """Return the end of a range for XRANGE that ends with the message at `place`."""
     if place in (BEGINNING, END):
         return "-" if place == BEGINNING else "+"
     if isinstance(place, datetime):

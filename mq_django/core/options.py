@@ -1,6 +1,6 @@
-"""Options of the settings: how the field of a config declares one, and the functions that read their values.
+"""Options of the settings: how a field of a config declares one, and the functions that read their values.
 
-A function that reads a value raises TypeError with the words that follow "must be".
+These functions raise TypeError with the words that follow "must be".
 """
 
 import re
@@ -24,29 +24,30 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """An option of the settings, as a field of a config declares it."""
+    """An option of the settings, declared by a field of a config."""
 
-    #: The key in the settings, and the attribute of the config.
+    #: The key in the settings, and the name of the field.
     name: str
     attribute: str
-    #: Returns the attribute's value for a value from the settings.
+    #: Returns the field's value for a value from the settings.
     read: Callable[[Any], Any]
-    #: Markdown for the tables of docs/settings.md; `shown` is the default, where its own form is not what one writes.
+    #: Markdown for the tables of docs/settings.md. `shown` is the default as one writes it, if repr() does not give
+    #: that.
     help_text: str
     shown: str
-    #: An int counts bytes.
+    #: A number is shown in KiB or MiB.
     is_bytes: bool
 
 
 def option(
     read: Callable[[Any], Any], help_text: str, *, name: str = "", shown: str = "", is_bytes: bool = False
 ) -> dict[str, Any]:
-    """Return the metadata of a field that declares an option, called like the field unless `name` is given."""
+    """Return the metadata of a field that declares an option. Its name is that of the field unless `name` is given."""
     return {"name": name, "read": read, "help_text": help_text, "shown": shown, "is_bytes": is_bytes}
 
 
 def options_of(config: type[Any]) -> dict[str, Option]:
-    """Return the options that the fields of a config declare, by name."""
+    """Return the options of a config by name."""
     declared = [field for field in fields(config) if field.metadata]
     named = {field.metadata["name"] or field.name.upper(): field for field in declared}
     return {name: Option(**{**field.metadata, "name": name, "attribute": field.name}) for name, field in named.items()}
@@ -58,7 +59,7 @@ def _reader(
     allowed: Callable[[Any], object] = lambda _: True,
     convert: Callable[[Any], Any] = lambda value: value,
 ) -> Callable[[Any], Any]:
-    """Return a function that reads values of some types if they are allowed. A bool is no number."""
+    """Return a function that reads values of these types, if they are allowed. A bool does not count as a number."""
 
     def read(value: Any) -> Any:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool) or not allowed(value):
@@ -99,7 +100,7 @@ def read_result_ttl(value: Any) -> timedelta:
 
 read_count = _reader(int, "a whole number from 1", lambda value: value >= 1)
 read_optional_count = _optional(read_count)
-# Consumers refuse what is over a megabyte, so a larger limit would let messages in that nobody handles.
+# Consumers do not accept entries over a megabyte, so messages above this limit could not be handled.
 read_size = _reader(int, "a number of bytes from 1 to 1,024,000", lambda value: 1 <= value <= 1024 * 1000)
 read_share = _reader((int, float), "a number above 0 and up to 1", lambda value: 0 < value <= 1, float)
 read_switch = _reader(bool, "True or False")
@@ -123,7 +124,7 @@ def read_retry(value: Any) -> RetryPolicy:
     try:
         return RetryPolicy(**value)
     except ConfigurationError as error:
-        raise TypeError(f"a RetryPolicy that can work ({error})") from error
+        raise TypeError(f"a valid RetryPolicy ({error})") from error
 
 
 read_store = _reader(str, '"stream" or "rsmq"', ("stream", "rsmq").__contains__)
@@ -147,7 +148,7 @@ def read_concurrency(value: Any) -> Limit[int]:
     return _limit(value, read_count, "a whole number from 1")
 
 
-# RSMQ allows a vt of 0, which hides nothing: two consumers would handle the same message at once.
+# RSMQ allows a vt of 0. Then a message stays visible, and two consumers would handle it at once.
 read_vt = _reader(
     int,
     f"a whole number of seconds from 1 to {MAX_SECONDS}",
@@ -167,14 +168,14 @@ def read_maxsize(value: Any) -> int:
 read_namespace = _reader(
     str, "1 to 80 letters, digits, and any of _ . : -", re.compile(r"[A-Za-z0-9_.:-]{1,80}").fullmatch
 )
-# Braces, because on a Redis Cluster the namespace carries the hash tag.
+# With braces, because on a Redis Cluster the namespace has the hash tag.
 read_rsmq_namespace = _reader(
     str, "1 to 80 letters, digits, and any of _ . : - { }", re.compile(r"[A-Za-z0-9_.:{}-]{1,80}").fullmatch
 )
 
 
 def _is_connection(value: str) -> bool:
-    # One slash is a mistake, and what it leaves may be a password: an alias is told in full.
+    # A URL with one slash is a mistake and may contain a password. As an alias it would be shown in full.
     is_url = ":/" in value or "@" in value
     return value.startswith(URL_SCHEMES) if is_url else bool(value)
 

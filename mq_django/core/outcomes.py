@@ -1,4 +1,4 @@
-"""What running a delivery yields: a value, settled later in a batch."""
+"""The outcomes of deliveries: values, which are settled later in batches."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,42 +8,57 @@ from mq_django.core.times import Duration
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Done."""
+    """The message is handled. A handler that returns anything but an outcome means this, too."""
 
-    #: What a task returned; kept for `RESULT_TTL` when it asks for that.
+    #: What a task returned, as JSON text; kept for the queue's RESULT_TTL.
     result: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Again later; this attempt counts.
+    """Handle the message again later; this attempt counts.
 
     A handler may return one, or raise any exception and let its `RetryPolicy` choose the delay.
+
+        @handler("invoices", "paid")
+        def send_receipt(message):
+            if not is_booked(message.data["invoice_id"]):
+                return Retry(delay=30, error="not booked yet")
     """
 
     #: A timedelta or seconds; None: the retry policy decides.
     delay: Duration | None = None
+    #: One line, for people: it is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
-    #: With nothing beside it: it was running when its process died.
+    #: It runs alone, because it was running when its process died.
     alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HandBack:
-    """Again now, to its place; this attempt does not count."""
+    """The message goes back to its place in the queue. This attempt does not count."""
 
-    #: Its consumer vanished with its machine, and nobody knows what was running. What that happens to twice runs alone.
+    #: Its supervisor died, and it is not known what was running. A message to which that happens twice runs alone.
     lost: bool = False
-    #: Its process died while it was running, and others were. It runs alone from then on; if that ends a process again,
-    #: both deliveries are charged.
+    #: Its process died while it and others were running. It runs alone from then on. If it ends another process, both
+    #: attempts are charged.
     suspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """Give up: to the dead-letter queue."""
+    """Do not handle the message again: move it to the dead-letter queue.
 
+        @handler("invoices", "paid")
+        def send_receipt(message):
+            if not Invoice.objects.filter(pk=message.data["invoice_id"]).exists():
+                return Bury("no such invoice")
+
+    An operator can look at it there, and redrive it.
+    """
+
+    #: One line, for people: it is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
     #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
@@ -52,15 +67,15 @@ class Bury:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """No handler of that name lives here: to `unhandled`, uncharged."""
+    """No handler of its name is known here. The message waits in `unhandled`, and the attempt does not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Too old to be handled: counted, and gone."""
+    """The message has expired. It is counted and deleted."""
 
 
 Outcome = Ack | Retry | HandBack | Bury | SetAside | Expire
 
-#: The one that nearly every delivery yields.
+#: The most frequent outcome, made once.
 ACK = Ack()

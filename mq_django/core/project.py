@@ -1,4 +1,4 @@
-"""All settings of a project, as one frozen value; `mq_django.conf` reads them."""
+"""All settings of a project as one frozen value. `mq_django.conf` reads them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,17 +31,17 @@ class Config:
         default=EMBEDDED,
         metadata=option(
             read_connection,
-            "A django-redis alias of `CACHES` kept for queues; or a `redis://`, `rediss://` or `unix://` URL; or "
+            "A django-redis alias of `CACHES` that only queues use; or a `redis://`, `rediss://` or `unix://` URL; or "
             '`"embedded"`: a private server for development, shared by all processes of the project.',
         ),
     )
-    namespace: str = field(default="mq", metadata=option(read_namespace, "What every key starts with."))
+    namespace: str = field(default="mq", metadata=option(read_namespace, "The prefix of all keys."))
     directory: Path = field(
         default_factory=lambda: Path.cwd() / ".mq_django",
         metadata=option(
             read_directory,
-            "Where the embedded server keeps its data; its file `socket` holds the path of the Unix socket that the "
-            "server listens on. Keep the directory out of version control.",
+            "The directory of the embedded server's data. Its file `socket` has the path of the Unix socket on which "
+            "the server listens. Keep the directory out of version control.",
             shown='`BASE_DIR / ".mq_django"`',
         ),
     )
@@ -76,8 +76,8 @@ class Config:
             read_schedules,
             'Name to schedule: `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, or `"task"` '
             'with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`. One process fires each '
-            "tick. Of the ticks missed while nothing was running only the last fires; those missed while the schedule "
-            "was paused do not fire.",
+            "tick. Of the ticks missed while nothing was running, only the last one fires. Ticks missed while the "
+            "schedule was paused do not fire.",
         ),
     )
 

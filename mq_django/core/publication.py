@@ -1,7 +1,7 @@
-"""A publication: a message on its way to a queue or topic.
+"""A publication: a checked message that is to be sent to a queue or topic.
 
-One factory makes it and checks everything at the call, before anything is sent: `publication()`, for many of one call
-`publications()`, and `resubmission()` for a message that was there before.
+All publications are made here, and checked before anything is sent: by `publication()`, by `publications()` for many
+of one call, and by `resubmission()` for a message that was published before.
 """
 
 import time
@@ -28,26 +28,26 @@ from mq_django.core.times import Duration
 
 
 class PublishOptions(NamedTuple):
-    """What all publications of one call share."""
+    """The options that all publications of one call share."""
 
-    #: The queue, topic or group that they go to.
+    #: The queue, topic or group that receives them.
     destination: DeliveryOptions
-    #: Milliseconds from the sending, by the server's clock; None with `due_ms` None: now.
+    #: The delay in milliseconds, by the server's clock. If this and `due_ms` are None: no delay.
     delay_ms: int | None = None
-    #: Milliseconds since 1970, by the server's clock.
+    #: When they are due, in milliseconds since 1970 by the server's clock.
     due_ms: int | None = None
-    #: For how many milliseconds the unique key is taken, 0: until the message is handled; None: while it waits.
+    #: For how many milliseconds the unique key is taken; 0: until the message is handled; None: while it waits.
     claim_ms: int | None = None
-    #: When the unique key is taken: "replace" the other message, "keep" it, keep the "earliest" of both, or "error".
+    #: If the unique key is taken: "replace" the other message, "keep" it, keep the "earliest" of both, or "error".
     on_conflict: str = "replace"
-    #: A topic takes a message only once under its id, within the duplicate window.
+    #: A topic accepts an id only once within the duplicate window.
     once: bool = False
-    #: They run a task, and its result is kept: it begins with the publish.
+    #: They run a task whose result is kept, and stored as queued from now on.
     keeps_result: bool = False
 
 
 class Publication(NamedTuple):
-    """A checked message on its way. It never changes."""
+    """A checked message with the options of its sending. It is immutable."""
 
     message: Message
     #: The JSON text of its data.
@@ -77,9 +77,9 @@ def publication(
     """Return a publication of one message; see Queue.publish() for the options.
 
     Args:
-        published_ms: when it was published, in milliseconds since 1970; None: now. `expires` counts from then.
+        published_ms: the time of publication in milliseconds since 1970; None: now. `expires` counts from then.
         once: see PublishOptions.once.
-        runs_task: the message runs a task, whose result is kept if the queue keeps results.
+        runs_task: the message runs a task. Its result is kept if the queue keeps results.
 
     Raises:
         InvalidMessage: data, name, key or an option cannot be sent.
@@ -124,7 +124,7 @@ def publications(
     priority: int = 0,
     expires: Duration | datetime | None = None,
 ) -> list[Publication]:
-    """Return a publication of each `(name, data)`; the options that they share are checked once.
+    """Return a publication of each `(name, data)`. The shared options are checked once.
 
     Raises:
         InvalidMessage: data, name, key or an option of any cannot be sent.
@@ -139,7 +139,7 @@ def publications(
         data=None,
         queue=destination.name,
         key=None if key is None else check_text("key", key),
-        # A ready one is as old as its stream entry.
+        # The time of a ready message is in the id of its stream entry.
         published_ms=None if ready else at_ms,
         expires_ms=None if expires is None else expiry(expires, at_ms),
         priority=_priority(destination, priority),
@@ -155,9 +155,9 @@ def publications(
 
 
 def resubmission(destination: DeliveryOptions, message: Message, data: Any) -> Publication:
-    """Return a publication of a message that was there before, under a new id and with other data.
+    """Return a publication of an earlier message under a new id and with other data.
 
-    What it was published with stays, but for what ended with it: its attempts, its expiry and its hold of a unique key.
+    It has the attributes of the earlier message, except the attempts, the expiry and the claim of a unique key.
 
     Raises:
         InvalidMessage: the data cannot be sent.
@@ -171,7 +171,7 @@ def resubmission(destination: DeliveryOptions, message: Message, data: Any) -> P
 
 
 def with_headers(publications: Sequence[Publication], headers: Mapping[str, str]) -> list[Publication]:
-    """Return publications with more headers; those of a message's own stay.
+    """Return publications with more headers. A message's own headers take precedence.
 
     Raises:
         InvalidMessage: they cannot be sent.
@@ -186,7 +186,7 @@ def with_headers(publications: Sequence[Publication], headers: Mapping[str, str]
     return made
 
 
-#: Makes a named tuple in half the time that its own constructor takes.
+#: Makes a named tuple in half the time of its own constructor.
 _new = tuple.__new__
 
 

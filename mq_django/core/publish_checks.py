@@ -1,4 +1,4 @@
-"""What a publish asks for, checked at the call: its options, and what decoding and the queue accept."""
+"""Check the arguments of a publish when it is called."""
 
 import math
 import re
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from mq_django.core.attempt_history import MAX_DATA
+from mq_django.core.attempts import MAX_DATA
 from mq_django.core.configs import DeliveryOptions
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
@@ -16,30 +16,30 @@ from mq_django.core.times import MAX_DELAY, Duration, aware, read_duration
 from mq_django.core.wire import MAX_ENTRY_BYTES, MAX_NAME_LENGTH, MAX_PARTS, RESERVED, encode_body
 from mq_django.errors import InvalidMessage, MessageTooLarge, NotSupported
 
-#: What to do when the unique key is taken, the default first; of a key that is taken for a time or until handled.
+#: The values of on_conflict, the default first: without and with unique_for.
 CONFLICTS, CLAIM_CONFLICTS = ("replace", "keep", "earliest", "error"), ("error", "keep")
-#: `unique_for` without an end of its own.
+#: The value of unique_for for a key that is taken until the message is handled.
 UNTIL_HANDLED = "handled"
-#: Headers of one message: with all other attributes they are as many as an entry may have.
+#: The most headers of one message: with all other attributes an entry has MAX_PARTS.
 MAX_HEADERS = MAX_PARTS // 2 - len(RESERVED)
-#: Levels of lists and dicts in data. Parsers take about twice as many, less where the stack is deep already.
+#: The most levels of lists and dicts in data. Parsers accept about twice as many, and fewer on a deep stack.
 MAX_LEVELS = 500
-#: Bytes that a retry adds: the attempt, the time and the id; and the history, which short data alone is given.
+#: Bytes that retries add: the attempt, the time and the id; and the history, which is kept with short data only.
 _ADDED, _HISTORY = 1024, 384 * 1024
-#: CloudEvents: names of extension attributes are lower-case letters and digits.
+#: In CloudEvents, names of extension attributes are lower-case letters and digits.
 HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_text(what: str, value: object) -> str:
-    """Return what names something, or raise InvalidMessage."""
+    """Return a text that is a valid key or id, else raise InvalidMessage."""
     if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
         raise InvalidMessage(f"{what} must be 1 to 255 printable characters, not {value!r:.300}")
     return value
 
 
 def check_id(value: object, destination: DeliveryOptions) -> str:
-    """Return an id that a message is published under, or raise InvalidMessage, or NotSupported for another form."""
+    """Return a valid message id, else raise InvalidMessage, or NotSupported if the destination has other ids."""
     found = check_text("message_id", value)
     if found.startswith((UNIQUE_PREFIX, PARKED_PREFIX)):
         raise InvalidMessage(f"A message's id cannot start with {found[:2]!r}")
@@ -49,14 +49,14 @@ def check_id(value: object, destination: DeliveryOptions) -> str:
 
 
 def check_name(name: object) -> str:
-    """Return `name` when it can name a message, else raise InvalidMessage."""
+    """Return a valid message name, else raise InvalidMessage."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
         raise InvalidMessage(f"A message's name is 1 to {MAX_NAME_LENGTH} printable characters, not {name!r:.300}")
     return name
 
 
 def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
-    """Return a copy of `headers` when they can travel, else raise InvalidMessage."""
+    """Return a copy of valid headers, else raise InvalidMessage."""
     if not headers:
         return NO_HEADERS
     if not isinstance(headers, Mapping):
@@ -68,12 +68,12 @@ def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
         if not isinstance(value, str):
             raise InvalidMessage(f"Header {name!r} must be text, not {type(value).__name__}")
         if not value.isprintable() and _SURROGATE.search(value):
-            raise InvalidMessage(f"Header {name!r} has half a surrogate pair, which is not text")
+            raise InvalidMessage(f"Header {name!r} has a lone surrogate, which is not text")
     return found
 
 
 def check_priority(priority: object) -> int:
-    """Return a priority, or raise InvalidMessage."""
+    """Return a valid priority, else raise InvalidMessage."""
     if type(priority) is not int or not -100 <= priority <= 100:
         raise InvalidMessage(f"A priority is a whole number from -100 to 100, not {priority!r:.100}")
     return priority
@@ -82,10 +82,10 @@ def check_priority(priority: object) -> int:
 def uniqueness(
     unique: str | None, unique_for: Duration | str | None, on_conflict: str | None, *, waits: bool
 ) -> tuple[int | None, str]:
-    """Return for how long a unique key is taken, as PublishOptions.claim_ms says it, and what a taken one means.
+    """Return PublishOptions.claim_ms and PublishOptions.on_conflict for the options of a unique key.
 
     Raises:
-        InvalidMessage: the options do not go together, or with whether the message `waits` until it is due.
+        InvalidMessage: the options exclude each other, or need a message that `waits` until it is due.
     """
     claims = unique_for is not None
     allowed = CLAIM_CONFLICTS if claims else CONFLICTS
@@ -100,7 +100,7 @@ def uniqueness(
 
 
 def due(delay: Duration | None, deliver_at: datetime | None) -> tuple[int | None, int | None]:
-    """Return (milliseconds from now, milliseconds since 1970), of which at most one is there."""
+    """Return (milliseconds from now, milliseconds since 1970). At least one is None."""
     if delay is not None and deliver_at is not None:
         raise InvalidMessage("Give delay= or deliver_at=, not both")
     if deliver_at is not None:
@@ -109,10 +109,10 @@ def due(delay: Duration | None, deliver_at: datetime | None) -> tuple[int | None
 
 
 def expiry(expires: Duration | datetime, at_ms: int) -> int:
-    """Return the time from which a message that is published at `at_ms` is too old, both in milliseconds since 1970.
+    """Return when a message that is published at `at_ms` expires, both in milliseconds since 1970.
 
     Raises:
-        InvalidMessage: it is neither a datetime nor a duration, or has no date.
+        InvalidMessage: it is neither a datetime nor a duration, or not a valid date.
     """
     found = _moment_ms(expires) if isinstance(expires, datetime) else at_ms + round(_seconds("expires", expires) * 1000)
     if not 0 <= found <= LAST_MS:
@@ -121,13 +121,13 @@ def expiry(expires: Duration | datetime, at_ms: int) -> int:
 
 
 def check_supported(destination: DeliveryOptions, option: str, value: object = None) -> None:
-    """Raise NotSupported when a destination lacks an option of a publish."""
+    """Raise NotSupported if a destination lacks an option of a publish."""
     if option in destination.lacks:
         raise NotSupported(destination.lacks[option].format(config=destination, value=value))
 
 
 def data_text(data: Any, config: DeliveryOptions) -> bytes:
-    """Return data as JSON text that a queue or topic takes.
+    """Return data as JSON text, within the limits of a queue or topic.
 
     Raises:
         InvalidMessage: it is not JSON, or nested too deep.
@@ -137,20 +137,20 @@ def data_text(data: Any, config: DeliveryOptions) -> bytes:
     size = len(text)
     if size > config.max_size:
         raise MessageTooLarge(f"{size} bytes of data are more than the {config.max_size} that {config.name!r} takes")
-    # Only a long text can be nested deep, and only one with many brackets is worth a walk.
+    # Only a long text with many brackets can be nested too deep.
     if size > MAX_LEVELS and text.count(b"[") + text.count(b"{") > MAX_LEVELS and _levels(data) > MAX_LEVELS:
         raise InvalidMessage(f"The data is nested deeper than {MAX_LEVELS} levels")
     return text
 
 
 def check_whole(message: Message, text: bytes) -> None:
-    """Check that a message stays within what consumers accept, also after it has waited and was retried.
+    """Check that consumers accept a message, even after it has waited and was retried.
 
     Raises:
         InvalidMessage: it has too many headers.
-        MessageTooLarge: its headers and data are too long together, in the form in which they are longest.
+        MessageTooLarge: its headers and data together are too long in their longest encoding.
     """
-    # The other attributes are short: with the longest data they are within the limit.
+    # The other attributes are short: even with the longest data they are within the limit.
     if not message.headers:
         return
     if len(message.headers) > MAX_HEADERS:
@@ -173,7 +173,7 @@ def _milliseconds(delay: object) -> int:
     seconds = _seconds("A delay", delay)
     if not 0 <= seconds <= MAX_DELAY.total_seconds():
         raise InvalidMessage(f"A delay is 0 to {MAX_DELAY.days} days, not {delay!r:.100}")
-    # Up, because never early holds for parts of a millisecond too.
+    # Rounded up, because a message must not be early, not even by a part of a millisecond.
     return math.ceil(seconds * 1000)
 
 
@@ -186,12 +186,12 @@ def _seconds(what: str, value: object) -> float:
 
 def _moment_ms(moment: object) -> int:
     if not isinstance(moment, datetime):
-        raise InvalidMessage(f"A moment must be a datetime, not {moment!r:.100}")
+        raise InvalidMessage(f"A time is a datetime, not {moment!r:.100}")
     return math.ceil(aware(moment).timestamp() * 1000)
 
 
 def _levels(data: Any) -> int:
-    """Return how deep data is nested, one more than the limit for all that is deeper."""
+    """Return how deep data is nested, at most MAX_LEVELS + 1."""
     found, level = 0, [data]
     while found <= MAX_LEVELS and (inside := [each for each in level if isinstance(each, dict | list | tuple)]):
         found += 1

@@ -1,20 +1,20 @@
-"""What of a message's data people do not get to see: secrets, by the key they stand under or by their own form."""
+"""Replace secrets in a message's data: values of secret keys, and values that look like secrets."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mq_django.core.secret_forms import is_secret, names_error, replace_forms, takes_line
+from mq_django.core.secret_forms import is_secret, names_error, replace_forms, spans_line
 
 __all__ = ["REDACTED", "is_redacted", "is_secret", "redact", "redact_bytes", "redact_forms", "redact_text", "restore"]
 
-#: Stands where a secret was.
+#: Replaces a secret.
 REDACTED = "[redacted]"
 
-#: Values nested deeper are not looked at, and so not shown.
+#: Values that are nested deeper are not examined, and therefore replaced.
 MAX_DEPTH = 60
 
-#: What comes before a value in error texts, tracebacks and JSON, however often that is quoted: `password=`,
+#: The text before a value in error texts, tracebacks and JSON, with any level of quoting: `password=`,
 #: `"token": `, `\\"pin\\":`, `config["secret"] = `, `token%3D`.
 _KEY = re.compile(
     r"""(?<!\w)(?P<key>[A-Za-z_][\w.-]{0,80}+)\\{0,64}["']?\]?\s{0,8}(?:=>|[:=]{1,3}|%3[AaDd])(?P<space>[^\S\r\n]{0,8})"""
@@ -26,18 +26,18 @@ _PAIR = re.compile(
 _NAMED = re.compile(
     r"""["'](?P<key>[\w.-]{1,80})\\{0,64}["']\s{0,8},\s{0,8}\\{0,64}["']value\\{0,64}["']\s{0,8}:\s{0,8}"""
 )
-#: `--password hunter2`, and `PASSWORD 'hunter2'` as SQL has it.
+#: `--password hunter2`, and SQL's `PASSWORD 'hunter2'`.
 _OPTION = re.compile(r"(?<!\S)(?P<key>--?[A-Za-z][\w.-]{1,80}+)[ \t]+(?=[^\s-])")
 _SAID = re.compile(r"(?P<key>password|passwd|passphrase|secret)\s{1,8}(?=\\{0,64}')", re.IGNORECASE)
 _ELEMENT = re.compile(r"<(?P<key>[A-Za-z_][\w.:-]{0,80}+)(?:\s[^<>]{0,200})?>(?P<value>[^<]{1,10000})")
-#: In this order, each with what a text must have for it: to look for that costs a tenth.
+#: In this order, each with a text that it needs: searching for that takes a tenth of the time.
 _KEYS = ((_PAIR, ","), (_NAMED, "value"), (_KEY, ""), (_OPTION, "-"), (_SAID, "'"))
-#: Text in quotes: to the same quotes with the same backslashes before them, or to the end when it is cut.
+#: Quoted text: up to the same quotes with the same backslashes, or to the end if it was truncated.
 _QUOTED = re.compile(r"""[bBrRuU]{0,2}(?P<quotes>\\{0,64}["'])[\s\S]*?(?:(?<!\\)(?P=quotes)|\Z)""")
 _CALL = re.compile(r"""[A-Za-z_][\w.]{0,80}(?=\(\\{0,64}["'])""")
 _TOO_MANY = "\\" * 65
 _BRACKET = re.compile(r"[\[\](){}]")
-#: A word, with what ends one only where another key or nothing follows; and the words of a line.
+#: A word, in which some separators are allowed unless another key or nothing follows; and the words of a line.
 _WORD = r"""(?:[^\s,;&"'\\}\])]|\\(?!\\{0,64}["'])|[,&](?![\w.-]{1,80}=)(?=[^\s,;&"'\\}\])])|[}\])](?=[\w@!$%*+]))"""
 _WORDS = re.compile(rf"(?:(?:Bearer|Basic|Token)[ ]+)?{_WORD}+(?:[ ]+{_WORD}+(?=[^\n=;]{{0,200}};))*", re.IGNORECASE)
 _PHRASE = re.compile(rf"{_WORD}+(?:[ \t]+{_WORD}+)*")
@@ -45,18 +45,18 @@ _LINE = re.compile(r"""(?:=\\{0,64}["'][^"'\r\n]*["']|(?!\\{1,64}[rn"'])[^\r\n"'
 
 
 def redact(value: Any, *, depth: int = 0) -> Any:
-    """Return JSON data with every secret replaced, however deep it lies.
+    """Return JSON data with every secret replaced, at any depth.
 
-    Text inside is treated as `redact_text` does, because data often carries headers, URLs and JSON as text.
+    Text is treated as in `redact_text`, because data often has headers, URLs and JSON as text.
     """
     if depth > MAX_DEPTH:
         return REDACTED
     if isinstance(value, Mapping):
-        # As headers and settings are told: {"name": "Authorization", "value": ...}.
+        # A common form of headers and settings: {"name": "Authorization", "value": ...}.
         named = any(is_secret(name) for key in ("name", "key") if isinstance(name := value.get(key), str))
         return {
             key: REDACTED
-            if (is_secret(key) or (named and key == "value")) and not _says_nothing(item)
+            if (is_secret(key) or (named and key == "value")) and not _is_harmless(item)
             else redact(item, depth=depth + 1)
             for key, item in value.items()
         }
@@ -66,17 +66,17 @@ def redact(value: Any, *, depth: int = 0) -> Any:
 
 
 def _redact_list(items: Sequence[Any], depth: int) -> list[Any]:
-    """Return a list with the value of a pair replaced, and what follows an option as in a command line."""
+    """Return a list with secrets replaced: in a (key, value) pair, and after an option of a command line."""
     found, before = [], ""
     for item in items:
         hides = is_secret(before) and (before.startswith("-") or len(items) == 2)
-        found.append(REDACTED if hides and not _says_nothing(item) else redact(item, depth=depth + 1))
+        found.append(REDACTED if hides and not _is_harmless(item) else redact(item, depth=depth + 1))
         before = item if isinstance(item, str) and len(item) <= 80 and "=" not in item else ""
     return found
 
 
 def redact_text(text: str) -> str:
-    """Return text with what is assigned to a secret key replaced, and what is secret by its form."""
+    """Return text without the values of secret keys and the values that look like secrets."""
     text = redact_forms(text)
     if "<" in text:
         text = _ELEMENT.sub(_without_value, text)
@@ -87,12 +87,12 @@ def redact_text(text: str) -> str:
 
 
 def redact_forms(text: str) -> str:
-    """Return text that names something with what is secret by its form replaced: `card:7` is a key like any other."""
+    """Return a name without values that look like secrets. Keys have no meaning in it: `card:7` stays."""
     return replace_forms(text, REDACTED)
 
 
 def redact_bytes(raw: bytes) -> bytes:
-    """Return the fields of an entry that could not be decoded, one a line, with their secrets replaced."""
+    """Return the fields of an entry that could not be decoded, one per line, with secrets replaced."""
     lines = raw.decode(errors="backslashreplace").split("\n")
     for at in range(len(lines) - 1):
         # A name, and its value.
@@ -127,7 +127,7 @@ def _end_of_value(text: str, found: re.Match[str]) -> int:
     call = _CALL.match(text, at)
     if text[at : at + 1] in ("{", "[", "(") or call:
         return _end_of_bracket(text, call.end() if call else at)
-    # What begins with more backslashes than anybody quotes by has no end that is known.
+    # With more backslashes than any quoting has, the end of the value is unknown.
     if text.startswith(_TOO_MANY, at):
         return len(text)
     value = (_QUOTED.match(text, at) or _unquoted(found).match(text, at)) if text[at : at + 1].strip() else None
@@ -136,7 +136,7 @@ def _end_of_value(text: str, found: re.Match[str]) -> int:
 
 def _unquoted(found: re.Match[str]) -> re.Pattern[str]:
     groups = found.groupdict()
-    if takes_line(found["key"]):
+    if spans_line(found["key"]):
         return _LINE
     # `password=abc user=bob` has one word, `password: correct horse` all of them.
     return _PHRASE if groups.get("space") else _WORDS
@@ -151,15 +151,15 @@ def _end_of_bracket(text: str, at: int) -> int:
     return len(text)
 
 
-def _says_nothing(value: Any) -> bool:
-    """Tell whether a value gives no secret away, and its absence is worth seeing."""
+def _is_harmless(value: Any) -> bool:
+    """Return whether a value reveals no secret, and is useful to see."""
     return value is None or value is True or value is False or value in ("", [], {})
 
 
 def restore(edited: Any, shown: Any, original: Any) -> Any:
-    """Return edited data with the secrets back that its editor was not shown: what is as it was shown is as it was.
+    """Return edited data with the original secrets: values that were not changed get their original value.
 
-    In a list whose items changed they are not put back, since nobody knows whose they are.
+    In a list whose items were changed they are not restored, because it is not known where they belong.
     """
     if type(edited) is type(shown) and edited == shown:
         return original
@@ -177,7 +177,7 @@ def restore(edited: Any, shown: Any, original: Any) -> Any:
 
 
 def is_redacted(value: Any) -> bool:
-    """Tell whether a replaced secret is anywhere in data."""
+    """Return whether data has a replaced secret."""
     if isinstance(value, Mapping):
         return any(map(is_redacted, value.values()))
     if isinstance(value, list | tuple):

@@ -19,8 +19,10 @@ class RetryPolicy:
     With the defaults an attempt follows after about 1 s, 2 s, 4 s, 8 s, ... and never later than an hour. Without
     jitter everything that failed together would come back together.
 
+        RetryPolicy(max_attempts=5, delay=10, bury_on=(ValidationError,))
+
     Raises:
-        ConfigurationError: an argument is out of bounds.
+        ConfigurationError: an argument is not valid.
     """
 
     #: Deliveries that may fail before the message is buried; None: the queue's MAX_ATTEMPTS.
@@ -29,7 +31,7 @@ class RetryPolicy:
     delay: Duration = timedelta(seconds=1)
     #: Each further delay is this many times the one before; 1 keeps them equal.
     factor: float = 2.0
-    #: The longest delay: a timedelta or seconds.
+    #: No delay is longer: a timedelta or seconds.
     max_delay: Duration = timedelta(hours=1)
     #: A share of the delay, taken off at random: 0.25 gives 75 % to 100 % of it.
     jitter: float = 0.25
@@ -54,14 +56,24 @@ class RetryPolicy:
         object.__setattr__(self, "bury_on", tuple(given))
 
     def delay_ms(self, attempt: int, *, rand: Callable[[], float] = random.random) -> int:
-        """Return the milliseconds to wait after failed attempt number `attempt` (from 1)."""
+        """Return the milliseconds to wait after a failed attempt.
+
+        Args:
+            attempt: the number of the attempt that failed, from 1.
+            rand: returns a number from 0 to 1, for the jitter.
+        """
         first, ceiling = (read_duration(delay).total_seconds() * 1000 for delay in (self.delay, self.max_delay))
         # The exponent is capped because a float overflows at 2 ** 1024, and the ceiling is reached long before.
         full = min(ceiling, first * self.factor ** min(attempt - 1, 64))
         return round(full * (1 - self.jitter * rand()))
 
     def exhausted(self, attempt: int, *, default_max: int) -> bool:
-        """Tell whether attempt number `attempt` was the last one allowed."""
+        """Return whether an attempt was the last one allowed.
+
+        Args:
+            attempt: the number of the attempt, from 1.
+            default_max: the queue's MAX_ATTEMPTS, for a policy that has no max_attempts.
+        """
         return attempt >= (self.max_attempts or default_max)
 
 

@@ -1,4 +1,4 @@
-"""Reads the schedules of the settings."""
+"""Read the schedules in the settings."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -11,7 +11,7 @@ from mq_django.core.schedules import Schedule, Scheduled, cron, every
 from mq_django.core.times import read_duration
 from mq_django.errors import MQError
 
-#: Option of a schedule -> the type it must have.
+#: Option of a schedule -> its types.
 SCHEDULE_OPTIONS: dict[str, tuple[type, ...]] = {
     "cron": (str,),
     "timezone": (str,),
@@ -29,7 +29,11 @@ SCHEDULE_OPTIONS: dict[str, tuple[type, ...]] = {
 
 
 def read_schedules(value: Any) -> Mapping[str, Scheduled]:
-    """Return the schedules in a settings value, by name, or raise TypeError with the words for "must be ..."."""
+    """Return the schedules of a setting by name.
+
+    Raises:
+        TypeError: with the words that follow "must be".
+    """
     if not isinstance(value, Mapping):
         raise TypeError("a dict of name: schedule")
     found = {}
@@ -47,7 +51,7 @@ def _scheduled(name: str, entry: Any) -> Scheduled:
     for option, value in entry.items():
         kinds = SCHEDULE_OPTIONS.get(option)
         if kinds is None:
-            raise TypeError(f"{option!r} is no option; there are {', '.join(SCHEDULE_OPTIONS)}")
+            raise TypeError(f"{option!r} is not an option; options are {', '.join(SCHEDULE_OPTIONS)}")
         if isinstance(value, bool) or not isinstance(value, kinds):
             raise TypeError(f"{option!r} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r:.80}")
     if ("cron" in entry) == ("every" in entry) or ("message" in entry) == ("task" in entry):
@@ -72,7 +76,7 @@ def _scheduled(name: str, entry: Any) -> Scheduled:
 
 def _lifetime(value: Any) -> timedelta:
     duration = read_positive_duration(value)
-    # Its end has to be a date.
+    # The expiry must be a valid date.
     if duration > timedelta(days=36600):
         raise TypeError("'expires' must be at most 36600 days")
     return duration

@@ -1,4 +1,4 @@
-"""When something is due again and again: cron expressions and equal intervals."""
+"""Schedules: cron expressions and equal intervals."""
 
 import re
 from collections.abc import Iterator
@@ -19,36 +19,41 @@ from mq_django.errors import ConfigurationError, MissingDependency
 
 @cache
 def _croniter() -> Any | None:
-    """Return what computes times by the clock, of the optional package: `pip install mq-django[schedules]`."""
-    # When first needed: half a megabyte that few processes need.
+    """Return the class of the optional package croniter: `pip install mq-django[schedules]`."""
+    # Imported when first needed: it takes half a megabyte, and few processes need it.
     return import_module("croniter").croniter if find_spec("croniter") else None
 
 
 _ALIASES = frozenset({"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"})
 _FIELD = re.compile(r"[0-9*/,\-#?A-Za-z]+", re.ASCII)
-#: croniter's own additions that choose a time at random: no two processes would agree on it.
+#: croniter's extensions that choose a random time, which would differ between processes.
 _RANDOM = re.compile(r"(?<![A-Za-z])[HRhr](?![A-Za-z])")
-#: No clock is ever set by more than this, so that what it does to ticks is found by looking so far around.
+#: More than any change of the local time, so that its effect on ticks is found within this distance.
 _SHIFT = timedelta(hours=3)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-#: The attribute of a message that tells its tick.
+#: The attribute with the tick of a message.
 TICK_HEADER = "scheduledtime"
 
 
 class Schedule(Protocol):
-    """Says when the next tick is."""
+    """Computes ticks."""
 
     def after(self, moment: datetime, local: tzinfo) -> datetime:
-        """Return the first tick after an aware moment, in UTC; `local` is the zone when it names none itself."""
+        """Return the first tick after a moment, as an aware datetime in UTC.
+
+        Args:
+            moment: an aware datetime.
+            local: the time zone of a schedule that names none.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scheduled:
     """A message that is published at every tick of a schedule."""
 
-    #: Of the schedule, one in the project.
+    #: The name of the schedule, unique in the project.
     name: str
     queue: str
     #: The name of the message, and its data.
@@ -56,15 +61,15 @@ class Scheduled:
     data: Any
     when: Schedule
     priority: int = 0
-    #: What the message is about, such as `order:7`.
+    #: The key of the message, such as `order:7`.
     key: str | None = None
-    #: How long after its tick it is still handled; None: for ever.
+    #: How long after its tick a message may be handled; None: for ever.
     expires: timedelta | None = None
-    #: Where it is written, for messages to people.
+    #: Where it is defined, for error messages.
     where: str = ""
 
     def publication(self, destination: DeliveryOptions, tick_ms: int | None = None) -> Publication:
-        """Return the publication of a tick, in ms since 1970, or of now and no tick.
+        """Return the publication of a tick, in ms since 1970, or without a tick of now.
 
         Raises:
             InvalidMessage: it cannot be published.
@@ -81,14 +86,14 @@ class Scheduled:
         )
 
     def next_ms(self, after_ms: int, local: tzinfo) -> int:
-        """Return the first tick after a moment, both in ms since 1970; `local` is the project's time zone."""
+        """Return the first tick after a time, both in ms since 1970. `local` is the project's time zone."""
         tick = self.when.after(datetime.fromtimestamp(after_ms / 1000, UTC), local)
         return round(tick.timestamp() * 1000)
 
     def latest_ms(self, tick_ms: int, now_ms: int, local: tzinfo) -> int:
-        """Return the last tick up to now, of those from a tick on that is over."""
+        """Return the last tick up to now. `tick_ms` is an earlier tick."""
         back, latest = 1000, tick_ms
-        # Further and further back from now: what ticks every minute may have missed a year.
+        # Searches back from now in growing steps: a schedule of every minute may have missed a year of ticks.
         while now_ms - back > tick_ms:
             found = self.next_ms(now_ms - back, local)
             if found <= now_ms:
@@ -102,7 +107,7 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class Every:
-    """Ticks at equal intervals, counted from 1970-01-01 00:00 UTC: all processes agree, and restarts move nothing."""
+    """Ticks at equal intervals since 1970-01-01 00:00 UTC: the same in all processes and after restarts."""
 
     period: timedelta
 
@@ -116,10 +121,10 @@ class Every:
 
 @dataclass(frozen=True)
 class Cron:
-    """Ticks where the minutes, hours, days, months and weekdays of the local time match an expression.
+    """Ticks whenever minute, hour, day, month and weekday of the local time match an expression.
 
-    When clocks go forward, what falls into the hour that is left out is done as much later as the clock was set. When
-    they go back, what names its hour is done once, the first time; what is done every hour is done in both.
+    When clocks go forward, a tick in the skipped hour is late by the length of the change. When they go back, a tick at
+    a fixed hour happens once, the first time; a tick of every hour happens in both.
     """
 
     expression: str
@@ -141,19 +146,19 @@ class Cron:
         for shown in self._walls(wall if _is_steady(moment, zone) else wall - _SHIFT):
             ticks = list(self._ticks(shown, zone))
             best = min([best, *(tick for tick in ticks if tick > moment)])
-            # Where a clock is set, a later local time may be an earlier moment.
+            # Around a change of the clock, a later local time may be an earlier moment.
             if best < ticks[0] - _SHIFT or (best <= ticks[-1] and _is_steady(best, zone)):
                 break
         return best
 
     def _walls(self, start: datetime) -> Iterator[datetime]:
-        """Yield what matches in local time, as if no clock was ever set."""
-        walls = _croniter()(self.expression, start)  # type: ignore[misc]  # cron() has seen to it
+        """Yield the local times that match, as if clocks were never changed."""
+        walls = _croniter()(self.expression, start)  # type: ignore[misc]  # cron() has checked that it is installed
         while True:
             yield walls.get_next(datetime)
 
     def _ticks(self, wall: datetime, zone: tzinfo) -> Iterator[datetime]:
-        """Yield the moments at which a clock shows this."""
+        """Yield the moments of a local time."""
         first = wall.replace(tzinfo=zone).astimezone(UTC)
         yield first
         second = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
@@ -165,7 +170,7 @@ class Cron:
 
 
 def _is_steady(moment: datetime, zone: tzinfo) -> bool:
-    """Tell whether nobody sets the clocks around a moment."""
+    """Return whether clocks are not changed around a moment."""
     before, after = ((moment + shift).astimezone(zone).utcoffset() for shift in (-_SHIFT, _SHIFT))
     return before == after
 
@@ -177,9 +182,12 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
         expression: five fields as in crontab(5), with names, ranges, lists, steps, `L` and `#`; or @hourly and so on.
         timezone: such as "Europe/Berlin"; None: the project's TIME_ZONE.
 
+    Returns:
+        A schedule for `task(schedule=...)` or the setting SCHEDULES, such as `cron("0 7 * * mon-fri")`.
+
     Raises:
         MissingDependency: croniter is not installed.
-        ConfigurationError: it says nothing, or no day ever matches it.
+        ConfigurationError: it is no cron expression, no day ever matches it, or there is no such time zone.
     """
     croniter = _croniter()
     if croniter is None:
@@ -194,7 +202,9 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
     try:
         croniter(expression, datetime(2001, 1, 1)).get_next(datetime)  # noqa: DTZ001 - local time
     except (ValueError, LookupError) as error:
-        raise ConfigurationError(f"No day ever matches {expression!r}, or it is no cron expression: {error}") from error
+        raise ConfigurationError(
+            f"No day ever matches {expression!r}, or it is not a cron expression: {error}"
+        ) from error
     return Cron(" ".join(expression.split()), timezone)
 
 
@@ -205,10 +215,17 @@ def _is_cron(fields: list[str]) -> bool:
 
 
 def every(period: timedelta | None = None, /, **parts: float) -> Every:
-    """Make a schedule of equal intervals: `every(minutes=10)`, with the arguments of a timedelta, or a timedelta.
+    """Make a schedule of equal intervals, such as `every(minutes=10)`.
+
+    Args:
+        period: a timedelta of a second or more.
+        parts: instead of `period`: the arguments of a timedelta.
+
+    Returns:
+        A schedule for `task(schedule=...)` or the setting SCHEDULES.
 
     Raises:
-        ConfigurationError: it is shorter than a second.
+        ConfigurationError: it is shorter than a second, or `parts` are not the arguments of a timedelta.
     """
     try:
         length = timedelta(**parts) if period is None else period

@@ -1,13 +1,13 @@
-"""What secrets look like: the names of their keys, and the forms of values that are secret under any key.
+"""What secrets look like: the names of their keys, and the formats of values that are secret under any key.
 
-Libraries that find secrets report lines of files, and need PyYAML and requests for it; none replaces a part of a text.
-So the forms are here: those of the issuers' own documentation that begin with something that nothing else does.
+Libraries that detect secrets report lines of files and need PyYAML and requests; none replaces a part of a text. So
+the formats are here: those in the issuers' documentation that have a distinctive prefix.
 """
 
 import re
 from functools import lru_cache
 
-#: A key is secret when it has one of these in it, whatever stands around: `dbPassword`, `X-Auth-Token`.
+#: A key is secret if it contains one of these: `dbPassword`, `X-Auth-Token`.
 PARTS = (
     *("password", "passwd", "passphrase", "passcode", "pwd", "secret", "token", "authorization", "credential"),
     *("apikey", "privatekey", "accesskey", "accountkey", "authkey", "encryptionkey", "masterkey", "sharedkey"),
@@ -15,7 +15,7 @@ PARTS = (
     *("sessionid", "sessionkey", "phpsessid"),
 )
 
-#: A key is secret when one of its words is one of these: `card_no`, but not `discard`.
+#: A key is secret if one of its words is one of these: `card_no`, but not `discard`.
 WORDS = frozenset(
     (
         *("auth", "bearer", "card", "cards", "cookie", "cookies", "creds", "csrf", "cvc", "iban"),
@@ -23,11 +23,11 @@ WORDS = frozenset(
     )
 )
 
-#: The value of such a key goes to the end of its line, with commas, semicolons and all.
+#: The value of such a key extends to the end of its line, including commas and semicolons.
 LINES = frozenset(("authorization", "cookie", "cookies"))
 
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+|(?<=\D)(?=\d)")
-#: `InvalidTokenError: ...` names an error, and what follows is what one wants to read.
+#: `InvalidTokenError: ...` is an error, and its text must stay readable.
 _ERROR = re.compile(r"(?:Error|Exception|Warning|Expired|Invalid)\Z|\A(?:[\w.]*\.)?(?:Invalid|Missing|Expired)[A-Z]")
 
 _FORMS = re.compile(
@@ -37,7 +37,7 @@ _FORMS = re.compile(
         (?:(?!-----END[ ])[\s\S])*(?:-----END[ ][A-Z0-9 ]{1,60}-----)?
       # A JSON Web Token: its head is JSON, and so begins alike; it may be cut.
     | \beyJ[\w-]{10,}(?:\.[\w-]*){0,4}
-      # After the scheme of an Authorization header: what is no word.
+      # After the scheme of an Authorization header: anything that is not a word.
     | (?<=\bBearer[ ])(?!(?:auth\w*|token\w*|scheme|realm\b)(?![\w.-]))[\w.~+/=-]{6,}
     | (?<=\bbearer[ ])(?=[\w.~+/-]*\d)[\w.~+/=-]{6,}
     | (?<=\bBasic[ ])(?=[\w+/-]*(?:\d|[a-z][A-Z]|=))[\w+/-]{6,}={0,2}
@@ -57,7 +57,7 @@ _FORMS = re.compile(
     re.VERBOSE,
 )
 
-#: One of these is in whatever `_FORMS` finds.
+#: Every match of `_FORMS` contains one of these.
 _SIGNS = (
     *("-----BEGIN ", "eyJ", "earer ", "Basic ", "Token ", "AKIA", "ASIA", "ABIA", "ACCA", "xox", "xapp-"),
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "glptt-", "glrt-", "gldt-"),
@@ -65,8 +65,8 @@ _SIGNS = (
     *("_v1_", "shp", "sq0", "SK", ":AA", "hvs.", "hvb.", "hvr.", "-us"),
 )
 
-#: `redis://user:secret@host`: the part between is a secret whatever it is called, and may have / and @ in it. A port
-#: with a path is none. A long log-in without a password is a token.
+#: `redis://user:secret@host`: the password is a secret with any scheme, and may contain / and @. A port with a path is
+#: not one. A long user name without a password is a token.
 _URL_LOGIN = re.compile(
     r"""(?P<scheme>\b[a-z][a-z0-9+.-]{1,20}://)
         (?: (?P<user>[^\s/:@"'<>?\#]{0,80}:)(?!\d{1,5}[/?\#])(?:(?!://)[^\s"'<>]){1,300}(?=@)
@@ -77,27 +77,27 @@ _URL_LOGIN = re.compile(
 
 @lru_cache(maxsize=4096)
 def is_secret(key: str) -> bool:
-    """Tell whether the values under a key are secret."""
+    """Return whether the values under a key are secret."""
     words = _words(key)
     squeezed = "".join(words)
     return any(part in squeezed for part in PARTS) or not WORDS.isdisjoint(words)
 
 
 def names_error(key: str) -> bool:
-    """Tell whether a key of a text is the name of an error."""
+    """Return whether a key in a text is the name of an error."""
     return _ERROR.search(key) is not None
 
 
-def takes_line(key: str) -> bool:
-    """Tell whether the value of a secret key goes to the end of its line."""
+def spans_line(key: str) -> bool:
+    """Return whether the value of a secret key extends to the end of its line."""
     return not LINES.isdisjoint(_words(key))
 
 
 def replace_forms(text: str, mark: str) -> str:
-    """Return text with a mark in the place of all that is secret by its form."""
+    """Return text with a mark in place of all values that look like secrets."""
     if "://" in text and "@" in text:
         text = _URL_LOGIN.sub(lambda found: f"{found['scheme']}{found['user'] or ''}{mark}", text)
-    # Most texts have none of them, and to know that costs a tenth of looking for each.
+    # Most texts have none, and this check takes a tenth of the time of the search.
     return _FORMS.sub(mark, text) if any(sign in text for sign in _SIGNS) else text
 
 

@@ -1,4 +1,4 @@
-"""Text with places such as `{instance.pk}`, filled by attribute look-ups and nothing else."""
+"""Templates with placeholders such as `{instance.pk}`, which only look up attributes."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from mq_django.errors import ConfigurationError, InvalidMessage
 
-#: Attributes by name: no private ones (they lead to a class, and from there anywhere), no items, no calls.
+#: Names of public attributes. Private ones give access to classes and from there to everything. No items, no calls.
 _PLACE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", re.ASCII)
 _JSON = (bool, int, float, str, list, dict)
 
@@ -15,15 +15,15 @@ Arguments = Mapping[str, Any]
 
 
 class Template:
-    """A text whose places are filled from arguments.
+    """A text with placeholders that are filled from arguments.
 
     Raises:
-        ConfigurationError: a place asks for more than attributes.
+        ConfigurationError: a placeholder is not a name with attributes.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        #: Pairs of the text before a place and the path of the place; None when the text ends without one.
+        #: Pairs of a text and the path of the placeholder after it, or None at the end of the text.
         self._parts: list[tuple[str, list[str] | None]] = []
         try:
             parsed = list(Formatter().parse(text))
@@ -32,15 +32,15 @@ class Template:
         for before, place, form, conversion in parsed:
             if form or conversion or (place is not None and not _PLACE.fullmatch(place)):
                 raise ConfigurationError(
-                    f"{text!r:.200} is not a template: places are names and attributes, as {{instance.pk}}"
+                    f"{text!r:.200} is not a template: placeholders are names and attributes, such as {{instance.pk}}"
                 )
             self._parts.append((before, None if place is None else place.split(".")))
 
     def fill(self, arguments: Arguments) -> str:
-        """Return the text with every place filled.
+        """Return the text with every placeholder filled.
 
         Raises:
-            InvalidMessage: a place has no value: it is missing, None, or a method.
+            InvalidMessage: the value of a placeholder is missing, None, or a method.
         """
         filled = ""
         for before, path in self._parts:
@@ -53,7 +53,7 @@ class Template:
         return filled
 
     def value(self, arguments: Arguments) -> Any:
-        """Return the value of a template that is one place, as text when JSON has no such type."""
+        """Return the value of a template that is a single placeholder, as text if JSON has no such type."""
         if len(self._parts) != 1 or self._parts[0][0] or self._parts[0][1] is None:
             return self.fill(arguments)
         value = self._look_up(self._parts[0][1], arguments)
@@ -63,7 +63,7 @@ class Template:
         first, *attributes = path
         if first not in arguments:
             known = ", ".join(sorted(arguments))
-            raise InvalidMessage(f"{self.text!r} asks for {first!r}; there is: {known}")
+            raise InvalidMessage(f"{self.text!r} uses {first!r}; available: {known}")
         value = arguments[first]
         for name in attributes:
             try:
@@ -71,12 +71,12 @@ class Template:
             except AttributeError as error:
                 raise InvalidMessage(f"{self.text!r} cannot be filled: {error}") from error
         if callable(value):
-            raise InvalidMessage(f"{'.'.join(path)!r} in {self.text!r} is a method or a class: nothing is called")
+            raise InvalidMessage(f"{'.'.join(path)!r} in {self.text!r} is a method or a class, which cannot be called")
         return value
 
 
 def filler(structure: Any) -> Callable[[Arguments], Any]:
-    """Return what makes a copy of lists and dicts in which every text is a filled template.
+    """Return a function that copies lists and dicts, and fills every text in them as a template.
 
     Raises:
         ConfigurationError: a text in it is not a template.

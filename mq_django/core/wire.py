@@ -1,7 +1,7 @@
-"""Entry fields to Message and back: the wire protocol of `docs/protocol.md`.
+"""Encode and decode messages: the wire protocol of `docs/protocol.md`.
 
-Attributes carry CloudEvents names. An entry has them as fields, or has a field `message` that holds a JSON object of
-them; fields beside it override it.
+Attributes have the names of CloudEvents. An entry has them as fields, or in a JSON object in its field `message`. Other
+fields override those in the object.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.core.numbers import LAST_MS
 from mq_django.errors import DecodeError
 
-#: What one entry may hold. Parsing JSON can take 25 times its size in memory.
+#: The most bytes of one entry. Parsing JSON can take 25 times its size in memory.
 MAX_ENTRY_BYTES = 1024 * 1024
 MAX_NAME_LENGTH = 255
-#: Fields and values of one entry: a script takes no more than some thousands as arguments.
+#: The most fields and values of one entry: a script accepts only some thousands of arguments.
 MAX_PARTS = 1000
-#: Values of the attribute `alone`: what made it necessary was charged as an attempt, or it was not.
+#: Values of the attribute `alone`: the crash before was charged as an attempt, or not.
 CHARGED, SUSPECT = "1", "suspect"
 
-#: Attributes with a meaning of their own; all others are headers. `alone` and `lost` are recovery's own notes, `story`
-#: is what became of earlier attempts.
+#: Attributes with a defined meaning. All others are headers. Recovery writes `alone` and `lost`; `story` has the
+#: earlier attempts.
 RESERVED = frozenset(
     (
         "id",
@@ -51,10 +51,10 @@ def moment(milliseconds: int) -> str:
 
 
 def moment_ms(value: object) -> int | None:
-    """Return the milliseconds since 1970 that an RFC 3339 timestamp or a number says; None for None.
+    """Return an RFC 3339 timestamp, or a number, as milliseconds since 1970; None for None.
 
     Raises:
-        DecodeError: it is no moment.
+        DecodeError: it is not a time.
     """
     if value is None:
         return None
@@ -66,16 +66,16 @@ def moment_ms(value: object) -> int | None:
             parsed = datetime.fromisoformat(text)
             found = round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
-        raise DecodeError(f"not a moment: {text[:80]!r}") from error
+        raise DecodeError(f"not a time: {text[:80]!r}") from error
     if not 0 <= found <= LAST_MS:
-        raise DecodeError(f"not a moment: {text[:80]!r}")
+        raise DecodeError(f"not a time: {text[:80]!r}")
     return found
 
 
 def attributes(message: Message) -> list[str]:
-    """Return a message's attributes but its data, names and values in turn: optional ones only when they say something.
+    """Return a message's attributes without its data, as alternating names and values.
 
-    The first two are `id` and `type`.
+    The first two are `id` and `type`. Attributes with their default value are left out.
     """
     found = ["id", message.id, "type", message.name]
     if message.attempt != 1:
@@ -96,15 +96,15 @@ def attributes(message: Message) -> list[str]:
 
 
 def encode_entry(message: Message, data_text: bytes) -> list[str | bytes]:
-    """Return a message as the flat fields of a stream entry: its time is the entry's."""
+    """Return a message as the fields of a stream entry. Its time is in the entry's id."""
     return [*attributes(message), "data", data_text]
 
 
 def encode_body(message: Message, data_text: bytes, *, member: str, alone: str = "", history: str = "") -> bytes:
-    """Return a message as the JSON object that waits in the waiting room under `member`.
+    """Return a message as a JSON object for the waiting room, where it is stored under `member`.
 
-    It leaves the id out when that is the member. A priority comes first, so that a script can read it without parsing
-    the rest. Its time is a number: many may wait, and that takes 13 bytes less. `alone` is the attribute of that name.
+    The id is left out if it is the member. The priority comes first, so that a script can read it without parsing the
+    object. The time is a number, which saves 13 bytes. `alone` is the attribute of that name.
     """
     flat = attributes(message)
     pairs = [pair for pair in zip(flat[::2], flat[1::2], strict=True) if pair != ("id", member)]
@@ -118,8 +118,8 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: str =
     return b"{" + head + time + b',"data":' + data_text + b"}"
 
 
-def decode_entry(fields: list[bytes], *, queue: str, home: int, entry: bytes) -> Delivery | Undecodable:
-    """Return the delivery that an entry stands for, or why it stands for none."""
+def decode_entry(fields: list[bytes], *, queue: str, stream: int, entry: bytes) -> Delivery | Undecodable:
+    """Return the delivery in an entry, or an Undecodable with the reason."""
     try:
         if len(fields) == 6:
             first, message_id, second, type_, third, text = fields
@@ -128,29 +128,29 @@ def decode_entry(fields: list[bytes], *, queue: str, home: int, entry: bytes) ->
                 name = _names.get(type_)
                 if name is not None and len(text) <= MAX_ENTRY_BYTES:
                     said = (message_id.decode(), name, loads(text), queue, 1, None, entry_ms(entry), *_PLAIN)
-                    return _new(Delivery, (_new(Message, said), home, entry, text, *_HANDED_OUT))
-        return _decode_any(fields, queue, home, entry)
+                    return _new(Delivery, (_new(Message, said), stream, entry, text, *_HANDED_OUT))
+        return _decode_any(fields, queue, stream, entry)
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever an entry does to a decoder concerns this entry alone
-        return Undecodable(home, entry, fields, str(error)[:300] or type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - any error concerns this entry only
+        return Undecodable(stream, entry, fields, str(error)[:300] or type(error).__name__)
 
 
-#: The names of the fields of our own producers' entries, and what neither such a message nor its delivery says.
+#: The fields of most entries of our own producers, and the defaults of the other attributes.
 _OURS = (b"id", b"type", b"data")
 _PLAIN = Message("", "", None, "")[7:]
 _HANDED_OUT = Delivery(Message("", "", None, ""), 0, b"", b"")[4:]
 #: Makes a named tuple in half the time that its own constructor takes.
 _new = tuple.__new__
-#: Names that were found good, by their bytes: a project has few, and another program may send many.
+#: Valid names by their bytes. The number is limited, because another program may send any number of names.
 _names: dict[bytes, str] = {}
 _MAX_NAMES = 1000
 
 
 def _name(value: object) -> str:
-    """Return a message's name as it came: printable, because it is told in logs and counters."""
+    """Return a valid message name. It must be printable, because it is used in logs and counters."""
     if not isinstance(value, str) or not value:
-        raise DecodeError("there is no attribute type")
+        raise DecodeError("the attribute type is missing")
     if len(value) > MAX_NAME_LENGTH or not value.isprintable():
         raise DecodeError(f"not a name: {value[:80]!r}")
     if len(_names) < _MAX_NAMES:
@@ -159,7 +159,7 @@ def _name(value: object) -> str:
 
 
 def _id(value: str) -> str:
-    """Return a message's id as it came. One that looks like a unique key could replace another's message."""
+    """Return a valid message id. One that looks like a unique key could replace another message."""
     taken = value.startswith((UNIQUE_PREFIX, PARKED_PREFIX))
     if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable() or taken:
         raise DecodeError(f"not an id: {value[:80]!r}")
@@ -172,12 +172,12 @@ def _check_size(size: int) -> None:
 
 
 def entry_ms(entry: bytes) -> int:
-    """Return the milliseconds since 1970 in a stream entry's id; who sets ids by hand may have put anything there."""
+    """Return the milliseconds since 1970 in a stream entry's id, limited because ids can be set by hand."""
     found = int(entry.partition(b"-")[0])
     return found if found < LAST_MS else LAST_MS
 
 
-def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Delivery:
+def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes) -> Delivery:
     if len(fields) > MAX_PARTS:
         raise DecodeError(f"{len(fields)} fields and values are more than the {MAX_PARTS} an entry may have")
     found: dict[str, Any] = {}
@@ -187,16 +187,16 @@ def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Del
         found[name.decode()] = value
     _check_size(size)
     if len(found) * 2 != len(fields):
-        raise DecodeError("a field is there twice")
+        raise DecodeError("a field occurs twice")
     text = found.pop("data", None)
     outer = {name: value.decode() for name, value in found.items()}
     body = outer.pop("message", None)
     if body is None:
         if text is None:
-            raise DecodeError("there is no field data")
+            raise DecodeError("the field data is missing")
         return Delivery(
             message_of(outer | {"data": loads(text)}, queue=queue, entry=entry),
-            home,
+            stream,
             entry,
             text,
             *isolation(outer.get("alone")),
@@ -204,7 +204,7 @@ def _decode_any(fields: list[bytes], queue: str, home: int, entry: bytes) -> Del
         )
     inner = decode_body(body.encode()) | outer
     message, history = message_of(inner, queue=queue, entry=entry), str(inner.get("story", ""))
-    return Delivery(message, home, entry, dumps(inner["data"]), *isolation(inner.get("alone")), history)
+    return Delivery(message, stream, entry, dumps(inner["data"]), *isolation(inner.get("alone")), history)
 
 
 def isolation(alone: object) -> tuple[bool, bool]:
@@ -223,7 +223,7 @@ def decode_body(body: bytes) -> dict[str, Any]:
     """Return the attributes in a JSON object of the waiting room.
 
     Raises:
-        DecodeError: it is no JSON object, is too large, or has no data.
+        DecodeError: it is not a JSON object, is too large, or has no data.
     """
     _check_size(len(body))
     found = loads(body)
@@ -239,17 +239,17 @@ def decode_body(body: bytes) -> dict[str, Any]:
 def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message:
     """Return the message with these attributes.
 
-    An id that is missing is `entry`, the entry's own (or the member it waits under).
+    A missing id is `entry`: the id of the entry, or the member under which it waits.
 
     Raises:
-        DecodeError: an attribute has no sense.
+        DecodeError: an attribute is not valid.
     """
     try:
         return _message_of(found, queue, entry)
     except (DecodeError, MemoryError):
         raise
     except Exception as error:
-        # Such as an attribute that is nested too deep to be made text.
+        # For example, an attribute is nested too deep for str().
         raise DecodeError(f"not a message: {type(error).__name__}") from error
 
 

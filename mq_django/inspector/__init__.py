@@ -1,7 +1,7 @@
-"""What people look at: queues, messages, dead letters, and the few things they do to them.
+"""The read side: queues, messages and dead letters for the admin and the command `mq`, and their actions.
 
-The admin and the command `mq` are its clients; what publishes and consumes never is. Everything comes out as
-frozen values, with the secrets in data, headers and errors replaced (`mq_django.core.redaction`).
+Producers and consumers do not use it. It returns frozen values, with the secrets in data, headers and errors replaced
+(`mq_django.core.redaction`).
 """
 
 from mq_django.inspector.message_ids import ids

@@ -1,4 +1,4 @@
-"""What people do to a queue and to chosen messages. Each can be done again without harm."""
+"""Actions on a queue and on selected messages. All are idempotent."""
 
 import time
 from collections.abc import Sequence
@@ -10,36 +10,35 @@ from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.control import Control
 from mq_django.stores.dead_letter_queue import BATCH
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
-#: A place whose messages can all be deleted; for dead letters there are jobs.
+#: The places that purge() deletes from. Dead letters are deleted by jobs.
 Purgeable = Literal["ready", "delayed", "unhandled", "parked"]
 
-#: Seconds that one call may take for many messages: who asks for a page waits no longer.
+#: Seconds that one call may take: a page waits for it.
 SECONDS = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What an action did, as far as it is known."""
+    """The result of an action, as far as known."""
 
     done: int = 0
-    #: Were gone before: somebody else was quicker, or they are no longer there.
+    #: No longer existed.
     missing: int = 0
-    #: Cannot be redriven, because they are no messages.
+    #: Could not be redriven, because they are not valid messages.
     refused: int = 0
-    #: There is more to do than there was time for.
+    #: The time was over before all was done.
     more: bool = False
-    #: What ended it early; one more batch may have been done than is counted.
+    #: The error that ended it. One more batch may have been done than is counted.
     error: StoreError | None = None
-    #: Some of what it was done to, for the log.
+    #: Some of the affected messages, for the log.
     examples: list[str] = field(default_factory=list)
 
 
 def cancel(name: str, members: Sequence[bytes]) -> Outcome:
-    """Remove messages that wait, by id or by `u:` and their unique key."""
-    store, outcome = open_store(get_config().queue(name), Pooled(get_client("inspect"))), Outcome()
+    """Cancel waiting messages, by their ids or by `u:` + their unique keys."""
+    store, outcome = open_store(get_config().queue(name), open_wire("inspect")), Outcome()
     for member in members:
         try:
             cancelled = bool(store.cancel(member))
@@ -52,26 +51,26 @@ def cancel(name: str, members: Sequence[bytes]) -> Outcome:
 
 
 def pause(name: str) -> bool:
-    """Let no handler of a queue start any more; tell whether it was running before.
+    """Pause a queue, and return whether it was running before.
 
     Raises:
-        UnknownQueue: it is not configured.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
     """
-    return Control(get_config().queue(name), Pooled(get_client("inspect"))).pause()
+    return Control(get_config().queue(name), open_wire("inspect")).pause()
 
 
 def resume(name: str) -> bool:
-    """Let handlers of a queue start again; tell whether it was paused before."""
-    return Control(get_config().queue(name), Pooled(get_client("inspect"))).resume()
+    """Resume a queue, and return whether it was paused before."""
+    return Control(get_config().queue(name), open_wire("inspect")).resume()
 
 
 def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS) -> Outcome:
-    """Delete what is ready or waits in one place, those first in line first, as some seconds allow.
+    """Delete the messages of one place from its front, for up to `seconds`.
 
-    With what is published meanwhile it would have no end, so it ends after about `at_most`.
+    It ends after about `at_most` messages, because more may be published meanwhile.
     """
-    store, outcome = open_store(get_config().queue(name), Pooled(get_client("inspect"))), Outcome()
+    store, outcome = open_store(get_config().queue(name), open_wire("inspect")), Outcome()
     deadline = time.monotonic() + seconds
     while outcome.done < at_most:
         try:

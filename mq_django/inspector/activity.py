@@ -1,4 +1,4 @@
-"""Counters to what happened in the last hour, day or week: arithmetic, no Redis."""
+"""Compute the activity of the last hour, day or week from counters. No access to Redis."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,12 +12,12 @@ from mq_django.stores.counters import TOOK, WAITED
 #: Minutes that an `Activity` covers.
 WINDOW = 60
 
-#: Where the first bucket of handling times ends, and of latencies, in seconds.
+#: The upper bound of the first bucket of handling times and of latencies, in seconds.
 HANDLING, LATENCY = 1e-4, 1e-3
 
 
 class Spread(NamedTuple):
-    """Seconds that half, and 95 of 100 stayed below; None when there was none, infinite beyond the last bucket."""
+    """The percentiles p50 and p95 in seconds; None without data, infinite in the last bucket."""
 
     p50: float | None = None
     p95: float | None = None
@@ -25,31 +25,31 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameActivity:
-    """What happened to the messages of one name."""
+    """The activity of the messages of one name."""
 
     name: str
     published: int
     handled: int
     retried: int
     buried: int
-    #: How long handlers took, and how long messages were ready before they ran.
+    #: Handling times, and latencies from ready to the handler's start.
     took: Spread
     waited: Spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What happened in a queue: a count a minute, or a longer step, the running one last."""
+    """The activity of a queue: counts per minute, or per longer step. The last step is the current one."""
 
     published: tuple[int, ...]
     handled: tuple[int, ...]
     retried: tuple[int, ...]
     buried: tuple[int, ...]
-    #: The share of the running step that is over.
+    #: The elapsed share of the current step.
     elapsed: float
     #: Minutes of a step.
     minutes: int = 1
-    #: As of a name, of the whole time and of each step.
+    #: Percentiles of the whole time, and of each step.
     took: Spread = Spread()
     waited: Spread = Spread()
     took_each: tuple[Spread, ...] = ()
@@ -58,7 +58,7 @@ class Activity:
     names: tuple[NameActivity, ...] = ()
 
     def per_minute(self, what: str) -> float:
-        """Return how many a minute there are: of the running minute, and for its rest of the one before."""
+        """Return the rate per minute: the current minute, completed by the share of the one before."""
         *_, before, now = getattr(self, what)
         return float(now + before * (1 - self.elapsed))
 
@@ -71,14 +71,14 @@ NONE = Activity(
 def activity_of_hour(
     this_hour: Mapping[bytes, bytes], last_hour: Mapping[bytes, bytes], *, hour: int, now_ms: int, of: str = ""
 ) -> Activity:
-    """Return what the counters of an hour since 1970 and of the one before say about the last hour."""
+    """Return the activity of the last hour from the counters of an hour since 1970 and of the one before."""
     hours = ((hour * 60, this_hour), (hour * 60 - 60, last_hour))
     elapsed = now_ms % 60_000 / 60_000
     return _activity(hours, now=now_ms // 60_000, steps=WINDOW, minutes=1, elapsed=elapsed, of=of)
 
 
 def activity_of_days(days: Mapping[int, Mapping[bytes, bytes]], *, now_ms: int, hours: int, of: str = "") -> Activity:
-    """Return what the counters of some days since 1970 say about the last hours, in all or of one name."""
+    """Return the activity of the last hours from the counters of days since 1970, in total or of one name."""
     starts = [(day * 24, fields) for day, fields in days.items()]
     elapsed = now_ms % 3_600_000 / 3_600_000
     return _activity(starts, now=now_ms // 3_600_000, steps=hours, minutes=60, elapsed=elapsed, of=of)
@@ -118,9 +118,9 @@ def _activity(
 
 
 def counts(fields: Mapping[bytes, bytes]) -> Iterator[tuple[int, str, str, int]]:
-    """Yield (slot, what, name, count) for the fields of a counters hash; what makes no sense is left out.
+    """Yield (slot, what, name, count) for the fields of a counters hash. Invalid fields are left out.
 
-    The name is empty where all are counted together.
+    The name is empty for totals.
     """
     for field, value in fields.items():
         slot, _, rest = field.partition(b"|")
@@ -131,7 +131,7 @@ def counts(fields: Mapping[bytes, bytes]) -> Iterator[tuple[int, str, str, int]]
 
 
 def percentile(buckets: Sequence[int], share: float, *, first: float = HANDLING) -> float | None:
-    """Return the seconds that a share of times stayed below, by their log-scale buckets; `first` is the first's end."""
+    """Return a percentile in seconds from log-scale buckets. `first` is the upper bound of the first bucket."""
     threshold = sum(buckets) * share
     below = 0.0
     for place, count in enumerate(buckets):

@@ -1,4 +1,4 @@
-"""Who consumes: processes, what they do now, and the asking of them to go quiet or to stop."""
+"""The consumers of a queue, for display: processes, states and running deliveries."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Literal
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.stores.members import Membership, supervisor_of
 
-#: A supervisor that was not heard of for this long is shown as gone: three of its heartbeats.
+#: A supervisor without a heartbeat for this long is shown as gone: three intervals.
 ALIVE_MS = 7500
 
 #: The states of a consumer, which only move forward.
@@ -19,9 +19,9 @@ class RunningView:
     """A delivery that a consumer runs, as of its supervisor's last heartbeat."""
 
     #: The number of the stream it came from, and its receipt.
-    home: int
+    source: int
     entry: str
-    #: How long it has run by now, in ms.
+    #: For how long it has run, in ms.
     ms: int
 
 
@@ -35,32 +35,32 @@ class ConsumerView:
     pid: int | None
     version: str
     threads: int | None
-    #: Milliseconds since 1970; None when it did not say.
+    #: Milliseconds since 1970; None if unknown.
     since_ms: int | None
     #: Milliseconds since its supervisor's last heartbeat; None when there was none.
     seen_ms_ago: int | None
     state: State = "running"
-    #: What people have asked of it, or of its supervisor: "quiet", "stop", or "".
+    #: What it or its supervisor was asked to do: "quiet", "stop", or "".
     asked: str = ""
-    #: The longest first; of very many only these.
+    #: The longest first; a bounded number.
     running: Sequence[RunningView] = ()
-    #: Deliveries of the queue since it was started.
+    #: Deliveries of the queue since the process started.
     handled: int = 0
     failed: int = 0
 
     @property
     def is_process(self) -> bool:
-        """Tell whether it runs anything: messages that wait for a quarantine are held under a name without threads."""
+        """Return whether it is a process. The backlog of a quarantine is a consumer without threads."""
         return self.threads != 0
 
     @property
     def alive(self) -> bool:
-        """Tell whether its supervisor was heard of lately."""
+        """Return whether its supervisor has sent a heartbeat recently."""
         return self.seen_ms_ago is not None and self.seen_ms_ago <= ALIVE_MS
 
 
 def consumers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, ...]:
-    """Return the consumers of a queue, those that are alive first."""
+    """Return the consumers of a queue, live ones first."""
     found = (_view(membership, name, described, now_ms) for name, described in membership.consumers.items())
     return tuple(sorted(found, key=lambda consumer: (not consumer.alive, consumer.id)))
 
@@ -92,11 +92,11 @@ def _state(word: object) -> State:
 
 
 def _running(described: object, ago: int) -> Iterable[RunningView]:
-    # Anybody can write into Redis: what makes no sense is left out.
+    # Invalid entries, which other programs may have written, are left out.
     for item in described if isinstance(described, list) else ():
         match item:
-            case [int(home), str(entry), int(ms)]:
-                yield RunningView(home=home, entry=entry, ms=(whole(ms, LAST_MS) or 0) + ago)
+            case [int(source), str(entry), int(ms)]:
+                yield RunningView(source=source, entry=entry, ms=(whole(ms, LAST_MS) or 0) + ago)
 
 
 def _number(says: Mapping[str, Any], name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Dead letters as people see them."""
+"""Dead letters, for display, and actions on them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,16 +25,16 @@ from mq_django.stores.dead_letter_queue import (
 )
 from mq_django.stores.entry_fields import Fields, fields_of, text_of
 from mq_django.transport import scripts
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
+from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import reply_or_raise
 
-#: Dead letters that are read whole at a time.
+#: Dead letters read at a time with all fields.
 WHOLE = 50
 
-#: Bytes of a field that a page of dead letters still carries.
+#: Longer values are left out of a page of dead letters, in bytes.
 MAX_LISTED = 16 * 1024
 
-#: Newer dead letters that are counted to tell how many there are up to one of them.
+#: Newer dead letters counted at most, to compute how many there are up to one.
 MAX_COUNTED = 1000
 
 
@@ -42,22 +42,22 @@ MAX_COUNTED = 1000
 class DeadLetterView:
     """A dead letter, with the secrets in its data, error and traceback replaced."""
 
-    #: Its name among the queue's dead letters.
+    #: The id of its entry in the dead-letter queue.
     entry: str
     message: MessageView
     #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
     reason: str
     error: str
-    #: Empty on a page of many.
+    #: Empty on a page with several.
     traceback: str
     attempts: int
     buried_ms: int
-    #: What could not be decoded, as it came, but with its secrets replaced.
+    #: The raw bytes if it could not be decoded, with secrets replaced.
     raw: bytes = b""
 
     @property
     def can_go_back(self) -> bool:
-        """Tell whether it is a message, which can be redriven."""
+        """Return whether it is a valid message, which can be redriven."""
         return not self.message.error
 
 
@@ -65,7 +65,7 @@ class DeadLetterView:
 class DeadPage:
     """A page of dead letters, newest first."""
 
-    #: How many there are in all.
+    #: The number of all dead letters.
     total: int
     letters: Sequence[DeadLetterView]
     has_newer: bool
@@ -74,12 +74,12 @@ class DeadPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadCount:
-    """How many dead letters there are up to one of them."""
+    """The number of dead letters up to one of them."""
 
-    #: The newest of them: what is buried later does not belong to the count. Empty when there is none.
+    #: The newest counted one: those buried later are not counted. Empty if there is none.
     until: str
     count: int
-    #: There are so many newer ones that `count` is an upper bound.
+    #: `count` is an upper bound, because there are too many newer ones.
     at_most: bool
 
 
@@ -87,10 +87,10 @@ def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPag
     """Return up to `limit` dead letters: the newest, or those next to an entry.
 
     Raises:
-        UnknownQueue: it is not configured.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
     """
-    # One more than asked for tells whether there are more.
+    # Reads one more, to know whether there are more.
     read = partial(_dead(name).read, limit=limit + 1, max_bytes=MAX_LISTED, which="LISTED")
     if after and is_entry(after):
         total, found = read(first=next_to(after, "-"))
@@ -106,7 +106,7 @@ def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPag
 class DeadGroup:
     """Dead letters of one name that failed with the same error."""
 
-    #: None: all those for which there was no room, beyond 1000 groups.
+    #: None: all further ones, beyond 1000 groups.
     group: FailureGroup | None
     count: int
     #: When one was buried last: ms since 1970.
@@ -114,13 +114,13 @@ class DeadGroup:
 
 
 def groups(name: str) -> list[DeadGroup]:
-    """Return how many dead letters there are by name and error, the most first, as was counted at their burying.
+    """Return the counts of dead letters by name and error, largest first. Counted when they were buried.
 
     Raises:
-        UnknownQueue: it is not configured.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
     """
-    (reply,) = _wire().trip([("HGETALL", get_config().queue(name).keys.dead_groups)])
+    (reply,) = open_wire("inspect").trip([("HGETALL", get_config().queue(name).keys.dead_groups)])
     flat = reply_or_raise(reply)
     found = [group for pair in zip(flat[::2], flat[1::2], strict=True) if (group := _group(*pair))]
     return sorted(found, key=lambda group: (group.group is None, -group.count, group.group))
@@ -135,7 +135,7 @@ def _group(field: bytes, value: bytes) -> DeadGroup | None:
 
 
 def look_among(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[DeadLetterView]:
-    """Return the dead letters that are wanted, newest first."""
+    """Return the dead letters that match, newest first."""
     dead = _dead(name)
 
     def read(cursor: str, count: int) -> Rows[str]:
@@ -150,22 +150,22 @@ def look_among(name: str, where: Filter, *, after: str = "", limit: int) -> Scan
 
 
 def _listed(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
-    """Return those of some dead letters that are still there, without what is long."""
+    """Return those of the dead letters that still exist, without long values."""
     if not entries:
         return []
     keys = [get_config().queue(name).keys.dead]
-    command = scripts.command("dead_some", keys=keys, args=[MAX_LISTED, *entries])
-    _, *flat = reply_or_raise(_wire().trip([command])[0])
+    command = scripts.command("dead_read", keys=keys, args=[MAX_LISTED, *entries])
+    _, *flat = reply_or_raise(open_wire("inspect").trip([command])[0])
     return [(entry.decode(), fields_of(found)) for entry, found in zip(flat[::2], flat[1::2], strict=True)]
 
 
 def count_group(name: str, group: FailureGroup) -> int | None:
-    """Return how many dead letters a group has; None when it was not counted apart."""
+    """Return the number of dead letters of a group; None if it has no count of its own."""
     return next((found.count for found in groups(name) if found.group == group), None)
 
 
 def every(name: str, where: Filter = NOTHING) -> Iterator[DeadLetterView]:
-    """Yield all dead letters that are wanted whole, oldest first."""
+    """Yield all dead letters that match with all fields, oldest first."""
     dead, first = _dead(name), "-"
     while found := dead.traits(limit=BATCH, first=first):
         first = next_to(found[-1].entry, "-")
@@ -176,26 +176,26 @@ def every(name: str, where: Filter = NOTHING) -> Iterator[DeadLetterView]:
 
 
 def get(name: str, entry: str) -> DeadLetterView | None:
-    """Return a dead letter whole, or None when it is no longer there."""
+    """Return a dead letter with all fields, or None if it no longer exists."""
     return next((_view(name, *row, is_whole=True) for row in _dead(name).whole([entry])), None)
 
 
 def find(name: str, message_id: str) -> str | None:
-    """Return the entry under which the message with an id is buried, or None."""
+    """Return the entry of the dead letter with a message id, or None."""
     return _dead(name).find([message_id])[0]
 
 
 def labels(name: str, entries: Sequence[str]) -> list[str]:
-    """Return the ids of the messages in some dead letters, those of them that are still there."""
+    """Return the message ids of those of the dead letters that still exist."""
     found = _listed(name, [entry for entry in entries if is_entry(entry)])
     return [text_of(fields.get(b"id")) or entry for entry, fields in found]
 
 
 def count(name: str, *, until: str = "") -> DeadCount:
-    """Count the dead letters up to the entry `until`, or up to the newest of now.
+    """Count the dead letters up to the entry `until`, or up to the newest one.
 
     Raises:
-        InvalidFilter: `until` is no entry.
+        InvalidFilter: `until` is not an entry id.
     """
     dead = _dead(name)
     if until and not is_entry(until):
@@ -211,13 +211,13 @@ def redrive(name: str, entries: Sequence[str]) -> Outcome:
     """Put dead letters back into their queue, each at its first attempt.
 
     Raises:
-        UnknownQueue: it is not configured.
+        UnknownQueue: the queue is not configured.
     """
     return _each(_dead(name).redrive, entries)
 
 
 def redrive_messages(name: str, message_ids: Sequence[str]) -> Outcome:
-    """Put the dead letters of some messages back into their queue; see redrive()."""
+    """Redrive dead letters by their message ids; see redrive()."""
     dead = _dead(name)
     entries = dead.find(message_ids)
     outcome = _each(dead.redrive, [entry for entry in entries if entry is not None])
@@ -226,7 +226,7 @@ def redrive_messages(name: str, message_ids: Sequence[str]) -> Outcome:
 
 
 def delete(name: str, entries: Sequence[str]) -> Outcome:
-    """Delete dead letters for good."""
+    """Delete dead letters."""
     return _each(_dead(name).delete, entries)
 
 
@@ -252,12 +252,8 @@ def _step(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str], out
     return True
 
 
-def _wire() -> Wire:
-    return Pooled(get_client("inspect"))
-
-
 def _dead(name: str) -> DeadLetters:
-    return open_dead_letters(get_config().queue(name), _wire())
+    return open_dead_letters(get_config().queue(name), open_wire("inspect"))
 
 
 def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> DeadLetterView:
@@ -282,7 +278,7 @@ def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> D
 
 
 def _without_data(entry: str, fields: Fields, error: str, raw: bytes | None) -> MessageView:
-    """Return a message that is too long for a page, or none at all."""
+    """Return a message without data: it is too long for a page, or not valid."""
     body = raw or fields.get(b"data", fields.get(b"message", fields.get(b"deadraw", 0)))
     is_broken = raw is not None or b"deadraw" in fields
     return MessageView(

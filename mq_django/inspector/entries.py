@@ -1,30 +1,29 @@
-"""Messages that are ready, and those that consumers hold, as people see them."""
+"""Ready and pending messages, and the logs of topics, for display."""
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.offsets import BEGINNING, END, Place, parse
 from mq_django.core.wire import MAX_ENTRY_BYTES
-from mq_django.inspector.message_views import EntryView, Home, Rows
+from mq_django.inspector.message_views import EntrySource, EntryView, Rows
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.inspector.stream_reader import page_of_log
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 
 def ready(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
-    """Return a page of the ready messages that are wanted, with a priority first, then as they came.
+    """Return a page of the ready messages that match: prioritised ones first, then in order.
 
     Raises:
-        UnknownQueue: it is not configured.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
     """
     read = open_reader(name).ready
     return scan(lambda cursor, count: read(where, after=cursor, limit=count), where, after=after, limit=limit)
 
 
 def pending(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
-    """Return a page of the messages that consumers hold and that are wanted, those handed out first coming first."""
+    """Return a page of the pending messages that match, in the order of delivery."""
     read = open_reader(name).pending
     return scan(lambda cursor, count: read(where, after=cursor, limit=count), where, after=after, limit=limit)
 
@@ -39,16 +38,16 @@ def in_log(
     after: str = "",
     limit: int,
 ) -> Scanned[EntryView]:
-    """Return a page of what a topic's log has between two places, both included, and that is wanted.
+    """Return a page of the messages of a topic's log that match, between two places, both included.
 
-    `after` is where the page before ended.
+    `after` is the cursor at the end of the previous page.
 
     Raises:
-        UnknownTopic: it is not configured.
-        InvalidOffset: `since`, `until` or `after` is no place in a log.
-        StoreError: Redis is away.
+        UnknownTopic: the topic is not configured.
+        InvalidOffset: `since`, `until` or `after` is invalid.
+        StoreError: cannot reach Redis.
     """
-    log, wire = get_config().topic(topic).keys, Pooled(get_client("inspect"))
+    log, wire = get_config().topic(topic).keys, open_wire("inspect")
     if after:
         parse(after)
 
@@ -59,23 +58,23 @@ def in_log(
 
 
 def get_in_log(topic: str, entry: str) -> EntryView | None:
-    """Return a message of a topic's log whole, or None when it is no longer there.
+    """Return a message of a topic's log with all fields, or None if it no longer exists.
 
     Raises:
-        InvalidOffset: `entry` is none.
+        InvalidOffset: `entry` is invalid.
     """
-    log, wire = get_config().topic(topic).keys, Pooled(get_client("inspect"))
+    log, wire = get_config().topic(topic).keys, open_wire("inspect")
     return next((view for _, view in page_of_log(log, wire, entry, entry, limit=1, max_bytes=MAX_ENTRY_BYTES)), None)
 
 
-def get(name: str, home: Home, entry: bytes) -> EntryView | None:
-    """Return a message that is ready or pending, or None when it is no longer there."""
-    return open_reader(name).entry(home, entry)
+def get(name: str, source: EntrySource, entry: bytes) -> EntryView | None:
+    """Return a message that is ready or pending, or None if it no longer is."""
+    return open_reader(name).entry(source, entry)
 
 
 def find(name: str, text: str) -> EntryView | None:
-    """Return a message that is ready or pending by its id, where that leads to it without looking through others.
+    """Return a message that is ready or pending by its id, if it can be found without a scan, else None.
 
-    That is so while others stand before it by priority, when it was published without an id, and in RSMQ's format.
+    It can while it waits by priority, if it was published without an id, and in RSMQ's format.
     """
     return open_reader(name).find_entry(text.encode())

@@ -1,4 +1,4 @@
-"""Why a message is not running: one cause, the nearest."""
+"""Why a message is not running: the most immediate cause."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,24 +13,24 @@ from mq_django.inspector.message_views import EntryView, WaitingView
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import MAX_BEFORE
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
+from mq_django.transport.sessions import reply_or_raise
 
 Kind = Literal[
-    "broken",  # it is no message, and is buried or dropped when its turn comes
-    "delayed",  # its due time is to come
+    "broken",  # it is not a valid message, and will be buried or dropped
+    "delayed",  # its due time is in the future
     "due",  # consumers are about to make it ready
     "unhandled",  # no consumer has its handler
-    "parked",  # as many of its key are handled as may be
-    "throttled",  # of its key were so many as may be in a time
-    "held",  # a consumer works on it
-    "abandoned",  # its consumer is gone
+    "parked",  # the concurrency limit of its key is reached
+    "throttled",  # the rate limit of its key is reached
+    "held",  # a consumer holds it
+    "abandoned",  # its consumer is dead
     "paused",
-    "unconsumed",  # nobody consumes the queue
-    "behind",  # others stand before it
-    "full",  # as many of the queue are handled as may be
-    "rate",  # of the queue were so many as may be in a time
+    "unconsumed",  # the queue has no running consumer
+    "behind",  # other messages are before it
+    "full",  # the concurrency limit of the queue is reached
+    "rate",  # the rate limit of the queue is reached
     "next",  # it is ready
 ]
 
@@ -40,24 +40,23 @@ class Cause:
     """Why a message is not running, or that it is."""
 
     kind: Kind
-    #: Of "behind": how many stand before it; of "parked" and "throttled", of its key; of "full", how many are handled.
+    #: "behind": messages before it; "parked" and "throttled": those of its key; "full": pending messages of the queue.
     count: int = 0
-    #: There may be more than `count`.
+    #: `count` is a lower bound.
     at_least: bool = False
-    #: Of "delayed", until it is due; of "throttled" and "rate", until the next turn; of "held" and "abandoned", since
-    #: when.
+    #: "delayed": until it is due; "throttled" and "rate": until the next check; "held" and "abandoned": for how long.
     ms: int = 0
-    #: Of "held" and "abandoned".
+    #: Set for "held" and "abandoned".
     consumer: str = ""
-    #: Of "parked" and "throttled".
+    #: Set for "parked" and "throttled".
     key: str = ""
-    #: Of these, "full" and "rate": how many may be at once, or in `window`.
+    #: Set for these, "full" and "rate": the limit, of concurrency or per `window`.
     most: int = 0
     window: timedelta = timedelta(0)
 
 
 def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
-    """Return why a message in the waiting room does not run."""
+    """Return why a waiting message is not running."""
     if view.message.error:
         return Cause(kind="broken")
     if view.room == "unhandled":
@@ -71,16 +70,16 @@ def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
 
 
 def why_entry(view: EntryView, queue: QueueView) -> Cause:
-    """Return why a message that is ready or pending does not run, or who runs it."""
+    """Return why a ready or pending message is not running, or which consumer holds it."""
     if view.consumer:
-        lives = any(consumer.id == view.consumer and consumer.alive for consumer in queue.consumers)
-        return Cause(kind="held" if lives else "abandoned", consumer=view.consumer, ms=view.held_ms)
+        is_alive = any(consumer.id == view.consumer and consumer.alive for consumer in queue.consumers)
+        return Cause(kind="held" if is_alive else "abandoned", consumer=view.consumer, ms=view.held_ms)
     if view.message.error:
         return Cause(kind="broken")
     stopped = _of_queue(queue)
     if stopped is not None:
         return stopped
-    count = open_reader(queue.name).before(view.home, view.entry)
+    count = open_reader(queue.name).before(view.source, view.entry)
     if not count:
         return _of_limits(queue) or Cause(kind="next")
     return Cause(kind="behind", count=count, at_least=count >= MAX_BEFORE)
@@ -93,29 +92,29 @@ def _of_queue(queue: QueueView) -> Cause | None:
 
 
 def _of_key(view: WaitingView, name: str) -> Cause:
-    """Return how a parked message stands with the limits of its key."""
+    """Return which limit of its key a parked message waits for."""
     config, key = get_config().queue(name), view.message.key or ""
     keys, score = config.keys, _score(key)
     commands: list[Command] = [
         ("ZRANK", keys.parked, view.member),
         ("ZCOUNT", keys.parked, "-inf", f"({score}"),
         ("ZCOUNT", keys.permits, score, score),
-        ("ZSCORE", keys.turns, key),
+        ("ZSCORE", keys.next_checks, key),
         ("TIME",),
     ]
-    rank, others, at_once, turn, time = (reply_or_raise(reply) for reply in _wire().trip(commands))
+    rank, others, at_once, turn, time = (reply_or_raise(reply) for reply in open_wire("inspect").trip(commands))
     before, most, rate = max(0, (rank or 0) - others), config.limits.key_concurrency, config.limits.key_rate
     if most is not None and at_once >= most:
         return Cause(kind="parked", key=key, count=before, most=most)
     if rate is not None:
         left = max(0, (score_ms(turn) or 0) - _micros(time) // 1000)
         return Cause(kind="throttled", key=key, count=before, ms=left, most=rate.count, window=rate.window)
-    # A permit is free, or there is no limit any more.
+    # A permit is free, or the limit was removed.
     return Cause(kind="due")
 
 
 def _score(key: str) -> int:
-    """Return the score under which what belongs to a key stands, as `lua/parts/limits.lua` makes it."""
+    """Return the score of a key, as `hash_of` in `lua/parts/limits.lua` computes it."""
     return int(hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()[:13], 16)
 
 
@@ -131,7 +130,7 @@ def _of_limits(queue: QueueView) -> Cause | None:
 
 def _until_free(key: str, rate: Rate) -> int:
     """Return the milliseconds until the rate of a queue allows another delivery; 0: now."""
-    log, time = (reply_or_raise(reply) for reply in _wire().trip([("HGET", key, "r"), ("TIME",)]))
+    log, time = (reply_or_raise(reply) for reply in open_wire("inspect").trip([("HGET", key, "r"), ("TIME",)]))
     now = _micros(time)
     grants = [word.partition(b":") for word in (log or b"").split()]
     counted = [(whole(at) or 0, whole(count) or 0) for at, _, count in grants]
@@ -143,7 +142,3 @@ def _until_free(key: str, rate: Rate) -> int:
 
 def _micros(time: Sequence[bytes]) -> int:
     return int(time[0]) * 1_000_000 + int(time[1])
-
-
-def _wire() -> Wire:
-    return Pooled(get_client("inspect"))

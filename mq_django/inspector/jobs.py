@@ -1,6 +1,6 @@
-"""What is done to many dead letters in the background: begun, watched and cancelled here.
+"""Start, watch and cancel background jobs on dead letters.
 
-`mq_django.consumers.supervisor.redriver` works it off.
+`mq_django.consumers.supervisor.redriver` runs them.
 """
 
 from dataclasses import dataclass
@@ -10,31 +10,30 @@ from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.inspector import dead_letters
 from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, What
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 __all__ = ["BackgroundJob", "Begun", "What", "begin", "cancel", "look"]
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What became of a wish for a job."""
+    """The result of starting a job."""
 
     word: Literal["begun", "nothing", "busy"]
-    #: Dead letters that will be looked at.
+    #: Dead letters that the job will check.
     total: int = 0
 
 
 def begin(name: str, what: What, *, who: str, criteria: Filter = NOTHING, until: str = "", rate: int = 0) -> Begun:
-    """Begin to redrive or to delete the dead letters that are wanted, up to the entry `until` or to the newest of now.
+    """Start a job that redrives or deletes the dead letters that match, up to the entry `until` or to the newest now.
 
-    What is buried meanwhile is newer, so that a message which fails again is redriven only once. `rate` is how many a
-    second at most; 0: as fast as it goes.
+    Messages buried later are not included, so one that fails again is redriven only once. `rate` is the limit in
+    messages per second; 0: no limit.
 
     Raises:
-        UnknownQueue: it is not configured.
-        InvalidFilter: `until` is no entry, or the rate is below zero.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        InvalidFilter: `until` is not an entry id, or the rate is below zero.
+        StoreError: cannot reach Redis.
     """
     found = dead_letters.count(name, until=until)
     if not found.count:
@@ -44,14 +43,14 @@ def begin(name: str, what: What, *, who: str, criteria: Filter = NOTHING, until:
 
 
 def look(name: str) -> BackgroundJob | None:
-    """Return the job that runs, or the last one of the last week, or None."""
+    """Return the running job, or the last one of the past week, or None."""
     return _jobs(name).look()
 
 
 def cancel(name: str) -> bool:
-    """End the job that runs; what is done is done. False: none runs."""
+    """Cancel the running job; its effects stay. False: no job is running."""
     return _jobs(name).cancel()
 
 
 def _jobs(name: str) -> BackgroundJobs:
-    return BackgroundJobs(get_config().queue(name), Pooled(get_client("inspect")))
+    return BackgroundJobs(get_config().queue(name), open_wire("inspect"))

@@ -1,4 +1,4 @@
-"""How far the limits of a queue are used, and which messages wait for them. Nothing here changes anything."""
+"""The usage of a queue's limits, and the keys with parked messages. Read-only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,33 +17,33 @@ class KeyUse:
     #: Deliveries granted in the window that ends now; 0 when keys have no rate.
     granted: int
     #: Permits in use; 0 when keys have no rate and no concurrency.
-    at_once: int
-    #: When its next message may be ready, in ms since 1970: at the latest, for a settled delivery makes it sooner.
-    turn_ms: int
+    concurrent: int
+    #: When its parked messages are checked next at the latest, in ms since 1970.
+    next_check_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitUse:
-    """A queue's limits, which `QueueConfig.limits` says, and how far they are used. By Redis's clock."""
+    """The usage of the limits in `QueueConfig.limits`, by the clock of Redis."""
 
     now_ms: int
     #: Deliveries granted in the window that ends now; 0 when the queue has no rate.
     granted: int
-    #: Deliveries being handled.
-    at_once: int
-    #: Messages that wait for a permit of their key, and keys that have some.
+    #: Pending deliveries.
+    concurrent: int
+    #: Parked messages, and keys that have some.
     parked: int
     keys: int
-    #: Some of these keys, those whose turn is next coming first.
+    #: Some of these keys, in the order of their next checks.
     page: Sequence[KeyUse]
 
 
 def limit_use(config: QueueConfig, wire: Wire, *, start: int = 0, count: int = 50) -> LimitUse:
-    """Look at a queue's limits, and at `count` of the keys that wait, from the `start`th on."""
+    """Return the usage of a queue's limits, and `count` of the keys with parked messages from `start` on."""
     (reply,) = wire.trip([LimitedStore(config, wire).look_command(start, count)])
-    now_ms, granted, at_once, parked, keys, *rows = reply_or_raise(reply)
+    now_ms, granted, concurrent, parked, keys, *rows = reply_or_raise(reply)
     page = [
-        KeyUse(key=key.decode(errors="replace"), parked=waits, granted=used, at_once=held, turn_ms=turn)
-        for key, waits, used, held, turn in zip(*[iter(rows)] * 5, strict=True)
+        KeyUse(key=key.decode(errors="replace"), parked=waits, granted=used, concurrent=held, next_check_ms=next_check)
+        for key, waits, used, held, next_check in zip(*[iter(rows)] * 5, strict=True)
     ]
-    return LimitUse(now_ms=now_ms, granted=granted, at_once=at_once, parked=parked, keys=keys, page=page)
+    return LimitUse(now_ms=now_ms, granted=granted, concurrent=concurrent, parked=parked, keys=keys, page=page)

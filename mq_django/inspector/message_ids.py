@@ -8,18 +8,17 @@ from mq_django.core.filters import Filterable
 from mq_django.inspector.readers import reader_of
 from mq_django.inspector.room_reader import place_in
 from mq_django.stores.dead_letter_queue import next_to, open_dead_letters
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 #: Where a message is.
 Place = Literal["delayed", "unhandled", "parked", "ready", "pending", "dead"]
 
-#: Messages asked for at a time.
+#: Messages read at a time.
 BATCH = 500
 
 
 class _Ids(list[str]):
-    """Wants no message, so that none is made fit for people's eyes, and keeps the ids of those it was asked about."""
+    """A matcher that matches nothing, so that no view is built, and collects the ids of all messages."""
 
     def matches(self, message: Filterable) -> bool:
         self.append(message.id)
@@ -27,11 +26,11 @@ class _Ids(list[str]):
 
 
 def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
-    """Yield the ids of all messages in a queue, in pages of at most 500 with the place they are in.
+    """Yield the ids of all messages in a queue, in pages of at most 500 with their place.
 
-    While the queue is at work, a message that moves meanwhile may be there twice, or not at all.
+    A message that moves meanwhile may be returned twice, or not at all.
     """
-    config, wire = get_config().queue(name), Pooled(get_client("inspect"))
+    config, wire = get_config().queue(name), open_wire("inspect")
     reader, dead = reader_of(config, wire), open_dead_letters(config, wire)
     reads: dict[Place, Callable[[_Ids, str], Iterable[tuple[str, Any]]]] = {
         "delayed": lambda found, after: reader.waiting("delayed", found, start=place_in(after), limit=BATCH)[2],

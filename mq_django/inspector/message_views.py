@@ -1,51 +1,50 @@
-"""Messages as people see them, and how they become so from what Redis holds.
+"""Views of messages for display, with secrets replaced.
 
-A reader reads, decodes and asks the filter; only what is wanted is made fit for people's eyes, which takes longest.
+A reader decodes and filters messages. Views are built only of those that match, because redaction takes longest.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from mq_django.core.attempt_history import Attempt
+from mq_django.core.attempts import Attempt, read_history
 from mq_django.core.filters import NOTHING, Filterable
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.wire import decode_entry, entry_ms
-from mq_django.inspector.attempts import attempts_of
 from mq_django.stores.entry_fields import fields_of, text_of
 
-#: Where a message that waits is.
+#: The place of a waiting message.
 Room = Literal["delayed", "unhandled", "parked"]
 
-#: Where a message that is ready or pending is, in the order in which they are read. Only groups of topics have the
-#: last, and queues in RSMQ's format have nothing but the second, which then is all of RSMQ's set.
-Home = Literal["urgent", "priority", "ready", "log"]
+#: The place of a ready or pending message, in the order of reading. Only groups of topics have "log". Queues in RSMQ's
+#: format have only "priority", which is RSMQ's sorted set.
+EntrySource = Literal["urgent", "priority", "ready", "log"]
 
 V = TypeVar("V")
 
-#: What a reader went through: the cursor of each, and how people see it, or None when it is not wanted.
+#: Messages that a reader scanned: the cursor and the view of each, None if it does not match.
 Rows = Iterator[tuple[str, V | None]]
 
 
 class Matcher(Protocol):
-    """Says which messages are wanted, as a filter does."""
+    """Selects messages, as a filter does."""
 
     def matches(self, message: Filterable) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
-    """A message, with the secrets in its data and headers replaced, and what is one by its form in its names."""
+    """A message, with the secrets in its data, headers and names replaced."""
 
     id: str
     #: Empty when it is not known.
     name: str = ""
     data: Any = None
-    #: What `data` has no meaning without: it is left out when it is too long for a page, or no message.
+    #: Whether `data` is set. It is not for a message that is too long for a page, or not valid.
     has_data: bool = False
-    #: Bytes it takes in Redis.
+    #: Bytes in Redis.
     size: int = 0
     attempt: int = 1
     key: str | None = None
@@ -54,9 +53,9 @@ class MessageView:
     headers: Mapping[str, str] = field(default_factory=dict)
     published_ms: int | None = None
     expires_ms: int | None = None
-    #: Why it is no message; empty when it is one.
+    #: Why it is not a valid message; empty if it is.
     error: str = ""
-    #: What became of its attempts, the last one first.
+    #: Attempts, the last one first.
     attempts: Sequence[Attempt] = ()
 
     def __post_init__(self) -> None:
@@ -67,11 +66,11 @@ class MessageView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingView:
-    """A message in the waiting room."""
+    """A waiting message."""
 
-    #: What it waits under: its id, `u:` and its unique key, or its place in line.
+    #: Its member in Redis: its id, `u:` + its unique key, or `p:` + its position.
     member: bytes
-    #: What finds it and says nothing: its id, or its place in line; empty when only a unique key finds it.
+    #: A name that can be shown and finds it: its id or position; empty if only the unique key finds it.
     handle: bytes
     room: Room
     message: MessageView
@@ -83,31 +82,48 @@ class WaitingView:
 class EntryView:
     """A message that is ready or pending."""
 
-    home: Home
-    #: Its name in its home.
+    source: EntrySource
+    #: Its entry, or its member of `priority`.
     entry: bytes
     message: MessageView
-    #: When it became ready, in ms since 1970; None when that is not known.
+    #: When it became ready, in ms since 1970; None if unknown.
     ready_ms: int | None = None
-    #: Who holds it; empty when it is ready.
+    #: The consumer that holds it; empty if it is ready.
     consumer: str = ""
-    #: Milliseconds since it was handed out, or its consumer last said that it still works on it.
+    #: Milliseconds since it was delivered or extended.
     held_ms: int = 0
 
 
 def view_of(
     message: Message, *, size: int, history: str = "", error: str = "", traceback: str | None = None
 ) -> MessageView:
-    """Return a message as people may see it; one that cannot be shown, whatever the reason, is a row that says so.
+    """Return the view of a message; if it cannot be built, a view with the error.
 
     See attempts_of() for `history`, `error` and `traceback`.
     """
     try:
         return _view_of(message, size, attempts_of(history, error=error, traceback=traceback))
-    except Exception as found:  # noqa: BLE001 - a message is what anybody wrote
+    except Exception as found:  # noqa: BLE001 - any program may have written the message
         return MessageView(
             id=message.id, name=message.name, size=size, error=f"cannot be shown: {type(found).__name__}"
         )
+
+
+def attempts_of(history: str, *, error: str = "", traceback: str | None = None) -> tuple[Attempt, ...]:
+    """Return the attempts of a history, the last one first, each with its traceback and without secrets.
+
+    `error` and `traceback` are those of the last attempt, if stored separately, as in a dead letter.
+    """
+    found = read_history(history)
+    if found and traceback is not None:
+        found[-1] = found[-1]._replace(error=error or found[-1].error, traceback=traceback)
+    shown: list[Attempt] = []
+    # Of one whose like is no longer kept there is none.
+    last = ""
+    for attempt in found:
+        last = last if attempt.traceback is None else redact_text(attempt.traceback)
+        shown.append(attempt._replace(error=redact_text(attempt.error), traceback=last))
+    return tuple(reversed(shown))
 
 
 def _view_of(message: Message, size: int, attempts: Sequence[Attempt]) -> MessageView:
@@ -129,19 +145,19 @@ def _view_of(message: Message, size: int, attempts: Sequence[Attempt]) -> Messag
 
 
 def view_if(where: Matcher, message: Message, *, size: int, history: str = "") -> MessageView | None:
-    """Return a message as people may see it, or None when it is not wanted."""
+    """Return the view of a message, or None if it does not match."""
     return view_of(message, size=size, history=history) if where.matches(message) else None
 
 
 def without_data(where: Matcher, message_id: str, *, size: int, name: str = "", why: str = "") -> MessageView | None:
-    """Return what is no message, and why; or, for no reason, a message that is too long for a page."""
+    """Return the view of an invalid message with the reason; without a reason, of one that is too long for a page."""
     view = MessageView(id=message_id, name=name, size=size, error=redact_text(why))
     return view if where.matches(view) else None
 
 
 def view_of_entry(
     queue: str,
-    home: Home,
+    source: EntrySource,
     entry: bytes,
     flat: list[Any],
     where: Matcher = NOTHING,
@@ -149,10 +165,10 @@ def view_of_entry(
     consumer: str = "",
     held_ms: int = 0,
 ) -> EntryView | None:
-    """Return a message of a stream, from its fields as a script replies them; None when it is not wanted."""
+    """Return the view of a stream entry from its fields in a script's reply; None if it does not match."""
     sizes = [value if isinstance(value, int) else len(value) for value in flat[1::2]]
     is_cut = any(isinstance(value, int) for value in flat[1::2])
-    found = None if is_cut or not flat else decode_entry(flat, queue=queue, home=READY, entry=entry)
+    found = None if is_cut or not flat else decode_entry(flat, queue=queue, stream=READY, entry=entry)
     if isinstance(found, Delivery):
         view = view_if(where, found.message, size=sum(sizes), history=found.history)
     else:
@@ -162,4 +178,6 @@ def view_of_entry(
         view = without_data(where, message_id, size=sum(sizes), name=name, why=why)
     if view is None:
         return None
-    return EntryView(home=home, entry=entry, message=view, ready_ms=entry_ms(entry), consumer=consumer, held_ms=held_ms)
+    return EntryView(
+        source=source, entry=entry, message=view, ready_ms=entry_ms(entry), consumer=consumer, held_ms=held_ms
+    )

@@ -1,4 +1,4 @@
-"""Messages that wait, as people see them."""
+"""Waiting messages, for display."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mq_django.inspector.scan import Scanned, scan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingList:
-    """A page of messages in the waiting room, and how many there are in all."""
+    """A page of waiting messages, and their total number."""
 
     now_ms: int
     total: int
@@ -21,18 +21,18 @@ class WaitingList:
 
 
 def waiting(name: str, room: Room, *, start: int, limit: int) -> WaitingList:
-    """Return a page of a queue's delayed messages, those due first coming first, or of its unhandled ones.
+    """Return a page of a queue's delayed messages, in the order of their due times, or of other waiting ones.
 
     Raises:
-        UnknownQueue: it is not configured.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
     """
     now_ms, total, rows = open_reader(name).waiting(room, start=start, limit=limit)
     return WaitingList(now_ms=now_ms, total=total, waiting=[view for _, view in rows if view])
 
 
 def look_among_waiting(name: str, room: Room, where: Filter, *, after: str = "", limit: int) -> Scanned[WaitingView]:
-    """Return the messages in a room that are wanted, as `waiting` orders them."""
+    """Return the waiting messages of one kind that match, in the order of `waiting`."""
     reader = open_reader(name)
 
     def read(cursor: str, count: int) -> Rows[WaitingView]:
@@ -42,12 +42,12 @@ def look_among_waiting(name: str, room: Room, where: Filter, *, after: str = "",
 
 
 def find_waiting(name: str, named: bytes) -> WaitingView | None:
-    """Return the message that waits, by its id, by `u:` and its unique key, or by what it waits under; or None."""
+    """Return a waiting message by its id, by `u:` + its unique key, or by its member; or None."""
     return open_reader(name).find_waiting(named)
 
 
 def search_waiting(name: str, text: str, *, by_unique: bool = True) -> WaitingView | None:
-    """Return the message that waits with an id, or with a unique key if `by_unique`; or None."""
+    """Return a waiting message by its id, or by its unique key if `by_unique`; or None."""
     if not by_unique:
         return None if text.startswith(UNIQUE_PREFIX) else find_waiting(name, text.encode())
     return find_waiting(name, text.encode()) or find_waiting(name, (UNIQUE_PREFIX + text).encode())

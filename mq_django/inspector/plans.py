@@ -1,4 +1,4 @@
-"""The schedules and limits of a queue as people see them, and what they do to schedules."""
+"""The schedules and limits of a queue, for display, and actions on schedules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,37 +10,37 @@ from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedules import Scheduled
 from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_use
 from mq_django.stores.schedule_state import Schedules, scheduled
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
+from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import Wire, reply_or_raise
 
 __all__ = ["KeyUse", "LimitUse", "Planned", "find", "fire", "forget", "limits", "schedules", "switch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A schedule as people see it. Times are in ms since 1970, by Redis's clock."""
+    """A schedule and its state. Times are in ms since 1970, by the clock of Redis."""
 
     name: str
     queue: str
-    #: None: it is in neither code nor settings any more, and only its state is left.
+    #: None: it was removed from code and settings, and only its state is left.
     entry: Scheduled | None
-    #: The ticks up to here are done with; None: no consumer has seen it yet.
+    #: Ticks up to this time have fired; None: no consumer has run it yet.
     last_ms: int | None
     #: When its message was last published.
     fired_ms: int | None
     paused: bool
-    #: The next tick that publishes; before now when nobody was there to fire it. None while it is paused.
+    #: The next tick that publishes; in the past if no consumer fired it. None while paused.
     next_ms: int | None
 
 
 def schedules(name: str) -> tuple[int, Sequence[Planned]]:
-    """Return now in ms since 1970, and the schedules of a queue by name; groups and RSMQ's queues have none.
+    """Return now in ms since 1970, and the schedules of a queue by name; groups and queues in RSMQ's format have none.
 
     Raises:
-        UnknownQueue: it is not configured.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
     """
-    config, wire = get_config().queue(name), Pooled(get_client("inspect"))
+    config, wire = get_config().queue(name), open_wire("inspect")
     return planned(config, wire) if config.has_schedules else (0, [])
 
 
@@ -74,7 +74,7 @@ def _next_ms(entry: Scheduled, after_ms: int) -> int | None:
     try:
         return entry.next_ms(after_ms, timezone.get_default_timezone())
     except (ValueError, OverflowError):
-        # After the last day that has a date, which somebody wrote there, comes no tick.
+        # The stored time is after the last possible date.
         return None
 
 
@@ -84,7 +84,7 @@ def find(name: str, schedule: str) -> Planned | None:
 
 
 def switch(plan: Planned, *, paused: bool) -> None:
-    """Let the ticks of a schedule pass without a message, or fire again from the next one on."""
+    """Pause a schedule, or resume it from its next tick on."""
     store = _schedules(plan)
     if paused:
         store.pause(plan.name)
@@ -93,20 +93,20 @@ def switch(plan: Planned, *, paused: bool) -> None:
 
 
 def fire(plan: Planned) -> str | None:
-    """Publish the message of a schedule at once, paused or not, and return its id; None: it has left the code."""
+    """Publish the message of a schedule now, even if it is paused, and return its id; None if it was removed."""
     return None if plan.entry is None else _schedules(plan).fire_now(plan.entry)
 
 
 def forget(plan: Planned) -> None:
-    """Forget what is known of a schedule that has left the code; one that is there begins anew."""
+    """Delete the state of a schedule. One that is still in code or settings starts anew."""
     _schedules(plan).forget(plan.name)
 
 
 def limits(name: str, *, count: int) -> LimitUse | None:
-    """Return how far a queue's limits are used, with `count` of the keys that wait; None when it has no limits."""
+    """Return the usage of a queue's limits with `count` of the waiting keys; None if it has no limits."""
     config = get_config().queue(name)
-    return limit_use(config, Pooled(get_client("inspect")), count=count) if config.limits else None
+    return limit_use(config, open_wire("inspect"), count=count) if config.limits else None
 
 
 def _schedules(plan: Planned) -> Schedules:
-    return Schedules(get_config().queue(plan.queue), Pooled(get_client("inspect")))
+    return Schedules(get_config().queue(plan.queue), open_wire("inspect"))

@@ -1,4 +1,4 @@
-"""All consumers of all queues, as the processes they are; and the asking of one to go quiet or to stop."""
+"""All consumers of all queues as processes, and asking them to go quiet or to stop."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,30 +13,29 @@ from mq_django.inspector.queues import overview
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import Receipt
 from mq_django.stores import open_members
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
-#: What a consumer can be asked.
+#: What a consumer can be asked to do.
 Ask = Literal["quiet", "stop"]
 
-#: Deliveries of one queue that are looked up to tell which messages they are.
+#: Running deliveries of one queue whose messages are read at most.
 MAX_RUNNING = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningMessage:
-    """A message that a consumer handles."""
+    """A message that a consumer is handling."""
 
     queue: str
     #: How long its handler has run, in ms.
     ms: int
-    #: The message where it lies.
+    #: The message.
     entry: EntryView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessView:
-    """A consumer: one process, in all the queues that it consumes."""
+    """A consumer: one process, with all queues that it consumes."""
 
     id: str
     pid: int | None
@@ -44,19 +43,19 @@ class ProcessView:
     #: Milliseconds since 1970.
     since_ms: int | None
     state: State
-    #: "quiet" or "stop" when that was asked of it, or of its supervisor.
+    #: "quiet" or "stop" if it or its supervisor was asked to do so.
     asked: str
     queues: Sequence[str]
     #: The longest first.
     running: Sequence[RunningMessage]
-    #: Deliveries since it was started.
+    #: Deliveries since the process started.
     handled: int
     failed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorView:
-    """What one `runconsumer` started."""
+    """One `runconsumer` and its processes."""
 
     id: str
     host: str
@@ -74,20 +73,20 @@ class SupervisorView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Everybody:
-    """Who consumes, by the server's clock of `now_ms`."""
+    """All consumers, at `now_ms` of the server's clock."""
 
     now_ms: int
     supervisors: Sequence[SupervisorView]
-    #: Queues and groups that nobody alive consumes.
+    #: Queues and groups without a live consumer.
     alone: Sequence[str]
 
 
 def everybody() -> Everybody:
-    """Return all consumers, the living first.
+    """Return all consumers, live ones first.
 
     Raises:
         ConfigurationError: a setting is wrong.
-        StoreError: Redis is away.
+        StoreError: cannot reach Redis.
     """
     views = [view for view in overview() if not view.error]
     known = {view.name: _lookup(view) for view in views}
@@ -107,15 +106,15 @@ def everybody() -> Everybody:
 
 
 def ask(who: str, what: Ask) -> list[str]:
-    """Ask a consumer, or a supervisor with all of its consumers, to fetch no more, or to stop gracefully.
+    """Ask a consumer, or a supervisor with all its consumers, to stop fetching, or to stop gracefully.
 
-    It learns of it within a heartbeat. Whoever was asked to stop is not replaced; a supervisor whose last consumer has
-    stopped stops as well.
+    It reads this with its next heartbeat. A consumer that was asked to stop is not replaced. A supervisor stops with
+    its last consumer.
 
     Returns:
-        The queues and groups that it consumes; empty when it is gone.
+        The queues and groups that it consumes; empty if it is gone.
     """
-    wire = Pooled(get_client("inspect"))
+    wire = open_wire("inspect")
     return [
         view.name
         for view in overview()
@@ -125,20 +124,20 @@ def ask(who: str, what: Ask) -> list[str]:
 
 
 def _lookup(view: QueueView) -> Mapping[Receipt, EntryView]:
-    """Return the messages that the living consumers of a queue run, by where they lie."""
-    living = [consumer for consumer in view.consumers if consumer.alive]
-    receipts = [(found.home, found.entry) for consumer in living for found in consumer.running]
+    """Return the messages that the live consumers of a queue are handling, by their receipts."""
+    live = [consumer for consumer in view.consumers if consumer.alive]
+    receipts = [(found.source, found.entry) for consumer in live for found in consumer.running]
     return open_reader(view.name).held(receipts[:MAX_RUNNING]) if receipts else {}
 
 
 def _process(found: Sequence[tuple[str, ConsumerView]], known: dict[str, Mapping[Receipt, EntryView]]) -> ProcessView:
     _, one = found[0]
     running = [
-        RunningMessage(queue=queue, ms=item.ms, entry=known[queue][item.home, item.entry])
+        RunningMessage(queue=queue, ms=item.ms, entry=known[queue][item.source, item.entry])
         for queue, consumer in found
         for item in consumer.running
-        # What is no longer there has ended since the heartbeat.
-        if (item.home, item.entry) in known[queue]
+        # Without those that have finished since the heartbeat.
+        if (item.source, item.entry) in known[queue]
     ]
     return ProcessView(
         id=one.id,
@@ -163,7 +162,7 @@ def _supervisor(
     name: str, processes: Sequence[ProcessView], found: Sequence[Sequence[tuple[str, ConsumerView]]]
 ) -> SupervisorView:
     views = [consumer for each in found for _, consumer in each]
-    # It beats in one queue after another: the latest counts.
+    # It sends heartbeats to one queue after another: the latest counts.
     seen = min((view.seen_ms_ago for view in views if view.seen_ms_ago is not None), default=None)
     return SupervisorView(
         id=name,

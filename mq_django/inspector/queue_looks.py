@@ -1,4 +1,4 @@
-"""Looks at queues: their numbers, many in one round trip. Nothing here changes anything."""
+"""Statistics of queues, many in one round trip. Read-only."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,19 @@ from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: Messages of a log that a page counts where Redis cannot tell how many a group has not read.
+#: Messages of a log that a page counts if Redis does not report the lag of a group.
 MAX_COUNTED = 10_000
 
 
 def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[QueueView | StoreError]:
-    """Look at queues, with what was counted in all in the last minutes.
+    """Return the statistics of queues, with the totals of the last minutes; an error for a queue that cannot be read.
 
-    One round trip and one command a queue; what cannot be read is an error in its place.
+    One round trip, with one command per queue.
     """
     now = int(time.time()) // 60
     hours = minute_fields(now, minutes)
     readers = [reader_of(config, wire) for config in configs]
-    replies = wire.trip([reader.look_command(now // 60, *hours) for reader in readers])
+    replies = [reply for (reply,) in wire.trips([[reader.look_command(now // 60, *hours)] for reader in readers])]
     views = [_view(config.name, reply, now // 60, hours) for config, reply in zip(configs, replies, strict=True)]
     topics = [get_config().topic(name) for name in dict.fromkeys(reader.topic for reader in readers if reader.topic)]
     stats = {
@@ -46,9 +46,9 @@ def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[Qu
 
 
 def look_closely(config: QueueConfig, wire: Wire, *, longest: int, of: str = "") -> QueueView | StoreError:
-    """Look at one queue, with what was counted in this hour and the one before, or of messages named `of` only.
+    """Return the statistics of one queue with the activity of the last hour, or of messages named `of` only.
 
-    Also by name, while these are at most `longest`.
+    Includes the activity by name if there are at most `longest` counters.
     """
     hour = int(time.time()) // 3600
     (view,) = look([config], wire, minutes=0)
@@ -59,7 +59,7 @@ def look_closely(config: QueueConfig, wire: Wire, *, longest: int, of: str = "")
 
 
 def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | StoreError) -> QueueView | StoreError:
-    """Add what a group of a topic has not read of the log yet, and what it has pending there."""
+    """Add a group's undelivered and pending messages of its topic's log."""
     if isinstance(view, StoreError):
         return view
     if isinstance(found, StoreError):
@@ -81,7 +81,7 @@ def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) ->
     return QueueView(
         name=name,
         now_ms=now_ms,
-        # A server of 6.2 may count as pending what was deleted.
+        # Redis 6.2 may count deleted entries as pending.
         ready=max(0, deliverable - pending),
         pending=pending,
         delayed=delayed,
@@ -103,17 +103,16 @@ def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
 def hours_of(
     days: Sequence[int], configs: Sequence[QueueConfig | TopicConfig], wire: Wire
 ) -> list[Mapping[bytes, bytes]]:
-    """Return what was counted in all in the hours of some days since 1970, for each queue and day."""
+    """Return the totals of the hours of the given days since 1970, for each queue and day."""
     fields = counter_fields(range(24))
-    commands: list[Command] = [("HMGET", config.keys.hours(day), *fields) for config in configs for day in days]
-    return [there(fields, reply_or_raise(reply)) for reply in wire.trip(commands)]
+    trips: list[list[Command]] = [[("HMGET", config.keys.hours(day), *fields) for day in days] for config in configs]
+    return [there(fields, reply_or_raise(reply)) for replies in wire.trips(trips) for reply in replies]
 
 
 def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:
-    """Return what some hashes counted in all, and by name, too, while they have at most `longest` fields."""
+    """Return the counters of hashes: all if there are at most `longest` fields, else only the totals."""
     (length,) = wire.trip([scripts.command("counters_count", keys=keys, args=[])])
     if reply_or_raise(length) <= longest:
         return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
     fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
-    replies = wire.trip([("HMGET", key, *fields) for key in keys])
-    return [there(fields, reply_or_raise(reply)) for reply in replies]
+    return [there(fields, reply_or_raise(reply)) for reply in wire.trip([("HMGET", key, *fields) for key in keys])]

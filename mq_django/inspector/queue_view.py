@@ -1,4 +1,4 @@
-"""A queue as people see it: its numbers, its consumers, what happened, and what is wrong."""
+"""A queue for display: message counts, consumers, activity and problems."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,25 +6,25 @@ from typing import Literal
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView
 
-#: From this age of its oldest ready message a queue is shown as late.
+#: Age of the oldest ready message from which a queue is shown as late.
 LATE_MS = 60_000
 
-#: Minutes of which dead letters are news.
+#: Minutes in which dead letters count as recent.
 RECENT = 30
 
-#: From this share on errors are set off.
+#: Share of errors from which it is highlighted.
 MANY_ERRORS = 0.05
 
-#: Minutes over which a queue is seen to grow, and by how many messages it must.
+#: Minutes over which growth is measured, and the minimum growth in messages.
 GROWING, MIN_GROWTH = 10, 100
 
-#: What may be wrong with a queue, the worst first.
+#: The possible problems of a queue, the worst first.
 Problem = Literal["unreadable", "unconsumed", "paused", "unhandled", "growing", "buried", "late"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """A queue: how many messages are where, who consumes it, what happened in the last hour."""
+    """A queue: its messages by place, its consumers, the activity of the last hour."""
 
     name: str
     now_ms: int = 0
@@ -35,12 +35,12 @@ class QueueView:
     #: Over the limit of their key.
     parked: int = 0
     dead: int = 0
-    #: How long the oldest ready message has been so, in ms; None when none is ready.
+    #: For how long the oldest ready message has been ready, in ms; None without ready messages.
     oldest_ms: int | None = None
-    #: Milliseconds until the first delayed message is due; None when none is delayed.
+    #: Milliseconds until the first delayed message is due; None without delayed messages.
     next_due_ms: int | None = None
     paused: bool = False
-    #: The living first.
+    #: Live ones first.
     consumers: tuple[ConsumerView, ...] = ()
     activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
@@ -53,32 +53,31 @@ class QueueView:
 
     @property
     def alive(self) -> int:
-        """Return how many consumers live."""
+        """Return the number of live consumers."""
         return sum(consumer.alive and consumer.is_process for consumer in self.consumers)
 
     @property
     def recently_buried(self) -> int:
-        """Return how many messages became dead letters in the last half hour, of those that still are."""
+        """Return how many messages became dead letters in the last half hour, if they still are."""
         return min(self.dead, sum(self.activity.buried[-RECENT:]))
 
     @property
     def error_share(self) -> float | None:
-        """Return the share of what ran in the last half hour that failed, 0 to 1; None when nothing ran."""
+        """Return the share of failed attempts in the last half hour, 0 to 1; None without attempts."""
         failed = sum(self.activity.retried[-RECENT:]) + sum(self.activity.buried[-RECENT:])
         ran = failed + sum(self.activity.handled[-RECENT:])
         return failed / ran if ran else None
 
     @property
     def fails_often(self) -> bool:
-        """Tell whether the share of errors is one to look into."""
+        """Return whether the share of errors is high."""
         return (self.error_share or 0.0) >= MANY_ERRORS
 
     @property
     def growth(self) -> int:
-        """Return how many more messages came than went in the last whole minutes, if that goes on and they wait.
+        """Return the growth of the queue in the last full minutes, 0 if it does not grow steadily.
 
-        A burst that is being worked off came in one half of that time, and does not count; nor do messages that are
-        published with a delay. 0 when it does not grow.
+        Bursts, which come in only one half of that time, and delayed messages do not count.
         """
         halves = [self._surplus(-GROWING - 1, -GROWING // 2 - 1), self._surplus(-GROWING // 2 - 1, -1)]
         total = sum(halves)

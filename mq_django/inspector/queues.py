@@ -1,4 +1,4 @@
-"""All queues, or one of them, as people see them."""
+"""All queues or one of them, for display."""
 
 import time
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import group_names
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Wire
+from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import Wire
 
-#: Counters that one page reads; of more only those of all names together.
+#: Counters that one page reads; with more of them, only the totals are read.
 MAX_COUNTERS = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """All queues together: what happened today and yesterday, and what is there now."""
+    """The sums over all queues: activity of today and yesterday, and current counts."""
 
     published: int
     handled: int
     retried: int
     buried: int
-    #: Were too old to be handled, and are gone.
+    #: Discarded because they had expired.
     expired: int
     ready: int
     pending: int
@@ -38,13 +38,13 @@ class Totals:
 
 
 def overview() -> list[QueueView]:
-    """Return all queues and groups of topics, by name, with what happened in the last half hour in all.
+    """Return all queues and groups of topics, by name, with the total activity of the last half hour.
 
     Raises:
         ConfigurationError: a setting is wrong.
-        StoreError: Redis is away.
+        StoreError: cannot reach Redis.
     """
-    wire = Pooled(get_client("inspect"))
+    wire = open_wire("inspect")
     chosen = _all(wire)
     looks = look(chosen, wire, minutes=RECENT + 1)
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
@@ -54,55 +54,55 @@ def groups_of(topic: str) -> list[QueueView]:
     """Return the groups of a topic as overview() does.
 
     Raises:
-        UnknownTopic: it is not configured.
-        StoreError: Redis is away.
+        UnknownTopic: the topic is not configured.
+        StoreError: cannot reach Redis.
     """
-    wire, config = Pooled(get_client("inspect")), get_config().topic(topic)
+    wire, config = open_wire("inspect"), get_config().topic(topic)
     chosen = [get_config().queue(name) for name in sorted(_groups([config], wire))]
     looks = look(chosen, wire, minutes=RECENT + 1) if chosen else []
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
 def queue(name: str, *, of: str = "") -> QueueView:
-    """Return a queue, with what happened in the last hour, by name and in all, or to messages named `of`.
+    """Return a queue with the activity of the last hour by name, and in total or of messages named `of`.
 
     Raises:
-        UnknownQueue: it is not configured.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    return _shown(config, look_closely(config, Pooled(get_client("inspect")), longest=MAX_COUNTERS, of=of))
+    return _shown(config, look_closely(config, open_wire("inspect"), longest=MAX_COUNTERS, of=of))
 
 
 def activity(name: str, *, hours: int, of: str = "") -> Activity:
-    """Return what happened in a queue in the last hours, an hour a count; of messages named `of` only, if it is given.
+    """Return the activity of a queue in the last hours, per hour; if `of` is given, of messages with that name.
 
     Raises:
-        UnknownQueue: it is not configured.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
     """
     return activity_in(get_config().queue(name).keys, hours=hours, of=of)
 
 
 def activity_in(keys: QueueKeys | TopicKeys, *, hours: int, of: str = "") -> Activity:
-    """Return what the counters under some keys say about the last hours; see activity()."""
+    """Return the activity of the last hours from the counters of these keys; see activity()."""
     now_ms = int(time.time() * 1000)
     today = now_ms // 86_400_000
     days = range(today - (hours + 23) // 24, today + 1)
-    wire, longest = Pooled(get_client("inspect")), MAX_COUNTERS
+    wire, longest = open_wire("inspect"), MAX_COUNTERS
     found = counted([keys.hours(day) for day in days], wire, slots=24, longest=longest)
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
 
 
 def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
-    """Return a queue as it is now, with what happened in the last minutes in all.
+    """Return a queue with the total activity of the last minutes.
 
     Raises:
-        UnknownQueue: it is not configured.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    (found,) = look([config], Pooled(get_client("inspect")), minutes=minutes)
+    (found,) = look([config], open_wire("inspect"), minutes=minutes)
     return _shown(config, found)
 
 
@@ -110,12 +110,12 @@ def totals() -> Totals:
     """Return the sums over all queues.
 
     Raises:
-        StoreError: Redis is away, or a queue cannot be read.
+        StoreError: Redis cannot be reached, or a queue cannot be read.
     """
-    wire = Pooled(get_client("inspect"))
+    wire = open_wire("inspect")
     configs, today = _all(wire), int(time.time()) // 86400
     happened = dict.fromkeys(WHAT, 0)
-    # What is published to a topic is counted once, by the topic; what its groups do with it, by each.
+    # Publishing to a topic is counted once, by the topic; handling is counted by each group.
     for fields in hours_of((today - 1, today), [*configs, *get_config().topics.values()], wire):
         for _, what, _, count in counts(fields):
             if what in happened:
@@ -132,15 +132,15 @@ def totals() -> Totals:
 
 
 def _all(wire: Wire) -> list[QueueConfig]:
-    """Return all queues, and the groups that topics have."""
+    """Return all queues and groups of topics."""
     config = get_config()
     return [config.queue(name) for name in sorted({*config.queues, *_groups(list(config.topics.values()), wire)})]
 
 
 def _groups(topics: Sequence[TopicConfig], wire: Wire) -> set[str]:
-    """Return the groups that topics have, whether in code or, of other programs, in Redis, as `topic:group`.
+    """Return the groups of topics, in code or in Redis, as `topic:group`.
 
-    A topic that cannot be read hides no other: its own page says why.
+    Errors are ignored here: the page of the topic shows them.
     """
     known = {topic.name for topic in topics}
     found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in known}

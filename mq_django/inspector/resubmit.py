@@ -1,4 +1,4 @@
-"""Put a dead letter back into its queue with other data."""
+"""Put a dead letter back into its queue with changed data."""
 
 from mq_django.conf import get_config
 from mq_django.core.jsontext import loads
@@ -7,29 +7,28 @@ from mq_django.core.publication import resubmission
 from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
 from mq_django.errors import InvalidMessage
 from mq_django.stores.dead_letter_queue import buried, open_dead_letters
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 
 def resubmit(name: str, entry: str, written: str) -> str | None:
-    """Put a dead letter back into its queue with other data, as a new message; return its id, or None: it is gone.
+    """Put a dead letter back into its queue with changed data, as a new message. Returns its id; None if it is gone.
 
-    `written` is JSON text. Where it still says what stands for a secret, the secret stays as it was.
+    `written` is JSON text. A placeholder for a secret that was not changed is replaced by the secret.
 
     Raises:
         DecodeError: it is not JSON.
-        InvalidMessage: it is too long for the queue, or has what stands for a secret in a place where none was.
-        StoreError: Redis is away.
+        InvalidMessage: it is too long for the queue, or has a placeholder in a place without a secret.
+        StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    letters = open_dead_letters(config, Pooled(get_client("inspect")))
+    letters = open_dead_letters(config, open_wire("inspect"))
     found = next((buried(name, *letter) for letter in letters.whole([entry])), None)
     if not isinstance(found, Delivery):
         return None
     original = found.message.data
     data = restore(loads(written.encode(errors="surrogatepass")), redact(original), original)
     if is_redacted(data) and not is_redacted(original):
-        raise InvalidMessage(f"{REDACTED} stands for a secret, and it is not known for which one here")
+        raise InvalidMessage(f"{REDACTED} is a placeholder for a secret, but this place had none")
     made = resubmission(config, found.message, data)
     done = letters.resubmit(entry, message_id=made.message.id, text=letters.written(made))
     return made.message.id if done == "RESUBMITTED" else None

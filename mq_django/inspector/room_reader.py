@@ -1,4 +1,4 @@
-"""Pages of the rooms where messages wait: what the readers of all kinds of queues have in common."""
+"""Read pages of waiting messages: the common part of all readers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,23 +22,23 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: Bytes of a body that a page of messages still carries.
+#: Longer bodies are left out of a page of messages, in bytes.
 MAX_LISTED = 32 * 1024
 
-#: So many of the messages before one are counted.
+#: Messages before another one that are counted at most.
 MAX_BEFORE = 1000
 
-#: A delivery as a heartbeat tells of it: the number of its stream, and its entry.
+#: A delivery as in a heartbeat: the number of its stream, and its entry.
 Receipt = tuple[int, str]
 
-#: The length of a body that is too long for a page; None when there is none.
+#: A body; its length if it is too long for a page; None if it is missing.
 Body = bytes | int | None
 
 
 class RoomReader:
-    """Reads what waits in one queue, for people. Nothing here changes anything."""
+    """Reads the waiting messages of one queue. Read-only."""
 
-    #: The topic whose log the queue reads, if it does.
+    #: The topic of a group.
     topic: str = ""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
@@ -49,9 +49,9 @@ class RoomReader:
     def waiting(
         self, room: Room, where: Matcher = NOTHING, *, start: int, limit: int, max_bytes: int = MAX_LISTED
     ) -> tuple[int, int, Rows[WaitingView]]:
-        """Return now, how many messages wait in a room, and those from the `start`th on.
+        """Return now, the number of waiting messages of one kind, and those from `start` on.
 
-        Delayed ones come by when they are due, unhandled ones by name, parked ones by key and in line.
+        Delayed ones are ordered by due time, unhandled ones by name, parked ones by key and position.
         """
         now_ms, total, found = self._page(self._room_command(room, start, limit, max_bytes))
         handles = self._handles([member for member, _, _ in found])
@@ -67,7 +67,7 @@ class RoomReader:
 
     def _page_command(self, key: str, start: int, limit: int, max_bytes: int) -> Command:
         args = [start, start + limit - 1, max_bytes]
-        return scripts.command("pages_waiting", keys=[key, self._keys.waiting], args=args)
+        return scripts.command("waiting_page", keys=[key, self._keys.waiting], args=args)
 
     def _page(self, command: Command) -> tuple[int, int, list[tuple[bytes, bytes, Body]]]:
         now_ms, total, *flat = reply_or_raise(self._wire.trip([command])[0])
@@ -75,7 +75,7 @@ class RoomReader:
         return now_ms, total, list(zip(flat[::3], flat[1::3], bodies, strict=True))
 
     def _handles(self, members: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return for members that say more than an id what finds them and says nothing, empty where nothing does."""
+        """Return the handles of members that contain a unique key: see WaitingView.handle."""
         return {}
 
     def _waiting_view(
@@ -89,7 +89,7 @@ class RoomReader:
         *,
         history: str = "",
     ) -> WaitingView | None:
-        view = self._view(member, body, where, history=history, named=handle)
+        view = self._view(member, body, where, history=history, handle=handle)
         due_ms = score_ms(score) if room == "delayed" else None
         return (
             None if view is None else WaitingView(member=member, handle=handle, room=room, message=view, due_ms=due_ms)
@@ -105,16 +105,16 @@ class RoomReader:
         consumer: str = "",
         held_ms: int = 0,
     ) -> EntryView | None:
-        """Return a message of a sorted set that is ready or pending, or None when it is not wanted."""
+        """Return a message of a sorted set that is ready or pending, or None if it does not match."""
         view = self._view(member, body, where, history=history)
         return (
             None
             if view is None
-            else EntryView(home="priority", entry=member, message=view, consumer=consumer, held_ms=held_ms)
+            else EntryView(source="priority", entry=member, message=view, consumer=consumer, held_ms=held_ms)
         )
 
     def _ranked(self, key: str, where: Matcher, start: int, limit: int, max_bytes: int) -> Rows[EntryView]:
-        """Go through what is ready in a sorted set."""
+        """Yield the ready messages of a sorted set."""
         now_ms, _, found = self._page(self._page_command(key, start, limit, max_bytes))
         for place, (member, score, body) in enumerate(found, start + 1):
             if self._is_ready(score, now_ms):
@@ -124,19 +124,19 @@ class RoomReader:
         return True
 
     def _view(
-        self, member: bytes, body: Body, where: Matcher = NOTHING, *, history: str = "", named: bytes = b""
+        self, member: bytes, body: Body, where: Matcher = NOTHING, *, history: str = "", handle: bytes = b""
     ) -> MessageView | None:
-        """Return the message in a body that stands apart from its id, or None when it is not wanted."""
+        """Return the view of a message in a sorted set, or None if it does not match."""
         size, why = body if isinstance(body, int) else len(body or b""), ""
         if body is None:
-            why = "There is no body under this id: it will be dropped when it is due."
+            why = "The message has no body. It will be dropped when it is due."
         if isinstance(body, bytes):
             try:
                 message, own_history = self._decoded(member, body)
                 return view_if(where, message, size=size, history=history or own_history)
             except (DecodeError, UnicodeDecodeError) as error:
                 why = str(error)
-        message_id = (named or member).decode(errors="backslashreplace")
+        message_id = (handle or member).decode(errors="backslashreplace")
         return without_data(where, message_id, size=size, why=why)
 
     def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:
@@ -146,6 +146,6 @@ class RoomReader:
 
 
 def place_in(cursor: str) -> int:
-    """Return the rank that a cursor of a sorted set names; 0 for one that makes no sense."""
+    """Return the rank in a cursor of a sorted set; 0 if it is invalid."""
     cursor = cursor.removeprefix("priority.")
     return int(cursor) if cursor.isdecimal() and len(cursor) < 16 else 0

@@ -1,4 +1,4 @@
-"""Reads a queue in RSMQ's format: all its messages are in one sorted set, by when they can be seen."""
+"""Read a queue in RSMQ's format: all its messages are in one sorted set, by the time they become visible."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from mq_django.core.numbers import score_ms
 from mq_django.core.rsmq_format import decode
 from mq_django.core.visible import line
 from mq_django.errors import DecodeError
-from mq_django.inspector.message_views import EntryView, Home, Matcher, Room, Rows, WaitingView
+from mq_django.inspector.message_views import EntrySource, EntryView, Matcher, Room, Rows, WaitingView
 from mq_django.inspector.room_reader import MAX_LISTED, Body, Receipt, RoomReader, place_in
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -18,7 +18,7 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 
 
 class RsmqReader(RoomReader):
-    """Reads one queue in RSMQ's format: see StreamReader for what each method does."""
+    """Reads one queue in RSMQ's format: see StreamReader for each method."""
 
     _keys: RsmqKeys
 
@@ -31,7 +31,7 @@ class RsmqReader(RoomReader):
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
         key_names += [keys.minutes(hour), keys.minutes(hour - 1)]
-        return scripts.command("rsmq_look", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
+        return scripts.command("rsmq_stats", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
 
     def ready(
         self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
@@ -59,7 +59,7 @@ class RsmqReader(RoomReader):
             view = self._entry_view(member, body, where, consumer=_owner(owner), held_ms=self._held_ms(score, time))
             yield f"priority.{place}", view
 
-    def entry(self, home: Home, entry: bytes) -> EntryView | None:
+    def entry(self, source: EntrySource, entry: bytes) -> EntryView | None:
         """See StreamReader.entry()."""
         keys = self._keys
         score, body, history = self._stored(entry)
@@ -67,7 +67,7 @@ class RsmqReader(RoomReader):
             return None
         commands: list[Command] = [("HGET", keys.owners, entry), ("HGET", keys.hash, entry + b":rc"), ("TIME",)]
         owner, count, time = (reply_or_raise(reply) for reply in self._wire.trip(commands))
-        # Whoever received it since, with another count, need not be one of ours.
+        # With another count, another program has received it since.
         if owner is None or float(score) <= _now_ms(time) or owner.rpartition(b" ")[2] != count:
             return self._entry_view(entry, body, history=history)
         held_ms = self._held_ms(score, time)
@@ -78,18 +78,18 @@ class RsmqReader(RoomReader):
         return self.entry("priority", named)
 
     def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
-        """See StreamReader.held(): behind the id of a receipt stands how often it was received."""
+        """See StreamReader.held(): a receipt here is the id and the receive count."""
         args: list[Argument] = [max_bytes]
-        for home, entry in receipts:
-            args += (home + 1, entry.rpartition(":")[0])
+        for source, entry in receipts:
+            args += (source + 1, entry.rpartition(":")[0])
         if not receipts:
             return {}
-        found = self._wire.trip([scripts.command("rsmq_some", keys=[self._keys.hash], args=args)])[0]
+        found = self._wire.trip([scripts.command("rsmq_read", keys=[self._keys.hash], args=args)])[0]
         held = zip(receipts, reply_or_raise(found), strict=True)
         views = {at: self._entry_view(at[1].rpartition(":")[0].encode(), body) for at, body in held if body}
         return {receipt: view for receipt, view in views.items() if view}
 
-    def before(self, home: Home, entry: bytes) -> int:
+    def before(self, source: EntrySource, entry: bytes) -> int:
         """See StreamReader.before()."""
         (rank,) = self._wire.trip([("ZRANK", self._keys.zset, entry)])
         return int(reply_or_raise(rank) or 0)
@@ -124,7 +124,7 @@ class RsmqReader(RoomReader):
         return score, body, "" if history is None else history.decode(errors="replace")
 
     def _held_ms(self, score: bytes | None, time: Sequence[bytes]) -> int:
-        """Return for how long a message is hidden since it was received or its consumer extended that."""
+        """Return for how long a message has been held since it was received or extended."""
         visible_ms = score_ms(score)
         return 0 if visible_ms is None else max(0, _now_ms(time) + self._vt_ms - visible_ms)
 

@@ -1,4 +1,4 @@
-"""Look for messages among many, a bounded part at a time."""
+"""Scan many messages for those that match, a bounded number at a time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,13 +10,13 @@ from mq_django.inspector.message_views import Rows
 
 __all__ = ["NOTHING", "Filter", "Scanned", "scan"]
 
-#: Messages that one look goes through.
+#: Messages that one scan reads.
 MAX_SCANNED = 5000
 
-#: Messages asked for at a time.
+#: Messages read at a time.
 BATCH = 500
 
-#: Seconds after which a look ends early: a page is to be there in less than 0.3.
+#: Seconds after which a scan ends early: a page should take less than 0.3.
 SECONDS = 0.12
 
 T = TypeVar("T")
@@ -24,19 +24,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Scanned(Generic[T]):
-    """What a look found."""
+    """The result of a scan."""
 
     rows: Sequence[T]
-    #: How many it went through.
+    #: The number of scanned messages.
     scanned: int
-    #: From where to go on; empty at the end.
+    #: The cursor to continue from; empty at the end.
     after: str
 
 
 def scan(read: Callable[[str, int], Rows[T]], where: Filter, *, after: str, limit: int) -> Scanned[T]:
-    """Return up to `limit` of what `read` brings and is wanted, in its order, and from where to go on.
+    """Return up to `limit` of the rows of `read` that match, and the cursor to continue from.
 
-    `read` takes a cursor and how many to go through. At most `MAX_SCANNED` are looked at.
+    `read` gets a cursor and the number of messages to scan. At most `MAX_SCANNED` are scanned.
     """
     rows: list[T] = []
     scanned, deadline = 0, time.monotonic() + SECONDS

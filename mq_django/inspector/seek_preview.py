@@ -1,4 +1,4 @@
-"""What moving a group of a topic would do. Nothing here changes anything."""
+"""Preview the effect of moving a group of a topic. Read-only."""
 
 from typing import NamedTuple
 
@@ -8,32 +8,32 @@ from mq_django.errors import UnknownGroup
 from mq_django.stores.topic_stats import count_between, stats_of_group
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: So many are counted of what a seek would replay or skip: a person waits for it.
+#: Messages that are counted at most: a user waits for it.
 MAX_COUNTED = 50_000
 
 
 class SeekPreview(NamedTuple):
-    """What moving a group to a place would do."""
+    """The effect of moving a group."""
 
-    #: The entry after which it would go on.
+    #: The entry after which the group would continue.
     after: str
-    #: Messages that it was given, and would be given again.
+    #: Delivered messages that would be delivered again.
     replayed: int
-    #: Messages that it was not given, and would not be.
+    #: Undelivered messages that would be skipped.
     skipped: int
-    #: It is `MAX_COUNTED` of them, and there are more.
+    #: The count reached `MAX_COUNTED`, and there are more.
     more: bool
-    #: Deliveries that it holds: whatever becomes of them, they are not settled after the move.
+    #: Pending deliveries. Their outcomes are ignored after the move.
     pending: int
-    #: Those of them that it would not be given again, up to a thousand.
+    #: Those of them that would not be delivered again, up to a thousand.
     given_up: int
 
 
 def seek_preview(config: TopicConfig, name: str, after: str, wire: Wire) -> SeekPreview:
-    """Return what it would do to let a group go on after an entry, `0` or `$`.
+    """Return the effect of moving a group to after an entry, `0` or `$`.
 
     Raises:
-        UnknownGroup: there is none of that name.
+        UnknownGroup: the group does not exist.
     """
     keys, log = config.keys, stats_of_group(config.keys, name, wire, at_most=MAX_COUNTED)
     if not log.groups:

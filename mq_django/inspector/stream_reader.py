@@ -1,4 +1,4 @@
-"""Reads queues and groups of topics: what is ready or pending is in streams, and in line before them."""
+"""Read queues and groups of topics: ready and pending messages in streams and in `priority`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,87 +9,89 @@ from mq_django.core import offsets
 from mq_django.core.filters import NOTHING
 from mq_django.core.keys import LOG, READY, UNIQUE_PREFIX, URGENT, GroupKeys, TopicKeys
 from mq_django.core.offsets import Place
-from mq_django.inspector.message_views import EntryView, Home, Matcher, Room, Rows, WaitingView, view_of_entry
+from mq_django.inspector.message_views import EntrySource, EntryView, Matcher, Room, Rows, WaitingView, view_of_entry
 from mq_django.inspector.room_reader import MAX_BEFORE, MAX_LISTED, Receipt, RoomReader, place_in
 from mq_django.stores.dead_letter_queue import is_entry
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-HOMES: tuple[Home, ...] = get_args(Home)
-_STREAMS: dict[Home, int] = {"urgent": URGENT, "ready": READY, "log": LOG}
+SOURCES: tuple[EntrySource, ...] = get_args(EntrySource)
+_STREAMS: dict[EntrySource, int] = {"urgent": URGENT, "ready": READY, "log": LOG}
 
-#: What `waiting_find` calls the rooms; one of those that wait behind others is ready, and not here.
+#: The indexes in the reply of `waiting_find`. 3, by priority, is missing because such messages are ready.
 _ROOMS: dict[int, Room] = {1: "delayed", 2: "unhandled", 4: "parked"}
 
 
 class StreamReader(RoomReader):
-    """Reads what one queue holds, for people. Nothing here changes anything."""
+    """Reads the messages of one queue. Read-only."""
 
-    homes: ClassVar[Sequence[Home]] = HOMES[:-1]
+    sources: ClassVar[Sequence[EntrySource]] = SOURCES[:-1]
 
     def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
-        """Return the command that counts what is where, and reads fields of the counters of two hours since 1970."""
+        """Return the command that counts the messages by place, and reads fields of the counters of two hours."""
         keys = self._keys
         key_names = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
         key_names += [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1), keys.parked]
         args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
-        return scripts.command("pages_look", keys=key_names, args=args)
+        return scripts.command("queue_stats", keys=key_names, args=args)
 
     def ready(
         self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
     ) -> Rows[EntryView]:
-        """Go through up to `limit` ready messages: what goes first, by priority, and then as they came.
+        """Yield up to `limit` ready messages: urgent ones, prioritised ones, then the others in order.
 
-        Those with a negative priority are among the second, though they are handed out last. `after` is the cursor of
-        the last that was seen.
+        Prioritised ones include those with a negative priority, though they are delivered last. `after` is the cursor
+        of the last message before.
         """
-        return self._by_home(partial(self._ready, where, max_bytes), after, limit)
+        return self._by_source(partial(self._ready, where, max_bytes), after, limit)
 
-    def _by_home(self, read: Callable[[Home, str, int], Rows[EntryView]], after: str, limit: int) -> Rows[EntryView]:
+    def _by_source(
+        self, read: Callable[[EntrySource, str, int], Rows[EntryView]], after: str, limit: int
+    ) -> Rows[EntryView]:
         begin, place = _cursor(after)
-        for home in self.homes[HOMES.index(begin) :]:
-            for row in read(home, place if home == begin else "", limit) if limit > 0 else ():
+        for source in self.sources[SOURCES.index(begin) :]:
+            for row in read(source, place if source == begin else "", limit) if limit > 0 else ():
                 limit -= 1
                 yield row
 
-    def _ready(self, where: Matcher, max_bytes: int, home: Home, place: str, limit: int) -> Rows[EntryView]:
-        if home == "priority":
+    def _ready(self, where: Matcher, max_bytes: int, source: EntrySource, place: str, limit: int) -> Rows[EntryView]:
+        if source == "priority":
             yield from self._ranked(self._keys.priority, where, place_in(place), limit, max_bytes)
             return
         args: list[Argument] = [self._keys.group, place, limit, max_bytes]
-        command = scripts.command("entries_ready", keys=[self._stream(home)], args=args)
+        command = scripts.command("entries_ready", keys=[self._stream(source)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         for entry, fields in zip(flat[::2], flat[1::2], strict=True):
-            yield f"{home}.{entry.decode()}", view_of_entry(self._queue, home, entry, fields, where)
+            yield f"{source}.{entry.decode()}", view_of_entry(self._queue, source, entry, fields, where)
 
     def pending(
         self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
     ) -> Rows[EntryView]:
-        """Go through up to `limit` messages that consumers hold, with who does and for how long."""
-        return self._by_home(partial(self._pending, where, max_bytes), after, limit)
+        """Yield up to `limit` pending messages, with their consumers and for how long these hold them."""
+        return self._by_source(partial(self._pending, where, max_bytes), after, limit)
 
-    def _pending(self, where: Matcher, max_bytes: int, home: Home, place: str, limit: int) -> Rows[EntryView]:
-        if home == "priority":
+    def _pending(self, where: Matcher, max_bytes: int, source: EntrySource, place: str, limit: int) -> Rows[EntryView]:
+        if source == "priority":
             return
         args: list[Argument] = [self._keys.group, f"({place}" if place else "-", limit, max_bytes]
-        command = scripts.command("entries_pending", keys=[self._stream(home)], args=args)
+        command = scripts.command("entries_pending", keys=[self._stream(source)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
             holder = consumer.decode(errors="backslashreplace")
-            view = view_of_entry(self._queue, home, entry, fields, where, consumer=holder, held_ms=idle)
-            yield f"{home}.{entry.decode()}", view
+            view = view_of_entry(self._queue, source, entry, fields, where, consumer=holder, held_ms=idle)
+            yield f"{source}.{entry.decode()}", view
 
-    def entry(self, home: Home, entry: bytes) -> EntryView | None:
+    def entry(self, source: EntrySource, entry: bytes) -> EntryView | None:
         """Return a message that is ready or pending, or None."""
         keys, text = self._keys, entry.decode(errors="replace")
-        if home == "priority":
+        if source == "priority":
             replies = self._wire.trip([("ZSCORE", keys.priority, entry), ("HGET", keys.waiting, entry)])
             score, body = (reply_or_raise(reply) for reply in replies)
             return None if score is None else self._entry_view(entry, body)
-        if home not in self.homes or not is_entry(text):
+        if source not in self.sources or not is_entry(text):
             return None
-        stream = self._stream(home)
+        stream = self._stream(source)
         found, pending = self._wire.trip(
             [("XRANGE", stream, text, text), ("XPENDING", stream, keys.group, text, text, 1)]
         )
@@ -97,46 +99,46 @@ class StreamReader(RoomReader):
             return None
         flat = found[0][1]
         if isinstance(pending, Exception) or not pending:
-            return view_of_entry(self._queue, home, entry, flat)
+            return view_of_entry(self._queue, source, entry, flat)
         _, consumer, idle, _ = pending[0]
         holder = consumer.decode(errors="backslashreplace")
-        return view_of_entry(self._queue, home, entry, flat, consumer=holder, held_ms=idle)
+        return view_of_entry(self._queue, source, entry, flat, consumer=holder, held_ms=idle)
 
     def find_entry(self, named: bytes) -> EntryView | None:
-        """Return a message whose id leads to it: by priority, of RSMQ, or an entry's own; or None."""
-        first: Home = "priority"
-        homes = (first, *(home for home in self.homes if home != first))
-        return next((found for home in homes if (found := self.entry(home, named))), None)
+        """Return a message that can be found by its id without a scan, or None: see entries.find()."""
+        first: EntrySource = "priority"
+        sources = (first, *(source for source in self.sources if source != first))
+        return next((found for source in sources if (found := self.entry(source, named))), None)
 
     def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
-        """Return those of some deliveries that are still there."""
-        homes = {number: home for home, number in _STREAMS.items() if home in self.homes}
-        # Behind an entry of a log stands the group's generation.
-        asked = {receipt: receipt[1].partition("@")[0] for receipt in receipts if receipt[0] in homes}
+        """Return those of the deliveries that are still pending."""
+        sources = {number: source for source, number in _STREAMS.items() if source in self.sources}
+        # The receipt of a log's entry ends with the group's generation.
+        asked = {receipt: receipt[1].partition("@")[0] for receipt in receipts if receipt[0] in sources}
         asked = {receipt: entry for receipt, entry in asked.items() if is_entry(entry)}
         if not asked:
             return {}
         args: list[Argument] = [max_bytes]
         for (number, _), entry in asked.items():
             args += (number + 1, entry)
-        command = scripts.command("entries_some", keys=list(self._keys.homes()), args=args)
+        command = scripts.command("entries_read", keys=list(self._keys.streams()), args=args)
         found = zip(asked.items(), reply_or_raise(self._wire.trip([command])[0]), strict=True)
         views = {
-            at: view_of_entry(self._queue, homes[at[0]], entry.encode(), flat) for (at, entry), flat in found if flat
+            at: view_of_entry(self._queue, sources[at[0]], entry.encode(), flat) for (at, entry), flat in found if flat
         }
         return {receipt: view for receipt, view in views.items() if view}
 
-    def before(self, home: Home, entry: bytes) -> int:
-        """Count the messages that stand before a ready one; from `MAX_BEFORE` on there may be more."""
+    def before(self, source: EntrySource, entry: bytes) -> int:
+        """Count the messages before a ready one, up to about `MAX_BEFORE`."""
         keys = self._keys
-        return self._before([keys.ready, keys.urgent, keys.priority], home, entry)
+        return self._before([keys.ready, keys.urgent, keys.priority], source, entry)
 
-    def _before(self, key_names: Sequence[str], home: Home, entry: bytes) -> int:
-        command = scripts.command("entries_before", keys=key_names, args=[self._keys.group, home, entry, MAX_BEFORE])
+    def _before(self, key_names: Sequence[str], source: EntrySource, entry: bytes) -> int:
+        command = scripts.command("entries_before", keys=key_names, args=[self._keys.group, source, entry, MAX_BEFORE])
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def find_waiting(self, named: bytes) -> WaitingView | None:
-        """Return the message that waits, by its id, by `u:` and its unique key, or by its member; or None."""
+        """Return a waiting message by its id, by `u:` + its unique key, or by its member; or None."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
@@ -148,36 +150,36 @@ class StreamReader(RoomReader):
         return self._waiting_view(_ROOMS[number], handle, member, score, body or None)
 
     def _handles(self, members: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return for unique keys the ids of their messages; empty where another message has the same id."""
+        """Return for unique keys the ids of their messages; empty if another message has the same id."""
         unique = [member for member in members if member.startswith(UNIQUE_PREFIX.encode())]
         ids = self._indexed(unique)
         back = self._indexed(list(ids.values()))
         return {member: ids[member] if back.get(ids.get(member, b"")) == member else b"" for member in unique}
 
     def _indexed(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return what the index of unique keys has under some names; a broken one is no reason to show no page."""
+        """Return the values of the index of unique keys. Errors are ignored, so that the page can be shown."""
         (found,) = self._wire.trip([("HMGET", self._keys.unique, *names)]) if names else ([],)
         pairs = [] if isinstance(found, Exception) else zip(names, found, strict=True)
         return {name: value for name, value in pairs if value is not None}
 
-    def _stream(self, home: Home) -> str:
-        return self._keys.homes()[_STREAMS[home]]
+    def _stream(self, source: EntrySource) -> str:
+        return self._keys.streams()[_STREAMS[source]]
 
 
 class GroupReader(StreamReader):
-    """Reads one group of a topic: its own streams, and the topic's log behind them."""
+    """Reads one group of a topic: its own streams, and the topic's log."""
 
-    homes = HOMES
+    sources = SOURCES
     _keys: GroupKeys
 
     def __init__(self, config: GroupConfig, wire: Wire) -> None:
         super().__init__(config, wire)
         self.topic = config.topic
 
-    def before(self, home: Home, entry: bytes) -> int:
-        """See StreamReader.before(): before the log a group reads what it keeps itself."""
-        if home != "log":
-            return super().before(home, entry)
+    def before(self, source: EntrySource, entry: bytes) -> int:
+        """See StreamReader.before(): a group reads its own messages before the log."""
+        if source != "log":
+            return super().before(source, entry)
         return self._before([self._stream("log"), self._keys.ready, self._keys.priority], "ready", entry)
 
 
@@ -193,7 +195,7 @@ def page_of_log(
     newest_first: bool = False,
     max_bytes: int = MAX_LISTED,
 ) -> Rows[EntryView]:
-    """Go through up to `limit` entries of a log between two places, both included, from the one after `after` on."""
+    """Yield up to `limit` entries of a log between two places, both included, that follow `after`."""
     begins, ends = offsets.first(since), offsets.last(until)
     if after:
         begins, ends = (begins, f"({after}") if newest_first else (f"({after}", ends)
@@ -204,12 +206,12 @@ def page_of_log(
         yield entry.decode(), view_of_entry(keys.topic, "log", entry, fields, where)
 
 
-def _cursor(text: str) -> tuple[Home, str]:
-    """Return where a cursor points; one that makes no sense points to the beginning."""
-    home, _, place = text.partition(".")
-    if home == "priority" and place.isdecimal() and len(place) < 16:
+def _cursor(text: str) -> tuple[EntrySource, str]:
+    """Return the source and position of a cursor; the beginning if it is invalid."""
+    source, _, place = text.partition(".")
+    if source == "priority" and place.isdecimal() and len(place) < 16:
         return "priority", place
     for known in _STREAMS:
-        if home == known and is_entry(place):
+        if source == known and is_entry(place):
             return known, place
-    return HOMES[0], ""
+    return SOURCES[0], ""

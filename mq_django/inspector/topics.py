@@ -1,4 +1,4 @@
-"""Topics as people see them: their logs, where the groups are in them, and moving the groups."""
+"""Topics for display: their logs, the offsets of their groups, and moving the groups."""
 
 import time
 from collections.abc import Sequence, Set
@@ -15,29 +15,27 @@ from mq_django.inspector.seek_preview import SeekPreview, seek_preview
 from mq_django.registry import groups
 from mq_django.stores.log import Log
 from mq_django.stores.topic_stats import GroupStats, TopicStats, topic_stats
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
 __all__ = ["GroupStats", "SeekPreview", "TopicView", "preview", "seek", "topic", "topics", "unsubscribe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicView:
-    """A topic: what its log holds, and its groups by name."""
+    """A topic: its log, and its groups by name."""
 
     config: TopicConfig
     now_ms: int = 0
     length: int = 0
-    #: Bytes of Redis' memory, about.
+    #: Approximate bytes of memory in Redis.
     size: int = 0
     #: Entries of the log; `0-0` when it is empty.
     first: str = "0-0"
     last: str = "0-0"
     groups: tuple[GroupStats, ...] = ()
-    #: The names of those groups that this project has a subscriber of; others are of other programs, or of code that
-    #: is gone.
+    #: The names of the groups with a subscriber in this project. Others belong to other programs or to removed code.
     in_code: Set[str] = frozenset()
-    #: What was published; what became of it, each group counts for itself.
+    #: Only what was published. Handling is counted by each group.
     activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
     error: str = ""
@@ -49,68 +47,68 @@ class TopicView:
 
     @property
     def first_ms(self) -> int | None:
-        """Return when the oldest message was published, in ms since 1970; None when there is none."""
+        """Return when the oldest message was published, in ms since 1970; None without messages."""
         return parse(self.first)[0] or None
 
     @property
     def last_ms(self) -> int | None:
-        """Return when the newest message was published, in ms since 1970; None when there is none."""
+        """Return when the newest message was published, in ms since 1970; None without messages."""
         return parse(self.last)[0] or None
 
     def group(self, name: str) -> GroupStats:
-        """Return one of its groups; one that nobody knows is not subscribed."""
+        """Return one of its groups; an unknown one is not subscribed."""
         found = (group for group in self.groups if group.name == name)
         return next(found, GroupStats(topic=self.name, name=name, subscribed=False))
 
 
 def topics() -> list[TopicView]:
-    """Return all topics by name, with what was published in the last half hour; what cannot be read says why.
+    """Return all topics by name with the activity of the last half hour; those that cannot be read have an error.
 
     Raises:
         ConfigurationError: a setting is wrong.
-        StoreError: Redis is away.
+        StoreError: cannot reach Redis.
     """
     return _views([config for _, config in sorted(get_config().topics.items())], minutes=RECENT + 1)
 
 
 def topic(name: str) -> TopicView:
-    """Return a topic, with what was published in the last hour.
+    """Return a topic with the activity of the last hour.
 
     Raises:
-        UnknownTopic: it is not configured.
-        StoreError: Redis is away.
+        UnknownTopic: the topic is not configured.
+        StoreError: cannot reach Redis.
     """
     (view,) = _views([get_config().topic(name)], minutes=WINDOW + 1)
     return view
 
 
 def preview(name: str, group: str, place: Place) -> SeekPreview:
-    """Return how many messages a group would be given again, or never, when it were moved to a place.
+    """Return how many messages would be delivered again or skipped if a group were moved.
 
     Raises:
-        UnknownTopic, UnknownGroup: there is none of that name.
-        InvalidOffset: it is no place in a log.
-        StoreError: Redis is away.
+        UnknownTopic, UnknownGroup: it does not exist.
+        InvalidOffset: the place is invalid.
+        StoreError: cannot reach Redis.
     """
-    return seek_preview(get_config().topic(name), group, before(place), Pooled(get_client("inspect")))
+    return seek_preview(get_config().topic(name), group, before(place), open_wire("inspect"))
 
 
 def seek(name: str, group: str, place: Place) -> None:
-    """Move a group, while consumers run; see preview() for what it raises, and mq_django.topics for what it means."""
+    """Move a group while consumers run. Raises as preview(); see also mq_django.topics."""
     _log(name).seek(group, place)
 
 
 def unsubscribe(name: str, group: str) -> bool:
-    """Remove a group with its retries, dead letters, counters and alarm; tell whether it was there."""
+    """Remove a group with its retries, dead letters, counters and alarm; return whether it existed."""
     return _log(name).unsubscribe(group, now=time.time())
 
 
 def _log(name: str) -> Log:
-    return Log(get_config().topic(name), Pooled(get_client("inspect")))
+    return Log(get_config().topic(name), open_wire("inspect"))
 
 
 def _views(configs: Sequence[TopicConfig], *, minutes: int) -> list[TopicView]:
-    found = topic_stats(configs, Pooled(get_client("inspect")), minutes=minutes, at_most=MAX_COUNTED)
+    found = topic_stats(configs, open_wire("inspect"), minutes=minutes, at_most=MAX_COUNTED)
     return [
         TopicView(config=config, error=str(seen)) if isinstance(seen, StoreError) else _view(config, seen)
         for config, seen in zip(configs, found, strict=True)

@@ -1,4 +1,4 @@
-"""What the command `mq` tells of the inspector's values with --json; its lines show the same."""
+"""Values of the inspector as JSON, for the command `mq`."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from mq_django.inspector.processes import ProcessView, SupervisorView
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.topics import GroupStats
 
-#: What `status` counts, as attributes of a queue.
+#: The counts of `status`, as attributes of a queue.
 PLACES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
 
 
 def as_dict(*views: Any) -> dict[str, Any]:
-    """Return a view as JSON can say it; a consumer comes behind its supervisor."""
+    """Return a view as JSON values. A consumer is passed after its supervisor."""
     match views:
         case [QueueView() as queue]:
             counts = {**{place: getattr(queue, place) for place in PLACES}, "consumers": queue.alive}
@@ -34,7 +34,7 @@ def as_dict(*views: Any) -> dict[str, Any]:
             return _group(group)
         case [SupervisorView() as supervisor, ProcessView() as process]:
             return _consumer(supervisor, process)
-    raise TypeError(f"mq tells nothing of {views!r:.100}")
+    raise TypeError(f"mq cannot show {views!r:.100}")
 
 
 def _moment(ms: int | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What the command `mq` does with consumers. It returns what it found, and that as lines."""
+"""The verb `consumers` of the command `mq`."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -10,21 +10,21 @@ from mq_django.core.visible import escape
 from mq_django.inspector import processes
 from mq_django.management.as_dict import as_dict
 
-#: What a verb found, as JSON can say it and as lines for people.
+#: The output of a verb: JSON values, and lines of text.
 Output = tuple[Any, Sequence[str]]
 
 
 def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """Add the verbs to the command, each through `add(name, what it does)`."""
-    consumers = add("consumers", "Show who consumes and what each handles, or ask one to go quiet or to stop.")
+    """Add the verbs to the command, each by `add(name, help)`."""
+    consumers = add("consumers", "Show consumers and their running messages, or ask one to go quiet or to stop.")
     asking = consumers.add_mutually_exclusive_group()
     whom = "A consumer or a supervisor, by its id."
-    asking.add_argument("--quiet", metavar="id", help=f"Let it fetch no more and finish what it has. {whom}")
-    asking.add_argument("--stop", metavar="id", help=f"Let it stop when what it runs has finished. {whom}")
+    asking.add_argument("--quiet", metavar="id", help=f"Stop fetching, and finish the messages it holds. {whom}")
+    asking.add_argument("--stop", metavar="id", help=f"Stop when its running handlers have finished. {whom}")
 
 
 def consumers(options: Mapping[str, Any]) -> Output:
-    """Tell who consumes, or ask one for something."""
+    """Show consumers, or ask one to go quiet or to stop."""
     who = options["quiet"] or options["stop"]
     if who:
         queues = processes.ask(who, "quiet" if options["quiet"] else "stop")
@@ -37,7 +37,7 @@ def consumers(options: Mapping[str, Any]) -> Output:
         for process in supervisor.processes
     ]
     lines = [line for row in found for line in _lines(row)]
-    return found, lines or ["Nobody consumes."]
+    return found, lines or ["No consumers."]
 
 
 def _lines(row: Mapping[str, Any]) -> list[str]:

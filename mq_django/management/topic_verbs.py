@@ -1,4 +1,4 @@
-"""What the command `mq` does with topics and their groups. Each verb returns what it found, and that as lines."""
+"""The verbs of the command `mq` for topics and their groups."""
 
 import argparse
 import json
@@ -17,38 +17,38 @@ from mq_django.inspector import topics as inspected
 from mq_django.management.as_dict import as_dict
 from mq_django.producers import topics
 
-#: What a verb found, as JSON can say it and as lines for people.
+#: The output of a verb: JSON values, and lines of text.
 Output = tuple[Any, Sequence[str]]
 
 PLACE = (
-    "beginning, end, a moment such as 2026-11-01T06:00Z (without Z or an offset: in the project's time zone), "
+    "beginning, end, a time such as 2026-11-01T06:00Z (without Z or an offset: in the project's time zone), "
     "or the id of an entry."
 )
 
 
 def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """Add the verbs to the command, each through `add(name, what it does)`."""
-    add("topics", "Show how far the groups of topics are behind.")
+    """Add the verbs to the command, each by `add(name, help)`."""
+    add("topics", "Show the lag of the groups of topics.")
 
-    log = add("log", "Show what a topic's log has, secrets replaced.")
+    log = add("log", "Show messages of a topic's log, with secrets replaced.")
     log.add_argument("topic")
     _add_range(log)
     log.add_argument("--limit", type=int, default=10)
 
-    seek = add("seek", "Let a group of a topic go on elsewhere, while consumers run.")
+    seek = add("seek", "Move a group of a topic to another position, while consumers run.")
     _add_group(seek)
     seek.add_argument("place", help=PLACE)
-    seek.add_argument("--dry", action="store_true", help="Only say what would be read again, or never.")
+    seek.add_argument("--dry", action="store_true", help="Only show how many messages would be replayed or skipped.")
 
-    unsubscribe = add("unsubscribe", "Remove a group of a topic with all it keeps.")
+    unsubscribe = add("unsubscribe", "Remove a group of a topic with its retries and dead letters.")
     _add_group(unsubscribe)
     unsubscribe.add_argument("--yes", action="store_true", help="Confirm without prompting.")
 
-    replay = add("replay", "Run a part of a log through a handler, here and now, without moving the group.")
+    replay = add("replay", "Run a part of a log through a handler in this process, without moving the group.")
     _add_group(replay)
     _add_range(replay)
-    replay.add_argument("--handler", help="The dotted path of a function; without it, the group's own subscriber.")
-    replay.add_argument("--dry", action="store_true", help="Only say what would be run.")
+    replay.add_argument("--handler", help="Dotted path of a function; by default the group's subscriber.")
+    replay.add_argument("--dry", action="store_true", help="Only show what would be run.")
 
 
 def _add_group(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def _add_range(parser: argparse.ArgumentParser) -> None:
 
 
 def show_topics(_: Mapping[str, Any]) -> Output:
-    """Tell where every group is."""
+    """Show the offset and lag of every group."""
     found: list[dict[str, Any]] = []
     for view in inspected.topics():
         if view.error:
@@ -71,7 +71,7 @@ def show_topics(_: Mapping[str, Any]) -> Output:
 
 
 def log(options: Mapping[str, Any]) -> Output:
-    """Tell the first messages of a part of a log."""
+    """Show the first messages of a part of a log."""
     since, until = place(options["since"]), place(options["until"])
     limit = max(1, min(500, options["limit"]))
     found = [as_dict(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
@@ -79,8 +79,8 @@ def log(options: Mapping[str, Any]) -> Output:
 
 
 def seek(options: Mapping[str, Any]) -> Output:
-    """Move a group, or tell what that would do."""
-    topic, group = _named(options)
+    """Move a group, or preview the move."""
+    topic, group = _topic_and_group(options)
     where = place(options["place"])
     preview = inspected.preview(topic, group, where)
     if not options["dry"]:
@@ -93,16 +93,16 @@ def seek(options: Mapping[str, Any]) -> Output:
 
 def unsubscribe(options: Mapping[str, Any]) -> Output:
     """Remove a group."""
-    topic, group = _named(options)
+    topic, group = _topic_and_group(options)
     if not options["yes"]:
-        raise CommandError("This deletes the group's retries and dead letters for good. Say --yes.", returncode=2)
+        raise CommandError("This deletes the group's retries and dead letters. Confirm with --yes.", returncode=2)
     removed = inspected.unsubscribe(topic, group)
-    return {"removed": removed}, ["removed" if removed else "there was no such group"]
+    return {"removed": removed}, ["removed" if removed else "the group did not exist"]
 
 
 def replay(options: Mapping[str, Any]) -> Output:
     """Run a part of a log through a handler."""
-    topic, group = _named(options)
+    topic, group = _topic_and_group(options)
     since, until = place(options["since"]), place(options["until"])
     handler = None
     if options["handler"]:
@@ -119,16 +119,16 @@ def replay(options: Mapping[str, Any]) -> Output:
 
 
 def place(text: str) -> Place:
-    """Read a place in a log: a word or an entry's id as it is, anything with a T in it as a moment."""
+    """Parse a position in a log: text with a T in it is a time, other text is a word or an entry id."""
     if "T" not in text:
         return text
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
-        raise CommandError(f"This is no moment: {text!r}") from error
+        raise CommandError(f"Not a valid time: {text!r}") from error
 
 
-def _named(options: Mapping[str, Any]) -> tuple[str, str]:
+def _topic_and_group(options: Mapping[str, Any]) -> tuple[str, str]:
     topic, separator, group = options["group"].partition(GROUP_SEPARATOR)
     if not separator:
         raise CommandError(f"Name the group as topic:group, not {topic!r}.", returncode=2)
@@ -136,10 +136,10 @@ def _named(options: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    named = "entry" in row
+    is_entry = "entry" in row
     return "  ".join(
         truncate(escape(json.dumps(value, ensure_ascii=False) if key == "data" else str(value)), 200)
-        if named
+        if is_entry
         else f"{key} {escape(str(value))}"
         for key, value in row.items()
         if value is not None

@@ -1,4 +1,4 @@
-"""Publishing: now, later, in bulk, and with the commit."""
+"""Publishing to queues and topics."""
 
 from mq_django.producers.queues import Queue, Queues, queues
 from mq_django.producers.topics import Group, Topic, Topics, topics

@@ -1,4 +1,4 @@
-"""Methods for coroutines."""
+"""Asynchronous versions of methods."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 def asynchronous(method: Callable[Parameters, Result]) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
-    """Return a coroutine function, named with a leading `a`, that runs the method in the thread of synchronous code."""
+    """Return a coroutine function that runs the method with `sync_to_async`. Its name has a leading `a`."""
 
     @wraps(method)
     async def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

@@ -9,12 +9,13 @@ class GroupPlace(NamedTuple):
     """Where a group is in its log."""
 
     name: str
-    #: The last entry that it was given.
+    #: The id of the last entry that it was given.
     offset: str
+    #: Messages that it was given and that are not settled.
     pending: int
     #: Messages that it has not been given.
     lag: int
-    #: How long the oldest of them has been in the log; 0 when there is none.
+    #: How long the oldest of them has been in the log, in milliseconds; 0 when there is none.
     lag_ms: int
     #: Changes with every seek: receipts of another one are void.
     generation: int = 0

@@ -1,4 +1,4 @@
-"""Put messages into queues."""
+"""Publish to queues."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -18,11 +18,17 @@ from mq_django.producers.sinks import RedisSink, after_commit, send
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
 
+Made = TypeVar("Made")
 Result = TypeVar("Result")
 
 
 class Queue:
-    """One configured queue, for producers. Get it as `mq_django.queues["name"]`."""
+    """One configured queue, for producers. Get it as `mq_django.queues["name"]`.
+
+        queues["emails"].publish("welcome", {"user_id": 7}, delay=60)
+
+    Each method that talks to Redis has a coroutine function of the same parameters: `apublish()` and so on.
+    """
 
     def __init__(self, config: QueueConfig) -> None:
         self.config = config
@@ -59,7 +65,7 @@ class Queue:
         pending, and a rollback leaves nothing. `on_commit=False` sends at once.
 
         Args:
-            name: chooses the handler.
+            name: chooses the handler; 1 to 255 printable characters.
             data: JSON: None, bool, int, float, str, lists and dicts of them.
             delay: a timedelta or seconds from now (of the sending), by Redis's clock.
             deliver_at: not handled before this datetime; without a time zone it is in Django's current one.
@@ -72,13 +78,20 @@ class Queue:
                 seconds: until then or for that long.
             on_conflict: "replace", "keep" the first and return its id, the "earliest" of both, or "error". With
                 unique_for: "error" or "keep".
-            expires: a timedelta or seconds from now, or a datetime: not handled after it.
+            expires: a timedelta or seconds from now, or a datetime. The message is not handled after it.
+            using: the alias of the database whose transaction is waited for; None: the default database.
+            on_commit: False: at once, also inside `atomic()`.
             robust: what fails after the commit is logged, not raised.
             message_id: in place of a new id. Another message may have it; in RSMQ's format that is AlreadyPublished.
-            enqueued_ms: it runs a task that was enqueued at this moment, and whose result is kept.
+            enqueued_ms: it runs a task that was enqueued at this moment, in ms since 1970, and whose result is kept.
+
+        Returns:
+            The id: that of the message that stays, where `on_conflict` keeps another one.
 
         Raises:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
+            MessageTooLarge: data and headers have more bytes than the queue's MAX_SIZE, or than a message may have.
+            NotSupported: the queue's format lacks an option.
             QueueFull, AlreadyPublished, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         made = publication(
@@ -113,10 +126,21 @@ class Queue:
         on_commit: bool = True,
         robust: bool = False,
     ) -> list[str]:
-        """Publish many `(name, data)` in one script call a thousand, or two megabytes, and return their ids.
+        """Publish many messages in few round trips, and return their ids in the same order.
 
-        All are checked before the first is sent. What Redis refuses it refuses a call at a time, so that calls before
-        may have been done. See publish() for the rest.
+        All are checked before the first is sent. One script call takes up to 1000 messages or 2 MiB of data. Each call
+        is all or nothing: when Redis refuses one, those before it are done.
+
+            queues["emails"].publish_many(("welcome", {"user_id": user.pk}) for user in users)
+
+        Args:
+            messages: pairs of a name and data, as for publish().
+            delay, deliver_at, key, priority, expires: as for publish(), for all of them.
+            using, on_commit, robust: as for publish().
+
+        Raises:
+            InvalidMessage, MessageTooLarge, NotSupported: as publish(). Nothing was written.
+            QueueFull, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         made = publications(
             self.config, messages, delay=delay, deliver_at=deliver_at, key=key, priority=priority, expires=expires
@@ -134,10 +158,20 @@ class Queue:
         on_commit: bool = True,
         robust: bool = False,
     ) -> CancelResult | None:
-        """Remove a message that waits, by its id or its unique key, and say whether that was in time.
+        """Remove a message that waits, and return whether that was in time.
 
-        A true result is `CancelResult.CANCELLED`: it will never run. Inside `atomic()` it is cancelled at the commit,
-        and the result is None.
+        Args:
+            message_id: its id, as publish() returned it.
+            unique: instead of the id: its unique key.
+            using, on_commit, robust: as for publish().
+
+        Returns:
+            A CancelResult. If it is true, the message will never run. None: inside `atomic()`, where the message is
+            cancelled at the commit.
+
+        Raises:
+            InvalidMessage: both an id and a unique key are given, or none, or it is not text.
+            ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         named = _named(message_id, unique)
         return self._ask(lambda store: store.cancel(named), using=using, on_commit=on_commit, robust=robust)
@@ -153,9 +187,22 @@ class Queue:
         on_commit: bool = True,
         robust: bool = False,
     ) -> CancelResult | None:
-        """Let a delayed message be due at another time, and say whether that was in time.
+        """Give a delayed message another time, and return whether that was in time.
 
-        A true result is `CancelResult.RESCHEDULED`: it will not run before. See cancel() for the rest.
+        Args:
+            message_id: its id, as publish() returned it.
+            unique: instead of the id: its unique key.
+            delay: a timedelta or seconds from now, by Redis's clock.
+            deliver_at: instead of `delay`: a datetime; without a time zone it is UTC.
+            using, on_commit, robust: as for publish().
+
+        Returns:
+            A CancelResult. If it is true, the message will not run before its new time. None: inside `atomic()`, where
+            it is rescheduled at the commit.
+
+        Raises:
+            InvalidMessage: there is no time or two, or not exactly one of an id and a unique key.
+            ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         named, (delay_ms, due_ms) = _named(message_id, unique), due(delay, deliver_at)
         if delay_ms is None and due_ms is None:
@@ -168,7 +215,16 @@ class Queue:
         )
 
     def find(self, message_id: str | None = None, *, unique: str | None = None) -> Lookup:
-        """Look a message up that waits, by its id or its unique key."""
+        """Look up a message that waits, and return a Lookup: where it is, the message, and when it is due.
+
+        Args:
+            message_id: its id, as publish() returned it.
+            unique: instead of the id: its unique key.
+
+        Raises:
+            InvalidMessage: both an id and a unique key are given, or none, or it is not text.
+            StoreError: Redis cannot be reached, or refuses the command.
+        """
         return self._redis.store.find(_named(message_id, unique))
 
     apublish = asynchronous(publish)
@@ -178,44 +234,53 @@ class Queue:
     afind = asynchronous(find)
 
     def _ask(
-        self, wish: Callable[[Store], Result], *, using: str | None, on_commit: bool, robust: bool
+        self, request: Callable[[Store], Result], *, using: str | None, on_commit: bool, robust: bool
     ) -> Result | None:
-        return after_commit(lambda: wish(self._redis.store), using=using, on_commit=on_commit, robust=robust)
+        return after_commit(lambda: request(self._redis.store), using=using, on_commit=on_commit, robust=robust)
 
 
 def _named(message_id: str | None, unique: str | None) -> str:
-    """Return what a store finds a message by."""
+    """Return the id or unique key in the form of Store.find()."""
     if (message_id is None) == (unique is None):
         raise InvalidMessage("Give a message's id, or unique=")
     return check_text("message_id", message_id) if unique is None else UNIQUE_PREFIX + check_text("unique", unique)
 
 
-class Queues(Mapping[str, Queue]):
-    """The queues in `MQ_DJANGO["QUEUES"]`, by name."""
+class ByName(Mapping[str, Made]):
+    """What `MQ_DJANGO` configures by name, each made when it is first asked for, and again when the settings change."""
 
-    def __init__(self) -> None:
-        self._made: tuple[Config | None, dict[str, Queue]] = (None, {})
+    def __init__(self, configured: Callable[[Config], Mapping[str, Any]], make: Callable[[Config, str], Made]) -> None:
+        self._configured, self._make = configured, make
+        self._made: tuple[Config | None, dict[str, Made]] = (None, {})
 
-    def __getitem__(self, name: str) -> Queue:
+    def __getitem__(self, name: str) -> Made:
         config, (made_for, made) = get_config(), self._made
         if made_for is not config:  # settings may change in tests
-            made = {}
-            self._made = (config, made)
+            self._made = (config, made := {})
         try:
             return made[name]
         except (KeyError, TypeError):
-            made[name] = queue = Queue(config.queue(name))
-            return queue
+            made[name] = found = self._make(config, name)
+            return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(get_config().queues)
+        return iter(self._configured(get_config()))
 
     def __len__(self) -> int:
-        return len(get_config().queues)
+        return len(self._configured(get_config()))
 
     def __contains__(self, name: object) -> bool:
-        return name in get_config().queues
+        return name in self._configured(get_config())
+
+
+class Queues(ByName[Queue]):
+    """The queues in `MQ_DJANGO["QUEUES"]`, by name.
+
+    Raises:
+        UnknownQueue: there is none of that name.
+        ConfigurationError: `MQ_DJANGO` cannot be used.
+    """
 
 
 #: The queues of this project.
-queues = Queues()
+queues = Queues(lambda config: config.queues, lambda config, name: Queue(config.queue(name)))

@@ -1,6 +1,6 @@
-"""Sinks: where publications go. To Redis, at once or when a transaction commits.
+"""Sinks: how publications are sent. To Redis, at once or when a transaction commits.
 
-Every public way to publish ends in `send()`, which chooses the sink.
+All public functions that publish use `send()`, which selects the sink.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,31 +11,31 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from mq_django.core.publication import Publication, with_headers
 from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.signals import message_published
-from mq_django.transport.connections import clients_closed, get_client
-from mq_django.transport.sessions import Pooled, Wire
+from mq_django.transport.connections import clients_closed, open_wire
+from mq_django.transport.sessions import Wire
 
-#: Messages of one script call. Redis serves nobody else meanwhile: about 3 ms at this size.
+#: The most messages of one script call, which blocks Redis for about 3 ms at this size.
 BATCH = 1000
-#: Bytes of data of one script call.
+#: The most bytes of data of one script call.
 BATCH_BYTES = 2 * 1024 * 1024
 
 Result = TypeVar("Result")
 
 
 class Sink(Protocol):
-    """Takes publications, and sees to it that they are sent."""
+    """Accepts publications and sends them, now or later."""
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
-        """Take the publications of one call, at least one, and return the id under which each is known.
+        """Accept the publications of one call, at least one, and return the id of each.
 
-        That is another message's where a unique key keeps that one, and None where a topic had the message before.
+        It is the id of another message if that one keeps the unique key, and None if a topic had the message already.
         """
 
 
 def send(
     publications: Sequence[Publication], redis: Sink, *, using: str | None, on_commit: bool, robust: bool
 ) -> Sequence[str | None]:
-    """Give the publications of one call to the sink in charge; `redis` is that of their destination.
+    """Pass the publications of one call to a sink: `redis`, or one that uses it when the transaction commits.
 
     See Queue.publish() for `using`, `on_commit` and `robust`.
     """
@@ -45,7 +45,7 @@ def send(
 
 
 def _within(middleware: Publish, publications: Sequence[Publication], sink: Sink) -> Sequence[str | None]:
-    """Give publications to a sink within the middleware."""
+    """Pass publications to a sink within the middleware."""
     messages = [message for message, *_ in publications]
     ids: Sequence[str | None] = [message.id for message in messages]
 
@@ -54,23 +54,23 @@ def _within(middleware: Publish, publications: Sequence[Publication], sink: Sink
         ids = sink.send(with_headers(publications, call.headers) if call.headers else publications)
         return ids
 
-    # What a middleware returns is not looked at: the messages are on their way, whatever that is.
+    # The return value of a middleware is ignored, because the messages have been sent.
     middleware(PublishCall(messages[0].queue, messages, run))
     return ids
 
 
 class Publisher(Protocol):
-    """What a RedisSink writes to: a store, or the log of a topic."""
+    """A store or the log of a topic, to which a RedisSink writes."""
 
     def publish(self, publications: Sequence[Publication]) -> Sequence[str | None]:
-        """Write publications in one round trip, all or none, and return what Sink.send() does."""
+        """Write publications in one round trip, all or none, and return the ids like Sink.send()."""
 
 
 StoreT = TypeVar("StoreT", bound=Publisher)
 
 
 class RedisSink(Generic[StoreT]):
-    """Writes to Redis at once. The signal `message_published` is sent here."""
+    """Writes to Redis at once, and sends the signal `message_published`."""
 
     def __init__(self, sender: type, open_store: Callable[[Wire], StoreT]) -> None:
         self._sender = sender
@@ -80,14 +80,14 @@ class RedisSink(Generic[StoreT]):
 
     @property
     def store(self) -> StoreT:
-        """Return what is written to, opened when it is first needed and kept as long as its client."""
+        """Return the store. It is opened at the first use, and again when the client was closed."""
         store = self._store
         if store is None:
-            self._store = store = self._open_store(Pooled(get_client("produce")))
+            self._store = store = self._open_store(open_wire("produce"))
         return store
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
-        """See Sink.send(). What Redis refuses it refuses a batch at a time."""
+        """See Sink.send(). An error of Redis concerns one batch: earlier ones have been written."""
         if len(publications) == 1:
             return self._write(publications)
         return [message_id for batch in _batches(publications) for message_id in self._write(batch)]
@@ -107,7 +107,7 @@ class RedisSink(Generic[StoreT]):
 
 
 def _batches(publications: Sequence[Publication]) -> Iterator[Sequence[Publication]]:
-    """Yield what goes into one script call."""
+    """Yield the publications of each script call."""
     start = size = 0
     for end, (_, data_text, _) in enumerate(publications):
         if end - start == BATCH or (size and size + len(data_text) > BATCH_BYTES):
@@ -118,7 +118,7 @@ def _batches(publications: Sequence[Publication]) -> Iterator[Sequence[Publicati
 
 
 class OnCommitSink:
-    """Gives publications to another sink when a transaction commits; after a rollback never."""
+    """Passes publications to another sink when a transaction commits, and never after a rollback."""
 
     def __init__(self, sink: Sink, using: str | None, *, robust: bool) -> None:
         self._sink = sink
@@ -126,7 +126,7 @@ class OnCommitSink:
         self._robust = robust
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
-        """See Sink.send(). Until the commit nobody knows what becomes of an id, so each is the message's own."""
+        """See Sink.send(). The ids are those of the messages, because the real ones are known only after the commit."""
 
         def publish() -> None:
             self._sink.send(publications)
@@ -138,10 +138,10 @@ class OnCommitSink:
 def after_commit(
     action: Callable[[], Result], *, using: str | None, on_commit: bool, robust: bool = False
 ) -> Result | None:
-    """Run `action` when the transaction of database `using` commits, or at once when there is none.
+    """Run `action` when the transaction of database `using` commits, or at once without one.
 
-    Returns what `action` returned if it ran at once, else None. A `robust` action that fails after the commit is
-    logged and does not keep later ones from running; any other raises out of the `atomic()` that has committed.
+    Returns the result of `action` if it ran at once, else None. An error of a `robust` action after the commit is
+    logged, and later actions run. Any other error is raised by the `atomic()` that has committed.
     """
     if on_commit and in_transaction(using):
         transaction.on_commit(action, using=using or DEFAULT_DB_ALIAS, robust=robust)
@@ -150,5 +150,5 @@ def after_commit(
 
 
 def in_transaction(using: str | None) -> bool:
-    """Tell whether a database has a transaction open in this thread."""
+    """Return whether a database has an open transaction in this thread."""
     return bool(transaction.get_connection(using or DEFAULT_DB_ALIAS).in_atomic_block)

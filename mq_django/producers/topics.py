@@ -1,4 +1,4 @@
-"""Put messages into topics, and move their groups."""
+"""Publish to topics, and manage their groups."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from mq_django.conf import Config, GroupConfig, TopicConfig, get_config
+from mq_django.conf import GroupConfig, TopicConfig
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Place
@@ -19,29 +19,34 @@ from mq_django.core.times import Duration
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.group_standing import Standing, standing_of
+from mq_django.producers.queues import ByName
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
 from mq_django.stores.log import Log
-from mq_django.transport.connections import Role, get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import Role, open_wire
 
 logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What a replay did."""
+    """The result of a replay."""
 
-    #: Messages that were handled; in a dry run, that would have been.
+    #: Messages that were handled, or would be in a dry run.
     handled: Sequence[Message]
-    #: Messages whose handler failed, with why.
+    #: Messages whose handler failed, with the error.
     failed: Sequence[tuple[Message, str]] = field(default=())
-    #: Entries of the log that are no messages, with why.
+    #: Ids of entries that are not valid messages, with the reason.
     undecodable: Sequence[tuple[str, str]] = field(default=())
 
 
 class Topic:
-    """One configured topic. Get it as `mq_django.topics["name"]`."""
+    """One configured topic. Get it as `mq_django.topics["name"]`.
+
+        topics["orders"].publish("order.paid", {"order_id": 7})
+
+    `apublish()` and `apublish_many()` are coroutine functions of the same parameters.
+    """
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
@@ -67,12 +72,23 @@ class Topic:
     ) -> str:
         """Publish a message to every group, and return its id.
 
-        With `message_id`, publishing again within the topic's `DUPLICATE_WINDOW` adds nothing: so a publish that failed
-        without an answer can be repeated. A log has one order, so there is neither a delay nor a priority; a handler's
-        `Retry(delay=...)` delays for its group. See Queue.publish() for the rest.
+        A log has one order, so there is neither a delay nor a priority; a handler's `Retry(delay=...)` delays for its
+        group.
+
+        Args:
+            name: chooses the subscribers; 1 to 255 printable characters.
+            data: JSON: None, bool, int, float, str, lists and dicts of them.
+            key: what the message is about, such as "order:7".
+            headers: text by lower-case name.
+            expires: not handled after this datetime, or this timedelta from now.
+            message_id: in place of a new id. Publishing the same id again within the topic's DUPLICATE_WINDOW adds
+                nothing, so that a publish that failed without an answer can be repeated.
+            using, on_commit, robust: as for Queue.publish().
 
         Raises:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
+            MessageTooLarge: data and headers have more bytes than the topic's MAX_SIZE, or than a message may have.
+            NotSupported: a topic lacks an option.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         made = publication(
@@ -96,9 +112,18 @@ class Topic:
         on_commit: bool = True,
         robust: bool = False,
     ) -> list[str]:
-        """Publish many `(name, data)` in one script call a thousand, or two megabytes, and return their ids.
+        """Publish many messages in few round trips, and return their ids in the same order.
 
-        All are checked before the first is sent. See publish() for the rest.
+        All are checked before the first is sent. One script call takes up to 1000 messages or 2 MiB of data. Each call
+        is all or nothing: when Redis refuses one, those before it are done.
+
+        Args:
+            messages: pairs of a name and data, as for publish().
+            using, on_commit, robust: as for Queue.publish().
+
+        Raises:
+            InvalidMessage, MessageTooLarge: as publish(). Nothing was written.
+            ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         made = publications(self.config, messages)
         if made:
@@ -109,19 +134,35 @@ class Topic:
     apublish_many = asynchronous(publish_many)
 
     def group(self, name: str) -> "Group":
-        """Return a group of the topic, whether or not there is one of that name yet."""
+        """Return a group of the topic, whether or not there is one of that name yet.
+
+        Args:
+            name: 1 to 160 letters, digits, _ and -.
+
+        Raises:
+            ConfigurationError: no group can have this name.
+        """
         return Group(self, self.config.group(name))
 
     def groups(self) -> list[Standing]:
-        """Return every group that there is, with its lag and how much of the retention it is behind."""
+        """Return every group that there is, with its lag and how much of the retention it is behind.
+
+        Raises:
+            StoreError: Redis cannot be reached, or refuses the command.
+            ConfigurationError: CONNECTION cannot be used.
+        """
         return [standing_of(group) for group in self._log("inspect").groups()]
 
     def _log(self, role: Role) -> Log:
-        return Log(self.config, Pooled(get_client(role)))
+        return Log(self.config, open_wire(role))
 
 
 class Group:
-    """A group of a topic: its place in the log. Get it as `mq_django.topics["name"].group("name")`."""
+    """A group of a topic: its place in the log. Get it as `mq_django.topics["name"].group("name")`.
+
+    Every method raises StoreError when Redis cannot be reached or refuses the command, and ConfigurationError when
+    CONNECTION cannot be used.
+    """
 
     def __init__(self, topic: Topic, config: GroupConfig) -> None:
         self.topic = topic
@@ -133,28 +174,38 @@ class Group:
         return self.config.group
 
     def subscribe(self, start: Place | None = None) -> bool:
-        """Make the group now, at `start` or where its subscriber says, and tell whether it was not there.
+        """Create the group, and return whether it was not there.
 
-        Consumers do so by themselves. It is for who wants a group to begin before its first consumer does.
+        Consumers do that themselves. Call it when a group should begin before its first consumer starts.
+
+        Args:
+            start: "beginning", "end", a datetime, or the id of an entry; None: as its subscriber says.
+
+        Raises:
+            InvalidOffset: `start` is not a place in a log.
         """
         place = start_of(self.config.name) if start is None else start
         return self._log("produce").subscribe(self.name, place)
 
     def unsubscribe(self) -> bool:
-        """Remove the group with its retries, dead letters, counters and alarm; tell whether it was there.
+        """Remove the group with its retries, dead letters, counters and alarm, and return whether it was there.
 
-        Consumers of it that still run subscribe again, where their subscriber says: that is a replay, too.
+        Consumers of it that still run create it again, where their subscriber says: they may handle messages again.
         """
         return self._log("produce").unsubscribe(self.name, now=time.time())
 
     def seek(self, place: Place) -> None:
-        """Go on with the message at `place`: "beginning", "end", the first since a datetime, or the id of an entry.
+        """Continue with the message at a place in the log.
 
-        It may be done while consumers run. What they hold of the log is theirs no longer: when it ends, it is not
-        settled. A message that waits for another attempt still does, because it has left the log.
+        Consumers may run meanwhile. What they have read from the log before is not settled when it ends. A message that
+        waits for another attempt still does, because it is no longer read from the log.
+
+        Args:
+            place: "beginning", "end", a datetime (the first message since then), or the id of an entry.
 
         Raises:
             UnknownGroup: nobody has subscribed.
+            InvalidOffset: it is not a place in a log.
         """
         self._log("produce").seek(self.name, place)
 
@@ -170,7 +221,15 @@ class Group:
         raise UnknownGroup(f"Topic {self.topic.name!r} has no group {self.name!r}")
 
     def messages(self, since: Place = BEGINNING, until: Place = END) -> Iterator[Message]:
-        """Yield the messages that the log has from `since` to `until`, without touching any group."""
+        """Yield the messages in a range of the log. No group is changed.
+
+        Args:
+            since: "beginning", a datetime, or the id of an entry, which is included.
+            until: "end", a datetime, or the id of an entry, which is included.
+
+        Raises:
+            InvalidOffset: one of them is not a place in a log.
+        """
         for found in self._log("inspect").read(since, until):
             if isinstance(found, Delivery):
                 yield found.message
@@ -183,14 +242,22 @@ class Group:
         until: Place = END,
         dry: bool = False,
     ) -> Replayed:
-        """Run a range of the log through a handler, here and now, without moving the group.
+        """Run a handler for the messages in a range of the log, in this process. The group is not moved.
+
+            replayed = topics["orders"].group("billing").replay(since=yesterday, dry=True)
 
         Args:
-            handler: takes a message; None: the group's own subscriber.
-            dry: run nothing, and return what would be.
+            handler: a function of a Message, not a coroutine function; None: the group's own subscriber.
+            since: "beginning", a datetime, or the id of an entry, which is included.
+            until: "end", a datetime, or the id of an entry, which is included.
+            dry: run nothing, and return what would be run.
+
+        Returns:
+            The messages that were handled, those that failed, and the entries that are no messages.
 
         Raises:
             UnknownHandler: none was given, and the group has no subscriber.
+            InvalidOffset: `since` or `until` is not a place in a log.
         """
         handled: list[Message] = []
         failed: list[tuple[Message, str]] = []
@@ -215,11 +282,11 @@ class Group:
         return async_to_sync(found.call) if found.is_async else found.call
 
     def _log(self, role: Role) -> Log:
-        return Log(self.topic.config, Pooled(get_client(role)))
+        return Log(self.topic.config, open_wire(role))
 
 
 def _run(call: Callable[[Message], Any], message: Message) -> str:
-    """Run a handler, and return what went wrong; empty when nothing did."""
+    """Run a handler, and return its error, or "" if it succeeded."""
     try:
         outcome = call(message)
     except Exception as error:
@@ -228,32 +295,14 @@ def _run(call: Callable[[Message], Any], message: Message) -> str:
     return (outcome.error or type(outcome).__name__) if isinstance(outcome, Retry | Bury) else ""
 
 
-class Topics(Mapping[str, Topic]):
-    """The topics in `MQ_DJANGO["TOPICS"]`, by name."""
+class Topics(ByName[Topic]):
+    """The topics in `MQ_DJANGO["TOPICS"]`, by name.
 
-    def __init__(self) -> None:
-        self._made: tuple[Config | None, dict[str, Topic]] = (None, {})
-
-    def __getitem__(self, name: str) -> Topic:
-        config, (made_for, made) = get_config(), self._made
-        if made_for is not config:  # settings may change in tests
-            made = {}
-            self._made = (config, made)
-        try:
-            return made[name]
-        except (KeyError, TypeError):
-            made[name] = topic = Topic(config.topic(name))
-            return topic
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(get_config().topics)
-
-    def __len__(self) -> int:
-        return len(get_config().topics)
-
-    def __contains__(self, name: object) -> bool:
-        return name in get_config().topics
+    Raises:
+        UnknownTopic: there is none of that name.
+        ConfigurationError: `MQ_DJANGO` cannot be used.
+    """
 
 
 #: The topics of this project.
-topics = Topics()
+topics = Topics(lambda config: config.topics, lambda config, name: Topic(config.topic(name)))

@@ -1,4 +1,4 @@
-"""How queues live in Redis, and nothing else that does."""
+"""The Redis data structures of queues: all reads and writes of messages and members."""
 
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig
 from mq_django.registry import start_of
@@ -13,7 +13,7 @@ from mq_django.transport.sessions import Wire
 
 
 def open_store(config: QueueConfig, wire: Wire) -> Store:
-    """Return the store of a queue, or of a group of a topic, talking through `wire`."""
+    """Return the store of a queue, or of a group of a topic, that uses `wire`."""
     if isinstance(config, GroupConfig):
         return TopicStore(config, wire, start=start_of(config.name))
     if isinstance(config, RsmqConfig):
@@ -22,7 +22,7 @@ def open_store(config: QueueConfig, wire: Wire) -> Store:
 
 
 def open_members(config: QueueConfig, wire: Wire) -> Members:
-    """Return what knows the consumers of a queue."""
+    """Return the members of a queue: its consumers and their supervisors."""
     return RsmqMembers(config, wire) if isinstance(config, RsmqConfig) else Members(config, wire)
 
 

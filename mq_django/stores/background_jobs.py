@@ -1,7 +1,7 @@
-"""What is done to many dead letters of a queue in the background: one job a queue, one worker at a time.
+"""Background jobs that redrive or delete many dead letters: one job per queue, one worker at a time.
 
-A job is a hash in Redis. Whoever works on it has it for some seconds; every step extends that, and counts itself in the
-script that moves the messages. So a worker may die at any moment: another goes on where it stopped.
+A job is a hash in Redis. Its worker has a lease of some seconds. Every step renews the lease and updates the job's
+counts in the script that moves the messages, so another worker can continue when one dies.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: Milliseconds for which a step gives a job to its worker: longer than it sleeps, and short enough to wait for.
+#: Milliseconds of a lease: longer than a worker sleeps between steps, and short enough to wait for after its death.
 LEASE_MS = 10_000
-#: Dead letters that a step moves. Redis serves nobody else meanwhile: about 3 ms with tracebacks of 4 KiB.
-MOVED = 100
+#: Dead letters that a step moves. This blocks Redis for about 3 ms with tracebacks of 4 KiB.
+MAX_MOVED = 100
 #: Steps a second of a job with a rate.
 STEPS = 5
-#: Seconds after which a job is looked for again that is over or another's.
+#: Seconds until a worker looks for a job again when there is none for it.
 IDLE = 60.0
 
 What = Literal["redrive", "delete"]
@@ -34,28 +34,28 @@ State = Literal["running", "finished", "cancelled"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundJob:
-    """What is being done to dead letters, or was done last."""
+    """The running job of a queue, or its last one."""
 
     what: What
     state: State
-    #: Who asked for it.
+    #: The user who started it.
     who: str
     criteria: Filter
-    #: The newest dead letter that is meant, and the last one looked at.
+    #: The newest dead letter to process, and the last one processed.
     until: str
     after: str
-    #: Messages a second; 0: as fast as it goes.
+    #: Messages per second; 0: no limit.
     rate: int
-    #: Dead letters to look at, and looked at.
+    #: Dead letters to check, and checked.
     total: int
     looked: int
     done: int
-    #: Were gone before; and cannot be redriven, because they are no messages.
+    #: No longer existed; could not be redriven because they are not valid messages.
     missing: int
     refused: int
     since_ms: int
     changed_ms: int
-    #: Empty before anybody took it up.
+    #: Empty until a worker has claimed it.
     worker: str
 
 
@@ -68,7 +68,7 @@ class BackgroundJobs:
         self._wire = wire
 
     def begin(self, what: What, *, who: str, criteria: Filter = NOTHING, until: str, total: int, rate: int = 0) -> bool:
-        """Begin a job for the dead letters up to the entry `until` that are wanted; False: another one runs.
+        """Start a job for the dead letters up to the entry `until` that match; False: another job is running.
 
         Raises:
             InvalidFilter: the rate is below zero.
@@ -87,16 +87,16 @@ class BackgroundJobs:
         return self._run("jobs_begin", args) == b"BEGUN"
 
     def look(self) -> BackgroundJob | None:
-        """Return the job that runs, or the last one of the last week, or None."""
+        """Return the running job, or the last one of the past week, or None."""
         (reply,) = self._wire.trip([("HGETALL", self._keys.dead_job)])
         return _job(reply_or_raise(reply))
 
     def cancel(self) -> bool:
-        """End the job after its step; what is done is done. False: none runs."""
+        """Cancel the running job after its current step; its effects stay. False: no job is running."""
         return self._run("jobs_end", ["cancelled", ""]) == b"ENDED"
 
     def work(self, worker: str) -> float:
-        """Make one step of the job, if it is free, and return the seconds until the next; IDLE: there is none."""
+        """Run one step of the job if no other worker has it; return the seconds until the next step, IDLE for none."""
         found = self._run("jobs_claim", [worker, LEASE_MS])
         if found[0] == b"NONE":
             return IDLE
@@ -104,13 +104,13 @@ class BackgroundJobs:
             return min(IDLE, (score(found[1]) or 0.0) / 1000 + 0.1)
         job = _job(found)
         if job is None:
-            # Somebody wrote it by hand.
+            # It cannot be read: another program or version wrote it.
             self._run("jobs_end", ["cancelled", worker])
             return IDLE
         return self._step(job, worker)
 
     def _step(self, job: BackgroundJob, worker: str) -> float:
-        limit = max(1, min(MOVED, job.rate // STEPS)) if job.rate else MOVED
+        limit = max(1, min(MAX_MOVED, job.rate // STEPS)) if job.rate else MAX_MOVED
         first = next_to(job.after if is_entry(job.after) else "", "-")
         found = self._letters.traits(limit=BATCH if job.criteria else limit, first=first, last=job.until)
         if not found:
@@ -151,7 +151,7 @@ def _job(flat: object) -> BackgroundJob | None:
     known |= {name: text_of(found.get(name.encode())) for name in ("who", "after", "worker")}
     return BackgroundJob(
         **known,
-        what=what,  # type: ignore[arg-type]  # get_args() says that it is one
+        what=what,  # type: ignore[arg-type]  # checked by get_args()
         state=state,  # type: ignore[arg-type]
         until=until,
         criteria=criteria,

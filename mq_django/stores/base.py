@@ -1,4 +1,4 @@
-"""What every store promises."""
+"""The interface of all stores."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -11,12 +11,12 @@ from mq_django.core.outcomes import Outcome
 from mq_django.core.publication import Publication
 from mq_django.transport.scripts import Command
 
-#: The receipt of a delivery for who knows its queue: `Delivery.home` and `Delivery.entry`.
-HomeEntry = tuple[int, bytes]
+#: The receipt of a delivery within its queue: `Delivery.stream` and `Delivery.entry`.
+StreamEntry = tuple[int, bytes]
 
 
 class Settlement(NamedTuple):
-    """A delivery (or what could not be decoded) with its outcome."""
+    """A delivery, or an entry that could not be decoded, with its outcome."""
 
     delivery: Delivery | Undecodable
     outcome: Outcome
@@ -24,12 +24,12 @@ class Settlement(NamedTuple):
     delay_ms: int = 0
     #: How long the handler ran, in microseconds; None when none ran.
     micros: int | None = None
-    #: It is a task's, and its result is kept: see `mq_django.stores.results`.
+    #: The delivery is a task whose result is stored: see `mq_django.stores.results`.
     keeps_result: bool = False
 
 
 class Depths(NamedTuple):
-    """How many messages of a queue are where."""
+    """The number of messages of a queue by place."""
 
     ready: int
     delayed: int
@@ -55,33 +55,33 @@ class Store(Protocol):
     keys: QueueKeys
 
     def publish(self, publications: Sequence[Publication]) -> list[str]:
-        """Put messages of one call in, and begin their results; return their ids; or put none of them in and raise.
+        """Publish the messages of one call, all or none, create their results, and return their ids.
 
-        Where a unique key is taken and the message that has it stays, its id is returned.
+        If a message keeps its unique key against a new one, its id is returned instead of the new one's.
         """
 
     def take(self, consumer: str, *, count: int) -> Sequence[Delivery | Undecodable]:
-        """Take up to `count` messages for a consumer, what goes first before what is ready, without waiting."""
+        """Take up to `count` messages for a consumer, urgent ones first, without waiting."""
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Sequence[Delivery | Undecodable]:
         """Take up to `count` ready messages for a consumer, waiting up to `block_ms` for the first.
 
-        For when `take` brought nothing: whatever goes first is put where this looks while somebody waits here.
+        For use after `take` returned nothing: urgent messages reach consumers that wait here, too.
         """
 
     def rest(self) -> float:
-        """Return for how many seconds it makes no sense to take or fetch, because of limits."""
+        """Return for how many seconds limits prevent a take or fetch."""
 
     def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
-        """Return those of a consumer's deliveries that may run, when they came to it past take() and fetch().
+        """Return those deliveries that limits allow to run. For deliveries that did not come from take() or fetch().
 
-        The others wait for a permit, and are no longer the consumer's.
+        The others wait for a permit, and the consumer no longer holds them.
         """
 
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """Settle a batch in one round trip and return the ids of the messages the consumer no longer held.
 
-        `also` are commands for the same trip, run before: results, counters.
+        `also` are commands that run before it in the same round trip, such as those of results and counters.
         """
 
     def settle_and_take(
@@ -92,36 +92,36 @@ class Store(Protocol):
     def promote(self, *, limit: int) -> "Promoted":
         """Make up to `limit` due messages ready, by the server's clock."""
 
-    def cancel(self, named: str | bytes) -> CancelResult:
-        """Remove a message that waits, by its id, or `u:` and its unique key, and say whether that was in time."""
+    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
+        """Cancel a waiting message, by its id or by `u:` + its unique key."""
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
-        """Let a delayed message be due at another time, and say whether that was in time."""
+    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
+        """Change the due time of a delayed message."""
 
-    def find(self, named: str) -> Lookup:
-        """Look a message up that waits."""
+    def find(self, id_or_unique: str) -> Lookup:
+        """Find a waiting message."""
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
-        """Delete about `limit` messages that are ready or wait, in one place or all; return how many, 0 at the end."""
+        """Delete about `limit` ready or waiting messages, in one place or all; return how many, 0 when none is left."""
 
     def held_by(self, consumer: str, *, limit: int) -> Sequence[Delivery | Undecodable]:
-        """Return up to `limit` of the deliveries that a consumer holds, without counting or touching them."""
+        """Return up to `limit` of the deliveries that a consumer holds. Counts no attempt and extends nothing."""
 
-    def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
-        """Keep deliveries the consumer's for another visibility timeout; return those it no longer held."""
+    def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
+        """Extend deliveries by another visibility timeout; return those that the consumer no longer held."""
 
-    def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
-        """Pass deliveries on to another consumer, uncounted; return those the first no longer held."""
+    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
+        """Reassign deliveries to another consumer; counts no attempt. Returns those that the first no longer held."""
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
-        """Make up to `limit` unhandled messages of each name ready, and return how many."""
+        """Make up to `limit` unhandled messages of each name ready, and return the number."""
 
     def depths(self) -> Depths:
         """Count the queue's messages by place."""
 
 
 class Fetched(NamedTuple):
-    """What a fetch brought."""
+    """The result of settling and taking."""
 
     deliveries: Sequence[Delivery | Undecodable]
     #: Ids of settled messages that the consumer no longer held.
@@ -129,10 +129,10 @@ class Fetched(NamedTuple):
 
 
 class Promoted(NamedTuple):
-    """What a promotion did."""
+    """The result of a promotion."""
 
     moved: int
-    #: Microseconds until the next message is due; None when nothing waits.
+    #: Microseconds until the next message is due; None when none is delayed.
     next_us: int | None
     paused: bool
     unhandled: int

@@ -1,4 +1,4 @@
-"""What holds for a queue as a whole: whether it is paused."""
+"""Pause and resume a queue."""
 
 from mq_django.conf import QueueConfig
 from mq_django.transport import scripts
@@ -6,22 +6,22 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 
 
 class Control:
-    """The switches of one queue."""
+    """Pauses and resumes one queue."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._keys = config.keys
         self._wire = wire
 
     def pause(self) -> bool:
-        """Let no handler of the queue start from 100 ms on; tell whether it was running before.
+        """Pause the queue, and return whether it was running before. After 100 ms no handler starts.
 
-        What a consumer holds by then and has not begun goes back uncharged. A supervisor whose subscription is broken
-        at this moment learns of it with its next look, up to a second later.
+        Deliveries that have not started by then return to the queue; no attempt is counted. A supervisor that is not
+        subscribed at this moment notices the pause when it polls, up to a second later.
         """
         return self._run("control_pause") == b"PAUSED"
 
     def resume(self) -> bool:
-        """Let handlers start again; tell whether the queue was paused before."""
+        """Resume the queue, and return whether it was paused before."""
         return self._run("control_resume") == b"RESUMED"
 
     def _run(self, script: str) -> bytes:

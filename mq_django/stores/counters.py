@@ -1,4 +1,4 @@
-"""What happened a minute and an hour, by handler."""
+"""Counters per minute and hour, by message name."""
 
 import time
 from collections import Counter
@@ -12,17 +12,17 @@ from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 
-#: Buckets of a time. Bucket n holds what took less than 100 * 2**n microseconds of handling, or less than 2**n
-#: milliseconds from being ready to its handler's start; the last holds what took longer: 7 minutes, and 70.
+#: Histogram buckets. Bucket n has the handling times below 100 * 2**n microseconds, or the latencies (from ready to the
+#: handler's start) below 2**n milliseconds. The last one has all longer ones: from 7 minutes, and from 70.
 BUCKETS = 24
 
-#: What is counted of outcomes: a message that is handed back or set aside has not come to anything.
+#: The counted outcomes. A message that is handed back or set aside is settled later, and counted then.
 ENDS: Mapping[type, str] = {Ack: "handled", Retry: "retried", Bury: "buried", Expire: "expired"}
 
-#: What is counted by name, and also under no name in all: pages of many queues read nothing else.
+#: Counted by name, and in a total without a name, which is all that pages with many queues read.
 WHAT = ("published", *ENDS.values())
 
-#: Handling times and latencies by their buckets; also by name and in all.
+#: Handling times and latencies by bucket; also by name and in total.
 TOOK = tuple(f"t{place}" for place in range(BUCKETS))
 WAITED = tuple(f"w{place}" for place in range(BUCKETS))
 
@@ -30,7 +30,7 @@ _IN_ALL = frozenset((*WHAT, *TOOK, *WAITED))
 
 
 class Slot(NamedTuple):
-    """Where the counters of a moment are."""
+    """The place of the counters of a minute."""
 
     #: Key of the minutes, key of the hours.
     keys: tuple[str, str]
@@ -39,14 +39,14 @@ class Slot(NamedTuple):
 
 
 def slot(keys: QueueKeys | TopicKeys, now: float | None = None) -> Slot:
-    """Return where to count what happens now (seconds since 1970)."""
+    """Return the slot of a time in seconds since 1970, of now by default."""
     minutes = int(time.time() if now is None else now) // 60
     hours = minutes // 60
     return Slot((keys.minutes(hours), keys.hours(hours // 24)), minutes % 60, hours % 24)
 
 
 class Slots:
-    """Where to count what happens now: told by each message that is published, and made anew each minute."""
+    """The current slot, cached for a minute because every publish needs it."""
 
     def __init__(self, keys: QueueKeys | TopicKeys) -> None:
         self._keys = keys
@@ -61,7 +61,7 @@ class Slots:
         return self._latest[1]
 
     def add_command(self, tally: Mapping[tuple[str, str], int]) -> Command:
-        """Return the command that adds counts by (what, name), and under no name in all."""
+        """Return the command that adds counts by (what, name), and to the totals."""
         where = self.now()
         args: list[Argument] = [where.minute, where.hour]
         totals: Counter[str] = Counter()
@@ -80,7 +80,7 @@ def bucket(micros: int) -> int:
 
 
 def latency_bucket(ms: int) -> int:
-    """Return the bucket of the milliseconds between being ready and a handler's start."""
+    """Return the bucket of a latency in milliseconds."""
     return min(BUCKETS - 1, ms.bit_length())
 
 
@@ -90,7 +90,7 @@ def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Comman
 
 
 def tally(settlements: Iterable[Settlement]) -> Counter[tuple[str, str]]:
-    """Return how many deliveries came to what, and how many took how long, by (what, name of the message)."""
+    """Return the number of outcomes and of handling times, by (what, name of the message)."""
     seen: dict[tuple[type, str, int], int] = {}
     for delivery, outcome, _, micros, _ in settlements:
         name = delivery.message.name if isinstance(delivery, Delivery) else "-"
@@ -106,7 +106,7 @@ def tally(settlements: Iterable[Settlement]) -> Counter[tuple[str, str]]:
 
 
 def minute_fields(now: int, minutes: int, *, what: Sequence[str] = WHAT) -> tuple[list[bytes], list[bytes]]:
-    """Return the fields of what was counted in all in the last minutes: those of this hour, and of the one before.
+    """Return the fields of the totals of the last minutes: those of this hour, and of the one before.
 
     `now` is in minutes since 1970.
     """
@@ -117,10 +117,10 @@ def minute_fields(now: int, minutes: int, *, what: Sequence[str] = WHAT) -> tupl
 
 
 def counter_fields(slots: Sequence[int], what: Sequence[str] = WHAT) -> list[bytes]:
-    """Return the fields of what was counted in all in some minutes of an hour, or hours of a day."""
+    """Return the fields of the totals in the given minutes of an hour, or hours of a day."""
     return [f"{slot}|{word}|".encode() for slot in slots for word in what]
 
 
 def there(fields: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
-    """Return the fields that have a value, with it."""
+    """Return the fields that have a value, with their values."""
     return {field: value for field, value in zip(fields, values, strict=True) if value is not None}

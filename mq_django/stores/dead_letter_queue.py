@@ -1,4 +1,4 @@
-"""The dead-letter queue: put back, delete, resubmit, and read what a filter looks at."""
+"""The dead-letter queue: read, redrive, delete and resubmit."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,21 +17,21 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: Dead letters a script call moves: short enough for Redis to serve others in between.
+#: Dead letters that one script call moves: few enough to block Redis only shortly.
 BATCH = 500
 
-#: Bytes of a field that a filter looks at: an error has up to 4 KiB.
+#: Bytes of a field that filters use: an error has up to 4 KiB.
 MAX_TRAIT = 4 * 1024
 
 _ENTRY = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _ADDED = frozenset(name.encode() for name in DEAD_FIELDS)
 
-#: How much of each dead letter a page has: all, all but its traceback and history, or what a filter looks at.
+#: The fields to read: all, all but traceback and history, or those that filters use.
 Which = Literal["WHOLE", "LISTED", "TRAITS"]
 
 
 class Letter(NamedTuple):
-    """What a filter looks at of a dead letter."""
+    """The fields of a dead letter that filters use."""
 
     entry: str
     id: str
@@ -42,10 +42,10 @@ class Letter(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of a job, which counts itself with what it moves: see `mq_django.stores.background_jobs`."""
+    """A step of a job, counted by the script that moves the messages: see `mq_django.stores.background_jobs`."""
 
     worker: str
-    #: The last entry that was looked at.
+    #: The last entry that was checked.
     after: str
     looked: int
     lease_ms: int
@@ -55,7 +55,7 @@ NO_STEP = Step("", "", 0, 0)
 
 
 def is_entry(text: str) -> bool:
-    """Tell whether `text` can be the id of an entry: Redis refuses a whole batch for one that cannot."""
+    """Return whether `text` can be an entry id. Redis rejects a whole batch with an invalid one."""
     found = _ENTRY.fullmatch(text)
     return found is not None and all(int(part) < 2**64 for part in found.groups())
 
@@ -78,24 +78,24 @@ class DeadLetters:
         max_bytes: int = MAX_TRAIT,
         which: Which = "TRAITS",
     ) -> tuple[int, list[tuple[str, Fields]]]:
-        """Return how many dead letters there are, and up to `limit` from one to another as XRANGE takes them."""
+        """Return the number of dead letters, and up to `limit` of those from `first` to `last`, as in XRANGE."""
         order = ("NEWEST", last, first) if newest_first else ("OLDEST", first, last)
         command = scripts.command("dead_list", keys=[self._keys.dead], args=[*order, limit, max_bytes, which])
         total, *flat = reply_or_raise(self._wire.trip([command])[0])
         return total, [(entry.decode(), fields_of(found)) for entry, found in zip(flat[::2], flat[1::2], strict=True)]
 
     def traits(self, *, limit: int, first: str = "-", last: str = "+", newest_first: bool = False) -> list[Letter]:
-        """Return what a filter looks at; see read()."""
+        """Return the fields that filters use; see read()."""
         _, found = self.read(limit=limit, first=first, last=last, newest_first=newest_first)
         return [_letter(*row) for row in found]
 
     def find(self, message_ids: Sequence[str | bytes]) -> list[str | None]:
-        """Return for each of some messages the entry under which it is buried, or None."""
+        """Return for each message id the entry of its dead letter, or None."""
         (reply,) = self._wire.trip([("HMGET", self._keys.dead_ids, *message_ids)])
         return [None if entry is None else entry.decode(errors="replace") for entry in reply_or_raise(reply)]
 
     def whole(self, entries: Sequence[str]) -> list[tuple[str, dict[bytes, bytes]]]:
-        """Return the entries of those dead letters that are still there, with all their fields."""
+        """Return those of the dead letters that still exist, with all fields."""
         commands: list[Command] = [("XRANGE", self._keys.dead, entry, entry) for entry in entries if is_entry(entry)]
         return [
             (found.decode(), dict(zip(flat[::2], flat[1::2], strict=True)))
@@ -106,28 +106,28 @@ class DeadLetters:
     def redrive(self, entries: Sequence[str], *, step: Step = NO_STEP) -> list[str]:
         """Put up to 500 dead letters back into their queue, each at its first attempt.
 
-        Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` for what is no message; for a step of a job that
-        is over, or another's, `STOPPED` alone.
+        Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` if it is not a valid message; only `STOPPED` if
+        `step` belongs to a job that this worker no longer runs.
         """
         return self._move("dead_redrive", [self._keys.dead_job, self._keys.ready], [*step, *entries])
 
     def delete(self, entries: Sequence[str], *, step: Step = NO_STEP) -> list[str]:
-        """Delete up to 500 dead letters for good, and return for each entry `DELETED` or `MISSING`, as `redrive`."""
+        """Delete up to 500 dead letters. Returns `DELETED` or `MISSING` for each, or `STOPPED` as `redrive`."""
         return self._move("dead_delete", [self._keys.dead_job], [*step, *entries])
 
     def resubmit(self, entry: str, *, message_id: str, text: bytes) -> str:
         """Put a dead letter back into its queue with other data, as a new message.
 
-        `text` is the data's, or of a queue in RSMQ's format the whole body. Returns `RESUBMITTED`, `MISSING`, or
-        `UNDECODABLE` for what is no message.
+        `text` is the JSON of the data, or the whole body of a queue in RSMQ's format. Returns `RESUBMITTED`, `MISSING`,
+        or `UNDECODABLE` if the entry is not a valid message.
         """
         return self._move("dead_resubmit", [self._keys.ready], [entry, message_id, text])[0]
 
     def written(self, made: Publication) -> bytes:
-        """Return the text with which a message is resubmitted.
+        """Return the `text` for resubmit().
 
         Raises:
-            MessageTooLarge: the queue takes none of that length.
+            MessageTooLarge: it exceeds the maxsize of the queue.
         """
         return made.data_text
 
@@ -141,7 +141,7 @@ class DeadLetters:
 
 
 class RsmqDeadLetters(DeadLetters):
-    """The dead letters of a queue in RSMQ's format: they go back to RSMQ's own keys."""
+    """The dead letters of a queue in RSMQ's format: they are redriven into RSMQ's own keys."""
 
     _config: RsmqConfig
     _keys: RsmqKeys
@@ -158,7 +158,7 @@ class RsmqDeadLetters(DeadLetters):
         return self._move("rsmq_resubmit", [keys.zset, keys.hash], [entry, message_id, text, keys.wake])[0]
 
     def written(self, made: Publication) -> bytes:
-        """See DeadLetters.written(): other programs know the whole body."""
+        """See DeadLetters.written(): it is the whole body that other programs read."""
         body = rsmq_format.encode(made.message, made.data_text)
         if 0 <= self._config.maxsize < rsmq_format.units(body.decode()):
             raise MessageTooLarge(f"The message is longer than the maxsize of queue {self._config.name!r}")
@@ -171,16 +171,16 @@ def open_dead_letters(config: QueueConfig, wire: Wire) -> DeadLetters:
 
 
 def next_to(entry: str, otherwise: str) -> str:
-    """Return where `read` begins or ends next to an entry; `otherwise` when it is empty."""
+    """Return the exclusive bound of a range at an entry; `otherwise` if `entry` is empty."""
     return f"({entry}" if entry else otherwise
 
 
 def buried(queue: str, entry: str, fields: Mapping[bytes, bytes]) -> Delivery | bytes:
-    """Return what was buried: the message as it was delivered last, or the bytes of what is none."""
+    """Return the message as it was last delivered, or the bytes of an entry that is not a valid message."""
     if b"deadraw" in fields:
         return fields[b"deadraw"]
     own = [part for name, value in fields.items() if name not in _ADDED for part in (name, value)]
-    found = decode_entry(own, queue=queue, home=READY, entry=entry.encode())
+    found = decode_entry(own, queue=queue, stream=READY, entry=entry.encode())
     return found if isinstance(found, Delivery) else b"\n".join(own)
 
 

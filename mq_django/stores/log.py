@@ -1,4 +1,4 @@
-"""A topic's log: published to once, read by every group, kept for its retention."""
+"""A topic's log: publish, subscribe, seek, read and trim. Every group reads every entry."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,27 +18,27 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
-#: So many are counted before a seek, so that nobody has to count after it: less than half a second.
+#: Entries counted before a seek, so that Redis can report the lag afterwards: takes less than half a second.
 MAX_READ = 1_000_000
 
-#: Entries that a trimming script looks at. Redis serves nobody else meanwhile: about 1 ms at this size.
+#: Entries that one trim checks. This blocks Redis for about 1 ms.
 TRIM = 500
 
 
 class Trimmed(NamedTuple):
-    """What a trim did."""
+    """The result of a trim."""
 
     removed: int
     #: There is more to trim now.
     more: bool
-    #: Something that a group has pending is over the retention, and was kept.
+    #: An entry beyond the retention was kept because it is pending in a group.
     held: bool
-    #: Messages that went before a group had read them, by group.
+    #: Messages trimmed before a group had read them, by group.
     lost: dict[str, int]
 
 
 class Log:
-    """The log of one topic, for who publishes, looks, moves groups and trims."""
+    """The log of one topic."""
 
     def __init__(self, config: TopicConfig, wire: Wire) -> None:
         self.config = config
@@ -46,7 +46,7 @@ class Log:
         self._wire = wire
 
     def publish(self, publications: Sequence[Publication]) -> list[str | None]:
-        """Put messages in, and return their ids: None for what was published `once` within the duplicate window."""
+        """Publish messages and return their ids; None for a repeated `once` message within the duplicate window."""
         where = slot(self.keys)
         window = round(self.config.duplicate_window.total_seconds() * 1000)
         args: list[Argument] = [where.minute, where.hour, window, len(publications)]
@@ -62,7 +62,7 @@ class Log:
         ]
 
     def subscribe(self, group: str, start: Place) -> bool:
-        """Make a group that begins at a place, and tell whether it was not there."""
+        """Create a group that starts at a place, and return whether it did not exist."""
         keys = self.keys.group(group)
         command = scripts.command(
             "topic_subscribe",
@@ -72,10 +72,10 @@ class Log:
         return bool(reply_or_raise(self._wire.trip([command])[0])[0] == b"CREATED")
 
     def seek(self, group: str, place: Place) -> None:
-        """Move a group, ack what it has pending in the log, and raise its generation.
+        """Move a group, drop its pending entries of the log, and raise its generation.
 
         Raises:
-            UnknownGroup: there is none of that name.
+            UnknownGroup: the group does not exist.
         """
         keys, after = self.keys.group(group), before(place)
         args = [group, after, *self._counted_up_to(after)]
@@ -84,36 +84,36 @@ class Log:
             raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
 
     def unsubscribe(self, group: str, *, now: float) -> bool:
-        """Remove a group with everything it keeps, and tell whether it was there."""
+        """Remove a group with all its keys, and return whether it existed."""
         keys = [self.keys.log, *self.keys.group(group).all(now)]
         command = scripts.command("topic_unsubscribe", keys=keys, args=[group])
         return bool(reply_or_raise(self._wire.trip([command])[0]) == b"REMOVED")
 
     def read(self, since: Place, until: Place, *, batch: int = 100) -> Iterator[Delivery | Undecodable]:
-        """Yield what the log has between two places, both included; nobody holds it."""
+        """Yield the entries of the log between two places, both included. They do not become pending."""
         begins, ends = first(since), last(until)
         while True:
             found = reply_or_raise(self._wire.trip([("XRANGE", self.keys.log, begins, ends, "COUNT", batch)])[0])
             for entry, fields in found:
-                yield decode_entry(fields, queue=self.config.name, home=LOG, entry=entry)
+                yield decode_entry(fields, queue=self.config.name, stream=LOG, entry=entry)
             if len(found) < batch:
                 return
             begins = f"({found[-1][0].decode()}"
 
-    def takes_turn(self, seconds: float) -> bool:
-        """Tell whether to look at the groups is up to the caller, and to nobody else for some seconds."""
-        command = scripts.command("topic_turn", keys=[self.keys.control], args=[round(seconds * 1000)])
+    def claim_check(self, seconds: float) -> bool:
+        """Claim the next check of the groups: return True for one caller within `seconds`."""
+        command = scripts.command("topic_claim_check", keys=[self.keys.control], args=[round(seconds * 1000)])
         return bool(reply_or_raise(self._wire.trip([command])[0]))
 
     def groups(self, *, at_most: float = math.inf) -> Sequence[GroupStats]:
-        """Return every group, and how much of the retention it is behind; see topic_stats() for `at_most`."""
+        """Return all groups with their lag and share of the retention; see topic_stats() for `at_most`."""
         (found,) = topic_stats([self.config], self._wire, at_most=at_most)
         if isinstance(found, StoreError):
             raise found
         return found.groups
 
-    def sound(self, group: str, percent: int | None) -> str:
-        """Note or clear a group's alarm: RAISED, CLEARED, SAME, or MISSING when the group is not there (any more)."""
+    def set_alarm(self, group: str, percent: int | None) -> str:
+        """Set or clear a group's alarm. Returns RAISED, CLEARED, SAME, or MISSING when the group does not exist."""
         command = scripts.command(
             "topic_alarm",
             keys=[self.keys.log, self.keys.group(group).control],
@@ -122,7 +122,7 @@ class Log:
         return str(reply_or_raise(self._wire.trip([command])[0]).decode())
 
     def trim(self) -> Trimmed:
-        """Remove the oldest entries that are over the retention: a bounded number, and nothing that is pending."""
+        """Remove the oldest entries beyond the retention: a bounded number, and none that is pending."""
         config, names = self.config, self._names()
         retention = round(config.retention.total_seconds() * 1000) if config.retention else 0
         limits = [retention, config.retention_count or 0, config.retention_bytes or 0, TRIM]
@@ -142,7 +142,7 @@ class Log:
         return found
 
     def _counted_up_to(self, after: str) -> tuple[Argument, str]:
-        """Return how many entries there are up to one, and the first of the log; `""` where Redis knows by itself."""
+        """Return the number of entries up to one (`""` if unknown or not needed), and the first entry of the log."""
         (reply,) = self._wire.trip([("XINFO", "STREAM", self.keys.log)])
         if is_gone(reply):
             return "", "0-0"

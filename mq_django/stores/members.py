@@ -1,4 +1,4 @@
-"""Who consumes a queue: heartbeats, and what each consumer is."""
+"""The members of a queue: its consumers and supervisors, and their heartbeats."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,45 +13,45 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: How text stands for any bytes, and comes back as these: other programs may give their consumers any name.
+#: Decodes any bytes without loss: other programs may give their consumers any name.
 _ANY = "surrogateescape"
-#: Deliveries adopted by one script call.
+#: Deliveries claimed by one script call.
 BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Everybody who consumes a queue."""
+    """All members of a queue."""
 
-    #: Supervisor -> its heartbeat counter. Only that it moves means something.
+    #: Supervisor -> its heartbeat counter. Only a change of it has a meaning.
     beats: Mapping[str, int]
     #: Supervisor -> milliseconds since 1970 of its last heartbeat, by the server's clock.
     seen_ms: Mapping[str, int]
-    #: Supervisor -> what it says of itself.
+    #: Supervisor -> its description.
     supervisors: Mapping[str, Mapping[str, Any]]
-    #: Consumer -> what its supervisor says of it; `supervisor` names that.
+    #: Consumer -> its description; `supervisor` is the id of its supervisor.
     consumers: Mapping[str, Mapping[str, Any]]
-    #: Consumers of the streams that no supervisor speaks for -> the oldest entries they hold.
+    #: Unknown consumers: in the streams, but without a description -> their oldest pending entries.
     unknown: Mapping[str, str] = field(default_factory=dict)
-    #: Changes when the queue was flushed.
+    #: Changes when Redis was flushed.
     generation: str = ""
-    #: Consumer or supervisor -> what people ask of it: "quiet" or "stop".
+    #: Consumer or supervisor -> what it was asked to do: "quiet" or "stop".
     asks: Mapping[str, str] = field(default_factory=dict)
 
     def consumers_of(self, supervisor: str) -> list[str]:
         """Return the consumers of a supervisor."""
         return [name for name, announced in self.consumers.items() if supervisor_of(announced) == supervisor]
 
-    def vital_signs(self) -> dict[str, int]:
-        """Return the counter of every supervisor, also of those that have none: -1."""
-        named = {supervisor_of(announced) for announced in self.consumers.values()} | set(self.supervisors)
-        return {name: self.beats.get(name, -1) for name in named | set(self.beats)}
+    def heartbeat_counts(self) -> dict[str, int]:
+        """Return the heartbeat counter of every supervisor, -1 for one without."""
+        described = {supervisor_of(announced) for announced in self.consumers.values()} | set(self.supervisors)
+        return {name: self.beats.get(name, -1) for name in described | set(self.beats)}
 
 
 def supervisor_of(announced: Mapping[str, Any]) -> str:
-    """Return the supervisor that a consumer names as its own, "" for none."""
-    named = announced.get("supervisor")
-    return named if isinstance(named, str) else ""
+    """Return the supervisor in a consumer's description, "" for none."""
+    supervisor = announced.get("supervisor")
+    return supervisor if isinstance(supervisor, str) else ""
 
 
 def _description(value: bytes) -> Mapping[str, Any]:
@@ -63,16 +63,16 @@ def _description(value: bytes) -> Mapping[str, Any]:
 
 
 def read_membership(reply: Mapping[bytes, bytes], unknown: Sequence[bytes] = (), generation: bytes = b"") -> Membership:
-    """Return who is in the fields of a `consumers` hash; what makes no sense is left out."""
+    """Return the members in the fields of a `consumers` hash. Invalid fields are left out."""
     beats, seen, supervisors, consumers, asks = {}, {}, {}, {}, {}
     for name, value in reply.items():
         try:
             kind, _, who = name.decode().partition(":")
         except UnicodeDecodeError:
-            # Nobody of ours is called so, and under a name that people can read it could not be struck off.
+            # Our ids are text, and a name that is not could not be removed by its decoded form.
             continue
         if not who:
-            # Likewise: a name that is empty stands for nobody.
+            # No member has an empty id.
             continue
         if kind == "beat" and (count := whole(value)) is not None:
             beats[who] = count
@@ -106,10 +106,10 @@ class Members:
         *,
         generation: str = "",
     ) -> Membership | None:
-        """Say that a supervisor and its consumers live, and return everybody.
+        """Record a supervisor's heartbeat with the descriptions of its consumers, and return all members.
 
-        `generation` is the queue's that it saw last, "" at its first heartbeat. Returns None, and writes nothing, when
-        others have evicted it since.
+        `generation` is the generation of the queue at its last heartbeat, "" at the first one. Returns None, and writes
+        nothing, when another supervisor has evicted it since.
         """
         keys = self._keys
         args: list[Argument] = [
@@ -122,7 +122,7 @@ class Members:
         ]
         for name, announced in consumers.items():
             args += (f"consumer:{name}", dumps({**announced, "supervisor": supervisor}))
-        command = scripts.command("members_beat", keys=[keys.consumers, keys.control, *keys.homes()], args=args)
+        command = scripts.command("members_heartbeat", keys=[keys.consumers, keys.control, *keys.streams()], args=args)
         reply = reply_or_raise(self._wire.trip([command])[0])
         if reply == b"EVICTED":
             return None
@@ -130,45 +130,45 @@ class Members:
         return read_membership(dict(zip(flat[::2], flat[1::2], strict=True)), unknown, found)
 
     def keep_alive(self, supervisor: str) -> bool:
-        """Beat for a supervisor that is gone, and tell whether it had not been evicted."""
+        """Send a heartbeat for a supervisor that has stopped, and return whether it had not been evicted."""
         keys = self._keys
         generation = reply_or_raise(self._wire.trip([("HGET", keys.control, "generation")])[0]) or b"none"
         command = scripts.command(
-            "members_beat",
-            keys=[keys.consumers, keys.control, *keys.homes()],
+            "members_heartbeat",
+            keys=[keys.consumers, keys.control, *keys.streams()],
             args=[keys.group, supervisor, generation, token()],
         )
         return bool(reply_or_raise(self._wire.trip([command])[0]) != b"EVICTED")
 
     def evict(self, supervisor: str, count: int) -> bool:
-        """Take a supervisor for dead if its counter still stands at `count` (-1: it has none); tell whether it did."""
+        """Declare a supervisor dead if its counter is still `count` (-1: none); return whether this call evicted it."""
         command = scripts.command(
             "members_evict", keys=[self._keys.consumers], args=[supervisor, "" if count < 0 else count]
         )
         return bool(reply_or_raise(self._wire.trip([command])[0]) == b"EVICTED")
 
     def claim(self, holder: str, new_owner: str) -> int:
-        """Let `new_owner` hold some of what `holder` holds, a name of any bytes; return how many, 0 at the end."""
+        """Claim some of the deliveries that `holder` holds for `new_owner`; return the number, 0 when none is left."""
         keys = self._keys
         args: list[Argument] = [keys.group, holder.encode(errors=_ANY), new_owner, BATCH]
-        command = scripts.command("members_claim", keys=keys.homes(), args=args)
+        command = scripts.command("members_claim", keys=keys.streams(), args=args)
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def ask(self, who: str, what: Literal["quiet", "stop"]) -> str:
-        """Ask a consumer or a supervisor with all of its consumers to go quiet or to stop, with its next heartbeat.
+        """Ask a consumer, or a supervisor with all its consumers, to go quiet or to stop at its next heartbeat.
 
-        Returns "ASKED"; "ASKED_BEFORE" when it was asked for that, or for more, already; or "GONE".
+        Returns "ASKED"; "ASKED_BEFORE" when it was asked for this, or to stop, before; or "GONE".
         """
         keys = self._keys
         command = scripts.command("members_ask", keys=[keys.consumers], args=[who, what, keys.wake])
         return str(reply_or_raise(self._wire.trip([command])[0]).decode())
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
-        """Remove consumers, and then the supervisor if one is named; return who stays, holding something."""
+        """Remove consumers, and then the supervisor if given; return the consumers that remain with deliveries."""
         keys = self._keys
         command = scripts.command(
             "members_leave",
-            keys=[keys.consumers, *keys.homes()],
+            keys=[keys.consumers, *keys.streams()],
             args=[keys.group, supervisor, *(name.encode(errors=_ANY) for name in consumers)],
         )
         return [name.decode(errors=_ANY) for name in reply_or_raise(self._wire.trip([command])[0])]

@@ -1,5 +1,7 @@
 """The results of tasks: a STRING each with a time to live, one JSON line for the task and one for each attempt.
 
+`mq_django.core.attempts` reads the lines of attempts. A result adds to them the id of the stream entry.
+
 Lines are appended without reading what is there, so that keeping a result costs no round trip. A consumer that no
 longer held its delivery writes its line too, because its attempt did happen; which attempt decides follows from the
 ids of the stream entries, which only rise, and not from the order in which the lines came.
@@ -14,11 +16,12 @@ from functools import lru_cache
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.attempts import FAILED, READY, SUCCESSFUL, Attempt, failure, read_attempt, read_line
+from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Delivery, Message
+from mq_django.core.numbers import LAST_MS
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Retry
 from mq_django.core.publication import Publication
-from mq_django.errors import DecodeError
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -28,38 +31,13 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 UNFINISHED_TTL_MS = 7 * 24 * 3600 * 1000
 #: Results of one script call. Redis serves nobody else meanwhile: about 1 ms at this size.
 BATCH = 500
-MAX_TRACEBACK = 4 * 1024
 #: Attempts whose traceback is kept, besides the last: what fails a thousand times fails in one way.
 TRACEBACKS = 5
 #: Bytes of a result that are read.
 MAX_RESULT = 4 * 1024 * 1024
 
-READY, FAILED, SUCCESSFUL = "READY", "FAILED", "SUCCESSFUL"
-
-#: The last moment that a datetime can tell.
-MAX_MS = 253_402_300_799_999
-#: Attempts that are told one by one.
-MAX_ATTEMPT = 10_000
-
 _ENTRY = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=: |:?$)", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskAttempt:
-    """What one run of a task came to."""
-
-    #: READY: it is tried again; FAILED; SUCCESSFUL.
-    status: str
-    number: int
-    consumer: str
-    #: Milliseconds since 1970; None when it never ran.
-    started_ms: int | None
-    finished_ms: int
-    #: The path of the exception's class, when there was one.
-    error: str | None = None
-    traceback: str = ""
-    value: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +54,7 @@ class Result:
     due_ms: int | None
     priority: int
     #: In the order of their deliveries.
-    attempts: Sequence[TaskAttempt]
+    attempts: Sequence[Attempt]
 
     @property
     def status(self) -> str:
@@ -102,61 +80,37 @@ def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[S
 
 
 def find_result(wire: Wire, configs: Sequence[QueueConfig], message_id: str) -> Result | None:
-    """Look for a task's result in several queues, in one round trip.
+    """Look for a task's result in several queues, in one round trip a server.
 
     Raises:
-        StoreError: Redis is away, or holds something else there.
+        StoreError: Redis cannot be reached, or no queue has it and one of them cannot be read.
     """
-    replies = wire.trip([("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1) for config in configs])
-    for reply in replies:
-        text = reply_or_raise(reply)
-        if text:
+    trips: list[list[Command]] = [
+        [("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1)] for config in configs
+    ]
+    # Errors last: a queue that cannot be read hides no result of another one.
+    for (reply,) in sorted(wire.trips(trips), key=lambda replies: isinstance(replies[0], Exception)):
+        if text := reply_or_raise(reply):
             return read_result(text)
     return None
 
 
 def read_result(text: bytes) -> Result | None:
     """Return the result in the lines of a key, or None when they are not ours."""
-    head, *lines = [_line(line) for line in text.split(b"\n")]
+    head, *lines = map(read_line, text.split(b"\n"))
     if not isinstance(head.get("name"), str) or not isinstance(head.get("queue"), str):
         return None
-    lines = [line for line in lines if line.get("status") in (READY, FAILED, SUCCESSFUL)]
-    lines.sort(key=lambda line: (_place(line.get("entry")), _number(line)))
+    found = [(_place(line.get("entry")), attempt) for line in lines if (attempt := read_attempt(line))]
+    found.sort(key=lambda each: (each[0], each[1].number))
     return Result(
         queue=head["queue"],
         name=head["name"],
         data=head.get("data"),
-        enqueued_ms=_whole(head.get("enqueued"), MAX_MS),
-        due_ms=_whole(head.get("due"), MAX_MS),
-        priority=max(-100, _whole(head.get("priority"), 100) or 0),
-        attempts=[_attempt(line) for line in lines],
+        enqueued_ms=_whole(head.get("enqueued"), LAST_MS),
+        due_ms=_whole(head.get("due"), LAST_MS),
+        priority=_whole(head.get("priority"), 100) or 0,
+        attempts=[attempt for _, attempt in found],
     )
-
-
-def _attempt(line: Mapping[str, Any]) -> TaskAttempt:
-    error = line.get("error")
-    return TaskAttempt(
-        status=line["status"],
-        number=_number(line),
-        consumer=str(line.get("consumer")),
-        started_ms=_whole(line.get("started"), MAX_MS),
-        finished_ms=_whole(line.get("finished"), MAX_MS) or 0,
-        error=None if error is None else str(error),
-        traceback=str(line.get("traceback") or ""),
-        value=line.get("value"),
-    )
-
-
-def _line(text: bytes) -> dict[str, Any]:
-    try:
-        found = loads(text)
-    except DecodeError:  # the last one of a key that is longer than what is read
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _number(line: Mapping[str, Any]) -> int:
-    return max(1, _whole(line.get("attempt"), MAX_ATTEMPT) or 1)
 
 
 def _whole(value: object, largest: int) -> int | None:
@@ -197,8 +151,12 @@ def _task_line(message: Message, data_text: bytes, due_ms: int | None = None) ->
     )
 
 
-_STATUS: dict[type, bytes] = {Ack: SUCCESSFUL.encode(), Retry: READY.encode(), Bury: FAILED.encode()}
-_STATUS[Expire] = _STATUS[Bury]
+_STATUS: Mapping[type, bytes] = {
+    Ack: SUCCESSFUL.encode(),
+    Retry: READY.encode(),
+    Bury: FAILED.encode(),
+    Expire: FAILED.encode(),
+}
 
 
 def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> Command:
@@ -234,8 +192,7 @@ def _came_to(outcome: object, number: int) -> bytes:
     if isinstance(outcome, Retry | Bury) and (outcome.error or outcome.traceback):
         shows = isinstance(outcome, Bury) or number <= TRACEBACKS
         trace = (outcome.traceback or outcome.error) if shows else outcome.error
-        error = {"error": error_path(outcome.error), "traceback": trace[-MAX_TRACEBACK:]}
-        return b"," + dumps(error)[1:-1]
+        return b"," + dumps(failure(error_path(outcome.error), trace))[1:-1]
     return b""
 
 

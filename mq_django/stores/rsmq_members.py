@@ -1,4 +1,4 @@
-"""Who consumes a queue in RSMQ's format."""
+"""The members of a queue in RSMQ's format."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,27 +24,27 @@ class RsmqMembers(Members):
         *,
         generation: str = "",
     ) -> Membership | None:
-        """Say that a supervisor and its consumers live, and keep hidden all that these hold.
+        """Record a heartbeat, and extend all messages that the consumers hold.
 
-        Other programs know no heartbeats: what is not hidden from them in time, they receive.
+        Other programs do not know heartbeats, and receive every message that becomes visible.
         """
         membership = super().beat(supervisor, description, consumers, generation=generation)
         if membership is not None:
-            self._store.keep_all(consumers)
+            self._store.extend_all(consumers)
         return membership
 
     def keep_alive(self, supervisor: str) -> bool:
         """See Members.keep_alive()."""
-        lives = super().keep_alive(supervisor)
-        fields = reply_or_raise(self._wire.trip([("HGETALL", self._keys.consumers)])[0]) if lives else []
+        is_alive = super().keep_alive(supervisor)
+        fields = reply_or_raise(self._wire.trip([("HGETALL", self._keys.consumers)])[0]) if is_alive else []
         membership = read_membership(dict(zip(fields[::2], fields[1::2], strict=True)))
         if held := membership.consumers_of(supervisor):
-            self._store.keep_all(held)
-        return lives
+            self._store.extend_all(held)
+        return is_alive
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
         """See Members.leave()."""
-        named = list(consumers)
-        holding = [consumer for consumer in named if self._store.holds(consumer)]
-        gone = [consumer for consumer in named if consumer not in holding]
+        names = list(consumers)
+        holding = [consumer for consumer in names if self._store.holds(consumer)]
+        gone = [consumer for consumer in names if consumer not in holding]
         return [*super().leave(gone, supervisor="" if holding else supervisor), *holding]

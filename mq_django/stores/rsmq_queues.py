@@ -1,4 +1,4 @@
-"""RSMQ's own operations on RSMQ's own keys, as npm's `rsmq` does them, but each in one script."""
+"""The operations of npm's `rsmq` on RSMQ's own keys, each in one script."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,18 +28,21 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 
 
 class Attributes(NamedTuple):
-    """An RSMQ queue."""
+    """The attributes and counts of an RSMQ queue, by RSMQ's names."""
 
-    #: Seconds.
+    #: How long a message is hidden once it is received, in seconds.
     vt: int
+    #: How long a new message is hidden, in seconds.
     delay: int
-    #: UTF-16 units, or -1 for unlimited.
+    #: The longest message, in UTF-16 units, or -1 for no limit.
     maxsize: int
+    #: Messages that were received, and sent, since the queue was created.
     totalrecv: int
     totalsent: int
     #: Seconds since 1970, by the server's clock.
     created: int
     modified: int
+    #: Messages in the queue, and those of them that are hidden.
     msgs: int
     hiddenmsgs: int
 
@@ -52,9 +55,9 @@ class Received(NamedTuple):
     body: bytes
     #: How often it was received.
     rc: int
-    #: When it was first received: milliseconds since 1970.
+    #: When it was first received, in milliseconds since 1970.
     fr: int
-    #: When it was sent: milliseconds since 1970, with fractions; None when its id does not say.
+    #: When it was sent, in milliseconds since 1970, with fractions; None when its id does not contain it.
     sent: float | None
 
     @property
@@ -83,8 +86,8 @@ class RsmqQueues:
         """Create a queue.
 
         Raises:
-            InvalidFormat, InvalidValue: the name or a number cannot be.
-            QueueExists: it is there already; nothing was changed.
+            InvalidFormat, InvalidValue: the name or a number is invalid.
+            QueueExists: the queue exists; nothing was changed.
         """
         numbers = [check_seconds("vt", vt), check_seconds("delay", delay), check_maxsize(maxsize)]
         keys = RsmqKeys(self.namespace, check_queue(queue))
@@ -102,7 +105,7 @@ class RsmqQueues:
         Raises:
             NoAttributeSupplied: `changes` is empty.
             InvalidValue: a number is out of bounds.
-            QueueNotFound: there is none.
+            QueueNotFound: the queue does not exist.
         """
         keys, args = self._keys(queue), list[Argument]()
         for name, value in (changes or {}).items():
@@ -112,21 +115,21 @@ class RsmqQueues:
         return Attributes(*self._there(queue, self._run("rsmq_attributes", [keys.zset, keys.hash], args)))
 
     def delete_queue(self, queue: str) -> None:
-        """Delete a queue with its messages; our dead letters of it stay.
+        """Delete a queue with its messages. Its dead letters stay.
 
         Raises:
-            QueueNotFound: there is none.
+            QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
-        if self._run("rsmq_drop", [keys.zset, keys.hash, keys.names, *keys.own()], [queue]) == b"NOQUEUE":
+        if self._run("rsmq_delete_queue", [keys.zset, keys.hash, keys.names, *keys.own()], [queue]) == b"NOQUEUE":
             raise QueueNotFound(f"Queue not found: {queue!r}")
 
     def send(self, queue: str, messages: Sequence[str], *, delay: int | None = None) -> list[str]:
         """Send messages, all or none, and return their ids.
 
         Raises:
-            MessageNotString, MessageTooLong: one of them cannot be sent.
-            QueueNotFound: there is no such queue.
+            MessageNotString, MessageTooLong: a message is invalid; none was sent.
+            QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
         check_count("messages", len(messages), MAX_SENT)
@@ -143,11 +146,11 @@ class RsmqQueues:
         return [message_id.decode() for message_id in reply]
 
     def receive(self, queue: str, *, vt: int | None = None, count: int = 1) -> list[Received]:
-        """Receive up to `count` messages, at most 500, and hide them for `vt` seconds, or for what the queue says.
+        """Receive up to `count` messages, at most 500, and hide them for `vt` seconds, by default those of the queue.
 
         Raises:
             InvalidValue: `count` or `vt` is out of bounds.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
         hide: Argument = "" if vt is None else check_seconds("vt", vt) * 1000
@@ -160,27 +163,27 @@ class RsmqQueues:
         """Receive a message and delete it at once.
 
         Raises:
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
         found = self._there(queue, self._run("rsmq_pop", [keys.zset, keys.hash]))
         return _received(*found) if found else None
 
     def delete(self, queue: str, ids: Sequence[str]) -> int:
-        """Delete messages, whoever holds them, and return how many were there."""
+        """Delete messages, also held ones, and return how many existed."""
         keys = self._keys(queue)
         key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.unhandled]
         return int(self._run("rsmq_delete", key_names, list(ids)))
 
     def show(self, queue: str, message_id: str, vt: int) -> bool:
-        """Hide a message for `vt` seconds from now, and tell whether it was there.
+        """Hide a message for `vt` seconds from now, and return whether it existed.
 
         Raises:
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
         args: list[Argument] = [message_id, check_seconds("vt", vt) * 1000, keys.wake]
-        return bool(self._there(queue, self._run("rsmq_show", [keys.zset, keys.hash], args)) == 1)
+        return bool(self._there(queue, self._run("rsmq_change_visibility", [keys.zset, keys.hash], args)) == 1)
 
     def _there(self, queue: str, reply: Any) -> Any:
         if reply == b"NOQUEUE":

@@ -1,4 +1,4 @@
-"""How deliveries of an RSMQ queue are settled: they stay where they are, and are hidden, shown or removed."""
+"""How deliveries of an RSMQ queue are settled: the messages stay in RSMQ's keys, and are hidden, shown or removed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,11 +15,11 @@ from mq_django.transport.scripts import Argument
 def rsmq_receipts(config: RsmqConfig) -> Receipts:
     """Return how deliveries of an RSMQ queue are settled."""
     keys, vt_ms = config.keys, config.vt * 1000
-    return Receipts(keys, (keys.zset, keys.hash, keys.owners), (), _RSMQ, "rsmq_keep", (vt_ms,), id_of=_id_of)
+    return Receipts(keys, (keys.zset, keys.hash, keys.owners), (), _RSMQ, "rsmq_reassign", (vt_ms,), id_of=_id_of)
 
 
 def _id_of(delivery: Delivery | Undecodable) -> bytes:
-    """Return RSMQ's id of a message: it is a part of the receipt."""
+    """Return RSMQ's id of a message, which is a part of the receipt."""
     return delivery.entry.rpartition(b":")[0]
 
 
@@ -34,7 +34,7 @@ def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> 
 
 
 def _handed_back(batch: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
-    """Return a channel, and for each delivery: its receipt, when it was sent, what became of its consumer."""
+    """Return a channel, and for each delivery: its receipt, when it was sent, its mark."""
     args: list[Argument] = [receipts.queue.wake]
     for delivery, outcome, *_ in batch:
         assert isinstance(delivery, Delivery)
@@ -46,7 +46,7 @@ def _handed_back(batch: Sequence[Settlement], _consumer: str, receipts: Receipts
 
 
 def _set_aside(batch: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
-    """Return for how many ms, as long as another program gets that receives it; each receipt and its name's score."""
+    """Return the ms to hide deliveries, and for each delivery: its receipt, the score of its name."""
     args: list[Argument] = [*receipts.hidden_ms]
     for delivery, *_ in batch:
         assert isinstance(delivery, Delivery)

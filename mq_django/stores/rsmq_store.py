@@ -1,8 +1,8 @@
 """A queue in RSMQ's format, shared with programs in other languages.
 
-RSMQ knows neither owners nor attempts: whoever receives a message hides it for a while, and counts it. What we add
-lives beside RSMQ's keys: who of ours holds what at which count, and receives that are not to count as attempts. A
-message that somebody else receives, once it can be seen again, has another count, and nothing of ours can settle it.
+RSMQ has neither owners nor attempts: receiving a message hides it for a while and increments its receive count. Keys of
+our own record which consumer holds a message at which count, and how many receives are no attempts. When another
+program receives a message after it became visible again, the count differs, and our consumer cannot settle it.
 """
 
 import time
@@ -18,7 +18,7 @@ from mq_django.core.publication import Publication
 from mq_django.core.rsmq_format import decode, encode, units
 from mq_django.core.visible import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, QueueExists, QueueFull
-from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
+from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import slot
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_receipts
@@ -29,14 +29,14 @@ from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Session, Wire, reply_or_raise
 from mq_django.transport.wake_subscription import WakeSubscription
 
-#: Seconds between two looks while nothing is heard: of peers that do not publish on the channel, and of those that do.
-DEAF, HEARING = 1.0, 5.0
-#: Records that are checked by one look at a queue.
-TIDY = 100
+#: Seconds between polls without a notification: if peers do not publish on the channel, and if they do.
+POLL, POLL_WITH_REALTIME = 1.0, 5.0
+#: Records that one clean-up checks.
+CLEANED_UP = 100
 
 
 class RsmqStore:
-    """A queue in RSMQ's format: see `mq_django.stores.base.Store` for what each method promises."""
+    """A queue in RSMQ's format: see `mq_django.stores.base.Store` for each method."""
 
     def __init__(self, config: RsmqConfig, wire: Wire) -> None:
         self.config: QueueConfig = config
@@ -51,11 +51,11 @@ class RsmqStore:
             if isinstance(wire, Session)
             else None
         )
-        #: When the next message can be seen, in seconds on the monotonic clock, as far as is known.
+        #: When the next message becomes visible as far as is known, in seconds of the monotonic clock.
         self._next = 0.0
 
     def create_groups(self) -> None:
-        """Create the queue, where there is none."""
+        """Create the queue if it does not exist."""
         config = self._config
         try:
             RsmqQueues(config.namespace, self._wire).create(
@@ -97,15 +97,15 @@ class RsmqStore:
         return self.take(consumer, count=count)
 
     def _wait(self, seconds: float) -> None:
-        """Wait until there may be something, without asking Redis."""
+        """Wait until there may be a message, without polling Redis."""
         subscription = self._subscription
         if subscription is None or not isinstance(self._wire, Session):
-            time.sleep(min(seconds, DEAF, max(0.0, self._next - time.monotonic())))
+            time.sleep(min(seconds, POLL, max(0.0, self._next - time.monotonic())))
         elif not subscription.listen():
-            # What came between the last look and the first listening nobody tells: then there is no wait.
-            look_again = HEARING if self._config.realtime else DEAF
+            # Does not wait right after subscribing: a message may have been sent before.
+            poll = POLL_WITH_REALTIME if self._config.realtime else POLL
             known = max(0.0, self._next - time.monotonic())
-            subscription.wait(min(seconds, look_again, known), beside=self._wire)
+            subscription.wait(min(seconds, poll, known), beside=self._wire)
 
     def rest(self) -> float:
         """See Store.rest(): there are no limits here."""
@@ -128,41 +128,43 @@ class RsmqStore:
         return Fetched(self._taken(replies[0]), stale)
 
     def promote(self, *, limit: int) -> Promoted:
-        """See Store.promote(): a message that is due can be seen, so there is nothing to move."""
+        """See Store.promote(): a due message is visible, so none is moved."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.control, keys.owners, keys.notes, keys.unhandled, keys.retried]
-        next_ms, paused, unhandled = self._run("rsmq_tidy", key_names, [TIDY])
-        # Whoever sleeps until then looks after the queue, and delivers nothing: often enough is soon enough.
+        next_ms, paused, unhandled = self._run("rsmq_clean_up", key_names, [CLEANED_UP])
+        # At least a second: the caller only cleans up, and delivers no messages.
         return Promoted(0, None if next_ms < 0 else max(1000, next_ms) * 1000, bool(paused), unhandled)
 
-    def cancel(self, named: str | bytes) -> CancelResult:
+    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""
         keys = self._keys
-        reply = self._run("rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [named])
+        reply = self._run(
+            "rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [id_or_unique]
+        )
         return CancelResult.CANCELLED if reply == b"CANCELLED" else CancelResult.NOT_WAITING
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
+    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
         keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
         key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried]
-        reply = self._run("rsmq_reschedule", key_names, [named, mode, ms, keys.wake])
+        reply = self._run("rsmq_reschedule", key_names, [id_or_unique, mode, ms, keys.wake])
         return CancelResult.RESCHEDULED if reply == b"RESCHEDULED" else CancelResult.NOT_WAITING
 
-    def find(self, named: str) -> Lookup:
+    def find(self, id_or_unique: str) -> Lookup:
         """See Store.find()."""
         keys = self._keys
-        reply = self._run("rsmq_find", [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes], [named])
+        reply = self._run("rsmq_find", [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes], [id_or_unique])
         if reply == b"MISSING":
             return Lookup(Place.NOT_WAITING)
         word, score, body, count, free = reply
         place = Place.DELAYED if word == b"DELAYED" else Place.UNHANDLED
-        found = self._decoded(named.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
+        found = self._decoded(id_or_unique.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
         message = found.message if isinstance(found, Delivery) else None
         return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
-        """See Store.purge(); what other programs have received stays."""
+        """See Store.purge(); messages that other programs have received stay."""
         keys = self._keys
         key_names, rank = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], 0
         while True:
@@ -173,8 +175,7 @@ class RsmqStore:
 
     def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
         """See Store.held_by()."""
-        rows = self._held(consumer, limit, bodies=True)
-        return self._rows(rows)
+        return self._rows(self._held(consumer, limit, bodies=True))
 
     def _held(self, consumer: str, limit: int, *, bodies: bool) -> list[list[Any]]:
         keys = self._keys
@@ -184,21 +185,21 @@ class RsmqStore:
         return [flat[at : at + 7] for at in range(0, len(flat), 7)]
 
     def holds(self, consumer: str) -> bool:
-        """Tell whether a consumer holds anything."""
+        """Return whether a consumer holds a message."""
         return bool(self._held(consumer, 1, bodies=False))
 
-    def keep_all(self, consumers: Iterable[str]) -> int:
-        """Keep hidden all that consumers hold, whether it runs or waits for its turn, and return how many there are."""
+    def extend_all(self, consumers: Iterable[str]) -> int:
+        """Extend all messages that consumers hold, and return the number."""
         keys = self._keys
-        return int(self._run("rsmq_hide", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
+        return int(self._run("rsmq_extend", [keys.zset, keys.hash, keys.owners], [self._vt_ms, *consumers]))
 
-    def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.extend()."""
-        return self.pass_on(consumer, consumer, receipts)
+        return self.reassign(consumer, consumer, receipts)
 
-    def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
-        """See Store.pass_on()."""
-        return self._settling.pass_on(consumer, new_owner, receipts)
+    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
+        """See Store.reassign()."""
+        return self._settling.reassign(consumer, new_owner, receipts)
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
         """See Store.release_unhandled()."""
@@ -209,10 +210,10 @@ class RsmqStore:
         )
 
     def depths(self) -> Depths:
-        """See Store.depths(); what other programs hold counts as delayed."""
+        """See Store.depths(); messages that other programs hold count as delayed."""
         keys = self._keys
         places = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
-        reply = self._run("rsmq_look", [*places, keys.minutes(0), keys.minutes(0)], [0])
+        reply = self._run("rsmq_stats", [*places, keys.minutes(0), keys.minutes(0)], [0])
         _, deliverable, pending, delayed, unhandled, _parked, dead, *_ = reply
         return Depths(deliverable - pending, delayed, unhandled, pending, dead)
 
@@ -265,5 +266,5 @@ class RsmqStore:
 
 
 def _receipt(message_id: bytes, count: object) -> bytes:
-    """Return the receipt of a delivery: `count` as it stands in Redis, which need not be a number that we can read."""
+    """Return the receipt of a delivery. `count` is used as it is in Redis, because it may not be a valid number."""
     return message_id + b":" + (count if isinstance(count, bytes) else str(count).encode())

@@ -1,4 +1,4 @@
-"""What a queue's schedules have done, and their pauses."""
+"""The state of schedules in Redis: the last tick, and pauses."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -17,18 +17,18 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 
 
 class Firing(StrEnum):
-    """What became of a tick."""
+    """The result of firing a tick."""
 
     FIRED = "fired"
-    #: Somebody else did it.
+    #: Another process fired it.
     DONE = "done"
     PAUSED = "paused"
-    #: It is not yet there, by Redis's clock.
+    #: It is not due yet, by the clock of Redis.
     EARLY = "early"
 
 
 def scheduled() -> list[Scheduled]:
-    """Return every schedule of the project; one in the settings takes the place of one in the code of its name."""
+    """Return all schedules of the project. One in the settings replaces one in code with the same name."""
     return list({**registry.schedules(), **get_config().schedules}.values())
 
 
@@ -41,35 +41,35 @@ class Schedules:
         self._wire = wire
 
     def look(self, names: Sequence[str]) -> tuple[int, list[int]]:
-        """Return now and up to when the ticks of each are done with; a schedule that is new begins now."""
-        command = scripts.command("schedules_look", keys=[self._keys.schedules], args=list(names))
+        """Return now, and for each schedule the time up to which its ticks have fired. A new schedule starts now."""
+        command = scripts.command("schedules_read", keys=[self._keys.schedules], args=list(names))
         now_ms, *lasts = reply_or_raise(self._wire.trip([command])[0])
         known = (whole(last, LAST_MS) for last in lasts)
-        # One that makes no sense is as good as none: it begins now.
+        # An invalid time counts as missing: the schedule starts now.
         return now_ms, [now_ms if last is None else last for last in known]
 
     def fire(self, entry: Scheduled, tick_ms: int) -> tuple[Firing, int]:
-        """Publish the message of a tick unless somebody has, and return what became of it, and now."""
+        """Publish the message of a tick, unless another process has. Returns the result, and now."""
         word, now_ms = self._fire(entry, tick_ms, entry.publication(self._config, tick_ms))
         return Firing(word.decode().lower()), now_ms
 
     def fire_now(self, entry: Scheduled) -> str:
-        """Publish the message of a schedule at once, paused or not, and return its id; its ticks stay as they are."""
+        """Publish the message of a schedule now, even if it is paused, and return its id. Its ticks are not changed."""
         made = entry.publication(self._config)
         self._fire(entry, "", made)
         return made.message.id
 
     def pause(self, name: str) -> None:
-        """Let ticks pass without a message."""
+        """Pause a schedule: its ticks publish no message."""
         reply_or_raise(self._wire.trip([("HSET", self._keys.schedules, f"paused:{name}", 1)])[0])
 
     def resume(self, name: str) -> None:
-        """Fire again from the next tick on; those that passed meanwhile are not made up for."""
+        """Resume a schedule from the next tick on. The ticks of the pause never fire."""
         command = scripts.command("schedules_resume", keys=[self._keys.schedules], args=[name])
         reply_or_raise(self._wire.trip([command])[0])
 
     def forget(self, name: str) -> None:
-        """Forget a schedule that is no longer in the code; one that is there begins anew."""
+        """Delete the state of a schedule. If it is still in code or settings, it starts anew."""
         fields = [f"{kind}:{name}" for kind in ("last", "fired", "paused")]
         reply_or_raise(self._wire.trip([("HDEL", self._keys.schedules, *fields)])[0])
 

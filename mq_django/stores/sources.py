@@ -1,4 +1,4 @@
-"""How deliveries come from streams to a consumer."""
+"""Read deliveries from streams."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
-#: So many messages at once are a batch of a queue that flows.
+#: From this batch size on, a plain read is faster than the script: see StreamSource.take_commands().
 FULL = 50
-#: Entries read in one trip by who recovers: at most so many bodies are in memory at once.
+#: Pending entries read in one round trip: their bodies are in memory at once.
 READ = 100
 
 Taken = list[Delivery | Undecodable]
@@ -24,11 +24,11 @@ Taken = list[Delivery | Undecodable]
 class Source(ABC):
     """The streams that a store's deliveries come from.
 
-    Methods that take messages return None when the consumer group of the streams is not there.
+    Methods that take messages return None when the consumer group does not exist.
     """
 
     def __init__(self, config: QueueConfig, wire: Wire, receipts: Sequence[Receipts]) -> None:
-        #: How what it reads is settled, by `Delivery.home`. The first key of each is its stream.
+        #: By `Delivery.stream`. The first key of each is its stream.
         self.receipts = receipts
         self._keys = config.keys
         self._name = config.name
@@ -36,47 +36,47 @@ class Source(ABC):
 
     @abstractmethod
     def take_commands(self, consumer: str, count: int) -> list[Command]:
-        """Return what takes messages without waiting: what goes first before what is ready."""
+        """Return the commands that take messages without waiting, urgent ones first."""
 
     @abstractmethod
     def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Taken | None:
-        """Return what these commands brought."""
+        """Return the deliveries in the replies of these commands."""
 
     @abstractmethod
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken | None:
-        """Take ready messages, waiting for the first."""
+        """Take ready messages; wait for the first."""
 
     def held_by(self, consumer: str, *, limit: int) -> Taken:
-        """Return what a consumer holds."""
+        """Return the deliveries that a consumer holds."""
         held: Taken = []
-        for home in range(len(self.receipts)):
+        for stream in range(len(self.receipts)):
             if len(held) < limit:
-                held += self.held_in(home, consumer, limit - len(held))
+                held += self.held_in(stream, consumer, limit - len(held))
         return held
 
-    def held_in(self, home: int, consumer: str, limit: int) -> Taken:
-        """Return what a consumer holds of one stream."""
-        stream, *_ = self.receipts[home].keys
-        (pending,) = self._wire.trip([("XPENDING", stream, self._keys.group, "-", "+", limit, consumer)])
+    def held_in(self, stream: int, consumer: str, limit: int) -> Taken:
+        """Return the deliveries of one stream that a consumer holds."""
+        key, *_ = self.receipts[stream].keys
+        (pending,) = self._wire.trip([("XPENDING", key, self._keys.group, "-", "+", limit, consumer)])
         entries = [] if is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
         held: Taken = []
         # A few at a time: bodies may be large.
         for at in range(0, len(entries), READ):
             batch = entries[at : at + READ]
-            for entry, reply in zip(batch, self._wire.trip([("XRANGE", stream, e, e) for e in batch]), strict=True):
+            for entry, reply in zip(batch, self._wire.trip([("XRANGE", key, e, e) for e in batch]), strict=True):
                 if reply_or_raise(reply):
-                    held += self._decoded(reply, home)
+                    held += self._decoded(reply, stream)
                 else:
-                    # It still has to be settled, to leave the pending list.
-                    held.append(Undecodable(home, entry, [], "deleted while it was pending"))
+                    # It still has to be settled to leave the pending list.
+                    held.append(Undecodable(stream, entry, [], "deleted while it was pending"))
         return held
 
-    def _decoded(self, entries: Sequence[Any], home: int) -> Taken:
+    def _decoded(self, entries: Sequence[Any], stream: int) -> Taken:
         name = self._name
-        return [decode_entry(fields or [], queue=name, home=home, entry=entry) for entry, fields in entries]
+        return [decode_entry(fields or [], queue=name, stream=stream, entry=entry) for entry, fields in entries]
 
     def _read_command(self, consumer: str, count: int, streams: Sequence[str], *, block_ms: int | None) -> Command:
-        """Return the command that reads new entries, and waits for the first unless `block_ms` is None."""
+        """Return the command that reads new entries. It waits for the first unless `block_ms` is None."""
         waits = () if block_ms is None else ("BLOCK", block_ms)
         new = [">"] * len(streams)
         return ("XREADGROUP", "GROUP", self._keys.group, consumer, "COUNT", count, *waits, "STREAMS", *streams, *new)
@@ -88,16 +88,16 @@ class StreamSource(Source):
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         keys = config.keys
         super().__init__(config, wire, [stream_receipts(keys, keys.ready), stream_receipts(keys, keys.urgent)])
-        #: Whether the queue ever had a message with a priority, as far as this source has seen.
+        #: Whether the queue ever had a message with a priority, as of the last reply.
         self.ranked = False
-        #: Whether the last take brought a full batch, and nothing goes before what is ready.
+        #: Whether the last take returned a full batch, with no urgent or prioritised messages.
         self._flows = False
 
     def take_commands(self, consumer: str, count: int) -> list[Command]:
-        """See Source.take_commands(): a script that keeps their order, or while a full queue flows, a plain read.
+        """See Source.take_commands(): a script that keeps the order, or a plain read while batches are full.
 
-        The script copies every message into Lua and back, which takes Redis longer than the reading. Beside the plain
-        read are two looks: what goes first, and a pause, are seen a batch later, as if they had come a batch later.
+        The script copies every message into Lua and back, which takes Redis longer than the read itself. With the plain
+        read two commands check for urgent messages and a pause: these take effect one batch later.
         """
         if not self._flows or count < FULL:
             return [self._ordered_command(consumer, count)]
@@ -113,19 +113,19 @@ class StreamSource(Source):
         self._flows = not reply_or_raise(urgent) and reply_or_raise(control) == [None, None]
         if (found := self._read(read)) != []:
             return found
-        # Something may have gone first since the look: only the script can say that there is nothing.
+        # Urgent messages may have come since the check: only the script can tell that there are none.
         return self._taken_in_order(self._wire.trip([self._ordered_command(consumer, count)])[0], count)
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken | None:
         """See Source.fetch()."""
         commands = [self._read_command(consumer, count, [self._keys.ready], block_ms=block_ms)]
         if self.ranked:
-            # Whoever was woken wakes the next, while there is something with a priority.
+            # Wakes the next blocked reader, if prioritised messages are left.
             commands.append(self._ordered_command(consumer, 0))
         return self._read(self._wire.trip(commands)[0])
 
     def in_order(self, ready: Sequence[Any], urgent: Sequence[Any], lead: int) -> Taken:
-        """Return what was read of both streams; of `urgent` the first `lead` go before `ready`."""
+        """Return the entries of both streams. The first `lead` entries of `urgent` precede those of `ready`."""
         first = self._decoded(urgent, URGENT)
         return [*first[:lead], *self._decoded(ready, READY), *first[lead:]]
 

@@ -1,4 +1,4 @@
-"""The default store: a Redis stream with one consumer group, and a waiting room beside it."""
+"""The default store: a Redis stream with one consumer group, and a waiting room."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
@@ -10,7 +10,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.core.wire import encode_entry
 from mq_django.errors import QueueFull
-from mq_django.stores.base import Depths, Fetched, HomeEntry, Promoted, Settlement
+from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import Slots
 from mq_django.stores.results import ready_command
 from mq_django.stores.settling import Settling
@@ -21,13 +21,13 @@ from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
 
-def _like(publication: Publication) -> tuple[object, ...]:
-    """Return what messages that are published together mostly share: all but id, name and data."""
+def _shared_fields(publication: Publication) -> tuple[object, ...]:
+    """Return all fields but id, name and data: messages that are published together mostly share them."""
     return publication.message[3:]
 
 
 class StreamStore:
-    """A queue in a Redis stream: see `mq_django.stores.base.Store` for what each method promises."""
+    """A queue in a Redis stream: see `mq_django.stores.base.Store` for each method."""
 
     def __init__(self, config: QueueConfig, wire: Wire, source: Source | None = None) -> None:
         self.config = config
@@ -41,7 +41,7 @@ class StreamStore:
     def publish(self, publications: Sequence[Publication]) -> list[str]:
         """See Store.publish()."""
         options = publications[0].options
-        # Before the message is there: its handler may end at once.
+        # Before the message: its handler may finish at once.
         also = [ready_command(self.config, each) for each in publications] if options.keeps_result else []
         if options.claim_ms is not None:
             (publication,) = publications
@@ -52,7 +52,7 @@ class StreamStore:
             return self.waiting.rank(publications, also=also)
         where = self._slots.now()
         args: list[Argument] = [self.config.max_depth or 0, where.minute, where.hour]
-        for _, run in groupby(publications, _like):
+        for _, run in groupby(publications, _shared_fields):
             alike = list(run)
             fields = encode_entry(alike[0].message, alike[0].data_text)
             shared = fields[5:-2:2]
@@ -65,17 +65,17 @@ class StreamStore:
         return [message.id for message, _, _ in publications]
 
     def create_groups(self) -> None:
-        """Make the consumer group, from the stream's beginning, where there is none."""
+        """Create the consumer group at the stream's beginning, if it does not exist."""
         keys = self.keys
         key_names = [keys.control, keys.urgent, keys.ready, *self._more_streams()]
         reply_or_raise(self._wire.trip([scripts.command("stream_subscribe", keys=key_names, args=[keys.group])])[0])
 
     def _more_streams(self) -> list[str]:
-        """Return the streams beside `ready` that its consumer group reads."""
+        """Return further streams that need the consumer group."""
         return []
 
     def take(self, consumer: str, *, count: int) -> Taken:
-        """Take up to `count` messages for a consumer, what goes first before what is ready, without waiting."""
+        """See Store.take()."""
         replies = self._wire.trip(self._source.take_commands(consumer, count))
         return self._taken(self._source.taken(replies, consumer, count))
 
@@ -98,7 +98,7 @@ class StreamStore:
     def settle_and_take(
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
-        """Settle a batch and take the next messages in one round trip, without waiting."""
+        """See Store.settle_and_take()."""
         take = self._source.take_commands(consumer, count)
         stale, replies = self._settling.settle(consumer, settlements, also=also, then=take)
         return Fetched(self._taken(self._source.taken(replies, consumer, count)), stale)
@@ -107,17 +107,17 @@ class StreamStore:
         """See Store.promote()."""
         return self.waiting.promote(limit=limit)
 
-    def cancel(self, named: str | bytes) -> CancelResult:
+    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""
-        return self.waiting.cancel(named)
+        return self.waiting.cancel(id_or_unique)
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
+    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
-        return self.waiting.reschedule(named, delay_ms=delay_ms, due_ms=due_ms)
+        return self.waiting.reschedule(id_or_unique, delay_ms=delay_ms, due_ms=due_ms)
 
-    def find(self, named: str) -> Lookup:
+    def find(self, id_or_unique: str) -> Lookup:
         """See Store.find()."""
-        return self.waiting.find(named)
+        return self.waiting.find(id_or_unique)
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge()."""
@@ -135,13 +135,13 @@ class StreamStore:
         """See Store.held_by()."""
         return self._source.held_by(consumer, limit=limit)
 
-    def extend(self, consumer: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
+    def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """See Store.extend()."""
-        return self.pass_on(consumer, consumer, receipts)
+        return self.reassign(consumer, consumer, receipts)
 
-    def pass_on(self, consumer: str, new_owner: str, receipts: Sequence[HomeEntry]) -> list[HomeEntry]:
-        """See Store.pass_on()."""
-        return self._settling.pass_on(consumer, new_owner, receipts)
+    def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
+        """See Store.reassign()."""
+        return self._settling.reassign(consumer, new_owner, receipts)
 
     def depths(self) -> Depths:
         """See Store.depths()."""
@@ -164,7 +164,7 @@ class StreamStore:
         return Depths(ready + urgent + ranked - pending, due, unhandled, pending, dead, parked)
 
     def _taken(self, found: Taken | None) -> Taken:
-        """Return what was read, and make the groups anew where there were none."""
+        """Return the deliveries; create the group if it did not exist."""
         if found is None:
             self.create_groups()
         return found or []

@@ -1,4 +1,4 @@
-"""Where the groups of topics are in their logs, many in few round trips. Nothing here changes anything."""
+"""Statistics of topics: logs, and the offset and lag of their groups. Read-only, few round trips for many topics."""
 
 import math
 import time
@@ -17,53 +17,53 @@ from mq_django.transport.failures import readable, translate
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
-#: Entries counted by one script call. Redis serves nobody else meanwhile: about 2 ms at this size.
+#: Entries that one script call counts. This blocks Redis for about 2 ms.
 PAGE = 5000
-#: So many are counted from the oldest entry that a group has pending.
+#: Entries counted at most from the oldest pending entry of a group.
 MAX_HELD = 50_000
 
-#: Of a topic, only this is counted; the rest by its groups.
+#: The counters of a topic. All others are counted by its groups.
 PUBLISHED = ("published",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStats:
-    """A group of a topic: where it is in the log, and how near that is to the end of the retention."""
+    """A group of a topic: its offset, its lag, and how much of the retention it uses."""
 
     topic: str
     name: str
-    #: The last entry that it was given; `0-0` when it was given none.
+    #: The last delivered entry; `0-0` for none.
     offset: str = "0-0"
-    #: Messages of the log that its consumers hold.
+    #: Entries of the log that its consumers hold.
     pending: int = 0
-    #: Messages of the log that it was not given, and how long the oldest of them has been there.
+    #: Undelivered messages of the log, and the age of the oldest of them in ms.
     lag: int = 0
     lag_ms: int = 0
-    #: There are more than `lag`: Redis could not tell, and counting them all would take long.
+    #: The lag is larger: Redis did not report it, and counting stopped at a limit.
     at_least: bool = False
-    #: Changes with every seek: receipts of another one are void.
+    #: Changes with every seek. Receipts of another generation are invalid.
     generation: int = 0
-    #: Messages from the oldest that it holds, or else was not given, to the newest; and that one's age in ms.
+    #: Messages from the oldest pending or undelivered one to the newest, and the age of the oldest in ms.
     behind: int = 0
     behind_ms: int = 0
-    #: How much of the retention that is: at 1 it begins to lose messages, or to hold up the trimming by what it holds.
-    #: None: the topic keeps everything.
+    #: Share of the retention. From 1 on the group loses messages, or its pending ones delay trimming. None: the topic
+    #: has no retention.
     share: float | None = None
-    #: The percentage at which it was found to be too far behind, while it is.
+    #: The percentage of the retention when the alarm was raised; None: no alarm.
     alarm: int | None = None
-    #: Messages that retention took before it was given them, since it subscribed.
+    #: Messages trimmed before delivery, since it subscribed.
     lost: int = 0
-    #: It is in Redis: a group in code is so from when its first consumer starts.
+    #: It exists in Redis. A group in code is created when its first consumer starts.
     subscribed: bool = True
 
     @property
     def queue(self) -> str:
-        """Return what the runtime calls the group: its retries and dead letters are those of this queue."""
+        """Return the name of the group's own queue, which has its retries and dead letters."""
         return f"{self.topic}{GROUP_SEPARATOR}{self.name}"
 
     @property
     def offset_ms(self) -> int | None:
-        """Return when the last message that it was given was published, in ms since 1970."""
+        """Return when its last delivered message was published, in ms since 1970."""
         return parse(self.offset)[0] or None
 
 
@@ -73,15 +73,15 @@ class TopicStats(NamedTuple):
     #: By the server's clock.
     now_ms: int
     length: int
-    #: Ids of the first and the last entry, and of the last that there ever was; `0-0` when there is none.
+    #: Ids of the first and last entry, and of the last one ever added; `0-0` for none.
     first: str
     last: str
     generated: str
-    #: The id of the last entry that was deleted, where the server tells.
+    #: The largest id of a deleted entry, if the server reports it.
     deleted: str
-    #: Bytes of Redis' memory, about.
+    #: Approximate bytes of memory in Redis.
     size: int
-    #: Fields of the counters of this hour and of the one before, and this hour since 1970.
+    #: Counters of this hour and of the one before, and this hour as hours since 1970.
     this_hour: Mapping[bytes, bytes]
     last_hour: Mapping[bytes, bytes]
     hour: int
@@ -95,37 +95,35 @@ class TopicStats(NamedTuple):
 def topic_stats(
     configs: Sequence[TopicConfig], wire: Wire, *, minutes: int = 0, at_most: float = math.inf
 ) -> list[TopicStats | StoreError]:
-    """Look at topics, with what was published in the last minutes; what cannot be read is an error in its place.
+    """Return the statistics of topics with the counters of the last minutes; an error for a topic that cannot be read.
 
-    Two commands a topic in two round trips; of groups whose lag Redis cannot tell, it is counted, 5000 messages a trip,
-    and `at_most` about so many: how far they are behind is reckoned by time from there on.
+    Two round trips. If Redis does not report the lag of a group, its messages are counted, 5000 per round trip, up to
+    about `at_most`; beyond that `behind` is estimated by time.
     """
     now = int(time.time()) // 60
     names = group_names([config.keys for config in configs], wire)
-    commands = [
-        _command(config.keys, found, now, minutes)
+    trips = [
+        [] if isinstance(found, StoreError) else [_command(config.keys, found, now, minutes)]
         for config, found in zip(configs, names, strict=True)
-        if not isinstance(found, StoreError)
     ]
-    replies = iter(wire.trip(commands) if commands else [])
     return [
-        found if isinstance(found, StoreError) else _topic_stats(config, wire, next(replies), now, minutes, at_most)
-        for config, found in zip(configs, names, strict=True)
+        found if isinstance(found, StoreError) else _topic_stats(config, wire, replies[0], now, minutes, at_most)
+        for config, found, replies in zip(configs, names, wire.trips(trips), strict=True)
     ]
 
 
 def stats_of_group(keys: TopicKeys, name: str, wire: Wire, *, at_most: float = math.inf) -> TopicStats:
-    """Return a log with only the group of a name, if that is there, and not how far that is behind the retention."""
+    """Return a log with only the given group, if it exists, without its share of the retention."""
     now = int(time.time()) // 60
     (reply,) = wire.trip([_command(keys, [name], now, 0)])
     log, groups = _log(reply, now, 0)
-    return log._replace(groups=[_group(keys, wire, log, seen, at_most) for seen in groups])
+    return log._replace(groups=[_group(keys, wire, log, row, at_most) for row in groups])
 
 
 def group_names(topics: Sequence[TopicKeys], wire: Wire) -> list[list[str] | StoreError]:
-    """Return the groups of topics that may have keys of ours; of what cannot be read, why."""
+    """Return the names of the groups of topics; an error for a topic that cannot be read."""
     names: list[list[str] | StoreError] = []
-    for reply in wire.trip([("XINFO", "GROUPS", keys.log) for keys in topics]) if topics else []:
+    for (reply,) in wire.trips([[("XINFO", "GROUPS", keys.log)] for keys in topics]):
         if isinstance(reply, Exception):
             names.append([] if is_gone(reply) else translate(reply))
         else:
@@ -138,7 +136,7 @@ def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> C
     this_hour, last_hour = minute_fields(now, minutes, what=PUBLISHED)
     controls = [keys.group(name).control for name in names]
     return scripts.command(
-        "topic_look",
+        "topic_stats",
         keys=[keys.log, keys.minutes(now // 60), keys.minutes(now // 60 - 1), *controls],
         args=[len(this_hour), len(last_hour), *this_hour, *last_hour, *names],
     )
@@ -147,11 +145,11 @@ def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> C
 @readable
 def _topic_stats(config: TopicConfig, wire: Wire, reply: Any, now: int, minutes: int, at_most: float) -> TopicStats:
     log, groups = _log(reply, now, minutes)
-    return log._replace(groups=[_against(config, wire, log, seen, at_most) for seen in groups])
+    return log._replace(groups=[_with_retention(config, wire, log, row, at_most) for row in groups])
 
 
 def _log(reply: Any, now: int, minutes: int) -> tuple[TopicStats, Sequence[Any]]:
-    """Return what the script tells about a log, and about its groups."""
+    """Return the log in a reply, and the rows of its groups."""
     now_ms, length, *ids, size, this_hour, last_hour = reply_or_raise(reply)[:9]
     first, last, generated, deleted = (entry.decode() for entry in ids)
     this_fields, last_fields = minute_fields(now, minutes, what=PUBLISHED)
@@ -159,9 +157,9 @@ def _log(reply: Any, now: int, minutes: int) -> tuple[TopicStats, Sequence[Any]]
     return TopicStats(now_ms, length, first, last, generated, deleted or "0-0", size, *hours, now // 60), reply[9:]
 
 
-def _against(config: TopicConfig, wire: Wire, log: TopicStats, seen: Sequence[Any], at_most: float) -> GroupStats:
-    """Return a group against the retention of its topic."""
-    group, oldest = _group(config.keys, wire, log, seen, at_most), seen[3].decode()
+def _with_retention(config: TopicConfig, wire: Wire, log: TopicStats, row: Sequence[Any], at_most: float) -> GroupStats:
+    """Return a group with its share of the topic's retention."""
+    group, oldest = _group(config.keys, wire, log, row, at_most), row[3].decode()
     behind, behind_ms = group.lag, group.lag_ms
     if oldest:
         held, _ = count_between(config.keys, wire, before(oldest), group.offset, at_most=min(at_most, MAX_HELD))
@@ -172,14 +170,14 @@ def _against(config: TopicConfig, wire: Wire, log: TopicStats, seen: Sequence[An
     return replace(group, behind=behind, behind_ms=behind_ms, share=share)
 
 
-def _group(keys: TopicKeys, wire: Wire, log: TopicStats, seen: Sequence[Any], at_most: float) -> GroupStats:
-    name, last, pending, _, lag, first, generation, alarm, noted = seen
-    offset, lost, more = last.decode(), whole(noted) or 0, False
+def _group(keys: TopicKeys, wire: Wire, log: TopicStats, row: Sequence[Any], at_most: float) -> GroupStats:
+    name, last, pending, _, lag, first, generation, alarm, lost_count = row
+    offset, lost, more = last.decode(), whole(lost_count) or 0, False
     lag = lag if first else 0
     if first and parse(offset) < parse(log.first):
         lag = log.length
     elif first and (lag < 0 or lost or parse(log.deleted) > parse(offset)):
-        # Redis counts what it has added less what the group has read: wrong once unread entries are gone.
+        # Redis computes the lag as entries added minus entries read, which is wrong once unread entries were deleted.
         lag, more = count_between(keys, wire, offset, "+", at_most=at_most)
     lag_ms = max(0, log.now_ms - parse(first.decode())[0]) if first else 0
     return GroupStats(
@@ -197,14 +195,14 @@ def _group(keys: TopicKeys, wire: Wire, log: TopicStats, seen: Sequence[Any], at
 
 
 def _by_time(log: TopicStats, behind_ms: int) -> int:
-    """Return how many messages the last milliseconds of a log have, if they came evenly."""
+    """Estimate the number of messages of the last milliseconds of a log, as if published evenly."""
     (first_ms, _), (last_ms, _) = parse(log.first), parse(log.last)
     since_ms = log.now_ms - behind_ms
     return round(log.length * min(1.0, (last_ms - since_ms + 1) / (last_ms - first_ms + 1)))
 
 
 def _share(config: TopicConfig, behind: int, behind_ms: int, bytes_each: float) -> float | None:
-    """Return how much of a topic's retention some messages and some time are, or None when it keeps everything."""
+    """Return the share of a topic's retention, or None when it has no retention."""
     shares = []
     if config.retention:
         shares.append(behind_ms / 1000 / config.retention.total_seconds())
@@ -218,7 +216,7 @@ def _share(config: TopicConfig, behind: int, behind_ms: int, bytes_each: float) 
 def count_between(
     keys: TopicKeys, wire: Wire, after: str, until: str, *, at_most: float = math.inf
 ) -> tuple[int, bool]:
-    """Count the entries after one up to another, or `+`; tell whether there are more than were counted."""
+    """Count the entries after one up to another, or `+`. Returns the count, and whether there may be more."""
     total, more = 0, 1
     while more and total < at_most:
         command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, until])

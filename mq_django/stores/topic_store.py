@@ -1,7 +1,7 @@
-"""A group of a topic: the topic's log, which is kept, and beside it what the group keeps for itself.
+"""A group of a topic: a consumer group of the topic's log, with a queue of its own.
 
-The group is a consumer group of the log. What it retries, hands back or sets aside leaves the log's pending list as a
-copy under the group's own keys, which are those of a queue; so it holds up and reaches no other group.
+Messages that the group retries, hands back or sets aside are acked in the log and copied to the group's own keys, which
+are those of a queue. Other groups are not affected.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ logger = get_logger(__name__)
 
 
 class GroupSource(Source):
-    """The streams of a group: `ready` and `urgent`, which it keeps itself, and its topic's log."""
+    """The streams of a group: its own `ready` and `urgent`, and its topic's log."""
 
     def __init__(self, config: GroupConfig, wire: Wire) -> None:
         keys = config.keys
@@ -60,26 +60,27 @@ class GroupSource(Source):
         streams = {key.decode(): entries for key, entries in reply_or_raise(reply) or []}
         own = self._decoded(streams.get(self._keys.ready, []), READY)
         if reply_or_raise(first) != reply_or_raise(last):
-            # The group was moved during the wait: what came may be of either generation; what is held is of the last.
+            # The group was moved during the wait, so the generation of the reply is unknown. The pending list is
+            # current.
             return [*self.held_in(LOG, consumer, count), *_without_priority(own)]
         of_log = _with_generation(self._decoded(streams.get(self._log, []), LOG), last)
         return _without_priority([*own, *of_log])
 
-    def held_in(self, home: int, consumer: str, limit: int) -> Taken:
+    def held_in(self, stream: int, consumer: str, limit: int) -> Taken:
         """See Source.held_in()."""
-        if home != LOG:
-            return super().held_in(home, consumer, limit)
+        if stream != LOG:
+            return super().held_in(stream, consumer, limit)
         (generation,) = self._wire.trip([("HGET", self._keys.control, "log-generation")])
-        return _with_generation(super().held_in(home, consumer, limit), reply_or_raise(generation))
+        return _with_generation(super().held_in(stream, consumer, limit), reply_or_raise(generation))
 
 
 def _with_generation(found: Taken, generation: bytes | None) -> Taken:
-    """Return deliveries of the log with their receipts, which carry the generation."""
+    """Return deliveries of the log with the generation in their receipts."""
     return [item._replace(entry=item.entry + b"@" + (generation or b"")) for item in found]
 
 
 def _without_priority(found: Taken) -> Taken:
-    """Return deliveries without priorities. Others may give one; it must not come between a retry and its place."""
+    """Return deliveries without priorities, which another program may have set: groups do not support them."""
     return [
         item._replace(message=item.message._replace(priority=0))
         if isinstance(item, Delivery) and item.message.priority
@@ -89,9 +90,9 @@ def _without_priority(found: Taken) -> Taken:
 
 
 class TopicStore(StreamStore):
-    """A group of a topic: see `mq_django.stores.base.Store` for what each method promises.
+    """A group of a topic: see `mq_django.stores.base.Store` for each method.
 
-    Its `publish` puts messages into the group's own part, for this group alone; `Log.publish` reaches every group.
+    Its `publish` adds messages to the group's own queue, for this group only; `Log.publish` reaches all groups.
     """
 
     def __init__(self, config: GroupConfig, wire: Wire, *, start: Place = BEGINNING) -> None:
@@ -100,11 +101,11 @@ class TopicStore(StreamStore):
         self._log = config.keys.topic.log
         self._topic = config.topic
         self._start = start
-        #: When the log that this store knows was begun.
+        #: Identifies the log, to notice when it was deleted: see `topic_subscribe.lua`.
         self._born = ""
 
     def create_groups(self) -> None:
-        """Make the group, at the place where its subscriber starts, where there is none."""
+        """Create the group at its subscriber's start, if it does not exist."""
         keys = self._group_keys
         command = scripts.command(
             "topic_subscribe",
@@ -114,12 +115,12 @@ class TopicStore(StreamStore):
         word, born = reply_or_raise(self._wire.trip([command])[0])
         self._born = born.decode()
         if word == b"LOST":
-            logger.error("Topic %s is not the one it was: suspected data loss", self._topic)
+            logger.error("The log of topic %s was deleted and recreated: suspected data loss", self._topic)
         elif word == b"CREATED":
-            logger.info("Group %s of topic %s begins at %s", keys.group, self._topic, self._start)
+            logger.info("Group %s of topic %s starts at %s", keys.group, self._topic, self._start)
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
-        """See Store.purge(); what is ready in the log stays there for others, and this group passes it over."""
+        """See Store.purge(); entries of the log stay there for other groups, and this group skips them."""
         deleted = super().purge(limit=limit, place=place)
         if deleted or place not in ("", "ready"):
             return deleted
@@ -128,7 +129,7 @@ class TopicStore(StreamStore):
         return 0 if is_gone(reply) else int(reply_or_raise(reply))
 
     def depths(self) -> Depths:
-        """See Store.depths(): ready is what the group has not read, and what goes first."""
+        """See Store.depths(): ready are the undelivered entries of the log and the group's own ready messages."""
         own = super().depths()
         (pending,) = self._wire.trip([("XPENDING", self._log, self.keys.group)])
         if is_gone(pending):

@@ -1,4 +1,4 @@
-"""The waiting room of a queue: bodies in a hash, and sorted sets that say what they wait for."""
+"""The waiting messages of a queue: their bodies in a hash, and a sorted set for each reason to wait."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -24,19 +24,19 @@ _CANCEL_RESULTS = {
     b"REPLACED": CancelResult.REPLACED,
     b"MISSING": CancelResult.NOT_WAITING,
 }
-#: By their number in the script's KEYS.
+#: By their index in the script's KEYS.
 _PLACES = (Place.DELAYED, Place.UNHANDLED, Place.PRIORITY, Place.PARKED)
 
 
 def member_of(message: Message) -> str:
-    """Return what a delayed message waits under: its unique key when others may replace it, else its id."""
+    """Return the member of a delayed message: its unique key if another message may replace it, else its id."""
     if message.unique is None or message.claims:
         return message.id
     return UNIQUE_PREFIX + message.unique
 
 
 def name_score(name: str) -> int:
-    """Return the score under which a name's unhandled messages lie together: 52 bits, which a double holds exactly."""
+    """Return the score of a name's unhandled messages: a hash of 52 bits, which a double holds exactly."""
     return int(hashlib.sha256(name.encode()).hexdigest()[:13], 16)
 
 
@@ -45,7 +45,7 @@ def _due(options: PublishOptions) -> tuple[str, int]:
 
 
 class WaitingRoom:
-    """Messages that are not deliverable yet, and those that others go before."""
+    """Delayed, unhandled, parked and prioritised messages."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._config = config
@@ -53,7 +53,7 @@ class WaitingRoom:
         self._wire = wire
 
     def add(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
-        """Put messages in, and return the ids that wait now: those that were there where a conflict keeps them."""
+        """Publish delayed messages. Returns the ids that wait now: of the earlier message if a conflict keeps it."""
         keys = self._keys
         args: list[Argument] = [keys.wake, publications[0].options.on_conflict]
         for message, data_text, options in publications:
@@ -66,18 +66,20 @@ class WaitingRoom:
         return [message_id.decode() for message_id in reply]
 
     def rank(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
-        """Make messages ready, each where its priority puts it, and return their ids."""
+        """Publish ready messages with priorities, and return their ids."""
         keys = self._keys
         args: list[Argument] = [keys.group]
         for message, data_text, _ in publications:
             args += (message.name, message.id, encode_body(message, data_text, member=message.id))
-        self._publish("waiting_rank", [keys.ready, keys.urgent, keys.priority, keys.waiting, keys.control], args, also)
+        self._publish(
+            "waiting_prioritize", [keys.ready, keys.urgent, keys.priority, keys.waiting, keys.control], args, also
+        )
         return [message.id for message, _, _ in publications]
 
     def claim(self, publication: Publication, *, also: Sequence[Command] = ()) -> str:
-        """Put a message in that alone may use its unique key, for as long as PublishOptions.claim_ms says.
+        """Publish a message that claims its unique key for PublishOptions.claim_ms.
 
-        Returns the id of the message that has the key: where a conflict keeps it, perhaps of the one before.
+        Returns the id of the message that has the key: of the earlier one if it still claims it.
         """
         message, data_text, options = publication
         keys = self._keys
@@ -110,26 +112,26 @@ class WaitingRoom:
         moved, next_us, paused, unhandled = self._run("waiting_promote", [*key_names, keys.parked], args)
         return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
 
-    def cancel(self, named: str | bytes) -> CancelResult:
-        """Remove a message that waits, by its id, or `u:` and its unique key."""
+    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
+        """Cancel a waiting message, by its id or by `u:` + its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        return _CANCEL_RESULTS[self._run("waiting_cancel", [*key_names, *index], [named])]
+        return _CANCEL_RESULTS[self._run("waiting_cancel", [*key_names, *index], [id_or_unique])]
 
-    def reschedule(self, named: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
-        """Let a delayed message be due at another time, by its id, or `u:` and its unique key."""
+    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
+        """Change the due time of a delayed message, by its id or by `u:` + its unique key."""
         keys = self._keys
         mode, ms = ("=", due_ms) if due_ms is not None else ("+", delay_ms or 0)
         key_names = [keys.due, keys.unique, keys.claims, keys.replaced]
-        return _CANCEL_RESULTS[self._run("waiting_reschedule", key_names, [named, mode, ms, keys.wake])]
+        return _CANCEL_RESULTS[self._run("waiting_reschedule", key_names, [id_or_unique, mode, ms, keys.wake])]
 
-    def find(self, named: str) -> Lookup:
-        """Look a message up that waits, by its id, or `u:` and its unique key."""
+    def find(self, id_or_unique: str) -> Lookup:
+        """Find a waiting message, by its id or by `u:` + its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        reply = self._run("waiting_find", [*key_names, *index], [named])
+        reply = self._run("waiting_find", [*key_names, *index], [id_or_unique])
         if not isinstance(reply, list):
             return Lookup(Place.REPLACED if reply == b"REPLACED" else Place.NOT_WAITING)
         number, score, body, member = reply
@@ -141,7 +143,7 @@ class WaitingRoom:
         return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
 
     def release(self, names: Iterable[str], *, limit: int) -> int:
-        """Make up to `limit` unhandled messages of each name ready, and return how many."""
+        """Make up to `limit` unhandled messages of each name ready, and return the number."""
         keys = self._keys
         key_names = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control]
         commands = [

@@ -1,4 +1,4 @@
-"""Django's signals about tasks, sent when somebody hears them."""
+"""Django's signals about tasks, which are sent only if there are receivers."""
 
 import logging
 from collections.abc import Callable
@@ -23,21 +23,24 @@ _logger = logging.getLogger(LOGGER)
 
 @dataclass(frozen=True, slots=True)
 class TaskSignal:
-    """One of Django's signals about tasks, to which Django itself listens in order to log."""
+    """One of Django's signals about tasks. Django itself has a receiver that logs."""
 
     signal: Signal
     logs: Callable[..., Any]
 
-    def heard(self, level: int) -> bool:
-        """Tell whether anybody would notice: to build a result for nobody takes longer than a short task."""
-        return self._others_listen() or _logger.isEnabledFor(level)
+    def is_needed(self, level: int) -> bool:
+        """Return whether there are other receivers, or Django logs this level.
 
-    def _others_listen(self) -> bool:
+        If not, the caller saves the time to build a result, which exceeds that of a short task.
+        """
+        return self._has_other_receivers() or _logger.isEnabledFor(level)
+
+    def _has_other_receivers(self) -> bool:
         receivers = self.signal.receivers
         return len(receivers) != 1 or receivers[0][0][0] != id(self.logs)
 
     def send(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
-        """Send the signal; with `error`, as while that is handled: Django's log shows it."""
+        """Send the signal; with `error`, while that is being handled, so that Django logs its traceback."""
         if error is None:
             self.signal.send(sender, task_result=result)
             return
@@ -49,8 +52,8 @@ class TaskSignal:
             self.signal.send(sender, task_result=result)
 
     async def asend(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
-        """Send the signal from an event loop, where receivers that use the database need a thread."""
-        if not self._others_listen():
+        """Send the signal on an event loop. Receivers that are no coroutines run in a thread."""
+        if not self._has_other_receivers():
             self.send(sender, result, error)
         elif error is None:
             await self.signal.asend(sender, task_result=result)

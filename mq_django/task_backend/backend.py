@@ -1,23 +1,19 @@
-"""Django's tasks on our queues: the backend, and `mq_django.task`."""
+"""Django's tasks on our queues: the backend, and the tasks it runs."""
 
-import inspect
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, overload
+from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 
-from mq_django import registry
 from mq_django.conf import get_config, read
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.core.times import Duration
-from mq_django.errors import ConfigurationError, UnknownQueue
+from mq_django.errors import ConfigurationError
 from mq_django.producers.queues import queues
 from mq_django.producers.sinks import after_commit
 from mq_django.registry import check_retry, register, seconds
@@ -33,17 +29,16 @@ from mq_django.task_backend.compat import (
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
-from mq_django.task_backend.publishing import AS_USUAL, Publishing
+from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import arguments_of, handler_of, has_arguments, moment
 from mq_django.task_backend.task_results import task_result
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.connections import open_wire
 
-#: The backend alias of `mq_django.task`: it stands in no setting, and is ours whatever TASKS says.
+#: The backend alias of `mq_django.task`. It is not in TASKS, and works whatever TASKS has.
 OWN_ALIAS = "mq_django"
 OPTIONS = frozenset({"ON_COMMIT"})
 
-#: Every task of this process by its path, as it was first made. Messages name tasks; nothing is imported for them.
+#: All tasks of this process by path. A message only names a task: nothing is imported for it.
 _tasks: dict[str, AnyTask] = {}
 
 
@@ -55,10 +50,10 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
     retry: RetryPolicy | None = None
     #: None: the queue's. Seconds are taken, too.
     timeout: timedelta | None = None
-    publishing: Publishing = AS_USUAL
+    publishing: Publishing = DEFAULT
 
     def __post_init__(self) -> None:
-        # Django's decorator passes what it was given.
+        # Django's decorator passes the timeout as it was given, which may be seconds.
         object.__setattr__(self, "timeout", seconds(self.timeout))
         check_retry(self.retry)
         Task.__post_init__(self)
@@ -70,22 +65,45 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
         queue_name: str | None = None,
         run_after: datetime | None = None,
         backend: str | None = None,
-        **publishing: Any,
+        delay: Duration | None = None,
+        unique: str | None = None,
+        unique_for: Duration | str | None = None,
+        on_conflict: str | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        using: str | None = None,
+        on_commit: bool | None = None,
+        robust: bool | None = None,
     ) -> "MQTask":
         """Return a task with other options; None keeps what is there.
 
-        Besides Django's there are those of `Queue.publish`: delay, unique, unique_for, on_conflict, expires, key,
-        on_commit, robust, and using (the database whose commit to wait for). `delay` and `run_after` replace each
-        other.
+            remind.using(delay=3600, unique=f"cart:{cart.pk}").enqueue(cart.pk)
+
+        Args:
+            priority: -100 to 100; higher runs sooner.
+            queue_name: one of MQ_DJANGO["QUEUES"].
+            run_after: a datetime; replaces `delay`.
+            backend: an alias in TASKS.
+            delay: a timedelta or seconds from the sending; replaces `run_after`.
+            unique, unique_for, on_conflict, expires, key, using, on_commit, robust: as for `Queue.publish`.
 
         Raises:
-            InvalidTask: they cannot be used.
+            InvalidTask: both `delay` and `run_after` are given, or an option cannot be used.
         """
-        if run_after is not None and publishing.get("delay") is not None:
+        if run_after is not None and delay is not None:
             raise InvalidTask("Give delay or run_after, not both.")
-        changes = {"priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend}
-        changed: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-        published = {name: value for name, value in publishing.items() if value is not None}
+        changed = _given(priority=priority, queue_name=queue_name, run_after=run_after, backend=backend)
+        published = _given(
+            delay=delay,
+            unique=unique,
+            unique_for=unique_for,
+            on_conflict=on_conflict,
+            expires=expires,
+            key=key,
+            using=using,
+            on_commit=on_commit,
+            robust=robust,
+        )
         if "delay" in published:
             changed["run_after"] = None
         elif run_after is not None and self.publishing.delay is not None:
@@ -95,17 +113,19 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
         return replace(self, **changed)
 
     def get_backend(self) -> BaseTaskBackend:
-        """Return the backend, which is ours for `mq_django.task`."""
+        """Return the task's backend: MQBackend for `mq_django.task`, else that of its alias in TASKS."""
         return _own if self.backend == OWN_ALIAS else Task.get_backend(self)
 
 
 class MQBackend(BaseTaskBackend):
-    """Runs tasks with `manage.py runconsumer`.
+    """Django's task backend that runs tasks with `manage.py runconsumer`.
 
-    `OPTIONS`: `ON_COMMIT` (True): inside `atomic()` a task is enqueued when that commits.
+        TASKS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "OPTIONS": {"ON_COMMIT": True}}}
 
-    RUNNING is a status for signals and contexts only: until an attempt has ended its kept result says READY, because
-    to note each start would cost a write a task.
+    With `ON_COMMIT`, the default, a task that is enqueued inside `atomic()` is enqueued when that commits.
+
+    The status RUNNING is used in signals and contexts only. The stored result is READY until an attempt has ended,
+    because storing each start would cost a write per task.
     """
 
     task_class = MQTask
@@ -119,7 +139,15 @@ class MQBackend(BaseTaskBackend):
         self.on_commit = self.options.get("ON_COMMIT", True)
 
     def validate_task(self, task: AnyTask) -> None:
-        """Refuse a task that could not run, and make the others known to the consumers of this project."""
+        """Refuse a task that could not run, and make the others known to the consumers of this project.
+
+        Args:
+            task: as Django's or our decorator made it.
+
+        Raises:
+            InvalidTask: its function, priority or queue cannot be used.
+            ConfigurationError: another handler has the name of its path.
+        """
         super().validate_task(task)
         self._check_queue(task.queue_name)
         if not _is_known(task):
@@ -132,22 +160,28 @@ class MQBackend(BaseTaskBackend):
         try:
             configured = get_config().queues
         except ConfigurationError:
-            return  # `manage.py check` names what is wrong; an error at import would keep it from running
+            return  # reported by `manage.py check`, which an error at import would prevent from running
         if name not in configured:
             raise InvalidTask(f"Queue '{name}' is not valid for backend: it is not in MQ_DJANGO[\"QUEUES\"].")
 
     def enqueue(  # type: ignore[override]  # typed by the function's parameters there
         self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AnyResult:
-        """Publish a message that runs the task.
+        """Publish a message that runs the task, and return its result, which is READY.
+
+        Args:
+            task: what runs; `task.enqueue()` calls this.
+            args, kwargs: the arguments of its function, of what JSON has a form for.
 
         Raises:
             TypeError, ValueError: an argument has no form in JSON.
+            InvalidTask: the task cannot run in its queue.
             PublishError, StoreError: as `Queue.publish`.
+            ConfigurationError: `MQ_DJANGO` cannot be used.
         """
         if _is_known(task):
             self._check_queue(task.queue_name)
-        else:  # it was made for another backend, before TASKS was changed
+        else:  # it was made for another backend before TASKS was changed
             self.validate_task(task)
         queue, enqueued_ms = queues[task.queue_name], int(time.time() * 1000)
         result = TaskResult(
@@ -164,11 +198,11 @@ class MQBackend(BaseTaskBackend):
             errors=[],
             worker_ids=[],
         )
-        # Past the result's own way to make them JSON, which takes longer than all the rest of this.
+        # Set directly, because the result's own conversion to JSON takes longer than the rest of this method.
         arguments = arguments_of(args, kwargs)
         for name, value in arguments.items():
             object.__setattr__(result, name, value)
-        publishing: Publishing = getattr(task, "publishing", AS_USUAL)
+        publishing: Publishing = getattr(task, "publishing", DEFAULT)
         on_commit = self.on_commit if publishing.on_commit is None else publishing.on_commit
         message_id = queue.publish(
             task.module_path,
@@ -181,46 +215,54 @@ class MQBackend(BaseTaskBackend):
             **publishing.options(),
         )
         if message_id != result.id:
-            # Another message waits under the unique key, and stays.
+            # Another message with the unique key waits and was kept.
             object.__setattr__(result, "id", message_id)
-        if ENQUEUED.heard(logging.DEBUG):
-            # No partial(): if it fails, Django logs its __qualname__.
+        if ENQUEUED.is_needed(logging.DEBUG):
+            # Not a partial(), because Django logs the __qualname__ of an action that fails.
             after_commit(
                 lambda: ENQUEUED.send(type(self), result), using=publishing.using, on_commit=on_commit, robust=True
             )
         return result
 
     def get_result(self, result_id: str) -> AnyResult:
-        """Return what is known of an enqueued task.
+        """Return the result of an enqueued task, as far as it is known.
+
+        Args:
+            result_id: the `id` of the result that `enqueue()` returned.
 
         Raises:
-            TaskResultDoesNotExist: nothing is, or no longer, or no task of that path is known here.
-            StoreError: Redis is away.
+            TaskResultDoesNotExist: there is none, or no longer, or no task of its path is known in this process.
+            StoreError: Redis cannot be reached, or refuses the command.
+            ConfigurationError: `MQ_DJANGO` cannot be used.
         """
         config = get_config()
         configs = [queue for name, queue in config.queues.items() if not self.queues or name in self.queues]
-        found = find_result(Pooled(get_client("produce")), configs, str(result_id))
+        found = find_result(open_wire("produce"), configs, str(result_id))
         task = _tasks.get(found.name) if found else None
         if found is None or task is None or not has_arguments(found.data):
             raise TaskResultDoesNotExist(result_id)
         return task_result(found, task, str(result_id))
 
-    def check(self, **_: Any) -> list[CheckMessage]:
-        """Name what is wrong in the backend's settings."""
+    def check(self, **_: object) -> list[CheckMessage]:
+        """Return what is wrong in the backend's settings, for `manage.py check`."""
         return list(self._problems())
 
     def _problems(self) -> Iterator[CheckMessage]:
         where = f"TASKS[{self.alias!r}]"
         for name in sorted(self.options.keys() - OPTIONS):
             hint = f"Use {', '.join(OPTIONS)}."
-            yield Error(f"{where}['OPTIONS'] has {name!r}, which is no option.", hint=hint, id="mq_django.E006")
+            yield Error(f"{where}['OPTIONS'] has {name!r}, which is not an option.", hint=hint, id="mq_django.E006")
         if not isinstance(self.on_commit, bool):
             hint = "True: inside atomic() a task waits for the commit. False: it is enqueued at once."
             yield Error(f"{where}['OPTIONS']['ON_COMMIT'] must be a bool.", hint=hint, id="mq_django.E006")
         config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
         for name in sorted(self.queues - set(config.queues)):
-            hint = f"Add {name!r} to MQ_DJANGO[\"QUEUES\"], or take it out of {where}['QUEUES']."
+            hint = f"Add {name!r} to MQ_DJANGO[\"QUEUES\"], or remove it from {where}['QUEUES']."
             yield Error(f"{where} has the queue {name!r}, which is not configured.", hint=hint, id="mq_django.E007")
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _is_known(task: AnyTask) -> bool:
@@ -229,84 +271,3 @@ def _is_known(task: AnyTask) -> bool:
 
 
 _own = MQBackend(OWN_ALIAS, {"QUEUES": []})
-
-
-def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
-    if not isinstance(when, Cron | Every):
-        raise InvalidTask(f"schedule= is cron(...) or every(...), not {when!r:.100}")
-    try:
-        inspect.signature(task.func).bind(*([None] if task.takes_context else []))
-    except TypeError as error:
-        raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
-    with suppress(ConfigurationError, UnknownQueue):  # `manage.py check` names what is wrong
-        if not get_config().queue(task.queue_name).has_schedules:
-            raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
-    path = task.module_path
-    data: dict[str, Any] = {"args": [], "kwargs": {}}
-    return Scheduled(
-        name=path, queue=task.queue_name, message=path, data=data, when=when, priority=task.priority, where=path
-    )
-
-
-Function = Callable[..., Any]
-
-
-@overload
-def task(function: Function, /) -> MQTask: ...
-
-
-@overload
-def task(
-    *,
-    priority: int = ...,
-    queue_name: str = ...,
-    takes_context: bool = ...,
-    retry: RetryPolicy | None = ...,
-    timeout: Duration | None = ...,
-    schedule: Schedule | None = ...,
-) -> Callable[[Function], MQTask]: ...
-
-
-def task(
-    function: Function | None = None,
-    /,
-    *,
-    priority: int = 0,
-    queue_name: str = "default",
-    takes_context: bool = False,
-    retry: RetryPolicy | None = None,
-    timeout: Duration | None = None,
-    schedule: Schedule | None = None,
-) -> MQTask | Callable[[Function], MQTask]:
-    """Make a function a task of ours, whatever TASKS says.
-
-    Args:
-        priority: -100 to 100; higher runs sooner.
-        queue_name: one of MQ_DJANGO["QUEUES"].
-        takes_context: the function takes a `TaskContext` as its first argument, `context`.
-        retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
-        timeout: seconds or a timedelta; None: the queue's TIMEOUT.
-        schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
-            fires each tick; ticks that passed while none lived are made up for once, together.
-
-    Raises:
-        InvalidTask: it could not run.
-        ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy.
-    """
-
-    def decorate(function: Function) -> MQTask:
-        made = MQTask(
-            func=function,
-            priority=priority,
-            backend=OWN_ALIAS,
-            queue_name=queue_name,
-            run_after=None,
-            takes_context=takes_context,
-            retry=retry,
-            timeout=seconds(timeout),
-        )
-        if schedule is not None:
-            registry.schedule(_scheduled(made, schedule))
-        return made
-
-    return decorate if function is None else decorate(function)

@@ -1,4 +1,4 @@
-"""Django's task API: a part of Django since 6.0, and the package django-tasks before."""
+"""Django's task API: of Django since 6.0, else of the package django-tasks."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any

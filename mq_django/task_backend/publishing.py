@@ -1,4 +1,4 @@
-"""How a task's messages are published, beyond what Django's tasks know."""
+"""The options of a task's messages that Django's tasks do not have."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from mq_django.task_backend.compat import InvalidTask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publishing:
-    """The options of `Queue.publish` that a task can be given with `using()`."""
+    """The options of `Queue.publish` that `using()` accepts."""
 
     delay: Duration | None = None
     unique: str | None = None
@@ -21,7 +21,7 @@ class Publishing:
     expires: Duration | datetime | None = None
     key: str | None = None
     using: str | None = None
-    #: None: as the backend's OPTIONS say.
+    #: None: the backend's OPTIONS decide.
     on_commit: bool | None = None
     robust: bool = False
 
@@ -32,7 +32,7 @@ class Publishing:
             raise InvalidTask(str(error)) from error
 
     def options(self) -> dict[str, Any]:
-        """Return the options as `Queue.publish` takes them, but for on_commit."""
+        """Return the options as `Queue.publish` takes them, all but `on_commit`."""
         return {
             "delay": self.delay,
             "unique": self.unique,
@@ -45,5 +45,5 @@ class Publishing:
         }
 
 
-#: The one that nearly every task has.
-AS_USUAL = Publishing()
+#: The options of most tasks, made once.
+DEFAULT = Publishing()

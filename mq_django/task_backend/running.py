@@ -1,4 +1,4 @@
-"""One attempt of a task in a consumer: its arguments, its context, its signals and what it returns."""
+"""One attempt of a task in a consumer: its arguments, context, signals and outcome."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
 from mq_django.errors import DecodeError, InvalidMessage, MessageTooLarge
 from mq_django.registry import Handler
-from mq_django.stores.results import MAX_ATTEMPT, error_path
+from mq_django.stores.results import error_path
 from mq_django.task_backend.announcing import FINISHED, STARTED
 from mq_django.task_backend.compat import (
     AnyResult,
@@ -33,12 +33,15 @@ from mq_django.task_backend.task_errors import AttemptError
 
 logger = get_logger(__name__)
 
-#: What worker_ids say while a task runs. The kept result names the consumer instead.
+#: Attempts whose consumers are named one by one.
+MAX_ATTEMPT = 10_000
+
+#: The worker id while a task runs. The stored result has the name of the consumer instead.
 WORKER = f"{socket.gethostname()[:40]}-{os.getpid()}"
 
 
 def handler_of(task: AnyTask) -> Handler:
-    """Return what runs a task's messages, in any queue."""
+    """Return the handler of a task's messages in all queues."""
     is_async = iscoroutinefunction(task.func)
     return Handler(
         name=task.module_path,
@@ -107,21 +110,21 @@ MALFORMED = Bury('The data of a task\'s message is {"args": [...], "kwargs": {..
 
 
 def arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task's arguments as its function will get them, copied.
+    """Return a copy of a task's arguments as its function will get them.
 
     Raises:
-        TypeError, ValueError: one has no form in JSON.
+        TypeError, ValueError: an argument cannot be encoded as JSON.
     """
     try:
         found: dict[str, Any] = loads(dumps({"args": args, "kwargs": kwargs}))
     except (InvalidMessage, DecodeError):
-        # Django takes bytes as well, and says of anything else what is wrong with it.
+        # Django also accepts bytes, and raises a precise error for anything else.
         return {"args": normalize_json(args), "kwargs": normalize_json(kwargs)}
     return found
 
 
 def has_arguments(data: Any) -> bool:
-    """Tell whether a message's data are a task's arguments: anybody may have published it."""
+    """Return whether a message's data are a task's arguments. Other programs may have published it."""
     return isinstance(data, dict) and isinstance(data.get("args"), list) and isinstance(data.get("kwargs"), dict)
 
 
@@ -130,18 +133,18 @@ def _sender(task: AnyTask) -> type:
 
 
 def _starting(task: AnyTask, message: Message) -> tuple[list[Any], AnyResult | None]:
-    """Return the function's arguments, and what to announce if anybody hears that it starts."""
-    args, heard = message.data["args"], STARTED.heard(logging.INFO)
-    if not heard and not task.takes_context:
+    """Return the function's arguments, and the result for the signal if that is to be sent."""
+    args, is_announced = message.data["args"], STARTED.is_needed(logging.INFO)
+    if not is_announced and not task.takes_context:
         return args, None
     running = _result(task, message, timezone.now())
-    return [TaskContext(task_result=running), *args] if task.takes_context else args, running if heard else None
+    return [TaskContext(task_result=running), *args] if task.takes_context else args, running if is_announced else None
 
 
 def _outcome(message: Message, returned: Any) -> Outcome:
-    """Return what the function's return value means for the message.
+    """Return the outcome for the function's return value.
 
-    A value that cannot be kept buries it at once: every further attempt would repeat the task's effects.
+    A value that cannot be stored buries the message at once, because a retry would repeat the task's effects.
     """
     if returned is None:
         return ACK
@@ -161,10 +164,10 @@ def _outcome(message: Message, returned: Any) -> Outcome:
 
 
 def _finished(task: AnyTask, message: Message, outcome: Outcome, seconds: float) -> AnyResult | None:
-    """Return what to announce of a task that has ended, if anybody hears it: nothing while it is tried again."""
+    """Return the result for the signal that a task has ended, or None if it is retried or nobody needs the signal."""
     if not isinstance(outcome, Ack | Bury) or not has_arguments(message.data):
         return None
-    if not FINISHED.heard(logging.ERROR if isinstance(outcome, Bury) else logging.INFO):
+    if not FINISHED.is_needed(logging.ERROR if isinstance(outcome, Bury) else logging.INFO):
         return None
     now = timezone.now()
     result = _result(task, message, now - timedelta(seconds=seconds))
@@ -180,7 +183,7 @@ def _finished(task: AnyTask, message: Message, outcome: Outcome, seconds: float)
 
 
 def _result(task: AnyTask, message: Message, started: datetime) -> AnyResult:
-    """Return a task's result as it is while it runs."""
+    """Return the result of a running task."""
     return TaskResult(
         task=task,
         id=message.id,
@@ -193,13 +196,13 @@ def _result(task: AnyTask, message: Message, started: datetime) -> AnyResult:
         kwargs=message.data["kwargs"],
         backend=task.backend,
         errors=[],
-        # Who ran the attempts before is only known to the kept result.
+        # Only the stored result has the consumers of earlier attempts.
         worker_ids=[""] * min(message.attempt - 1, MAX_ATTEMPT) + [WORKER],
     )
 
 
 def moment(milliseconds: int | None) -> datetime | None:
-    """Return milliseconds since 1970 as Django's tasks tell times."""
+    """Return milliseconds since 1970 as a datetime, aware if USE_TZ is on."""
     if milliseconds is None:
         return None
     found = datetime.fromtimestamp(milliseconds / 1000, UTC)
@@ -208,5 +211,5 @@ def moment(milliseconds: int | None) -> datetime | None:
     try:
         return timezone.make_naive(found)
     except OverflowError:
-        # East of Greenwich the last day has no date.
+        # East of Greenwich the last day of 9999 would be in the year 10000.
         return found.replace(tzinfo=None)

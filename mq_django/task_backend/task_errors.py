@@ -1,11 +1,11 @@
-"""How a failed attempt is told to Django's task API."""
+"""Failed attempts in the form of Django's task API."""
 
 from mq_django.core.exceptions import exception_of
 from mq_django.task_backend.compat import TaskError
 
 
 class AttemptError(TaskError):
-    """A failed attempt. Its exception's class is looked up and never imported, because its path comes from Redis."""
+    """A failed attempt. The class of its exception is never imported, because the path comes from Redis."""
 
     __slots__ = ()
 

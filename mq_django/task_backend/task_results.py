@@ -1,4 +1,4 @@
-"""What was kept of a task, as Django's TaskResult."""
+"""Stored results in the form of Django's TaskResult."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,12 +11,12 @@ from mq_django.task_backend.compat import (
     TaskResult,
     TaskResultStatus,
 )
-from mq_django.task_backend.running import moment
+from mq_django.task_backend.running import MAX_ATTEMPT, moment
 from mq_django.task_backend.task_errors import AttemptError
 
 
 def task_result(found: Result, task: AnyTask, result_id: str) -> AnyResult:
-    """Return a kept result as Django tells it."""
+    """Return a stored result as a TaskResult."""
     attempts = found.attempts
     first, last = (attempts[0], attempts[-1]) if attempts else (None, None)
     ended = last is not None and found.status != TaskResultStatus.READY
@@ -31,7 +31,7 @@ def task_result(found: Result, task: AnyTask, result_id: str) -> AnyResult:
         args=found.data["args"],
         kwargs=found.data["kwargs"],
         backend=task.backend,
-        errors=[AttemptError(exception_class_path=a.error, traceback=a.traceback) for a in attempts if a.error],
+        errors=[AttemptError(exception_class_path=a.error, traceback=a.traceback or "") for a in attempts if a.error],
         worker_ids=_workers(found),
     )
     if last is not None and found.status == TaskResultStatus.SUCCESSFUL:
@@ -40,20 +40,20 @@ def task_result(found: Result, task: AnyTask, result_id: str) -> AnyResult:
 
 
 def _as_enqueued(task: AnyTask, found: Result) -> AnyTask:
-    """Return the task with the options that it was enqueued with."""
+    """Return the task with the options with which it was enqueued."""
     options: dict[str, Any] = {"queue_name": found.queue, "priority": found.priority, "run_after": moment(found.due_ms)}
     if options == {name: getattr(task, name) for name in options}:
         return task
     try:
         return replace(task, **options)
-    except InvalidTask:  # its queue has been taken out of the settings
+    except InvalidTask:  # its queue was removed from the settings
         return task
 
 
 def _workers(found: Result) -> list[str]:
-    """Return who ran each attempt; "" is one whose process died before it could say so."""
+    """Return the consumer of each attempt; "" for one whose process died before it stored that."""
     names: list[str] = []
     for attempt in found.attempts:
-        names += [""] * (attempt.number - 1 - len(names))
+        names += [""] * (min(attempt.number, MAX_ATTEMPT) - 1 - len(names))
         names.append(attempt.consumer)
     return names

@@ -1,1 +1,1 @@
-"""What the tests of a project need."""
+"""Tools for the tests of a project."""

@@ -16,20 +16,20 @@ from mq_django.errors import ConnectionLost
 from mq_django.transport.guard_process import ask, log_tail
 from mq_django.transport.servers import MAX_SOCKET_PATH, ServerBinary, find_server, server_arguments, socket_url
 
-#: Seconds until a server without data must answer. It takes some 30 ms; the rest is for a machine under load.
+#: Seconds until a server without data must answer. It takes about 30 ms, and longer on a machine under load.
 START_TIMEOUT = 10.0
 
-#: Seconds a server has to write its last data before it is killed.
+#: Seconds for a server to write its data before it is killed.
 STOP_TIMEOUT = 10.0
 
 
 def configured_url() -> str | None:
-    """Return the Redis that the environment names in MQ_REDIS_URL, if any."""
+    """Return the Redis URL in the environment variable MQ_REDIS_URL, or None."""
     return os.environ.get("MQ_REDIS_URL") or None
 
 
 def answers(address: str | tuple[str, int]) -> bool:
-    """Return whether a server at this socket or host and port answers PING and has loaded its data."""
+    """Return whether a server at this socket, or host and port, answers PING and has loaded its data."""
     return ask(address, b"PING").startswith(b"+PONG")
 
 
@@ -98,7 +98,7 @@ class PrivateServer:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C in the terminal is for us: the server goes when we have done with it.
+                # Ctrl-C in the terminal must not stop the server before this process does.
                 start_new_session=True,
             )
         self._guard = _guard(self._process.pid, self._folder)
@@ -109,7 +109,7 @@ class PrivateServer:
         """Stop the server, letting it write its data first; may be called twice."""
         if self._process and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-            # A stopped process gets no SIGTERM before it goes on.
+            # A suspended process handles SIGTERM only when it continues.
             self._process.send_signal(signal.SIGCONT)
             try:
                 self._process.wait(STOP_TIMEOUT)
@@ -159,7 +159,7 @@ class PrivateServer:
             time.sleep(0.01)
 
     def _collect(self) -> None:
-        # The guard first: while the server is not collected, its process id can not belong to another.
+        # The guard first: until the server is waited for, no other process can get its id.
         if self._guard:
             self._guard.kill()
             self._guard.communicate()
@@ -170,9 +170,9 @@ class PrivateServer:
 
 
 def _guard(pid: int, folder: Path) -> subprocess.Popen[bytes]:
-    """Start a process that ends the server once this process, and whoever was forked from it, is gone.
+    """Start a process that kills the server when this process and its forks have ended.
 
-    It reads from a pipe that nobody writes to: the pipe ends with its last writer, however that ended.
+    It reads from a pipe that nobody writes to. The pipe ends with its last writer, in any case.
     """
     return subprocess.Popen(  # noqa: S603
         ["/bin/sh", "-c", 'cat; kill -9 "$0"; rm -rf "$1"', str(pid), str(folder)],

@@ -1,4 +1,4 @@
-"""What a Redis server is able to do, and what about it endangers messages."""
+"""Checks of a Redis server: what it supports, and settings that endanger messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,32 +10,32 @@ from redis import exceptions
 from mq_django.transport.failures import translated
 from mq_django.transport.sessions import Session
 
-#: The newest command that we cannot do without. It came with 6.2.
+#: The newest command that is required. It was added in 6.2.
 NEEDED_COMMAND = "XAUTOCLAIM"
 
-#: The first and the last 8.10 whose RDB files and AOF rewrites may not load, after an exact trim by minimal id.
+#: The first and last 8.10 whose RDB and AOF files may not load after an exact trim by MINID.
 BROKEN_FILES = ((8, 10, 0), (8, 10, 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about a server that people should know."""
+    """A problem of a server."""
 
-    #: A word for machines.
+    #: A stable identifier.
     id: str
     message: str
-    #: Messages would be lost for certain, or nothing would work.
+    #: Messages would certainly be lost, or nothing would work.
     fatal: bool = False
 
 
 def examine(client: redis.Redis) -> list[Finding]:
-    """Return what about a server endangers messages.
+    """Return the problems of a server.
 
     Raises:
-        ConnectionRejected: the server and CONNECTION do not fit.
-        StoreError: Redis is away, or does not tell.
+        ConnectionRejected: the server and CONNECTION do not match.
+        StoreError: Redis cannot be reached, or refuses INFO.
     """
-    # First, because it is what says why a connection cannot be made.
+    # First, because its errors explain why a connection cannot be made.
     known = _knows(client, NEEDED_COMMAND)
     with translated():
         info: dict[str, Any] = client.info()
@@ -49,8 +49,8 @@ def examine(client: redis.Redis) -> list[Finding]:
 
 
 def _knows(client: redis.Redis, command: str) -> bool:
-    """Tell whether the server has a command; a server that does not say is taken to have it."""
-    # Not by the client, whose reading of this reply differs between versions of redis-py.
+    """Return whether the server has a command; True if it does not say."""
+    # Not through the client: versions of redis-py parse this reply differently.
     session = Session(client)
     (reply,) = session.trip([("COMMAND", "INFO", command)])
     session.release()
@@ -58,7 +58,7 @@ def _knows(client: redis.Redis, command: str) -> bool:
 
 
 def _config(client: redis.Redis, name: str) -> str | None:
-    """Return a setting of the server, or None where it does not tell: managed ones often do not."""
+    """Return a setting of the server, or None if CONFIG is not allowed, as on many managed servers."""
     try:
         found = client.config_get(name)
     except exceptions.RedisError:
@@ -90,7 +90,7 @@ def _of_persistence(info: Mapping[str, Any], save: str | None) -> Finding | None
         return None
     if save == "":
         return Finding(
-            "persistence", "Redis keeps nothing on disk: all messages are lost when it restarts. Set appendonly to yes."
+            "persistence", "Redis does not persist data: all messages are lost when it restarts. Set appendonly to yes."
         )
     message = (
         "Redis has no append-only file: a crash loses the messages since its last snapshot. Set appendonly to yes."
@@ -105,4 +105,4 @@ def _of_files(info: Mapping[str, Any]) -> Finding | None:
     if "valkey_version" in info or not first <= parts <= last:
         return None
     message = f"Redis {version} can write files that it cannot load again, after XTRIM or XADD with an exact MINID."
-    return Finding("files", f"{message} mq_django never does that; upgrade, because another program might.")
+    return Finding("files", f"{message} mq_django never does that, but another program may: upgrade Redis.")

@@ -1,4 +1,4 @@
-"""Redis clients for queues: pools of our own, whatever the cache does with its own."""
+"""Redis clients for queues, with connection pools apart from those of the cache."""
 
 import threading
 from typing import Any, Literal
@@ -11,14 +11,15 @@ from redis.retry import Retry
 
 from mq_django.conf import get_config
 from mq_django.transport.locations import make_pool
+from mq_django.transport.sessions import Pooled, Session, Wire
 
 Role = Literal["produce", "consume", "chores", "inspect"]
 
-#: The longest blocking read. Short, because a server of 6.2 does not tell a blocked reader that its stream was deleted.
+#: The longest blocking read. Short, because Redis 6.2 does not wake a blocked reader when its stream is deleted.
 BLOCK_MS = 5000
 
-#: (connecting, answering) in seconds. A publish fails within 5 s in all; a read may block first; a page asks for
-#: several things and answers within 2 s. All so short that a consumer works again within 10 s of Redis's return.
+#: (connect, reply) in seconds. A publish fails within 5 s in total; a read may block first; a page sends several
+#: requests and is built within 2 s. A consumer works again within 10 s after Redis is back.
 TIMEOUTS: dict[Role, tuple[float, float]] = {
     "produce": (2.0, 2.5),
     "consume": (2.0, BLOCK_MS / 1000 + 3.0),
@@ -26,7 +27,7 @@ TIMEOUTS: dict[Role, tuple[float, float]] = {
     "inspect": (0.5, 1.0),
 }
 
-#: Sent when all clients were closed: who keeps one asks for another.
+#: Sent when all clients were closed. Receivers that hold a client get a new one.
 clients_closed = Signal()
 
 _lock = threading.Lock()
@@ -36,15 +37,15 @@ _clients: dict[Role, redis.Redis] = {}
 def _options(role: Role) -> dict[str, Any]:
     connecting, answering = TIMEOUTS[role]
     return {
-        "decode_responses": False,  # one entry that is not UTF-8 must not cost its whole batch
-        "protocol": 2,  # replies have the same shapes whatever redis-py's default is
-        "retry": Retry(NoBackoff(), 0),  # a write that is sent twice is a message that is there twice
+        "decode_responses": False,  # one entry that is not UTF-8 must not fail its whole batch
+        "protocol": 2,  # replies have the same types with every version of redis-py
+        "retry": Retry(NoBackoff(), 0),  # resending a write could publish a message twice
         "retry_on_timeout": False,
         "socket_connect_timeout": connecting,
         "socket_timeout": answering,
-        "max_connections": 2**31,  # a pool that has none left raises as if Redis were away; redis-py 8 has 100
+        "max_connections": 2**31,  # a full pool raises ConnectionError; the default of redis-py 8 is 100
         "client_name": f"mq_django:{role}",
-        # What each connection keeps for reading. Only consumers read much at once; redis-py's own is 64 KiB for all.
+        # The read buffer of each connection. Only consumers read large replies; redis-py's default is 64 KiB.
         "socket_read_size": 65536 if role == "consume" else 16384,
     }
 
@@ -54,7 +55,7 @@ def get_client(role: Role) -> redis.Redis:
 
     Raises:
         ConfigurationError: MQ_DJANGO["CONNECTION"] cannot be used.
-        ConnectionLost: the embedded server does not come up.
+        ConnectionLost: the embedded server does not start.
     """
     client = _clients.get(role)
     if client is not None:
@@ -65,8 +66,18 @@ def get_client(role: Role) -> redis.Redis:
         return _clients[role]
 
 
+def open_wire(role: Role) -> Wire:
+    """Return a wire for any thread, which takes a connection for each round trip; get_client() says what it raises."""
+    return Pooled(get_client(role))
+
+
+def open_session(role: Role) -> Session:
+    """Return a wire on a connection of its own, for one thread; get_client() says what it raises."""
+    return Session(get_client(role))
+
+
 def close_clients() -> None:
-    """Disconnect every client; the next use connects anew."""
+    """Disconnect all clients. The next use connects again."""
     with _lock:
         for client in _clients.values():
             client.connection_pool.disconnect()

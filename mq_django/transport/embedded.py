@@ -1,6 +1,6 @@
-"""The embedded server: one private Redis, shared by every process of a project, gone when the last has gone.
+"""The embedded server: one private Redis for all processes of a project, stopped after the last of them has ended.
 
-The first process to ask starts it, and a guard that stops it; guard_process.py says how they know of one another.
+The first process starts the server and a guard process that stops it. guard_process.py describes their locks.
 """
 
 import hashlib
@@ -22,29 +22,29 @@ from mq_django.errors import ConfigurationError, ConnectionLost
 from mq_django.transport import guard_process
 from mq_django.transport.servers import MAX_SOCKET_PATH, find_server, server_arguments, socket_url
 
-#: Seconds until a server that says nothing counts as away. One that loads its data says so, and gets more.
+#: Seconds until a server that does not reply counts as unreachable. One that loads its data replies, and gets more.
 ANSWER_TIMEOUT = 5.0
 
-#: Seconds for what may take long with much data: a server that loads it, or a guard that stops one.
-PATIENCE = guard_process.LOAD_TIMEOUT + guard_process.STOP_TIMEOUT
+#: Seconds for steps that take long with much data: loading it, or stopping a server.
+START_TIMEOUT = guard_process.LOAD_TIMEOUT + guard_process.STOP_TIMEOUT
 
-#: Seconds after which a guard that has not looked is taken for dead. Wrongly so, the second one just ends.
-GUARD_SILENCE = 5.0
+#: Seconds after which a guard that has not touched its lock counts as dead. If it is alive, the second one just ends.
+GUARD_TIMEOUT = 5.0
 
 NEEDS_POSIX = (
     'MQ_DJANGO["CONNECTION"] = "embedded" does not work on Windows. Set it to the URL of a Redis server, such as '
     '"redis://127.0.0.1:6379/0", or work in WSL.'
 )
 
-#: The open file that holds our users' lock, by directory. Forked children inherit it, and count as well.
+#: The open files that hold the users' lock, by directory. Forked children inherit them, and count as users, too.
 _memberships: dict[Path, int] = {}
-_joining = threading.Lock()
+_lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    # A thread of the parent may have held it; no thread of the child does.
-    global _joining  # noqa: PLW0603
-    _joining = threading.Lock()
+    # A thread of the parent may hold it during the fork; it does not exist in the child.
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -52,7 +52,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class EmbeddedConnection(redis.UnixDomainSocketConnection):
-    """A connection that brings its server back when it finds none: who lost a connection just connects again."""
+    """A connection that starts its server if there is none, so reconnecting is enough after a loss."""
 
     def __init__(self, *, directory: Path, **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call]
@@ -62,14 +62,14 @@ class EmbeddedConnection(redis.UnixDomainSocketConnection):
         try:
             self.path = _server_socket(self.directory)
         except ConnectionLost as error:
-            # The vocabulary of redis-py, within it.
+            # Callers inside redis-py expect its own errors.
             raise redis.ConnectionError(str(error)) from error
         connection: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
         return connection
 
 
 def connection_pool(directory: Path, **options: Any) -> redis.ConnectionPool:
-    """Return a pool of connections to the server with its data in this directory, started if need be.
+    """Return a pool of connections to the server with its data in this directory, started if necessary.
 
     Raises what `url()` raises.
     """
@@ -78,13 +78,13 @@ def connection_pool(directory: Path, **options: Any) -> redis.ConnectionPool:
 
 
 def url(directory: Path) -> str:
-    """Return the URL of the server with its data in this directory, started if need be.
+    """Return the URL of the server with its data in this directory, started if necessary.
 
-    From then on this process, and those forked from it, count as users until they end. Cheap to call again;
-    that also brings back a server that was killed.
+    From then on this process, and those forked from it, count as users until they end. Calling it again is cheap, and
+    restarts a server that was killed.
 
     Raises NoServer when there is no program to start, ConfigurationError when the directory cannot be used or this
-    system is Windows, ConnectionLost when the server does not come up or does not answer.
+    system is Windows, ConnectionLost when the server does not start or does not reply.
     """
     if not guard_process.IS_SUPPORTED:
         raise ConfigurationError(NEEDS_POSIX)
@@ -92,7 +92,7 @@ def url(directory: Path) -> str:
 
 
 def _server_socket(directory: Path) -> str:
-    with _joining:
+    with _lock:
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory = directory.resolve()
@@ -103,24 +103,24 @@ def _server_socket(directory: Path) -> str:
 
 
 def _join(directory: Path) -> None:
-    """Hold the users' lock in this process: while anybody does, the guard does not stop the server."""
+    """Hold the users' lock in this process: while any process does, the guard does not stop the server."""
     path = directory / guard_process.USERS_LOCK
     held = _memberships.get(directory)
     if held is not None and guard_process.is_at(held, path):
         return
-    # Not closed when it is another file by now: whoever has closed all files may have reused the number.
-    deadline = time.monotonic() + PATIENCE
+    # Not closed if it is another file: a process that closed all files may have reused its number.
+    deadline = time.monotonic() + START_TIMEOUT
     while (handle := guard_process.take_lock(path, shared=True)) is None:
         if time.monotonic() > deadline:
-            raise ConnectionLost(f"The embedded Redis in {directory} is being stopped, and does not end.")
+            raise ConnectionLost(f"The embedded Redis in {directory} is being stopped, but has not ended.")
         time.sleep(0.02)
     _memberships[directory] = handle
 
 
 def _reach(directory: Path) -> str:
-    """Return the path of the server's socket once it answers, having started what is missing."""
+    """Start what is missing, and return the path of the server's socket once it replies."""
     silent_since = time.monotonic()
-    deadline = silent_since + PATIENCE
+    deadline = silent_since + START_TIMEOUT
     while time.monotonic() < deadline:
         address = guard_process.socket_of(directory)
         reply = guard_process.ask(address, b"PING") if address else b""
@@ -143,11 +143,11 @@ def _has_guard(directory: Path) -> bool:
         looked = (directory / guard_process.GUARD_LOCK).stat().st_mtime
     except FileNotFoundError:
         return False
-    return abs(time.time() - looked) < GUARD_SILENCE
+    return abs(time.time() - looked) < GUARD_TIMEOUT
 
 
 def _start(directory: Path) -> None:
-    """Start what is missing of server and guard, by way of a process that ends: no child of ours stays."""
+    """Start server and guard if missing, through a process that ends: this process gets no children."""
     socket_path = _socket_path(directory)
     command = [_python(), "-I", "-S", guard_process.__file__, "start", str(directory), str(socket_path)]
     server = server_arguments(find_server(), _server_settings(directory, socket_path))
@@ -158,7 +158,7 @@ def _start(directory: Path) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=PATIENCE,
+            timeout=START_TIMEOUT,
             start_new_session=True,
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
@@ -182,14 +182,14 @@ def _server_settings(directory: Path, socket_path: Path) -> dict[str, str]:
 
 
 def _python() -> str:
-    # Inside an application server the running program need not be an interpreter.
+    # Inside an application server sys.executable may not be an interpreter.
     if "py" in Path(sys.executable or "").name.lower():
         return sys.executable
     return str(Path(sys.prefix) / "bin" / "python3")
 
 
 def _socket_path(directory: Path) -> Path:
-    """Return where a server of this directory listens: short, in a folder that only we can write to."""
+    """Return the path of the socket: short, in a folder that only this user can write to."""
     name = f"mq-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}.sock"
     paths = [folder / name for folder in _socket_folders()]
     path = next((path for path in paths if len(os.fsencode(path)) <= MAX_SOCKET_PATH), paths[-1])
@@ -204,7 +204,7 @@ def _socket_folders() -> Iterator[Path]:
     # After sudo it may be another user's.
     if runtime and _is_ours(Path(runtime)):
         yield Path(runtime)
-    # A folder of our own: in a shared one anybody could listen under that name first, and read what we send.
+    # A folder of our own: in a shared one another user could listen at this path first.
     for shared in (tempfile.gettempdir(), "/tmp"):  # noqa: S108
         yield Path(shared) / f"mq-{os.getuid()}"
 

@@ -1,4 +1,4 @@
-"""redis-py's errors in our own words, with what to do about those of a new connection."""
+"""Translate errors of redis-py to those of mq_django, with advice for connection errors."""
 
 import re
 import ssl
@@ -64,17 +64,17 @@ _KINDS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
 _NOT_PERMITTED = "The user executing the script can't"
 #: What is said with the server's own words.
 _ADVICE: dict[type[StoreError], str] = {
-    ConnectionLost: "Redis is away or did not answer in time: {}",
+    ConnectionLost: "Cannot reach Redis, or it did not reply in time: {}",
     NotPermitted: "{} (docs/settings.md lists the rights that a Redis user needs)",
     WrongNode: "Another node of the Redis Cluster has the key, and mq_django talks to one: {}",
 }
 
-#: What a broken connection raises in the midst of TLS: no fault of TLS, as all others.
+#: TLS errors of a broken connection. All others are errors of TLS itself.
 _BROKEN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 def translate(error: Exception) -> StoreError:
-    """Return the error of ours that says what an error of redis-py or of a socket means."""
+    """Return the error of mq_django for an error of redis-py or of a socket."""
     text, code = error_text(error), error_code(error)
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None) or _CODES.get(code)
     if text.startswith(_NOT_PERMITTED):
@@ -83,8 +83,8 @@ def translate(error: Exception) -> StoreError:
         return kind(_ADVICE.get(kind, "{}").format(text))
     if "last possible ID" in text or "stream top item" in text:
         return StoreError(
-            "A stream has an entry with the largest possible id, so that nothing can be added to it. "
-            f"Save what it holds, and delete its key. ({text})"
+            "A stream has an entry with the largest possible id, so no entry can be added. "
+            f"Save its entries, and delete its key. ({text})"
         )
     return StoreError(text)
 
@@ -101,9 +101,9 @@ def error_code(error: Exception) -> str:
 
 
 def readable(read: Callable[P, T]) -> Callable[P, T | StoreError]:
-    """Decorate what understands one reply of several: whatever it raises is returned in place of what was to be read.
+    """Decorate a function that parses one of several replies: it returns its error instead of raising it.
 
-    So that one queue whose keys hold nonsense is one that says so, and hides no other.
+    One queue with invalid keys then does not prevent showing the others.
     """
 
     @wraps(read)
@@ -112,15 +112,15 @@ def readable(read: Callable[P, T]) -> Callable[P, T | StoreError]:
             return read(*args, **kwargs)
         except StoreError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - a reply is what anybody wrote
-            return StoreError(f"What Redis holds cannot be read: {type(error).__name__}: {str(error)[:200]}")
+        except Exception as error:  # noqa: BLE001 - any program may have written the data
+            return StoreError(f"Invalid data in Redis: {type(error).__name__}: {str(error)[:200]}")
 
     return read_or_error
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn redis-py's errors into ours."""
+    """Raise errors of redis-py as those of mq_django."""
     try:
         yield
     except (exceptions.RedisError, OSError) as error:
@@ -130,9 +130,9 @@ def translated() -> Iterator[None]:
 def translate_connecting(
     error: Exception, pool: redis.ConnectionPool, *, during: BaseException | None = None
 ) -> StoreError:
-    """Return the error of ours that says why a pool cannot connect: ConnectionRejected unless that may pass.
+    """Return the error of mq_django for a failed connect: ConnectionRejected unless it may be temporary.
 
-    `during` is the exception that was handled when the pool was asked to connect: no part of the reason.
+    `during` is the exception that was being handled when the pool connected: it is not part of the cause.
     """
     at, said, cause = address(pool), _sentence(error), _cause(error, during)
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
@@ -144,7 +144,7 @@ def translate_connecting(
     if isinstance(cause, FileNotFoundError | PermissionError) and _uses_tls(pool):
         return ConnectionRejected(f"A file for TLS that {SETTING} names cannot be read: {cause.strerror}.")
     if isinstance(error, exceptions.InvalidResponse):
-        return ConnectionRejected(f"What answers at {at} is not Redis: {said} Check the address in {SETTING}.")
+        return ConnectionRejected(f"The server at {at} is not Redis: {said} Check the address in {SETTING}.")
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
         return ConnectionLost(f"Cannot reach Redis at {at}: {_reason(error, cause)}{_hint(error, cause, pool)}")
     translation = translate(error)
@@ -154,7 +154,7 @@ def translate_connecting(
 
 
 def address(pool: redis.ConnectionPool) -> str:
-    """Return where a pool connects to, for people: without a user and a password."""
+    """Return the address of a pool for messages, without user and password."""
     options = pool.connection_kwargs
     if "service_name" in vars(pool):
         return f"the master {vars(pool)['service_name']!r} of the Sentinels"
@@ -186,7 +186,7 @@ def _reason(error: Exception, cause: BaseException) -> str:
 
 
 def _hint(error: Exception, cause: BaseException, pool: redis.ConnectionPool) -> str:
-    """Return what may be the matter: a server with TLS hangs up on who comes without, one without TLS waits."""
+    """Return a likely reason: a server with TLS closes plain connections, one without TLS waits."""
     if _uses_tls(pool):
         return " If it has no TLS, write redis:// instead of rediss://." if "handshake" in str(cause) else ""
     if _hung_up(error, cause) and "path" not in pool.connection_kwargs:
@@ -203,7 +203,7 @@ def _uses_tls(pool: redis.ConnectionPool) -> bool:
 
 
 def _cause(error: BaseException, during: BaseException | None) -> BaseException:
-    """Return what went wrong first; redis-py says it in the context of its own error."""
+    """Return the first error, which redis-py chains to its own."""
     while (earlier := error.__cause__ or error.__context__) and earlier is not during:
         error = earlier
     return error

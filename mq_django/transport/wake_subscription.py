@@ -1,4 +1,4 @@
-"""Wait until something is heard on a pub/sub channel, or another connection ends."""
+"""Wait for a notification on a pub/sub channel, or for the end of another connection."""
 
 import select
 from collections.abc import Sequence
@@ -8,48 +8,48 @@ from mq_django.transport.sessions import Session
 
 
 class WakeSubscription:
-    """A subscription for one thread that waits. Pub/sub may lose messages, so nothing may depend on hearing."""
+    """A subscription for one thread. Pub/sub may lose notifications, so callers also poll."""
 
     def __init__(self, session: Session, channels: Sequence[str]) -> None:
         self._session = session
         self._channels = channels
-        self._listens = False
+        self._is_subscribed = False
 
     def listen(self) -> bool:
-        """Subscribe if that has not been done, and tell whether it was done just now.
+        """Subscribe if not yet subscribed, and return whether this call did.
 
         Raises:
-            ConnectionLost: Redis is away.
+            ConnectionLost: cannot reach Redis.
         """
-        if self._listens:
+        if self._is_subscribed:
             return False
         self._session.send([("SUBSCRIBE", *self._channels)])
         for _ in self._channels:
             self._session.receive()
-        self._listens = True
+        self._is_subscribed = True
         return True
 
     def wait(self, seconds: float, *, beside: Session) -> None:
-        """Return when something was heard, when the connection `beside` has ended, or after some seconds."""
+        """Return after a notification, when the connection `beside` has data or ends, or after `seconds`."""
         sockets = [sock for sock in (self._session.socket, beside.socket) if sock is not None]
-        if self._heard():
+        if self._drain():
             return
         select.select(sockets, [], [], seconds)
-        self._heard()
+        self._drain()
 
-    def _heard(self) -> bool:
-        """Take up what has come, and tell whether there was anything."""
-        heard = False
+    def _drain(self) -> bool:
+        """Read all notifications, and return whether there were any."""
+        received = False
         try:
             while self._session.can_receive():
                 self._session.receive()
-                heard = True
+                received = True
         except StoreError:
             self.close()
             return True
-        return heard
+        return received
 
     def close(self) -> None:
-        """Give the subscription up; the next `listen` makes it anew."""
-        self._listens = False
+        """Close the subscription. The next `listen` subscribes again."""
+        self._is_subscribed = False
         self._session.close()

@@ -1,4 +1,4 @@
-"""Signals that enqueue."""
+"""Triggers: signals that enqueue tasks or publish messages."""
 
 from mq_django.triggers.configured import check_triggers, connect_all
 from mq_django.triggers.declarations import on_signal

@@ -1,4 +1,4 @@
-"""`MQ_DJANGO["SIGNALS"]`: triggers without code."""
+"""The triggers in `MQ_DJANGO["SIGNALS"]`."""
 
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -29,7 +29,7 @@ from mq_django.triggers.targets import (
 
 logger = get_logger("mq_django.triggers")
 
-#: What an entry says as `@on_signal` does, and all that it may say.
+#: The keys of an entry that are arguments of `@on_signal`, and all keys.
 DECLARED = signature(on_signal).parameters.keys() - {"args"}
 KEYS = DECLARED | {"task", "args", "queue", "name", "data"}
 
@@ -37,7 +37,7 @@ _connected: list[Trigger] = []
 
 
 def connect_all() -> None:
-    """Connect the triggers that waited for the models, and those of the settings."""
+    """Connect the triggers that waited for the models, and those in the settings."""
     connect_waiting()
     _connect_configured()
 
@@ -46,7 +46,7 @@ def _connect_configured() -> None:
     try:
         config = get_config()
     except ConfigurationError:
-        return  # `manage.py check` names what is wrong; an error here would keep it from running
+        return  # reported by `manage.py check`, which an error here would prevent from running
     for number, entry in enumerate(config.signals):
         try:
             trigger = read_entry(config, number, entry)
@@ -68,23 +68,23 @@ setting_changed.connect(_reconnect, dispatch_uid="mq_django.triggers")
 
 
 def check_triggers(**_: Any) -> list[CheckMessage]:
-    """Name each entry of the setting that cannot work."""
+    """Report each invalid entry of the setting."""
     config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
     found: list[CheckMessage] = []
     for number, entry in enumerate(config.signals):
         try:
             read_entry(config, number, entry).resolve()
         except MQError as error:
-            message = f'MQ_DJANGO["SIGNALS"][{number}] cannot work: {error}.'
+            message = f'MQ_DJANGO["SIGNALS"][{number}] is not valid: {error}.'
             found.append(Error(message, hint=f'Change MQ_DJANGO["SIGNALS"][{number}].', id="mq_django.E005"))
     return found
 
 
 def read_entry(config: Config, number: int, entry: Mapping[str, Any]) -> Trigger:
-    """Return the trigger that an entry describes.
+    """Return the trigger of an entry.
 
     Raises:
-        ConfigurationError, InvalidMessage, UnknownQueue: it cannot work.
+        ConfigurationError, InvalidMessage, UnknownQueue: the entry is not valid.
     """
     unknown = [key for key in entry if key not in KEYS]
     if unknown:
@@ -120,12 +120,12 @@ def _data(data: Any) -> Callable[[Arguments], Any]:
 
 
 def _cancellation(entry: Any) -> Any:
-    """Return an entry of `cancel_on` with its signal loaded; what is none is refused when it is built."""
+    """Return an entry of `cancel_on` with its signal loaded. build() checks its form."""
     return [_loaded(entry[0]), *entry[1:]] if isinstance(entry, list | tuple) and entry else entry
 
 
 def _loaded(value: Any) -> Any:
-    """Return what a dotted path names, or a value that is no text as it is."""
+    """Return the object at a dotted path. Any other value is returned as it is."""
     if not isinstance(value, str):
         return value
     try:

@@ -1,4 +1,4 @@
-"""`@on_signal`, and what makes a trigger of its arguments."""
+"""`@on_signal`, and how its arguments become a trigger."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +10,7 @@ from django.dispatch import Signal
 
 from mq_django.core.publish_checks import check_priority, due, expiry, uniqueness
 from mq_django.core.templates import Arguments, Template
+from mq_django.core.times import Duration
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.producers.queues import queues
 from mq_django.triggers.links import Link, Receiver, Trigger, database
@@ -17,7 +18,7 @@ from mq_django.triggers.targets import Enqueues, Target, TaskTarget, calling, ta
 
 Task = TypeVar("Task")
 
-#: Triggers of modules that were imported before all models were there.
+#: Triggers of modules that were imported before all models were loaded.
 _waiting: list[Trigger] = []
 
 
@@ -25,9 +26,9 @@ def on_signal(
     signal: Signal | Sequence[Signal],
     *,
     sender: Any = None,
-    delay: timedelta | float | None = None,
+    delay: Duration | None = None,
     unique: str | None = None,
-    unique_for: timedelta | float | str | None = None,
+    unique_for: Duration | str | None = None,
     on_conflict: str | None = None,
     expires: timedelta | None = None,
     priority: int | None = None,
@@ -40,14 +41,20 @@ def on_signal(
 
     Never for `raw=True` (fixtures). Of m2m_changed only the `post_` actions count.
 
+        @on_signal(post_save, sender="shop.Cart", delay=3600, unique="cart:{instance.pk}")
+        @task
+        def remind(cart_id): ...
+
     Args:
+        signal: a Django signal, or a list of them.
         sender: a model, "app.Model", an abstract model (all that inherit from it), any other sender, a list
             of these, or None for everybody.
-        delay: a timedelta or seconds.
+        delay: a timedelta or seconds until the task is due.
         unique: a template such as "cart:{instance.pk}", filled when the signal fires. It sees the signal's
             arguments and their attributes. Of one key one message waits; `on_conflict` is as in publish().
         unique_for: as in publish(): of one key there is one message, also while it is ready or being handled. What
             comes meanwhile is dropped; with on_conflict="error" it is an error.
+        on_conflict: as in publish().
         expires, priority: as in publish(); without `priority` it is the task's.
         cancel_on: (signal, sender) or (signal, sender, template of the unique key): these cancel what waits.
         when: a function of the signal's arguments (those that it names); false: nothing is enqueued.
@@ -55,13 +62,16 @@ def on_signal(
             the instance's pk, as text when it is not an integer.
         strict: what fails is raised to the sender of the signal, instead of being logged.
 
+    Returns:
+        A decorator that returns the task as it is.
+
     Raises:
         ConfigurationError: the trigger cannot work.
     """
 
     def decorate(task: Task) -> Task:
         if not isinstance(task, Enqueues):
-            raise ConfigurationError(f"@on_signal stands above @task of mq_django, not above {task!r:.100}")
+            raise ConfigurationError(f"@on_signal must be above @task of mq_django, not above {task!r:.100}")
         uid = ":".join(map(_identity, (task.module_path, delay, unique, unique_for, on_conflict, when, args)))
         trigger = build(
             TaskTarget(task, task_arguments(args)),
@@ -85,7 +95,7 @@ def on_signal(
 
 
 def _add(trigger: Trigger) -> None:
-    # Senders by name and the heirs of abstract models are known when all models are.
+    # Senders by name, and subclasses of abstract models, can be found only when all models are loaded.
     if apps.models_ready:
         trigger.connect()
     else:
@@ -93,7 +103,7 @@ def _add(trigger: Trigger) -> None:
 
 
 def connect_waiting() -> None:
-    """Connect the triggers of modules that were imported too early."""
+    """Connect the triggers of modules that were imported before all models were loaded."""
     while _waiting:
         _waiting.pop(0).connect()
 
@@ -110,10 +120,10 @@ def build(
     strict: bool = False,
     **publishing: Any,
 ) -> Trigger:
-    """Return the trigger that enqueues `target`, not yet connected; see on_signal() for its options.
+    """Return a trigger that enqueues `target`, not yet connected. See on_signal() for the options.
 
     Raises:
-        ConfigurationError: it cannot work.
+        ConfigurationError: an option is not valid.
     """
     options = {**_checked(unique, **publishing), "robust": not strict}
     key = None if unique is None else Template(unique)
@@ -136,7 +146,7 @@ def _cancelling(entry: Any, target: Target, key: Template | None, strict: bool, 
     signal, sender, *own = entry
     template = Template(own[0]) if own else key
     if template is None or key is None:
-        raise ConfigurationError("cancel_on= needs unique=: it is by this key that a message is found")
+        raise ConfigurationError("cancel_on= needs unique=, the key by which a message is found")
 
     def cancel(arguments: Arguments) -> None:
         unique = template.fill(arguments)
@@ -152,14 +162,14 @@ def _links(signal: Any, sender: Any, receiver: Receiver, uid: str) -> list[Link]
 def _checked(
     unique: str | None,
     *,
-    delay: timedelta | float | None = None,
-    unique_for: timedelta | float | str | None = None,
+    delay: Duration | None = None,
+    unique_for: Duration | str | None = None,
     on_conflict: str | None = None,
     expires: timedelta | None = None,
     priority: int | None = None,
 ) -> dict[str, Any]:
-    """Return those of the options of a publish that are given, with what to do about the same unique key."""
-    # A second signal of one key is no error: that is what the key is for.
+    """Return the given options of a publish, with the default of on_conflict for a trigger."""
+    # A second signal for a key is not an error, but the purpose of the key.
     chosen = "keep" if unique_for is not None and on_conflict is None else on_conflict
     try:
         due(delay, None)
@@ -183,12 +193,12 @@ def _signals(value: Any) -> Sequence[Signal]:
 
 
 def several(value: Any) -> Sequence[Any]:
-    """Return one or a list of them as a list."""
+    """Return a list or tuple as it is, and any other value in a list."""
     return value if isinstance(value, list | tuple) else [value]
 
 
 def _identity(value: Any) -> str:
-    """Return what stays the same when a module is imported again, and differs between two lambdas of it."""
+    """Return an id that is the same when a module is imported again, and differs between two lambdas of it."""
     code = getattr(value, "__code__", None)
     if code is not None:
         return f"{value.__module__}.{value.__qualname__}:{code.co_firstlineno}"

@@ -1,4 +1,4 @@
-"""Receivers, connected to the signals of their senders."""
+"""Connect the receivers of triggers to signals."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ logger = get_logger("mq_django.triggers")
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Does something when a signal fires."""
+    """Runs the action of a trigger when a signal is sent."""
 
     act: Callable[[Arguments], None]
-    #: For the log.
+    #: The name in logs.
     name: str
-    #: What fails breaks whoever sent the signal, instead of being logged.
+    #: Errors are raised to the sender of the signal, instead of being logged.
     strict: bool
 
     def __call__(self, *, sender: Any, signal: Signal, **given: Any) -> None:
-        """Do it, but not for what a fixture loads, and once for a change of many-to-many: when it is made."""
+        """Run the action, except for fixtures, and for m2m_changed only after the change."""
         if given.get("raw") or (signal is m2m_changed and not str(given.get("action")).startswith("post_")):
             return
         try:
@@ -37,7 +37,7 @@ class Receiver:
         except Exception:
             if self.strict:
                 raise
-            logger.exception("Trigger %s failed; %s was saved or sent all the same", self.name, _shown(sender))
+            logger.exception("Trigger %s failed; the change to %s is not affected", self.name, _shown(sender))
 
 
 def _shown(sender: Any) -> str:
@@ -45,26 +45,26 @@ def _shown(sender: Any) -> str:
 
 
 class Link(NamedTuple):
-    """A signal of some senders, and what receives it."""
+    """A signal, its senders, and the receiver."""
 
     signal: Signal
     senders: Sequence[Any]
     receiver: Receiver
-    #: Tells this link from others: it is made once, however often its module is imported.
+    #: The dispatch_uid: the link is connected only once, even if its module is imported again.
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Links that belong together: what enqueues, and what cancels it."""
+    """The links of one trigger: those that enqueue, and those that cancel."""
 
     links: Sequence[Link]
 
     def connect(self) -> None:
-        """Connect every link, or none.
+        """Connect all links or none.
 
         Raises:
-            ConfigurationError: a sender is no model of an installed app.
+            ConfigurationError: a sender is not a model of an installed app.
         """
         for link, sender in self.resolve():
             link.signal.connect(link.receiver, sender=sender, weak=False, dispatch_uid=link.uid)
@@ -75,42 +75,42 @@ class Trigger:
             link.signal.disconnect(sender=sender, dispatch_uid=link.uid)
 
     def resolve(self) -> list[tuple[Link, Any]]:
-        """Return each link with each of its senders.
+        """Return each link once for each of its senders.
 
         Raises:
-            ConfigurationError: a sender is no model of an installed app.
+            ConfigurationError: a sender is not a model of an installed app.
         """
         return [(link, sender) for link in self.links for given in link.senders for sender in expand(given)]
 
 
 def expand(sender: Any) -> list[Any]:
-    """Return everything that sends signals as `sender`.
+    """Return all senders of signals for `sender`.
 
-    A model stands for itself and its proxies, because what is saved through a proxy is in the model's table;
-    an abstract one for all that inherit from it. Any other sender stands for itself, and None for everybody.
+    For a model, these are itself and its proxies, because a proxy saves to the model's table. For an abstract model,
+    these are its subclasses. Any other sender is returned as it is. None means any sender.
 
     Raises:
-        ConfigurationError: text that names no model of an installed app.
+        ConfigurationError: a text that does not name a model of an installed app.
     """
     model = _find_model(sender) if isinstance(sender, str) else sender
     if not (isinstance(model, type) and issubclass(model, Model)):
         return [model]
-    heirs = [other for other in apps.get_models(include_auto_created=True) if issubclass(other, model)]
+    subclasses = [other for other in apps.get_models(include_auto_created=True) if issubclass(other, model)]
     if model._meta.abstract:  # noqa: SLF001 - public in all but its name
-        return heirs
-    return [model, *(other for other in heirs if other is not model and other._meta.proxy)]  # noqa: SLF001
+        return subclasses
+    return [model, *(other for other in subclasses if other is not model and other._meta.proxy)]  # noqa: SLF001
 
 
 def _find_model(name: str) -> Any:
-    """Return the model that "app.Model" or a dotted path names."""
+    """Return the model with this "app.Model" or dotted path."""
     try:
         return apps.get_model(name) if name.count(".") == 1 else import_string(name)
     except (LookupError, ValueError, ImportError) as error:
-        raise ConfigurationError(f"{name!r} names no model, as shop.Cart does: {error}") from error
+        raise ConfigurationError(f"{name!r} is not a model, such as shop.Cart: {error}") from error
 
 
 def database(arguments: Arguments) -> str | None:
-    """Return the alias of the database that a signal is about, or None."""
+    """Return the alias of the database of a signal's change, or None."""
     using = arguments.get("using")
     if using is None:
         using = getattr(getattr(arguments.get("instance"), "_state", None), "db", None)

@@ -1,4 +1,4 @@
-"""What a trigger enqueues: a task, or a message by its name."""
+"""The targets of triggers: a task, or a message by its name."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -12,9 +12,9 @@ from mq_django.producers.queues import queues
 
 @runtime_checkable
 class Enqueues(Protocol):
-    """A task as `mq_django.task` makes them."""
+    """A task made by `mq_django.task`."""
 
-    #: Which Django's own tasks do not have.
+    #: Django's own tasks do not have this.
     publishing: Any
     queue_name: str
     module_path: str
@@ -27,19 +27,19 @@ class Enqueues(Protocol):
 
 
 class Target(Protocol):
-    """What a trigger enqueues."""
+    """A task or message that a trigger enqueues."""
 
     @property
     def queue(self) -> str:
-        """Return the name of its queue."""
+        """Return the name of the queue."""
 
     def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
-        """Publish a message about a signal's arguments, with options of `Queue.publish`."""
+        """Publish a message with a signal's arguments and options of `Queue.publish`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTarget:
-    """A task, and what makes its arguments."""
+    """A task, and the function that makes its arguments."""
 
     task: Enqueues
     args: Callable[[Arguments], Any]
@@ -66,7 +66,7 @@ class TaskTarget:
 
 @dataclass(frozen=True, slots=True)
 class MessageTarget:
-    """A name in a queue, and what makes the data."""
+    """The name of a message in a queue, and the function that makes its data."""
 
     queue: str
     name: str
@@ -82,15 +82,15 @@ class MessageTarget:
 
 
 def mapping(value: Any) -> Callable[[Arguments], Any]:
-    """Return what makes data of a signal's arguments: a function of them, or a structure of templates."""
+    """Return a function that makes data from a signal's arguments. `value` is a function, or templates."""
     return calling(value) if callable(value) else filler(value)
 
 
 def calling(function: Callable[..., Any]) -> Callable[[Arguments], Any]:
-    """Return a call of `function` with those of the arguments that it names, or with all if it takes **any.
+    """Return a function that calls `function` with the arguments that it names, or with all if it has `**kwargs`.
 
     Raises:
-        ConfigurationError: it cannot be called so.
+        ConfigurationError: it cannot be called in this way.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -103,7 +103,7 @@ def calling(function: Callable[..., Any]) -> Callable[[Arguments], Any]:
 
 
 def task_arguments(args: Any) -> Callable[[Arguments], Any]:
-    """Return what makes a task's arguments: see `on_signal`.
+    """Return the function that makes a task's arguments; see `on_signal`.
 
     Raises:
         ConfigurationError: `args` is neither a function, nor a list or dict of templates.
@@ -116,12 +116,12 @@ def task_arguments(args: Any) -> Callable[[Arguments], Any]:
 
 
 def primary_key(arguments: Arguments) -> int | str:
-    """Return the pk of a signal's instance, as text when it is not an integer.
+    """Return the pk of a signal's instance, as text if it is not an integer.
 
     Raises:
-        InvalidMessage: the signal has no instance, or that has no pk (yet).
+        InvalidMessage: the signal has no instance, or the instance has no pk yet.
     """
     pk = getattr(arguments.get("instance"), "pk", None)
     if pk is None:
-        raise InvalidMessage("The signal gives no instance that has a pk: say what to enqueue with args= or data=")
+        raise InvalidMessage("The signal has no instance with a pk: give args= or data=")
     return pk if isinstance(pk, int) else str(pk)

@@ -29,7 +29,7 @@ LOOK = pytest.mark.parametrize("visit", LOOKS, ids=str)
 
 #: What a page may take, as it is outside of tests.
 SECONDS = page.SECONDS
-SENTENCE = "Redis is away or did not answer in time."
+SENTENCE = "Cannot reach Redis, or it did not reply in time."
 
 
 def test_every_page_is_in_the_table():

@@ -30,7 +30,7 @@ def test_a_catalogue_has_the_sentences_of_the_pages(tmp_path):
 
     assert done.returncode == 0, done.stderr
     catalogue = (package / "locale" / "de" / "LC_MESSAGES" / "django.po").read_text()
-    for sentence in ("The queue is paused.", "Pause the queue…", "Why it is not running:", "Looked through"):
+    for sentence in ("The queue is paused.", "Pause the queue…", "Why it is not running:", "Scanned"):
         assert f'"{sentence}' in catalogue
 
 

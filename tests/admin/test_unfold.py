@@ -21,7 +21,7 @@ SAID = (
     "was asked to go quiet",
     "was asked to stop",
     "The queue is paused.",
-    "The queue runs again.",
+    "The queue was resumed.",
     "1 message was cancelled.",
     "1 dead letter was redriven.",
     "It was resubmitted as message",

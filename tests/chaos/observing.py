@@ -34,10 +34,10 @@ def observe(into: History) -> None:
         store.settle_and_take = _settling_and_taking(into, store.settle_and_take)  # type: ignore[method-assign]
 
 
-def _passing(into: History, pass_on: Callable[..., None]) -> Callable[..., None]:
+def _passing(into: History, reassign: Callable[..., None]) -> Callable[..., None]:
     def observed(self: Isolation, number: int, *args: Any) -> None:
         some = [id_of(delivery.message) for delivery in self._waiting[number][:FEW]]
-        pass_on(self, number, *args)
+        reassign(self, number, *args)
         if ids := [known for known in some if known]:
             # Whatever becomes of this consumer now, they wait for the quarantine.
             into.note("settled", back=ids)

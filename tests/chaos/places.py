@@ -37,7 +37,7 @@ class Rest:
 
 def look(client: redis.Redis, keys: QueueKeys) -> Rest:
     """Return where everything of a queue is."""
-    bodies = [attributes(fields) for home in keys.homes() for _, fields in _undone(client, keys, home)]
+    bodies = [attributes(fields) for stream in keys.streams() for _, fields in _undone(client, keys, stream)]
     bodies += [attributes({b"message": body}) for body in _waiting(client, keys)]
     dead = [label(attributes(fields)) for _, fields in _entries(client, keys.dead)]
     return Rest(
@@ -45,7 +45,7 @@ def look(client: redis.Redis, keys: QueueKeys) -> Rest:
         dead=sorted(found for found in dead if found),
         foreign_dead=sum(not found for found in dead),
         published=_published(client, keys),
-        pending=sum(_pending(client, keys, home) for home in keys.homes()) + _owned(client, keys),
+        pending=sum(_pending(client, keys, stream) for stream in keys.streams()) + _owned(client, keys),
         consumers=sorted(set(consumers(client, keys))),
         strange_keys=sorted(_strange(client, keys)),
     )
@@ -56,9 +56,9 @@ def left(client: redis.Redis, keys: QueueKeys) -> int:
     if isinstance(keys, RsmqKeys):
         return int(client.zcard(keys.zset))
     found = 0
-    for home in keys.homes():
-        if _is(client, home, b"stream"):
-            found += len(_undone(client, keys, home)) if _is_log(keys, home) else client.xlen(home)
+    for stream in keys.streams():
+        if _is(client, stream, b"stream"):
+            found += len(_undone(client, keys, stream)) if _is_log(keys, stream) else client.xlen(stream)
     return found + int(client.hlen(keys.waiting) if _is(client, keys.waiting, b"hash") else 0)
 
 
@@ -66,9 +66,9 @@ def consumers(client: redis.Redis, keys: QueueKeys) -> list[str]:
     """Return everybody who is known to Redis as a consumer of a queue."""
     names = [name.decode() for name in _bytes(client.hkeys(keys.consumers))]
     found = [name.partition(":")[2] for name in names if name.startswith("consumer:")]
-    for home in keys.homes():
-        if client.exists(home):
-            found += [row["name"].decode() for row in client.xinfo_consumers(home, keys.group)]
+    for stream in keys.streams():
+        if client.exists(stream):
+            found += [row["name"].decode() for row in client.xinfo_consumers(stream, keys.group)]
     return found
 
 
@@ -111,20 +111,20 @@ def _is(client: redis.Redis, key: str, kind: bytes) -> bool:
     return bool(client.type(key) == kind)
 
 
-def _is_log(keys: QueueKeys, home: str) -> bool:
-    return isinstance(keys, GroupKeys) and home == keys.topic.log
+def _is_log(keys: QueueKeys, stream: str) -> bool:
+    return isinstance(keys, GroupKeys) and stream == keys.topic.log
 
 
-def _undone(client: redis.Redis, keys: QueueKeys, home: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
+def _undone(client: redis.Redis, keys: QueueKeys, stream: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
     """Return what is ready or pending in a stream; a log keeps what was handled, too."""
-    if not _is_log(keys, home) or not client.exists(home):
-        return _entries(client, home)
-    groups = [group for group in client.xinfo_groups(home) if group["name"] == keys.group.encode()]
+    if not _is_log(keys, stream) or not client.exists(stream):
+        return _entries(client, stream)
+    groups = [group for group in client.xinfo_groups(stream) if group["name"] == keys.group.encode()]
     if not groups:
-        return _entries(client, home)
-    after: Any = client.xrange(home, min=b"(" + groups[0]["last-delivered-id"])
-    pending = client.xpending_range(home, keys.group, "-", "+", 100_000)
-    held: Any = [client.xrange(home, row["message_id"], row["message_id"])[0] for row in pending]
+        return _entries(client, stream)
+    after: Any = client.xrange(stream, min=b"(" + groups[0]["last-delivered-id"])
+    pending = client.xpending_range(stream, keys.group, "-", "+", 100_000)
+    held: Any = [client.xrange(stream, row["message_id"], row["message_id"])[0] for row in pending]
     return [*held, *after]
 
 
@@ -140,8 +140,8 @@ def _owned(client: redis.Redis, keys: QueueKeys) -> int:
     return int(client.hlen(keys.owners)) if isinstance(keys, RsmqKeys) else 0
 
 
-def _pending(client: redis.Redis, keys: QueueKeys, home: str) -> int:
-    return int(client.xpending(home, keys.group)["pending"]) if client.exists(home) else 0
+def _pending(client: redis.Redis, keys: QueueKeys, stream: str) -> int:
+    return int(client.xpending(stream, keys.group)["pending"]) if client.exists(stream) else 0
 
 
 def _published(client: redis.Redis, keys: QueueKeys) -> int:

@@ -44,7 +44,7 @@ _SCRIPTS = {
     "retry": ("stream_retry", "topic_retry", "rsmq_retry"),
     "hand-back": ("stream_hand_back", "topic_hand_back", "rsmq_hand_back"),
     "promote": ("waiting_promote",),
-    "beat": ("members_beat",),
+    "beat": ("members_heartbeat",),
 }
 
 _folder: Path | None = None

@@ -124,7 +124,7 @@ def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends(trees, publish, hi
     assert processes.ask(found.id, "stop") == found.queues
     # Asked again it is not hurried.
     processes.ask(found.id, "stop")
-    wait_until(lambda: "stops when what runs has finished" in tree.logged() or "was asked to stop" in tree.logged())
+    wait_until(lambda: "waiting for running handlers" in tree.logged() or "was asked to stop" in tree.logged())
     (tmp_path / "go").touch()
 
     assert tree.process.wait(20) == 0

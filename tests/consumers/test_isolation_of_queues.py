@@ -25,7 +25,7 @@ from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
-from mq_django.consumers.worker.orphan_heartbeat import OrphanBeat
+from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.schedules import Scheduled, every
@@ -112,9 +112,9 @@ def heartbeat(queues, both):
     return service
 
 
-@case(OrphanBeat)
+@case(OrphanHeartbeat)
 def orphan(queues, both):
-    service = OrphanBeat("s", ["c"], queues, Quarantined())
+    service = OrphanHeartbeat("s", ["c"], queues, Quarantined())
     service._members = both
     return service
 
@@ -123,7 +123,7 @@ def orphan(queues, both):
 def reclaimer(queues, both):
     service = Reclaimer(queues, settled=lambda *args: None)
     service._stores = service._members = both
-    service.child("c", Evidence())
+    service.consumer_exited("c", Evidence())
     return service
 
 
@@ -173,7 +173,7 @@ class Quarantined:
 
 
 class Delivered:
-    home, entry = 0, b"1-1"
+    stream, entry = 0, b"1-1"
 
 
 def services():
@@ -224,7 +224,7 @@ def test_no_service_catches_the_errors_of_one_queue_by_itself(path):
         for loop in found
         for node in ast.walk(loop)
         if isinstance(node, ast.ExceptHandler)
-        if "AWAY" in ast.dump(node) or "StoreError" in ast.dump(node)
+        if "SERVER_ERRORS" in ast.dump(node) or "StoreError" in ast.dump(node)
     ]
     assert caught == [] or path.stem in {"service", "settler"}
 
@@ -239,4 +239,4 @@ def test_at_its_end_a_consumer_gives_back_what_others_can_have(queues, caplog):
     consumer._stores[0] = Broken("default", [], ValueError("broken"))
     assert consumer.stop(Grace(5.0))
     assert store.held_by("c", limit=1) == []
-    assert "default failed; the others go on" in caplog.text
+    assert "default failed; continuing with the others" in caplog.text

@@ -32,7 +32,7 @@ def test_a_loop_that_stands_still_is_named_after_its_limit(monkeypatch):
         clock.now += 1.0
         assert watcher.look({"loop": 1}, limit=5.0) == []
     clock.now += 1.0
-    assert watcher.look({"loop": 1}, limit=5.0) == ["loop has stood still for 6 s"]
+    assert watcher.look({"loop": 1}, limit=5.0) == ["loop is stuck for 6 s"]
 
 
 def test_a_loop_that_has_ended_is_named_at_once(monkeypatch):

@@ -194,7 +194,7 @@ def nothing_left(client):
 
 
 @pytest.mark.parametrize(
-    "command", ["XREADGROUP", "stream_ack", "stream_fetch", "stream_retry", "members_beat", "waiting_promote"]
+    "command", ["XREADGROUP", "stream_ack", "stream_fetch", "stream_retry", "members_heartbeat", "waiting_promote"]
 )
 def test_a_reply_that_is_lost_loses_and_doubles_nothing(trees, publish, history, site, command):
     # A new connection sends a script in full, and by its hash from then on.
@@ -234,7 +234,7 @@ def test_out_of_memory_producers_are_told_and_consumers_drain(trees, publish, hi
         wait_until(lambda: time.monotonic() > time_of_last + 1.0)
         client.config_set("maxmemory", "0")
     assert sum(history.counts()[message_id] for message_id in ids) == 50
-    assert "begins anew" not in tree.logged()
+    assert "was taken for dead" not in tree.logged()
 
 
 def test_consumers_that_start_on_a_full_redis_empty_a_new_queue(trees, publish, history, site, mq_settings):

@@ -45,7 +45,7 @@ def test_a_permit_of_a_killed_machine_comes_back(queue, trees, publish, history,
     assert history.counts() == dict.fromkeys([held, *others], 1)
     assert second.stop() == 0
     assert store.depths().depth == 0
-    assert not redis_client.exists(store.keys.permits, store.keys.parked, store.keys.turns)
+    assert not redis_client.exists(store.keys.permits, store.keys.parked, store.keys.next_checks)
 
 
 def calls(client):

@@ -74,7 +74,7 @@ def test_what_redis_refuses_is_tried_again_and_logged_once(caplog):
     assert ended(service)
     assert service.recovered == [error] * 3
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert caplog.messages == ["Waiting for Redis (scripted): away", "scripted goes on"]
+    assert caplog.messages == ["Waiting for Redis (scripted): away", "scripted has recovered"]
 
 
 def test_an_error_of_its_own_does_not_end_it(caplog, monkeypatch):
@@ -83,7 +83,7 @@ def test_an_error_of_its_own_does_not_end_it(caplog, monkeypatch):
     service.start()
     wait_until(lambda: service.done == 6)
     assert ended(service)
-    assert caplog.messages == ["scripted failed; it goes on"]
+    assert caplog.messages == ["scripted failed, and will retry"]
     assert [type(error) for error in service.recovered] == [ZeroDivisionError] * 5
 
 
@@ -116,7 +116,7 @@ def test_complaints_about_the_same_trouble_are_rare(caplog):
 
     for _ in range(5):
         service.each(["queue a", "queue b"], refuse, called=str)
-    assert caplog.messages == [f"scripted of queue {name} cannot go on, and tries again: queue {name}" for name in "ab"]
+    assert caplog.messages == [f"scripted of queue {name} failed, and will retry: queue {name}" for name in "ab"]
 
 
 def test_a_loop_tells_its_turns():
@@ -129,15 +129,15 @@ def test_a_loop_tells_its_turns():
             return 0.0
 
     service = Held()
-    assert service.turns() == {}
+    assert service.progress() == {}
     service.start()
     wait_until(lambda: service.done)
-    first = service.turns()
-    assert service.turns() == first
+    first = service.progress()
+    assert service.progress() == first
     gate.set()
-    wait_until(lambda: service.turns() != first)
+    wait_until(lambda: service.progress() != first)
     assert ended(service)
-    assert service.turns() == {}
+    assert service.progress() == {}
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])

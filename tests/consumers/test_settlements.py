@@ -116,13 +116,13 @@ def test_what_is_tried_again_or_buried_is_signalled(store, held, told, settle):
 
 @EITHER
 def test_what_another_consumer_holds_is_not_signalled(store, held, told, settle):
-    store.pass_on("me", "other", [(item.home, item.entry) for item in held[:3]])
+    store.reassign("me", "other", [(item.stream, item.entry) for item in held[:3]])
     settle(store, outcomes(held))
     assert {given["message"] and given["message"].data for _, given in told} == {4, None}
 
 
 def test_what_another_consumer_holds_is_not_counted_by_recovery(store, held, redis_client):
-    store.pass_on("me", "other", [(item.home, item.entry) for item in held[:3]])
+    store.reassign("me", "other", [(item.stream, item.entry) for item in held[:3]])
     by_recovery(store, outcomes(held))
     assert counted(redis_client, store) == {("retried", "welcome"): 1, ("buried", "-"): 1}
 

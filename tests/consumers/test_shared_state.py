@@ -97,7 +97,7 @@ def test_orders_reach_the_consumer(shared_state, other_side):
     other_side.stop_fast()
     assert (shared_state.paused(3), shared_state.paused(2), shared_state.unhandled(255)) == (True, False, True)
     assert shared_state.quarantine() == "host-1-abc"
-    assert shared_state.hurried()
+    assert shared_state.is_stopping_fast()
     other_side.set_quarantine("")
     assert shared_state.quarantine() == ""
 

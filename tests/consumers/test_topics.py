@@ -82,7 +82,7 @@ def test_nothing_to_handle_is_a_sentence(mq_settings, redis_client):
     empty = Project(mq_settings(QUEUES={}, TOPICS={"other": {}}), redis_client)
     program = empty.runconsumer("other")
     assert program.process.wait(20) == 1
-    assert "There is nothing to handle" in program.stop_and_tell()
+    assert "No queue is configured" in program.stop_and_tell()
 
 
 def test_a_group_is_drained(shop):

@@ -23,5 +23,5 @@ def test_all_keys_of_a_queue_carry_its_name_as_hash_tag():
 
 
 def test_homes_are_found_by_their_number():
-    assert KEYS.homes()[READY] == KEYS.ready
-    assert KEYS.homes()[URGENT] == KEYS.urgent
+    assert KEYS.streams()[READY] == KEYS.ready
+    assert KEYS.streams()[URGENT] == KEYS.urgent

@@ -193,7 +193,7 @@ BAD = [
         "expires",
         ["5", "tomorrow", True, timedelta.max, timedelta.min, datetime(1960, 1, 1, tzinfo=UTC)],
         {},
-        "moment|expires",
+        "expires",
     ),
     ("unique", ["u"], {}, "needs delay="),
     ("unique", ["", 7, LONG, "a\nb"], {"delay": 1}, "unique"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.core.attempt_history import KEPT, MAX_DATA, MAX_ERROR, MAX_TRACEBACK, Attempt, with_attempt
+from mq_django.core.attempts import HISTORY_LENGTH, MAX_DATA, MAX_ERROR, MAX_TRACEBACK, Attempt, with_attempt
 from mq_django.core.configs import QueueConfig
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Delivery, Message
@@ -28,16 +28,16 @@ def nested(levels):
 
 def longest_history():
     history = ""
-    for number in range(KEPT):
+    for number in range(HISTORY_LENGTH):
         # Each differs, so that each is told; a control character takes six bytes as JSON, and seven in JSON in JSON.
         traceback = "\x01" * (MAX_TRACEBACK - 1) + str(number)
-        history = with_attempt(history, Attempt(number, "c" * 100, 1, 1, "retried", "\x01" * MAX_ERROR, traceback))
+        history = with_attempt(history, Attempt("READY", number, "c" * 100, 1, 1, "\x01" * MAX_ERROR, traceback))
     return history
 
 
 def is_message(fields):
     flat = [part if isinstance(part, bytes) else part.encode() for part in fields]
-    return isinstance(decode_entry(flat, queue="q", home=0, entry=b"1-1"), Delivery)
+    return isinstance(decode_entry(flat, queue="q", stream=0, entry=b"1-1"), Delivery)
 
 
 def fits_everywhere(of, text):

@@ -22,7 +22,7 @@ ENTRY = b"1700000000000-0"
 
 def decode(*fields, entry=ENTRY):
     raw = [field if isinstance(field, bytes) else str(field).encode() for field in fields]
-    return decode_entry(raw, queue="q", home=0, entry=entry)
+    return decode_entry(raw, queue="q", stream=0, entry=entry)
 
 
 def test_the_smallest_entry_is_a_message_whose_id_and_time_are_the_entrys():
@@ -72,10 +72,10 @@ def test_an_attempt_is_at_least_the_first(attempt):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ((), "no field data"),
-        (("type", "n"), "no field data"),
-        (("data", "1"), "no attribute type"),
-        (("type", "", "data", "1"), "no attribute type"),
+        ((), "field data is missing"),
+        (("type", "n"), "field data is missing"),
+        (("data", "1"), "attribute type is missing"),
+        (("type", "", "data", "1"), "attribute type is missing"),
         (("type", "a\nb", "data", "1"), "not a name"),
         (("type", "n" * 256, "data", "1"), "not a name"),
         (("", "", "", ""), "twice"),
@@ -96,16 +96,16 @@ def test_an_attempt_is_at_least_the_first(attempt):
         (("type", "n", "data", "1", "id", "x" * 300), "not an id"),
         (("type", "n", "data", "1", "attempt", "many"), "attempt is not a whole number"),
         (("type", "n", "data", "1", "priority", "high"), "priority is not a whole number"),
-        (("type", "n", "data", "1", "time", "yesterday"), "not a moment"),
-        (("type", "n", "data", "1", "time", "9" * 19), "not a moment"),
-        (("type", "n", "data", "1", "expires", "9999-12-31T23:59:59-14:00"), "not a moment"),
+        (("type", "n", "data", "1", "time", "yesterday"), "not a time"),
+        (("type", "n", "data", "1", "time", "9" * 19), "not a time"),
+        (("type", "n", "data", "1", "expires", "9999-12-31T23:59:59-14:00"), "not a time"),
         (("type", "n", "data", "1", "specversion", "2.0"), "unknown version"),
         (("message", "[]"), "not a JSON object"),
         (("message", "{}"), "has no data"),
-        (("message", '{"data":1}'), "no attribute type"),
-        (("message", '{"type":["n"],"data":1}'), "no attribute type"),
+        (("message", '{"data":1}'), "attribute type is missing"),
+        (("message", '{"type":["n"],"data":1}'), "attribute type is missing"),
         (("message", '{"type":"n","data":1e999}'), "not JSON"),
-        (("message", '{"type":"n","time":-1,"data":1}'), "not a moment"),
+        (("message", '{"type":"n","time":-1,"data":1}'), "not a time"),
         (("message", '{"type":"n","data":' + "[" * 100_000 + "]" * 100_000 + "}"), "not JSON"),
         (tuple("x" * 1002), "more than the 1000"),
         (("message", dumps({"type": "n", "data": 1} | {f"h{n}": "" for n in range(500)})), "502 attributes"),

@@ -28,7 +28,7 @@ def test_the_numbers_move_by_themselves(shop, window):
     seen.expect("No problems found.")
     publish(shop, "notifications", "push", {"user": 1})
 
-    seen.expect("has 1 message and no living consumer. Is runconsumer running?")
+    seen.expect("has 1 message and no running consumer. Is runconsumer started?")
     seen.expect("1 queue needs attention.")
 
 
@@ -74,7 +74,7 @@ def test_a_queue_is_paused_and_a_message_says_why_it_waits(shop, window):
     seen.go("notifications/change/")
     seen.press("Resume the queue…")
     seen.press("Yes, resume it")
-    seen.expect("The queue runs again.")
+    seen.expect("The queue was resumed.")
 
 
 ORDER = {"order_id": 7, "name": "Ada", "total": "12.50", "lines": [{"product": "Mug", "pieces": 2}]}
@@ -97,7 +97,7 @@ def test_a_consumer_shows_what_it_handles_goes_quiet_and_stops(shop, window, tmp
 
     seen.press("Quiet…")
     seen.expect("that are being handled now: 1.")
-    seen.press("Yes, let it go quiet")
+    seen.press("Yes, quiet it")
     seen.expect("was asked to go quiet")
     seen.page.locator(".mq-processes td", has_text="quiet").first.wait_for()
     seen.press("Stop…")

@@ -46,9 +46,9 @@ def test_a_group_is_moved_to_a_message_of_the_log_and_handles_it_again(shop, win
     seen.page.locator("#result_list tbody th a").nth(1).click()
     seen.expect('"order_id": 2')
     seen.expect("[redacted]")
-    seen.press("Move it here: group bookkeeping")
+    seen.press("Move group here: bookkeeping")
     assert seen.page.locator("input[value=offset]").is_checked()
-    seen.press("See what it would do…")
+    seen.press("Preview…")
     seen.expect("2 messages are handled again.")
     seen.picture("seek")
     seen.press("Yes, move it")
@@ -69,7 +69,7 @@ def test_filling_in_a_moment_chooses_it(shop, window):
     seen.page.locator("input[name=moment]").fill("2020-01-01T00:00:00")
 
     assert seen.page.locator("input[value=moment]").is_checked()
-    seen.press("See what it would do…")
+    seen.press("Preview…")
     seen.expect("Move the group to 2020-01-01 00:00:00")
 
 

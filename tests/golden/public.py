@@ -31,30 +31,37 @@ _PACKAGE = Path(mq_django.__file__).parent
 Lines = Iterator[str]
 
 
-def names() -> Lines:
-    """Yield what applications import, and the classes that they get from it."""
+def public_things() -> Iterator[tuple[str, Any]]:
+    """Yield what applications import by its name, and then the classes that they get from it."""
     told: set[type] = set()
     waiting: list[type] = []
     for module in MODULES:
         for name in sorted(module.__all__):
             thing = getattr(module, name)
-            yield f"\n{module.__name__}.{name}"
+            yield f"{module.__name__}.{name}", thing
             waiting += _classes_of(thing)
             if isinstance(thing, type):
                 told.add(thing)
-                yield from _class(thing, constructor=True)
-            elif inspect.isfunction(thing):
-                yield f"    function{_signature(thing)}"
-            else:
-                yield f"    one {type(thing).__name__}"
+            elif not inspect.isfunction(thing):
                 waiting.append(type(thing))
     while waiting:
         kind = waiting.pop(0)
         if kind not in told:
             told.add(kind)
-            yield f"\n{kind.__name__}"
-            yield from _class(kind, constructor=False)
+            yield kind.__name__, kind
             waiting += sorted(_classes_of(kind), key=lambda found: found.__name__)
+
+
+def names() -> Lines:
+    """Yield what public_things() finds, with its signatures and fields."""
+    for name, thing in public_things():
+        yield f"\n{name}"
+        if isinstance(thing, type):
+            yield from _class(thing, constructor="." in name)
+        elif inspect.isfunction(thing):
+            yield f"    function{_signature(thing)}"
+        else:
+            yield f"    one {type(thing).__name__}"
 
 
 def _class(kind: type, *, constructor: bool) -> Lines:
@@ -67,7 +74,7 @@ def _class(kind: type, *, constructor: bool) -> Lines:
     hints = get_type_hints(kind) if defaults else {}
     for name, default in defaults.items():
         yield f"    {name}: {_spelled(hints[name])}{'' if default is MISSING else f' = {_shown(default)}'}"
-    for name, member in sorted(_members(kind)):
+    for name, member in sorted(members(kind)):
         if isinstance(member, property):
             yield f"    {name} -> {_spelled(inspect.signature(member.fget).return_annotation)}"
         elif inspect.isfunction(member):
@@ -89,7 +96,8 @@ def _fields(kind: type) -> dict[str, Any]:
     return {name: kind._field_defaults.get(name, MISSING) for name in getattr(kind, "_fields", ())}
 
 
-def _members(kind: type) -> Iterator[tuple[str, Any]]:
+def members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public attributes of a class that we declare."""
     found = {name: member for base in reversed(_ours(kind)) for name, member in vars(base).items()}
     for name, member in found.items():
         if (not name.startswith("_") or name in _SPECIAL) and not (issubclass(kind, Enum) and name in kind.__members__):
@@ -102,11 +110,11 @@ def _ours(kind: type) -> list[type]:
 
 def _classes_of(thing: Any) -> Iterator[type]:
     """Yield the classes of ours in the annotations of a function, or of a class's public part."""
-    members = [member for _, member in _members(thing)] if isinstance(thing, type) else [thing]
-    functions = [getattr(member, "fget", member) for member in members]
+    found = [member for _, member in members(thing)] if isinstance(thing, type) else [thing]
+    functions = [getattr(member, "fget", member) for member in found]
     hints = [get_type_hints(function) for function in functions if inspect.isfunction(function)]
     hints += [get_type_hints(thing)] if isinstance(thing, type) and _fields(thing) else []
-    for annotation in (annotation for found in hints for annotation in found.values()):
+    for annotation in (annotation for each in hints for annotation in each.values()):
         yield from _classes_in(annotation)
 
 

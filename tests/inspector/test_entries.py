@@ -26,7 +26,7 @@ def test_ready_and_pending_messages_are_told_apart():
     assert 0 <= held.held_ms < 10_000
     assert ready.message.data == {"password": "[redacted]"}
     assert ready.consumer == ""
-    assert entries.get("emails", ready.home, ready.entry) == ready
+    assert entries.get("emails", ready.source, ready.entry) == ready
 
 
 def test_pages_follow_one_another_over_all_places():
@@ -137,7 +137,7 @@ def test_long_data_is_left_out_of_a_page_and_is_on_the_messages_own():
 
     assert not listed.message.has_data
     assert listed.message.name == "welcome"
-    assert entries.get("emails", listed.home, listed.entry).message.data == "x" * 50_000
+    assert entries.get("emails", listed.source, listed.entry).message.data == "x" * 50_000
 
 
 def test_what_is_no_message_is_shown_as_such(redis_client):

@@ -31,7 +31,7 @@ def test_a_heartbeat_reads_the_roll(redis_client, place):
     config = get_config().queue("default")
     PLACES[place](redis_client, config.keys)
     membership = open_members(config, Pooled(get_client("chores"))).beat("mine", {}, {"mine-1": {}})
-    assert "mine" in membership.vital_signs()
+    assert "mine" in membership.heartbeat_counts()
     assert membership.consumers_of("mine") == ["mine-1"]
     # Each of them can be struck off: who cannot would be found dead again and again.
     assert {f"consumer:{name}".encode() for name in membership.consumers} <= redis_client.hgetall(

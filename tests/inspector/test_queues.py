@@ -13,6 +13,7 @@ from mq_django.inspector.activity import NONE, WINDOW
 from mq_django.inspector.consumers import ALIVE_MS
 from mq_django.inspector.queue_view import QueueView
 from mq_django.producers import queues
+from mq_django.transport.sessions import Session
 from tests.commands import script_calls
 from tests.seeding import beat, bury, set_aside, settle, take, tally
 
@@ -122,6 +123,21 @@ def test_an_overview_is_one_command_a_queue(redis_client, mq_settings):
     assert len(inspector.overview()) == 20
 
     assert script_calls(redis_client) - before == 20
+
+
+def test_a_page_of_all_queues_and_topics_takes_as_many_round_trips_as_one_of_few(mq_settings, monkeypatch):
+    mq_settings(QUEUES={f"q{n}": {} for n in range(300)}, TOPICS={f"t{n}": {} for n in range(20)})
+    sent, send = [], Session.send
+    monkeypatch.setattr(Session, "send", lambda session, commands: sent.append(commands) or send(session, commands))
+
+    inspector.overview()
+    assert len(sent) == 2  # the groups of all topics, and all queues
+
+    inspector.totals()
+    assert len(sent) == 2 + 3  # the same, and what was counted
+
+    inspector.topics.topics()
+    assert len(sent) == 2 + 3 + 2  # the groups of all topics, and all topics
 
 
 def test_totals_are_sums_over_all_queues():

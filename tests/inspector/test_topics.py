@@ -94,14 +94,14 @@ def test_the_alarm_and_what_was_lost_are_shown(events, redis_client):
     store = subscribed()
     events.publish_many([("paid", n) for n in range(500)])
     log = Log(events.config, Session(get_client("produce")))
-    assert log.sound("billing", 500) == "RAISED"
+    assert log.set_alarm("billing", 500) == "RAISED"
     while log.trim().more:
         pass
     left = redis_client.xlen(events.config.keys.log)
     found = group()
     assert (found.alarm, found.lost, found.lag) == (500, 500 - left, left)
     read(store, 500)
-    log.sound("billing", None)
+    log.set_alarm("billing", None)
     assert group().alarm is None
 
 
@@ -168,7 +168,7 @@ def test_unsubscribing_removes_a_group_with_its_alarm(events, redis_client, name
     events.publish_many([("paid", n) for n in range(3)])
     one, two, _ = store.take(ME, count=3)
     store.settle(ME, [Settlement(one, Retry(), 60_000), Settlement(two, Bury("no"))])
-    Log(events.config, Session(get_client("produce"))).sound("billing", 90)
+    Log(events.config, Session(get_client("produce"))).set_alarm("billing", 90)
     assert inspected.unsubscribe("events", "billing")
     assert inspected.topic("events").groups == ()
     assert list(redis_client.scan_iter(match=f"{namespace}:*:g:billing:*")) == []
@@ -213,7 +213,7 @@ def test_the_log_is_filtered_and_its_secrets_are_hidden(events):
     assert [row.message.data for row in rows] == [{"password": REDACTED, "n": 1}, 3]
     (row,) = entries.in_log("events", Filter(key="order:3"), limit=10).rows
     whole = entries.get_in_log("events", row.entry.decode())
-    assert (whole.message.data, whole.home, whole.consumer) == (3, "log", "")
+    assert (whole.message.data, whole.source, whole.consumer) == (3, "log", "")
     assert entries.get_in_log("events", "5-5") is None
 
 

@@ -86,7 +86,7 @@ class TopicCase(Case):
 
     def publish_garbage(self, store: Store, client: redis.Redis, garbage: bytes) -> None:
         """See Case.publish_garbage()."""
-        client.xadd(store.keys.homes()[LOG], {"type": "welcome", "data": garbage})
+        client.xadd(store.keys.streams()[LOG], {"type": "welcome", "data": garbage})
 
 
 #: Each option of a queue, with a value that the default store takes.

@@ -40,8 +40,8 @@ def use(case: Case) -> None:
     held = [Settlement(one, ACK), Settlement(two, Retry(), 50_000), Settlement(three, HandBack())]
     held += [Settlement(four, Bury("no")), Settlement(five, Bury("no")), Settlement(six, SetAside())]
     assert store.settle(ME, held) == []
-    receipts = [(seven.home, seven.entry)]
-    assert store.extend(ME, receipts) == store.pass_on(ME, OTHER, receipts) == []
+    receipts = [(seven.stream, seven.entry)]
+    assert store.extend(ME, receipts) == store.reassign(ME, OTHER, receipts) == []
     assert [item.message for item in store.held_by(OTHER, limit=5)] == [seven.message]
     assert store.release_unhandled(["welcome"], limit=5) == 1
     # Handed back, and released.
@@ -128,7 +128,7 @@ def _be_a_topic():
     assert len(list(group.messages())) == 8
     log = Log(orders.config, Session(get_client("produce")))
     assert log.trim().removed == 0
-    assert log.sound("billing", 90) == "RAISED"
+    assert log.set_alarm("billing", 90) == "RAISED"
     assert group.unsubscribe()
     assert orders.group("other").unsubscribe()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.core.attempt_history import read_history
+from mq_django.core.attempts import read_history
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.inspector import dead_letters, entries
@@ -62,13 +62,13 @@ def test_retries_and_burial_are_told_in_order(case, store, redis_client):
 
     letter = dead_letters.get(case.queue, dead_letters.find(case.queue, message_id))
     told = [
-        (attempt.attempt, attempt.consumer, attempt.ending, attempt.error, attempt.traceback)
+        (attempt.number, attempt.consumer, attempt.status, attempt.error, attempt.traceback)
         for attempt in letter.message.attempts
     ]
     assert told == [
-        (3, "c3", "buried", "KeyError: x", "Traceback 3"),
-        (2, "c2", "retried", "ValueError: 2", "Traceback 2"),
-        (1, "c1", "retried", "ValueError: 1", "Traceback 1"),
+        (3, "c3", "FAILED", "KeyError: x", "Traceback 3"),
+        (2, "c2", "READY", "ValueError: 2", "Traceback 2"),
+        (1, "c1", "READY", "ValueError: 1", "Traceback 1"),
     ]
     assert "story" not in letter.message.headers
 
@@ -83,8 +83,8 @@ def test_a_redriven_message_takes_its_history_along(case, store, redis_client):
 
     assert delivery.message.attempt == 1
     first, second = reversed(find_waiting(case.queue, message_id.encode()).message.attempts)
-    assert (first.ending, first.error, first.traceback) == ("buried", 'KeyError: "é\\', 'Traceback "é\\\n/')
-    assert (second.ending, second.traceback) == ("retried", "Traceback 2")
+    assert (first.status, first.error, first.traceback) == ("FAILED", 'KeyError: "é\\', 'Traceback "é\\\n/')
+    assert (second.status, second.traceback) == ("READY", "Traceback 2")
 
 
 def test_a_history_survives_being_handed_back_and_set_aside(case, store, redis_client):
@@ -102,6 +102,16 @@ def test_a_history_survives_being_handed_back_and_set_aside(case, store, redis_c
     assert [attempt.error for attempt in read_history(delivery.history)] == ["ValueError: 1"]
     (held,) = entries.pending(case.queue, entries.Filter(), limit=5).rows
     assert held.message.id == message_id
+
+
+def test_an_attempt_without_a_handler_has_no_start(case, store):
+    case.publish(store, outgoing())
+    (delivery,) = take_all(store)
+    store.settle("c1", [Settlement(delivery, Retry(error="crashed"), 60_000, None)])
+
+    (attempt,) = find_waiting(case.queue, delivery.message.id.encode()).message.attempts
+    assert attempt.started_ms is None
+    assert attempt.finished_ms is not None
 
 
 def test_nothing_is_left_of_it_when_the_message_is_handled(case, store, redis_client, namespace):

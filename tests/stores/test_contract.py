@@ -326,13 +326,14 @@ def test_a_mixed_batch_settles_in_one_trip_and_brings_the_next(store, publish):
     assert store.depths() == Depths(ready=2, delayed=1, unhandled=0, pending=3, dead=1)
 
 
-def test_commands_travel_along(store, publish, redis_client, namespace):
+def test_commands_travel_along(store, publish, redis_client):
+    first, second = (store.keys.result(name) for name in ("first", "second"))
     publish(outgoing())
-    store.settle(ME, [Settlement(take_one(store), ACK)], also=[("SET", f"{namespace}:x", "1")])
-    assert redis_client.get(f"{namespace}:x") == b"1"
+    store.settle(ME, [Settlement(take_one(store), ACK)], also=[("SET", first, "1")])
+    assert redis_client.get(first) == b"1"
     publish(outgoing())
-    store.settle_and_take(ME, [Settlement(take_one(store), ACK)], count=1, also=[("SET", f"{namespace}:z", "1")])
-    assert redis_client.get(f"{namespace}:z") == b"1"
+    store.settle_and_take(ME, [Settlement(take_one(store), ACK)], count=1, also=[("SET", second, "1")])
+    assert redis_client.get(second) == b"1"
 
 
 def test_what_is_no_message_is_buried_with_its_bytes(case, store, redis_client):
@@ -568,10 +569,10 @@ def test_many_consumers_handle_each_message_once(case, store, publish):
 def test_deliveries_stay_and_move_with_who_holds_them(store, publish):
     publish(*(outgoing(data=n) for n in range(4)))
     mine, others = store.take(ME, count=2), store.take(OTHER, count=2)
-    receipts = [(item.home, item.entry) for item in mine]
-    foreign = [(item.home, item.entry) for item in others]
+    receipts = [(item.stream, item.entry) for item in mine]
+    foreign = [(item.stream, item.entry) for item in others]
     assert store.extend(ME, receipts + foreign) == foreign
-    assert store.pass_on(ME, "host-3-heir", receipts + foreign) == foreign
+    assert store.reassign(ME, "host-3-heir", receipts + foreign) == foreign
     assert list(store.held_by(ME, limit=10)) == []
     assert store.settle(ME, [Settlement(mine[0], ACK)]) == [mine[0].message.id]
     held = store.held_by("host-3-heir", limit=10)
@@ -617,7 +618,7 @@ def test_who_kills_alone_is_charged_for_the_first_time_as_well(store, publish):
 def crashed(store, delivery=None):
     """Return what was running alone when its process died, and how that is settled."""
     found = delivery or take_one(store)
-    receipt = Receipt(0, found.home, found.entry)
+    receipt = Receipt(0, found.stream, found.entry)
     settlement = decisions.settlement(store.config, 0, found, Evidence(running=[receipt]))
     return settlement.delivery, settlement.outcome
 

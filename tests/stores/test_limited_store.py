@@ -263,7 +263,7 @@ def test_parked_messages_come_back_one_by_one_in_their_order_with_their_attempt(
     assert order == ids
     assert store.take("c1", count=10) == []
     assert not redis_client.exists(
-        *(getattr(keys(), kind) for kind in ("parked", "turns", "permits", "waiting", "unique"))
+        *(getattr(keys(), kind) for kind in ("parked", "next_checks", "permits", "waiting", "unique"))
     )
 
 
@@ -280,7 +280,7 @@ def test_new_messages_of_a_key_stand_behind_its_parked_ones(opened):
     assert order == [second, third]
 
 
-def test_a_freed_permit_of_a_key_reaches_a_blocked_reader(opened, redis_client):
+def test_a_released_permit_of_a_key_reaches_a_blocked_reader(opened, redis_client):
     first, second = opened(2, CONCURRENCY={"key": 1})
     publish("a", "a")
     held = first.take("c1", count=10)
@@ -302,7 +302,7 @@ def test_a_rate_of_each_key_holds_for_each_and_parks_the_rest(opened, redis_clie
     assert store.depths().parked == 2
     now = now_us(redis_client)
     redis_client.hset(keys().limits, "r:a", f"{now - 61_000_000}:2")
-    redis_client.zadd(keys().turns, {"a": 1})
+    redis_client.zadd(keys().next_checks, {"a": 1})
     assert data(store.take("c1", count=10)) == ["a"]
     assert store.take("c1", count=10) == []
 
@@ -341,7 +341,7 @@ def test_a_permit_whose_delivery_vanished_is_found_out(opened, redis_client):
     (held,) = store.take("c1", count=10)
     redis_client.xack(keys().ready, "mq", held.entry)
     redis_client.xdel(keys().ready, held.entry)
-    redis_client.zadd(keys().turns, {"a": 1})
+    redis_client.zadd(keys().next_checks, {"a": 1})
     assert data(store.take("c1", count=10)) == ["a"]
 
 
@@ -362,7 +362,7 @@ def test_a_parked_message_can_be_cancelled_and_purged(opened, redis_client):
         pass
     ack(store, held)
     assert store.take("c1", count=10) == []
-    assert not redis_client.exists(keys().parked, keys().turns, keys().waiting, keys().unique)
+    assert not redis_client.exists(keys().parked, keys().next_checks, keys().waiting, keys().unique)
 
 
 def test_limits_and_priorities_go_together(opened):

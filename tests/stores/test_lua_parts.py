@@ -13,7 +13,7 @@ FOLDER = files("mq_django.transport").joinpath("lua", "parts")
 PARTS = sorted(path.name.removesuffix(".lua") for path in FOLDER.iterdir())
 
 #: What the scripts of limits share takes its names from them; so far each stands in these scripts only. None is added.
-OF_LIMITS = {"limits", "parked", "permits", "room"}
+OF_LIMITS = {"limits", "release_parked", "permits", "capacity"}
 
 
 @pytest.mark.parametrize("name", PARTS)

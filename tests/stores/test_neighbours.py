@@ -33,16 +33,16 @@ OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
 DRAINS = {
     *("stream_ack", "stream_retry", "stream_bury", "stream_hand_back", "stream_set_aside", "stream_fetch"),
     *("topic_ack", "topic_retry", "topic_bury", "topic_hand_back", "topic_set_aside", "topic_fetch"),
-    *("limits_fetch", "limits_admit", "limits_park", "limits_freed", "waiting_promote", "waiting_release"),
+    *("limits_fetch", "limits_admit", "limits_park", "limits_release", "waiting_promote", "waiting_release"),
     *("stream_subscribe", "topic_subscribe", "rsmq_receive", "rsmq_retry", "rsmq_hand_back", "rsmq_set_aside"),
     *(
-        "rsmq_keep",
-        "rsmq_hide",
-        "topic_turn",
+        "rsmq_reassign",
+        "rsmq_extend",
+        "topic_claim_check",
         "rsmq_release",
         "waiting_unclaim",
         "waiting_cancel",
-        "members_beat",
+        "members_heartbeat",
         "stream_purge",
         "rsmq_ack",
         "rsmq_bury",
@@ -52,7 +52,7 @@ DRAINS = {
 #: Keys that only count what happened.
 COUNTS = re.compile(r":(counters:[mh]:\d+|dead-groups)$")
 #: What a page asks of the counters themselves.
-READS_COUNTS = {"counters_count", "pages_look", "rsmq_look", "topic_look"}
+READS_COUNTS = {"counters_count", "queue_stats", "rsmq_stats", "topic_stats"}
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def be_strange(client, mq_settings):
     assert members.ask(ME, "stop")
     members.evict("s1", 1)
     for item in store.held_by(ME, limit=5):
-        assert store.pass_on(ME, OTHER, [(item.home, item.entry)]) == []
+        assert store.reassign(ME, OTHER, [(item.stream, item.entry)]) == []
 
 
 def be_a_log(client, mq_settings):
@@ -223,8 +223,8 @@ def be_a_log(client, mq_settings):
     log.trim()
     settle(store, ACK, store.held_by(ME, limit=10))
     log.trim()
-    assert log.takes_turn(10.0)
-    log.sound("billing", 90)
+    assert log.claim_check(10.0)
+    log.set_alarm("billing", 90)
     log.publish([outgoing(data=marked()) for _ in range(3)])
     store.purge(limit=10)
 
@@ -238,7 +238,7 @@ def be_looked_at(client, mq_settings):
         queues[name].publish("welcome", marked(), enqueued_ms=1 if name == "emails" else None)
         (item,) = store.take(ME, count=1)
         reader = reader_of(store.config, wire)
-        receipt = (item.home, item.entry.decode())
+        receipt = (item.stream, item.entry.decode())
         assert list(reader.held([receipt])) == [receipt]
         if name == "emails":
             assert reader.before("ready", item.entry) == 0

@@ -1,13 +1,13 @@
 import pytest
 
 from mq_django.conf import QueueConfig
+from mq_django.core.attempts import MAX_TRACEBACK
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import Publication, PublishOptions
 from mq_django.errors import WrongKeyType
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import (
-    MAX_TRACEBACK,
     error_path,
     find_result,
     read_result,
@@ -62,6 +62,15 @@ def test_a_result_is_found_in_whichever_queue_it_is(config, wire, namespace):
     assert find_result(wire, [*others, config], "m1").queue == "emails"
     assert find_result(wire, others, "m1") is None
     assert find_result(wire, [], "m1") is None
+
+
+def test_a_queue_that_cannot_be_read_hides_no_result_of_another(config, wire, namespace, redis_client):
+    broken = QueueConfig(name="default", namespace=namespace)
+    redis_client.hset(broken.keys.result("m1"), "a", "b")
+    with pytest.raises(WrongKeyType):
+        find_result(wire, [broken, config], "m1")
+    begin(config, wire)
+    assert find_result(wire, [broken, config], "m1").queue == "emails"
 
 
 def test_an_attempt_adds_a_line(config, wire):
@@ -136,7 +145,7 @@ def test_a_queue_that_keeps_nothing_leaves_no_line(namespace):
 def test_what_expired_has_failed_without_an_error(config, wire):
     note(config, wire, settlement(Expire(), micros=None))
     (attempt,) = found(config, wire).attempts
-    assert (attempt.status, attempt.error, attempt.started_ms) == ("FAILED", None, None)
+    assert (attempt.status, attempt.error, attempt.started_ms) == ("FAILED", "", None)
 
 
 def test_a_result_lives_for_the_ttl_after_its_end_and_longer_before(config, wire, redis_client):
@@ -186,6 +195,12 @@ def test_long_tracebacks_keep_their_end_and_many_keep_the_first_and_the_last(con
     assert kept[0].endswith("the reason")
 
 
+def test_text_that_utf_8_does_not_have_is_replaced(config, wire):
+    note(config, wire, settlement(Bury("ValueError: \udc80", "Traceback \udc80")))
+    (attempt,) = found(config, wire).attempts
+    assert attempt.traceback == "Traceback ?"
+
+
 @pytest.mark.parametrize(
     ("told", "path"),
     [
@@ -220,7 +235,7 @@ def test_numbers_that_make_no_sense_are_none():
     result = read_result(text)
     assert (result.enqueued_ms, result.due_ms, result.priority) == (None, None, 0)
     (attempt,) = [attempt for attempt in result.attempts if attempt.status == "FAILED"]
-    assert (attempt.number, attempt.started_ms, attempt.error, attempt.traceback) == (1, None, "7", "[1]")
+    assert (attempt.number, attempt.started_ms, attempt.error, attempt.traceback) == (1, None, "", "")
 
 
 def test_a_line_that_is_no_attempt_is_left_out():

@@ -34,9 +34,9 @@ def settling(wire):
     return Settling(wire, [*own, log_receipts(KEYS)])
 
 
-def delivery(number, home=READY, **attributes):
+def delivery(number, stream=READY, **attributes):
     message = Message(f"m{number}", "welcome", {}, "orders:billing", **attributes)
-    return Delivery(message, home, b"%d-0" % number, b"{}")
+    return Delivery(message, stream, b"%d-0" % number, b"{}")
 
 
 def called(command):
@@ -47,8 +47,8 @@ def test_a_call_has_one_kind_of_outcome_and_deliveries_of_one_place():
     wire = Wire()
     outcomes = [ACK, Retry(), ACK, HandBack(), Expire(), Bury()]
     batch = [
-        Settlement(delivery(home * 10 + number, home), outcome)
-        for home in (READY, URGENT, LOG)
+        Settlement(delivery(stream * 10 + number, stream), outcome)
+        for stream in (READY, URGENT, LOG)
         for number, outcome in enumerate(outcomes)
     ]
     assert settling(wire).settle(ME, batch) == ([], [])
@@ -101,30 +101,30 @@ def test_unique_keys_are_released_before_their_messages_leave():
     assert list(map(called, others)) == ["stream_bury", "stream_retry"]
 
 
-@pytest.mark.parametrize("home", [READY, LOG])
-def test_what_the_consumer_no_longer_holds_is_returned(home):
-    batch = [Settlement(delivery(number, home), ACK) for number in (1, 2, 3)]
-    receipts = [(home, settlement.delivery.entry) for settlement in batch]
+@pytest.mark.parametrize("stream", [READY, LOG])
+def test_what_the_consumer_no_longer_holds_is_returned(stream):
+    batch = [Settlement(delivery(number, stream), ACK) for number in (1, 2, 3)]
+    receipts = [(stream, settlement.delivery.entry) for settlement in batch]
     lost = settling(Wire((b"2-0",)))
     assert lost.settle(ME, batch)[0] == ["m2"]
-    assert lost.pass_on(ME, OTHER, receipts) == [(home, b"2-0")]
+    assert lost.reassign(ME, OTHER, receipts) == [(stream, b"2-0")]
     # Without its group a stream has no deliveries left.
     gone = settling(Wire(ResponseError("NOGROUP No such key")))
     assert gone.settle(ME, batch)[0] == ["m1", "m2", "m3"]
-    assert gone.pass_on(ME, OTHER, receipts) == receipts
+    assert gone.reassign(ME, OTHER, receipts) == receipts
     broken = settling(Wire(ResponseError("WRONGTYPE Operation against a key")))
     with pytest.raises(WrongKeyType):
         broken.settle(ME, batch)
     with pytest.raises(WrongKeyType):
-        broken.pass_on(ME, OTHER, receipts)
+        broken.reassign(ME, OTHER, receipts)
 
 
 def test_deliveries_of_all_streams_are_passed_on_in_one_trip():
     wire = Wire()
-    receipts = [(home, b"%d-0" % number) for number in range(BATCH + 1) for home in (LOG, READY)]
-    assert settling(wire).pass_on(ME, OTHER, receipts) == []
+    receipts = [(stream, b"%d-0" % number) for number in range(BATCH + 1) for stream in (LOG, READY)]
+    assert settling(wire).reassign(ME, OTHER, receipts) == []
     (commands,) = wire.trips
-    assert list(map(called, commands)) == ["topic_pass"] * 2 + ["stream_pass"] * 2
+    assert list(map(called, commands)) == ["topic_reassign"] * 2 + ["stream_reassign"] * 2
     assert commands[-1][4:] == ("billing", ME, OTHER, b"%d-0" % BATCH)
-    assert settling(wire).pass_on(ME, OTHER, []) == []
+    assert settling(wire).reassign(ME, OTHER, []) == []
     assert len(wire.trips) == 1

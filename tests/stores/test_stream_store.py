@@ -150,7 +150,7 @@ def test_what_is_handed_back_goes_before_what_is_ready_and_keeps_itself(store):
     settle(store, "a", first, HandBack())
     taken = store.take("b", count=5)
     assert [d.message.id for d in taken] == ids
-    assert taken[0].home == URGENT
+    assert taken[0].stream == URGENT
     assert taken[0].message == first[0].message
 
 
@@ -158,7 +158,7 @@ def test_what_is_handed_back_reaches_a_blocked_reader(store):
     (message_id,) = publish(store, 1)
     settle(store, "a", take(store, "a"), HandBack())
     (again,) = store.fetch("b", count=1, block_ms=1)
-    assert (again.message.id, again.home) == (message_id, READY)
+    assert (again.message.id, again.stream) == (message_id, READY)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_message_goes_back_to_a_stream_that_is_not_there(store, redis_client):
     publish(store, 1, 2)
     settle(store, "a", take(store, "a", count=1), HandBack())
     (held,) = store.take("a", count=1)
-    assert held.home == URGENT
+    assert held.stream == URGENT
     redis_client.delete(store.keys.ready)
     assert settle(store, "a", [held], HandBack()) == []
     assert [d.message.data for d in take(store, "b")] == [1]
@@ -248,7 +248,7 @@ def test_held_by_tells_both_homes_without_touching_anything(store, redis_client)
     before = redis_client.xpending_range(store.keys.ready, GROUP, "-", "+", 10)
     held = store.held_by("b", limit=10)
     assert sorted(d.message.id for d in held) == sorted(ids[:2])
-    assert {d.home for d in held} == {READY, URGENT}
+    assert {d.stream for d in held} == {READY, URGENT}
     after = redis_client.xpending_range(store.keys.ready, GROUP, "-", "+", 10)
     assert [row["times_delivered"] for row in before] == [row["times_delivered"] for row in after]
     assert len(store.held_by("b", limit=1)) == 1
@@ -317,8 +317,8 @@ def test_a_wrong_type_where_a_message_would_go_back_moves_nothing(store, redis_c
 def test_extending_resets_the_idle_time_of_what_is_held_and_counts_nothing(store, redis_client):
     publish(store, 1, 2)
     mine, other = take(store, "a")
-    store.pass_on("a", "b", [(other.home, other.entry)])
-    assert store.extend("a", [(mine.home, mine.entry), (other.home, other.entry)]) == [(other.home, other.entry)]
+    store.reassign("a", "b", [(other.stream, other.entry)])
+    assert store.extend("a", [(mine.stream, mine.entry), (other.stream, other.entry)]) == [(other.stream, other.entry)]
     rows = redis_client.xpending_range(store.keys.ready, GROUP, "-", "+", 10)
     assert [(row["consumer"], row["times_delivered"]) for row in rows] == [(b"a", 1), (b"b", 1)]
     assert store.extend("a", []) == []
@@ -328,13 +328,13 @@ def test_extending_after_a_flush_tells_that_nothing_is_held(store, redis_client)
     publish(store, 1)
     (taken,) = take(store, "a")
     redis_client.delete(store.keys.ready)
-    assert store.extend("a", [(taken.home, taken.entry)]) == [(taken.home, taken.entry)]
+    assert store.extend("a", [(taken.stream, taken.entry)]) == [(taken.stream, taken.entry)]
 
 
 def test_passing_on_moves_the_fence(store):
     (message_id,) = publish(store, 1)
     (taken,) = take(store, "a")
-    assert store.pass_on("a", "heir", [(taken.home, taken.entry)]) == []
+    assert store.reassign("a", "heir", [(taken.stream, taken.entry)]) == []
     assert settle(store, "a", [taken], Ack()) == [message_id]
     assert settle(store, "heir", store.held_by("heir", limit=5), Ack()) == []
 

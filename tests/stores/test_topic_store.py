@@ -193,7 +193,7 @@ def test_a_late_settle_of_the_first_pass_changes_nothing_in_the_second(log, outc
     log.seek("billing", "beginning")
     (second,) = store.take(ME, count=10)
     # The same consumer holds the same entry, delivered for the first time: only the generation tells them apart.
-    assert (first.home, first.message) == (second.home, second.message)
+    assert (first.stream, first.message) == (second.stream, second.message)
     assert settle(store, first, outcome=outcome) == [first.message.id]
     assert numbers(store.held_by(ME, limit=10)) == [1]
     assert (store.depths().delayed, store.depths().dead, store.depths().unhandled) == (0, 0, 0)
@@ -459,14 +459,14 @@ def test_what_is_pending_counts_against_the_retention_because_it_holds_up_the_tr
 
 def test_an_alarm_is_raised_and_cleared_once_and_goes_with_its_group(log, redis_client):
     store = group()
-    assert log.sound("billing", None) == "SAME"
-    assert log.sound("billing", 85) == "RAISED"
-    assert log.sound("billing", 90) == "SAME"
+    assert log.set_alarm("billing", None) == "SAME"
+    assert log.set_alarm("billing", 85) == "RAISED"
+    assert log.set_alarm("billing", 90) == "SAME"
     assert redis_client.hget(store.keys.control, "alarm") == b"90"
-    assert log.sound("billing", None) == "CLEARED"
-    assert log.sound("billing", 85) == "RAISED"
+    assert log.set_alarm("billing", None) == "CLEARED"
+    assert log.set_alarm("billing", 85) == "RAISED"
     log.unsubscribe("billing", now=time.time())
-    assert log.sound("billing", 90) == "MISSING"
+    assert log.set_alarm("billing", 90) == "MISSING"
     assert not redis_client.exists(store.keys.control)
 
 
@@ -506,7 +506,7 @@ def test_receipts_fit_the_shared_state(log):
     store = group()
     publish(log, 1)
     (delivery,) = store.take(ME, count=1)
-    assert (delivery.home, len(delivery.entry) <= 44) == (LOG, True)
+    assert (delivery.stream, len(delivery.entry) <= 44) == (LOG, True)
 
 
 def test_no_script_trims_exactly():

@@ -314,7 +314,7 @@ class TestKillingTheGuard:
         assert not alive(pid)
 
     def test_the_next_to_ask_replaces_both(self, join, directory, monkeypatch):
-        monkeypatch.setattr(embedded, "GUARD_SILENCE", 0.5)
+        monkeypatch.setattr(embedded, "GUARD_TIMEOUT", 0.5)
         user = join()
         pid = user.server_pid
         assert pair(directory)

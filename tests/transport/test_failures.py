@@ -155,7 +155,7 @@ def test_a_database_that_there_is_not(refused, plain):
 def test_what_is_not_redis(refused, answering, answer):
     at = answering(answer)
     matches(
-        f"What answers at {at} is not Redis: Protocol .*\\. Check the address in {SETTING}\\.", refused(f"redis://{at}")
+        f"The server at {at} is not Redis: Protocol .*\\. Check the address in {SETTING}\\.", refused(f"redis://{at}")
     )
 
 

@@ -42,20 +42,37 @@ def test_an_error_reply_takes_its_place_among_the_others(session, namespace):
         reply_or_raise(replies[1])
 
 
+@pytest.mark.parametrize("kind", [Session, Pooled])
+def test_trips_for_several_slots_are_one_round_trip_each_with_its_errors(kind, mq_settings, monkeypatch, namespace):
+    wire, sent, send = kind(get_client("inspect")), [], Session.send
+    monkeypatch.setattr(Session, "send", lambda session, commands: sent.append(commands) or send(session, commands))
+    first, second, third = (f"{namespace}:{{{name}}}:key" for name in ("a", "b", "c"))
+    replies = wire.trips(
+        [[("SET", first, 1), ("GET", first)], [("LPUSH", second, 1), ("GET", second)], [], [("GET", third)]]
+    )
+    (set_, got), (pushed, error), nothing, missing = replies
+    assert (set_, got, pushed, nothing, missing) == (b"OK", b"1", 1, [], [None])
+    assert isinstance(error, exceptions.ResponseError)
+    assert len(sent) == 1
+
+
+def test_no_trips_are_no_round_trip(mq_settings, monkeypatch):
+    monkeypatch.setattr(Session, "send", lambda session, commands: pytest.fail("sent"))
+    assert Pooled(get_client("inspect")).trips([]) == []
+    assert Pooled(get_client("inspect")).trips([[], []]) == [[], []]
+
+
 def test_a_script_that_the_server_forgot_is_run_by_its_text(session, namespace, unknown_script):
     command = scripts.command("told", keys=[f"{namespace}:k"], args=["a"])
-    assert session.trip([("ECHO", "1"), command, ("ECHO", "2")])[1] == [f"{namespace}:k".encode(), b"a"]
+    assert session.trip([("PING",), command, ("PING",)])[1] == [f"{namespace}:k".encode(), b"a"]
     assert session.trip([command]) == [[f"{namespace}:k".encode(), b"a"]]
 
 
-def test_a_script_run_by_name_survives_a_server_that_forgot_it(mq_settings, namespace, unknown_script):
-    assert scripts.run(get_client("produce"), "told", keys=[f"{namespace}:k"], args=["a"])[1] == b"a"
-
-
-def test_an_error_of_a_script_is_ours(mq_settings, namespace, redis_client):
+def test_an_error_of_a_script_is_ours(session, namespace, redis_client):
     redis_client.set(f"{namespace}:text", "x")
+    command = scripts.command("waiting_cancel", keys=[f"{namespace}:text"] * 4, args=["a"])
     with pytest.raises(StoreError, match="WRONGTYPE"):
-        scripts.run(get_client("produce"), "waiting_cancel", keys=[f"{namespace}:text"] * 4, args=["a"])
+        reply_or_raise(session.trip([command])[0])
 
 
 def test_a_waiting_thread_can_be_interrupted(session, namespace):

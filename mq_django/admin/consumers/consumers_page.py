@@ -1,4 +1,4 @@
-"""The page of all consumers, and the asking of one to go quiet or to stop."""
+"""The page of all consumers, and asking them to go quiet or to stop."""
 
 from typing import Any
 
@@ -17,31 +17,31 @@ from mq_django.inspector.processes import Ask, Everybody, ProcessView, RunningMe
 
 PARTS = ("supervisors",)
 
-#: Supervisors on one page, the living first; and messages that are shown of what one consumer runs.
+#: Supervisors on the page at most, live ones first; running messages shown per consumer at most.
 MAX_SHOWN, MAX_RUNNING = 100, 5
 
 
 @needs(VIEW)
 def consumers(page: Page) -> HttpResponse:
-    """Show who consumes, and what each handles right now."""
+    """Show all consumers and their running messages."""
     return page.render("consumers", _("Consumers"), live_url=page.url("consumers_stats"), **_context(page))
 
 
 @needs(VIEW)
 def stats(page: Page) -> HttpResponse:
-    """Return the parts of the page that change by themselves."""
+    """Return the live parts of the page."""
     return page.parts(PARTS, _context(page))
 
 
 @needs(VIEW, OPERATE)
 def quiet(page: Page, who: str) -> HttpResponse:
-    """Ask a consumer, or all of a supervisor, to fetch no more."""
+    """Ask a consumer, or all of a supervisor, to stop fetching."""
     return _ask(page, who, "quiet")
 
 
 @needs(VIEW, OPERATE)
 def stop(page: Page, who: str) -> HttpResponse:
-    """Ask a consumer, or all of a supervisor, to stop when what it runs has finished."""
+    """Ask a consumer, or all of a supervisor, to stop when its running handlers have finished."""
     return _ask(page, who, "stop")
 
 
@@ -56,8 +56,8 @@ def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
         page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": name})
         return HttpResponseRedirect(back_url)
     said = {
-        "quiet": _("“%(name)s” was asked to go quiet; within a few seconds it fetches no more."),
-        "stop": _("“%(name)s” was asked to stop; it ends when what it handles has finished."),
+        "quiet": _("“%(name)s” was asked to go quiet. It stops fetching within a few seconds."),
+        "stop": _("“%(name)s” was asked to stop. It ends when its running handlers have finished."),
     }
     page.say(messages.SUCCESS, said[what] % {"name": name})
     for queue in queues:
@@ -78,21 +78,21 @@ def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
         return HttpResponseRedirect(back_url)
     count, running = len(those), sum(len(process.running) for process in those)
     titles = {
-        "quiet": ngettext("Let %(count)s consumer go quiet?", "Let %(count)s consumers go quiet?", count),
+        "quiet": ngettext("Quiet %(count)s consumer?", "Quiet %(count)s consumers?", count),
         "stop": ngettext("Stop %(count)s consumer?", "Stop %(count)s consumers?", count),
     }
     sentences = {
         "quiet": _(
-            "It fetches no more, finishes what it has, and stays until it is stopped; there is no way back. Messages "
+            "It stops fetching, finishes the messages it holds, and cannot be resumed, only stopped. Messages "
             "that are being handled now: %(running)s."
         ),
         "stop": _(
-            "It finishes what it handles within its grace time, gives back the rest, and is not replaced. When the "
-            "last consumer of a runconsumer has stopped, that ends as well; whatever keeps your services running may "
-            "start it again. Messages that are being handled now: %(running)s."
+            "Its running handlers get the grace time to finish. Other messages it holds return to the queue. It is not "
+            "replaced. When the last consumer of a runconsumer has stopped, runconsumer ends as well, and your process "
+            "manager may restart it. Messages that are being handled now: %(running)s."
         ),
     }
-    words = {"quiet": _("Yes, let it go quiet"), "stop": _("Yes, stop it")}
+    words = {"quiet": _("Yes, quiet it"), "stop": _("Yes, stop it")}
     return page.render(
         "confirm",
         titles[what] % {"count": text.number(count)},
@@ -188,6 +188,6 @@ def _running(page: Page, item: RunningMessage) -> dict[str, Any]:
         "name": text.visible(view.message.name, limit=80),
         "id": text.visible(view.message.id, limit=80),
         "queue": item.queue,
-        "url": page.url("entry", item.queue, view.home, text.to_url(view.entry)),
+        "url": page.url("entry", item.queue, view.source, text.to_url(view.entry)),
         "time": text.duration(item.ms),
     }

@@ -1,4 +1,4 @@
-"""What one does with dead letters beyond putting them back: edit the data, group them, take them along."""
+"""Edit and resubmit a dead letter, group dead letters by error, and export them."""
 
 import json
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ from mq_django.inspector.resubmit import resubmit
 
 @needs(VIEW, SEE_DATA, OPERATE)
 def edit(page: Page, name: str, entry: str) -> HttpResponse:
-    """Let the data of a dead letter be changed, and put it back into the queue with that."""
+    """Edit the data of a dead letter, and resubmit it."""
     view = dead_letters.get(name, entry)
     if view is None or not view.can_go_back:
-        page.say(messages.WARNING, _("There is no such dead letter any more: it was redriven or deleted."))
+        page.say(messages.WARNING, _("This dead letter no longer exists: it was redriven or deleted."))
         return HttpResponseRedirect(page.url("dead", name))
     written = page.request.POST.get("data")
     if written is None:
@@ -36,9 +36,9 @@ def edit(page: Page, name: str, entry: str) -> HttpResponse:
         return confirm(
             page,
             name,
-            _("Resubmit 1 dead letter with other data?"),
+            _("Resubmit 1 dead letter with changed data?"),
             tab="dead",
-            sentence=_("It goes back into the queue as a new message, at its first attempt; the dead letter goes."),
+            sentence=_("It is published as a new message, at its first attempt, and the dead letter is deleted."),
             button=_("Yes, resubmit it"),
             act_url=page.url("dead_edit", name, entry),
             back_url=page.url("dead_letter", name, entry),
@@ -51,7 +51,7 @@ def edit(page: Page, name: str, entry: str) -> HttpResponse:
         page.say(messages.ERROR, str(error))
         return _form(page, name, entry, written)
     if message_id is None:
-        page.say(messages.WARNING, _("There is no such dead letter any more: it was redriven or deleted."))
+        page.say(messages.WARNING, _("This dead letter no longer exists: it was redriven or deleted."))
     else:
         page.say(messages.SUCCESS, _("It was resubmitted as message %(id)s.") % {"id": message_id})
         page.log(name, f"Resubmitted dead letter {view.message.id[:200]} with other data as {message_id}")
@@ -59,7 +59,7 @@ def edit(page: Page, name: str, entry: str) -> HttpResponse:
 
 
 def editable(data: Any) -> str:
-    """Return data as JSON text to edit, with what one would not see spelled as JSON does."""
+    """Return data as JSON text to edit, with invisible characters escaped."""
     shown = json.dumps(data, indent=2, ensure_ascii=False)
     return "".join(
         character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
@@ -81,7 +81,7 @@ def _form(page: Page, name: str, entry: str, written: str) -> HttpResponse:
 
 @needs(VIEW)
 def groups(page: Page, name: str) -> HttpResponse:
-    """Show how many dead letters there are by name and error."""
+    """Show the counts of dead letters by name and error."""
     found = dead_letters.groups(name)
     return page.render(
         "dead_groups",
@@ -113,7 +113,7 @@ def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
 
 @needs(VIEW, SEE_DATA)
 def export(page: Page, name: str) -> Any:
-    """Send the dead letters that the filter fits as JSON lines, secrets replaced, oldest first."""
+    """Stream the matching dead letters as JSON lines, oldest first, with secrets replaced."""
     filter_form.refuse_others(page, *filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR)
     description = filter_form.describe(page, log=True)
     page.log(name, f"Exported the dead letters: {description}" if description else "Exported the dead letters")
@@ -143,5 +143,5 @@ def _lines(name: str, criteria: Filter) -> Iterator[str]:
                 row |= {"unreadable": message.error, "raw": letter.raw.decode(errors="backslashreplace")}
             yield json.dumps(row) + "\n"
     except StoreError as error:
-        # The head of the answer has gone out already.
+        # The headers of the response were already sent.
         yield json.dumps({"incomplete": sentence_of(error)}) + "\n"

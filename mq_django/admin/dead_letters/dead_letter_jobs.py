@@ -1,4 +1,4 @@
-"""Redrive or delete many dead letters: asked for here, done in the background, watched and cancelled here."""
+"""Redrive or delete many dead letters in the background: start, watch and cancel the job."""
 
 import secrets
 import time
@@ -24,10 +24,10 @@ from mq_django.inspector import dead_letters, jobs
 from mq_django.inspector.jobs import BackgroundJob, What
 from mq_django.inspector.queues import quick_stats
 
-#: What is asked for so few is done before the answer, whether or not a consumer lives; and for how many seconds.
+#: Up to this many dead letters are processed within the request, for up to this many seconds, without consumers.
 AT_ONCE, SECONDS = 1000, 1.0
 
-#: A rate that nobody wants to exceed.
+#: The highest rate that can be entered.
 MAX_RATE = 1_000_000
 
 REDRIVE, DELETE = "redrive", "delete"
@@ -37,7 +37,7 @@ PARTS = ("tabs", "job")
 
 @needs(VIEW, OPERATE)
 def act_on_all(page: Page, name: str, what: str) -> HttpResponse:
-    """Redrive or delete all dead letters that the filter fits, in the background."""
+    """Redrive or delete all matching dead letters in the background."""
     filter_form.refuse_others(page, *filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR, "until", "rate")
     if what == REDRIVE:
         return _act_on_all(page, name, "redrive")
@@ -62,10 +62,10 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
         page.say(messages.INFO, _("There are no dead letters."))
         return HttpResponseRedirect(page.url("dead", name))
     if begun.word == "busy":
-        page.say(messages.WARNING, _("Another job runs. Wait for its end, or cancel it."))
+        page.say(messages.WARNING, _("Another job is running. Wait until it finishes, or cancel it."))
         return HttpResponseRedirect(page.url("dead_job", name))
     verb = "redrive" if what == REDRIVE else "delete"
-    description, most = filter_form.describe(page, log=True), f", at most {rate} a second" if rate else ""
+    description, most = filter_form.describe(page, log=True), f", at most {rate}/s" if rate else ""
     which = f" where {description}" if description else ""
     page.log(name, f"Began to {verb} up to {text.number(begun.total)} dead letters{which}{most}")
     if begun.total <= AT_ONCE and not rate:
@@ -75,7 +75,7 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
 
 def _work_at_once(name: str) -> None:
     worker, deadline = f"admin-{secrets.token_hex(4)}", time.monotonic() + SECONDS
-    # A pause means that somebody else has it by now, or that it is done.
+    # A wait means that another worker has the job, or that it is finished.
     while not work_here(name, worker) and time.monotonic() < deadline:
         pass
 
@@ -101,14 +101,14 @@ def _ask(page: Page, name: str, what: What) -> HttpResponse:
         fields=[("until", found.until), *terms.items()],
         listed=[text.visible(description, limit=1000)] if description else [],
         at_most=at_most,
-        more=_("It is done in the background; you can watch it and cancel it."),
+        more=_("It runs in the background. You can follow its progress and cancel it."),
         inputs=[{**rate, "max": str(MAX_RATE)}],
     )
 
 
 @needs(VIEW)
 def job(page: Page, name: str) -> HttpResponse:
-    """Show what is being done to many dead letters, or was done last."""
+    """Show the running job, or the last one."""
     return page.render(
         "dead_job",
         _("Background job"),
@@ -119,17 +119,17 @@ def job(page: Page, name: str) -> HttpResponse:
 
 @needs(VIEW)
 def stats(page: Page, name: str) -> HttpResponse:
-    """Return the parts of the page that change by themselves."""
+    """Return the live parts of the page."""
     return page.parts(PARTS, _context(page, name))
 
 
 @needs(VIEW, OPERATE)
 def cancel(page: Page, name: str) -> HttpResponse:
-    """Cancel the job, once that is confirmed."""
+    """Cancel the job, after confirmation."""
     back_url = page.url("dead_job", name)
     found = jobs.look(name)
     if found is None or found.state != "running":
-        page.say(messages.INFO, _("No job runs."))
+        page.say(messages.INFO, _("No job is running."))
         return HttpResponseRedirect(back_url)
     if page.request.method != "POST" or CONFIRMED not in page.request.POST:
         return confirm(
@@ -137,7 +137,8 @@ def cancel(page: Page, name: str) -> HttpResponse:
             name,
             _("Cancel the job?"),
             tab="dead",
-            sentence=_("%(progress)s What is done stays done, the rest stays dead.") % {"progress": _progress(found)},
+            sentence=_("%(progress)s Changes made so far stay. The other dead letters are kept.")
+            % {"progress": _progress(found)},
             button=_("Yes, cancel it"),
             act_url=page.url("dead_job_cancel", name),
             back_url=back_url,
@@ -149,7 +150,7 @@ def cancel(page: Page, name: str) -> HttpResponse:
 
 
 def job_line(page: Page, name: str) -> dict[str, Any]:
-    """Return what the list of dead letters says about the job."""
+    """Return the summary of the job for the list of dead letters."""
     found = jobs.look(name)
     if found is None:
         return {}
@@ -174,17 +175,17 @@ def confirm_act(
     more: str = "",
     inputs: Sequence[dict[str, str]] = (),
 ) -> HttpResponse:
-    """Ask whether dead letters are to be redriven or deleted, and say how many."""
+    """Render the confirmation page to redrive or delete dead letters."""
     if what == REDRIVE:
         title = ngettext("Redrive %(count)s dead letter?", "Redrive %(count)s dead letters?", count)
         sentence = ngettext(
-            "It goes back into the queue and starts again at its first attempt.",
-            "They go back into the queue, and each starts again at its first attempt.",
+            "It returns to the queue and restarts at its first attempt.",
+            "They return to the queue, and each restarts at its first attempt.",
             count,
         )
     else:
         title = ngettext("Delete %(count)s dead letter?", "Delete %(count)s dead letters?", count)
-        sentence = _("What is deleted is gone for good and will never be handled.")
+        sentence = _("Deleted messages cannot be restored and are never handled.")
     words = {
         REDRIVE: (_("Yes, redrive it"), _("Yes, redrive them")),
         DELETE: (_("Yes, delete it"), _("Yes, delete them")),
@@ -215,14 +216,14 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     runs = found.state == "running"
     is_idle = runs and not view.alive
     facts = [
-        (_("Asked for by"), text.visible(found.who, limit=100)),
-        (_("Begun"), text.moment(found.since_ms)),
+        (_("Started by"), text.visible(found.who, limit=100)),
+        (_("Started"), text.moment(found.since_ms)),
         (_("Last step") if runs else _("Ended"), text.moment(found.changed_ms)),
-        (_("At most"), _("%(count)s a second") % {"count": text.number(found.rate)} if found.rate else ""),
-        (_("Worked on by"), text.visible(found.worker, limit=100) if found.worker else ""),
-        (_("Looked through"), _of(found.looked, found.total)),
-        (_("Gone before"), text.number(found.missing) if found.missing else ""),
-        (_("No messages, and so not redriven"), text.number(found.refused) if found.refused else ""),
+        (_("Rate limit"), _("%(count)s/s") % {"count": text.number(found.rate)} if found.rate else ""),
+        (_("Worker"), text.visible(found.worker, limit=100) if found.worker else ""),
+        (_("Scanned"), _of(found.looked, found.total)),
+        (_("No longer existed"), text.number(found.missing) if found.missing else ""),
+        (_("Not valid messages"), text.number(found.refused) if found.refused else ""),
     ]
     return {
         "job": found,
@@ -231,7 +232,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "job_line": _progress(found),
         "job_meant": text.visible(_filterable(found, can_see_data=page.can(SEE_DATA)), limit=1000),
         "job_facts": [(label, value) for label, value in facts if value],
-        # Numbers for the browser, which knows no separators.
+        # Numbers for attributes, without separators.
         "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
         "job_max": str(max(1, found.total)),
         "summary": _progress(found),
@@ -257,15 +258,15 @@ def _progress(found: BackgroundJob) -> str:
 
 
 def _filterable(found: BackgroundJob, *, can_see_data: bool) -> str:
-    """Return in words which dead letters a job means; keys and errors may quote data."""
+    """Return the filter of a job as text. Keys and errors may contain message data."""
     criteria = found.criteria
     if not criteria:
-        return _("All dead letters of that moment.")
+        return _("All dead letters at the start of the job.")
     group = criteria.group
     words = [
-        (_("name has “%s”"), criteria.name),
+        (_("name contains “%s”"), criteria.name),
         (_("key is “%s”"), criteria.key if can_see_data or not criteria.key else HIDDEN),
-        (_("error has “%s”"), criteria.error if can_see_data or not criteria.error else HIDDEN),
+        (_("error contains “%s”"), criteria.error if can_see_data or not criteria.error else HIDDEN),
         (_("published from %s"), "" if criteria.since_ms is None else text.date(criteria.since_ms)),
         (_("published until %s"), "" if criteria.until_ms is None else text.date(criteria.until_ms)),
         (_("name is “%s”"), group.name if group else ""),
@@ -281,7 +282,7 @@ def _group_error(group: FailureGroup | None, *, can_see_data: bool) -> str:
 
 
 def _rate(value: str) -> int:
-    """Return how many a second, 0 for no limit; what is none must not be taken for no limit."""
+    """Return the rate in messages per second, 0 for no limit. Invalid input must not mean no limit."""
     if not value:
         return 0
     if not (value.isdecimal() and len(value) < 10 and 0 < int(value) <= MAX_RATE):

@@ -1,4 +1,4 @@
-"""The pages of dead letters, and the redriving and deleting of chosen ones."""
+"""The pages of dead letters, and actions on selected ones."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -21,13 +21,13 @@ from mq_django.inspector.actions import Outcome
 from mq_django.inspector.dead_letters import DeadLetterView
 from mq_django.inspector.queues import quick_stats
 
-#: Dead letters a page.
+#: Dead letters per page.
 PER_PAGE = 50
 
 
 @needs(VIEW)
 def listing(page: Page, name: str) -> HttpResponse:
-    """Show a page of dead letters, newest first, or the one of the message that was asked for by its id."""
+    """Show a page of dead letters, newest first, or find one by its message id."""
     asked = page.request.GET
     criteria = asked.get("id", "").strip()
     if criteria:
@@ -35,7 +35,7 @@ def listing(page: Page, name: str) -> HttpResponse:
         url = page.url("dead_letter", name, entry) if entry is not None else found_at_once(page, name, criteria)
         if url:
             return HttpResponseRedirect(url)
-        page.say(messages.WARNING, _("No message “%(id)s” is among the dead letters.") % {"id": criteria[:200]})
+        page.say(messages.WARNING, _("There is no dead letter with the id “%(id)s”.") % {"id": criteria[:200]})
     if filter_form.criteria(page):
         return _filtered(page, name)
     found = dead_letters.page(name, limit=PER_PAGE, before=asked.get("before", ""), after=asked.get("after", ""))
@@ -84,10 +84,10 @@ def _frame(page: Page, name: str, criteria: str) -> dict[str, Any]:
 
 @needs(VIEW)
 def letter(page: Page, name: str, entry: str) -> HttpResponse:
-    """Show a dead letter: what it says and why it is dead."""
+    """Show a dead letter."""
     view = dead_letters.get(name, entry)
     if view is None:
-        page.say(messages.WARNING, _("There is no such dead letter any more: it was redriven or deleted."))
+        page.say(messages.WARNING, _("This dead letter no longer exists: it was redriven or deleted."))
         return HttpResponseRedirect(page.url("dead", name))
     can_see_data = page.can(SEE_DATA)
     about = facts(
@@ -119,13 +119,13 @@ def letter(page: Page, name: str, entry: str) -> HttpResponse:
 
 @needs(VIEW, OPERATE)
 def act(page: Page, name: str) -> HttpResponse:
-    """Redrive or delete the chosen dead letters, once that is confirmed."""
+    """Redrive or delete the selected dead letters, after confirmation."""
     what = page.request.POST.get("action", "")
     if what not in (REDRIVE, DELETE):
         return HttpResponseBadRequest()
     entries = chosen(page)
     if not entries:
-        page.say(messages.WARNING, _("Choose dead letters first."))
+        page.say(messages.WARNING, _("Select dead letters first."))
         return HttpResponseRedirect(page.url("dead", name))
     labels = dead_letters.labels(name, entries[:MAX_LISTED])
     if CONFIRMED not in page.request.POST:

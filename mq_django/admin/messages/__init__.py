@@ -1,1 +1,1 @@
-"""The pages of messages that are ready, held, delayed or unhandled."""
+"""The pages of ready, pending and waiting messages."""

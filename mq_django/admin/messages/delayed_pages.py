@@ -1,4 +1,4 @@
-"""The pages of messages that wait, delayed or unhandled, and their cancelling."""
+"""The pages of delayed, unhandled and parked messages, and cancelling them."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from mq_django.inspector.message_views import Room, WaitingView
 from mq_django.inspector.messages import find_waiting, look_among_waiting, waiting
 from mq_django.inspector.queues import queue as look_at
 
-#: Messages a page.
+#: Messages per page.
 PER_PAGE = 50
 
 TITLES = {
@@ -32,13 +32,13 @@ TITLES = {
 
 @needs(VIEW)
 def listing(page: Page, name: str, room: str) -> HttpResponse:
-    """Show a page of the messages that wait in a room, or the one that was asked for by its id."""
+    """Show a page of waiting messages of one kind, or find one by its id."""
     where, criteria = _room(room), page.request.GET.get("id", "").strip()
     if criteria:
         url = found_at_once(page, name, criteria)
         if url:
             return HttpResponseRedirect(url)
-        page.say(messages.WARNING, _("No message waits under “%(id)s”.") % {"id": criteria[:200]})
+        page.say(messages.WARNING, _("There is no waiting message with the id “%(id)s”.") % {"id": criteria[:200]})
     if filter_form.criteria(page):
         return _filtered(page, name, where)
     number = _page_number(page)
@@ -87,10 +87,10 @@ def _frame(page: Page, name: str, where: Room, criteria: str) -> dict[str, Any]:
 
 @needs(VIEW)
 def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
-    """Show a message that waits."""
+    """Show a waiting message."""
     view = find_waiting(name, references.named(page, member))
     if view is None:
-        page.say(messages.WARNING, _("The message does not wait any more: it is ready by now, handled, or gone."))
+        page.say(messages.WARNING, _("The message is no longer waiting: it is ready, was handled, or was deleted."))
         return HttpResponseRedirect(page.url("waiting", name, _room(room)))
     return page.render(
         "message",
@@ -112,12 +112,12 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
 
 @needs(VIEW, OPERATE)
 def cancel(page: Page, name: str) -> HttpResponse:
-    """Cancel the chosen messages, once that is confirmed."""
+    """Cancel the selected messages, after confirmation."""
     where = _room(page.request.POST.get("room", "delayed"))
     back_url = page.url("waiting", name, where)
     members, found = chosen(page), [references.named(page, member) for member in chosen(page)]
     if not members:
-        page.say(messages.WARNING, _("Choose messages first."))
+        page.say(messages.WARNING, _("Select messages first."))
         return HttpResponseRedirect(back_url)
     if CONFIRMED not in page.request.POST:
         return _confirm_cancel(page, name, where, members)
@@ -142,8 +142,8 @@ def _confirm_cancel(page: Page, name: str, where: Room, members: list[str]) -> H
         ngettext("Cancel %(count)s message?", "Cancel %(count)s messages?", count) % {"count": count},
         tab=where,
         sentence=ngettext(
-            "It is deleted for good and will never be handled.",
-            "They are deleted for good and will never be handled.",
+            "It is deleted and will never be handled.",
+            "They are deleted and will never be handled.",
             count,
         ),
         button=_("Yes, cancel it") if count == 1 else _("Yes, cancel them"),
@@ -183,6 +183,6 @@ def _row(page: Page, name: str, now_ms: int, view: WaitingView) -> dict[str, Any
         "due": text.moment(view.due_ms, now=now_ms),
         "published": text.moment(view.message.published_ms, now=now_ms),
         **listed(view.message, can_see_data=page.can(SEE_DATA)),
-        # Of a body that tells no id, the id is what it waits under.
+        # Without an id in the body, the id is the member.
         **({} if member else {"id": text.visible(references.without_unique(view.message.id), limit=60)}),
     }

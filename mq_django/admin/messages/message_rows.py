@@ -1,4 +1,4 @@
-"""A message as rows and facts of a page."""
+"""A message as a table row and as a list of labels and values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,17 +7,17 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import text
-from mq_django.core.attempt_history import Attempt
+from mq_django.core.attempts import FAILED, Attempt
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.redaction import redact_forms
 from mq_django.inspector.message_views import MessageView
 
-#: A label and what to say of it; nothing to say leaves it out.
+#: A label and its value; empty values are left out.
 Fact = tuple[str, SafeString | str]
 
 
 def shown_error(error: str, *, can_see_data: bool, limit: int = text.LONGEST) -> SafeString | str:
-    """Return an error as HTML; without its text, which may quote data, for those who may not see that."""
+    """Return an error as HTML. Users who may not see data get only its class, because its text may contain data."""
     if can_see_data:
         return text.visible(error, limit=limit, lines=limit == text.LONGEST)
     name = error_class(error)
@@ -30,11 +30,11 @@ def preview(view: MessageView, *, can_see_data: bool) -> SafeString | str:
         return _("hidden")
     if view.has_data:
         return text.compact(view.data)
-    return _("no message") if view.error else _("long: %(size)s") % {"size": text.size(view.size)}
+    return _("could not be decoded") if view.error else _("long: %(size)s") % {"size": text.size(view.size)}
 
 
 def listed(view: MessageView, *, can_see_data: bool) -> dict[str, Any]:
-    """Return what a row of a table says about a message."""
+    """Return the cells of a message's table row."""
     return {
         "id": text.visible(view.id, limit=60),
         "name": text.visible(view.name, limit=60),
@@ -47,7 +47,7 @@ def listed(view: MessageView, *, can_see_data: bool) -> dict[str, Any]:
 def facts(
     view: MessageView, *, can_see_data: bool, first: Sequence[Fact] = (), last: Sequence[Fact] = ()
 ) -> dict[str, Any]:
-    """Return what a message's page says; key, headers and data only to those who may see data."""
+    """Return the context of a message's page. Key, headers and data only for users who may see data."""
     found = [
         (_("Id"), text.visible(view.id)),
         (_("Name"), text.visible(view.name) if view.name else ""),
@@ -74,14 +74,14 @@ def facts(
 
 
 def _attempt(attempt: Attempt, *, can_see_data: bool) -> dict[str, Any]:
-    began, ended = attempt.began_ms, attempt.ended_ms
-    took = None if began is None or ended is None else max(0, ended - began) / 1000
+    started, finished, is_end = attempt.started_ms, attempt.finished_ms, attempt.status == FAILED
+    took = None if started is None or finished is None else max(0, finished - started) / 1000
     return {
-        "number": text.number(attempt.attempt),
-        "ending": _("given up") if attempt.ending == "buried" else _("failed, to be tried again"),
-        "is_end": attempt.ending == "buried",
+        "number": text.number(attempt.number),
+        "ending": _("gave up") if is_end else _("failed, will be retried"),
+        "is_end": is_end,
         "consumer": text.visible(attempt.consumer, limit=100),
-        "ended": text.moment(ended),
+        "ended": text.moment(finished),
         "took": text.seconds(took),
         "error": shown_error(attempt.error, can_see_data=can_see_data),
         "traceback": text.visible(attempt.traceback, lines=True) if attempt.traceback and can_see_data else "",

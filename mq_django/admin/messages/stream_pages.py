@@ -1,4 +1,4 @@
-"""The pages of messages that are ready, and of those that consumers hold."""
+"""The pages of ready and pending messages."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -15,11 +15,11 @@ from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import entries, explain
-from mq_django.inspector.message_views import EntryView, Home
+from mq_django.inspector.message_views import EntrySource, EntryView
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.scan import Scanned
 
-#: Messages a page.
+#: Messages per page.
 PER_PAGE = 50
 
 TITLES = {"ready": gettext_lazy("Ready messages"), "pending": gettext_lazy("Pending messages")}
@@ -27,13 +27,13 @@ TITLES = {"ready": gettext_lazy("Ready messages"), "pending": gettext_lazy("Pend
 
 @needs(VIEW)
 def ready(page: Page, name: str) -> HttpResponse:
-    """Show a page of the messages that are ready, in the order in which they will be handed out."""
+    """Show a page of the ready messages, in the order of delivery."""
     return _listing(page, name, "ready", entries.ready)
 
 
 @needs(VIEW)
 def pending(page: Page, name: str) -> HttpResponse:
-    """Show a page of the messages that consumers hold."""
+    """Show a page of the pending messages."""
     return _listing(page, name, "pending", entries.pending)
 
 
@@ -58,11 +58,11 @@ def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[Entr
 
 
 @needs(VIEW)
-def message(page: Page, name: str, home: str, entry: str) -> HttpResponse:
-    """Show a message that is ready or pending, and why it does not run."""
-    view = entries.get(name, _home(home), text.from_url(entry))
+def message(page: Page, name: str, source: str, entry: str) -> HttpResponse:
+    """Show a ready or pending message, and why it is not running."""
+    view = entries.get(name, _source(source), text.from_url(entry))
     if view is None:
-        page.say(messages.WARNING, _("The message is no longer there: it was handled, waits again, or is gone."))
+        page.say(messages.WARNING, _("The message is no longer here: it was handled, retried or deleted."))
         return HttpResponseRedirect(page.url("ready", name))
     place = "pending" if view.consumer else "ready"
     return page.render(
@@ -84,17 +84,17 @@ def message(page: Page, name: str, home: str, entry: str) -> HttpResponse:
     )
 
 
-def _home(word: str) -> Home:
-    for home in get_args(Home):
-        if word == home:
-            found: Home = home
+def _source(word: str) -> EntrySource:
+    for source in get_args(EntrySource):
+        if word == source:
+            found: EntrySource = source
             return found
     raise Http404
 
 
 def _row(page: Page, name: str, view: EntryView) -> dict[str, Any]:
     return {
-        "url": page.url("entry", name, view.home, text.to_url(view.entry)),
+        "url": page.url("entry", name, view.source, text.to_url(view.entry)),
         "since": text.moment(view.ready_ms),
         "priority": view.message.priority or "",
         "consumer": text.visible(view.consumer, limit=60),

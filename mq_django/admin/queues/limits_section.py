@@ -1,4 +1,4 @@
-"""How far the limits of a queue are used, and who waits for them."""
+"""The usage of a queue's limits, and the keys with parked messages."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from mq_django.core.redaction import redact_forms
 from mq_django.inspector import plans
 from mq_django.inspector.plans import KeyUse, LimitUse
 
-#: Keys that wait and are listed.
+#: Keys with parked messages that are listed at most.
 MAX_KEYS = 20
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
-    """Return a queue's limits, how far they are used, and the keys that wait; keys quote data."""
+    """Return a queue's limits, their usage, and the waiting keys. Keys may contain message data."""
     limits, use = get_config().queue(name).limits, plans.limits(name, count=MAX_KEYS)
     if use is None:
         return {"limits": []}
@@ -38,11 +38,13 @@ def _rows(limits: Limits, use: LimitUse) -> list[dict[str, Any]]:
     if limits.rate is not None:
         rows.append(_used(_("Rate of the queue"), _rate(limits.rate), use.granted, limits.rate.count))
     if limits.concurrency is not None:
-        rows.append(_used(_("At once in the queue"), text.number(limits.concurrency), use.at_once, limits.concurrency))
+        rows.append(
+            _used(_("Concurrency of the queue"), text.number(limits.concurrency), use.concurrent, limits.concurrency)
+        )
     if limits.key_rate is not None:
         rows.append({"label": _("Rate of each key"), "limit": _rate(limits.key_rate)})
     if limits.key_concurrency is not None:
-        rows.append({"label": _("At once of each key"), "limit": text.number(limits.key_concurrency)})
+        rows.append({"label": _("Concurrency of each key"), "limit": text.number(limits.key_concurrency)})
     return rows
 
 
@@ -61,8 +63,8 @@ def _key(page: Page, limits: Limits, found: KeyUse, now_ms: int) -> dict[str, An
         "key": text.visible(redact_forms(found.key), limit=80) if page.can(SEE_DATA) else _("hidden"),
         "parked": text.number(found.parked),
         "granted": "" if rate is None else _of(found.granted, rate.count),
-        "at_once": "" if most is None else _of(found.at_once, most),
-        "turn": _("now") if found.turn_ms <= now_ms else text.moment(found.turn_ms, now=now_ms),
+        "at_once": "" if most is None else _of(found.concurrent, most),
+        "turn": _("now") if found.next_check_ms <= now_ms else text.moment(found.next_check_ms, now=now_ms),
     }
 
 

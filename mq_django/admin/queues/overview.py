@@ -21,14 +21,14 @@ WORST_FIRST = get_args(Problem)
 
 @needs(VIEW)
 def overview(page: Page) -> HttpResponse:
-    """Show all queues, what is wrong first."""
+    """Show all queues, problems first."""
     context = _context(page)
     return page.render("overview", _("Queues"), live_url=page.url("stats"), **context)
 
 
 @needs(VIEW)
 def stats(page: Page) -> HttpResponse:
-    """Return the parts of the page that change by themselves."""
+    """Return the live parts of the page."""
     context = _context(page)
     return page.parts([part for part in PARTS if part != "topics" or context[part]], context)
 
@@ -61,7 +61,7 @@ def _context(page: Page) -> dict[str, Any]:
 
 
 def waiting_url(page: Page, view: QueueView) -> str:
-    """Return the address of the first list of messages that wait which is not empty."""
+    """Return the URL of the first list of waiting messages that is not empty."""
     room = "unhandled" if view.unhandled else "parked" if view.parked else "delayed"
     return page.url("waiting", view.name, "delayed" if view.delayed else room)
 

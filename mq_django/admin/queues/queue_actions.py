@@ -1,4 +1,4 @@
-"""Pause, resume and purge a queue, each once that is confirmed."""
+"""Pause, resume and purge a queue, after confirmation."""
 
 from typing import get_args
 
@@ -22,12 +22,12 @@ def pause(page: Page, name: str) -> HttpResponse:
     if CONFIRMED not in page.request.POST:
         view = quick_stats(name)
         sentence = _(
-            "No handler starts from then on; what runs now is finished. %(ready)s ready and %(pending)s pending "
-            "messages are there; publishing goes on."
+            "No new handler starts, and running handlers finish. %(ready)s ready and %(pending)s pending "
+            "messages stay in the queue. Publishing continues."
         ) % {"ready": text.number(view.ready), "pending": text.number(view.pending)}
         return _confirm(page, name, "pause", _("Pause the queue?"), sentence, _("Yes, pause it"))
     changed = actions.pause(name)
-    said = _("The queue is paused.") if changed else _("The queue was paused already.")
+    said = _("The queue is paused.") if changed else _("The queue was already paused.")
     return _done(page, name, said, "Paused the queue" if changed else "")
 
 
@@ -43,7 +43,7 @@ def resume(page: Page, name: str) -> HttpResponse:
         ) % {"count": text.number(ready)}
         return _confirm(page, name, "resume", _("Resume the queue?"), sentence, _("Yes, resume it"))
     changed = actions.resume(name)
-    said = _("The queue runs again.") if changed else _("The queue was not paused.")
+    said = _("The queue was resumed.") if changed else _("The queue was not paused.")
     return _done(page, name, said, "Resumed the queue" if changed else "")
 
 
@@ -61,8 +61,8 @@ def _done(page: Page, name: str, said: str, logged: str) -> HttpResponse:
 
 @needs(VIEW, OPERATE, PURGE)
 def purge(page: Page, name: str, place: str) -> HttpResponse:
-    """Delete all that is ready or waits in one place, as many at a time as a request has time for."""
-    # It deletes everything there, so an address with a filter means something else.
+    """Delete all messages of one place, as many per request as its time allows."""
+    # It deletes all messages there, so a URL with a filter is rejected.
     filter_form.refuse_others(page, "count")
     where = _place(place)
     back_url = page.url("ready", name) if where == "ready" else page.url("waiting", name, where)
@@ -80,7 +80,7 @@ def purge(page: Page, name: str, place: str) -> HttpResponse:
     report(page, name, outcome, done=done % {"count": said}, logged=f"Purged {said} {where} messages")
     if not outcome.more:
         return HttpResponseRedirect(back_url)
-    page.say(messages.WARNING, _("There are more than a request has time for. Go on?"))
+    page.say(messages.WARNING, _("More messages are left than one request can delete. Continue?"))
     return HttpResponseRedirect(page.url("purge", name, where))
 
 
@@ -96,7 +96,7 @@ def _confirm_purge(page: Page, name: str, where: Purgeable, count: int, back_url
         name,
         titles[where] % {"count": text.number(count)},
         tab=where,
-        sentence=_("What is deleted is gone for good and will never be handled. What is being handled stays."),
+        sentence=_("Deleted messages cannot be restored and are never handled. Pending messages are not deleted."),
         button=_("Yes, delete it") if count == 1 else _("Yes, delete them"),
         act_url=page.url("purge", name, where),
         back_url=back_url,

@@ -21,20 +21,20 @@ from mq_django.inspector.queues import quick_stats
 
 PARTS = ("tabs", "problems", "tiles", "place", "charts", "names", "limits", "schedules", "consumers")
 
-#: Parts that not every queue has.
+#: Parts that only some queues have.
 NOT_ALWAYS = ("place", "limits", "schedules")
 
 
 @needs(VIEW)
 def queue(page: Page, name: str) -> HttpResponse:
-    """Show a queue, or a group of a topic: where its messages are, what happened, its limits, schedules, consumers."""
+    """Show a queue or a group of a topic: message counts, activity, limits, schedules and consumers."""
     live_url = page.url("queue_stats", name) + spans.query(spans.span_of(page), spans.name_of(page))
     return page.render("queue", name, live_url=live_url, settings=settings_of(name), **_context(page, name))
 
 
 @needs(VIEW)
 def stats(page: Page, name: str) -> HttpResponse:
-    """Return the parts of the page that change by themselves."""
+    """Return the live parts of the page."""
     context = _context(page, name)
     return page.parts([part for part in PARTS if part not in NOT_ALWAYS or context.get(part)], context)
 
@@ -57,7 +57,7 @@ def figures(page: Page, name: str) -> HttpResponse:
 def _look(page: Page, name: str) -> tuple[QueueView, Activity]:
     span, of = spans.span_of(page), spans.name_of(page)
     if span not in spans.HOURS:
-        # What is late or dead is so whatever the name, and the rates are of all.
+        # Problems and rates are those of all names.
         view = inspector.queue(name)
         return view, inspector.queue(name, of=of).activity if of else view.activity
     view = quick_stats(name, minutes=RECENT + 1)
@@ -97,7 +97,7 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
             "bad": bad and count > 0,
         }
 
-    # Only limits of keys park.
+    # Only limits of keys park messages.
     parked = []
     if view.parked:
         url = page.url("waiting", view.name, "parked")
@@ -112,7 +112,7 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         tile(
             _("Ready"),
             view.ready,
-            oldest or (rates["published"] and _("in: %s") % rates["published"]),
+            oldest or (rates["published"] and _("published: %s") % rates["published"]),
             page.url("ready", view.name),
         ),
         tile(
@@ -125,13 +125,13 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         tile(
             _("Unhandled"),
             view.unhandled,
-            _("no consumer has their handler") if view.unhandled else "",
+            _("no consumer has a handler") if view.unhandled else "",
             page.url("waiting", view.name, "unhandled"),
             bad=True,
         ),
         *parked,
         tile(_("Dead letters"), view.dead, "", page.url("dead", view.name), bad=True),
-        tile(_("Consumers alive"), view.alive),
+        tile(_("Running consumers"), view.alive),
     ]
 
 

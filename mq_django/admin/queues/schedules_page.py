@@ -1,4 +1,4 @@
-"""The schedules of a queue: seen, paused, fired at once, forgotten."""
+"""The schedules of a queue: show, pause, resume, fire now, delete the state."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,21 +16,21 @@ from mq_django.core.visible import escape
 from mq_django.inspector import plans
 from mq_django.inspector.plans import Planned
 
-#: The form's field that names a schedule.
+#: The form field with the name of a schedule.
 NAMED = "schedule"
 
 
 class Done(NamedTuple):
-    """What was done to a schedule."""
+    """The result of an action on a schedule."""
 
     said: str
-    #: What the admin's log says before the schedule's name, and after it; nothing when nothing was done.
+    #: The texts of the admin's log before and after the schedule's name; empty if nothing was done.
     logged: str = ""
     more: str = ""
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
-    """Return the schedules of a queue as rows, and where their buttons lead."""
+    """Return the schedules of a queue as rows, and the URLs of their buttons."""
     now_ms, found = plans.schedules(name)
     return {
         "schedules": [_row(plan, now_ms) for plan in found],
@@ -49,7 +49,7 @@ def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
         "shown": text.visible(plan.name, limit=80),
         "when": _when(entry.when) if entry else "",
         "message": text.visible(entry.message, limit=80) if entry else "",
-        "next": _("overdue: nobody fires it") if late else text.moment(plan.next_ms, now=now_ms),
+        "next": _("overdue: no consumer fires it") if late else text.moment(plan.next_ms, now=now_ms),
         "late": late,
         "last": text.moment(plan.fired_ms, now=now_ms),
         "paused": plan.paused,
@@ -70,34 +70,34 @@ def _pause(plan: Planned) -> Done:
 
 def _resume(plan: Planned) -> Done:
     plans.switch(plan, paused=False)
-    return Done(_("The schedule fires again."), "Resumed schedule")
+    return Done(_("The schedule was resumed."), "Resumed schedule")
 
 
 def _fire(plan: Planned) -> Done:
     message_id = plans.fire(plan)
     if message_id is None:
-        return Done(_("It has left the code: there is nothing to publish."))
+        return Done(_("The schedule is no longer in the code."))
     return Done(_("Message %(id)s was published.") % {"id": message_id}, "Fired schedule", f": message {message_id}")
 
 
 def _forget(plan: Planned) -> Done:
     if plan.entry is not None:
-        return Done(_("It is in the code, so it is not forgotten."))
+        return Done(_("The schedule is in the code, so its state was not deleted."))
     plans.forget(plan)
-    return Done(_("The schedule is forgotten."), "Forgot schedule")
+    return Done(_("The state of the schedule was deleted."), "Forgot schedule")
 
 
 def _view(
     route: str, do: Callable[[Planned], Done], *, title: Any, sentence: Any, button: Any
 ) -> Callable[..., HttpResponse]:
-    """Return a view that does something to a schedule once that is confirmed; texts are translated when shown."""
+    """Return a view for an action on a schedule, after confirmation. Texts are translated when shown."""
 
     @needs(VIEW, OPERATE)
     def view(page: Page, name: str) -> HttpResponse:
         asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
         plan = plans.find(name, text.from_url(asked).decode(errors="replace"))
         if plan is None:
-            page.say(messages.WARNING, _("There is no such schedule any more."))
+            page.say(messages.WARNING, _("This schedule no longer exists."))
         elif CONFIRMED not in page.request.POST:
             return confirm(
                 page,
@@ -120,27 +120,27 @@ def _view(
     return view
 
 
-#: Lets the ticks of a schedule pass without a message.
+#: Pauses a schedule.
 pause = _view(
     "schedule_pause",
     _pause,
     title=gettext_lazy("Pause schedule “%(schedule)s”?"),
-    sentence=gettext_lazy("Its 1 message a tick is not published from then on; what is published already is handled."),
+    sentence=gettext_lazy(
+        "Until it is resumed, it does not publish its 1 message per tick. Published messages are handled."
+    ),
     button=gettext_lazy("Yes, pause it"),
 )
 
-#: Lets a schedule fire again from its next tick on.
+#: Resumes a schedule from its next tick on.
 resume = _view(
     "schedule_resume",
     _resume,
     title=gettext_lazy("Resume schedule “%(schedule)s”?"),
-    sentence=gettext_lazy(
-        "It fires again from its next tick on, 1 message a tick. Those that passed are not made up for."
-    ),
+    sentence=gettext_lazy("It publishes 1 message per tick again, from the next tick on. Missed ticks do not fire."),
     button=gettext_lazy("Yes, resume it"),
 )
 
-#: Publishes the message of a schedule at once.
+#: Publishes the message of a schedule now.
 fire = _view(
     "schedule_fire",
     _fire,
@@ -151,11 +151,11 @@ fire = _view(
     button=gettext_lazy("Yes, fire it"),
 )
 
-#: Forgets a schedule that has left the code.
+#: Deletes the state of a schedule that was removed from the code.
 forget = _view(
     "schedule_forget",
     _forget,
     title=gettext_lazy("Forget schedule “%(schedule)s”?"),
-    sentence=gettext_lazy("When it fired last is forgotten. If it comes back into the code, it begins anew."),
+    sentence=gettext_lazy("The time of its last tick is deleted. If it returns to the code, it starts anew."),
     button=gettext_lazy("Yes, forget it"),
 )

@@ -1,4 +1,4 @@
-"""Where a group of a topic is in the log, as a section of its page and a row of tables."""
+"""The offset and lag of a group of a topic, for its page and for tables."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from mq_django.inspector.topics import GroupStats, TopicView
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
-    """Return what the page of a group says about its place in the log."""
+    """Return the context of a group's page about its position in the log."""
     topic, _separator, group = name.partition(GROUP_SEPARATOR)
     view = topics.topic(topic)
     found = view.group(group)
@@ -28,24 +28,24 @@ def section(page: Page, name: str) -> dict[str, Any]:
 
 
 def facts(topic: TopicView, group: GroupStats) -> list[tuple[str, SafeString | str]]:
-    """Return where a group is, label by label."""
+    """Return the labels and values of a group's position."""
     if not group.subscribed:
-        return [(_("State"), _("not subscribed: it begins when its first consumer starts"))]
+        return [(_("State"), _("not subscribed: created when its first consumer starts"))]
     given = text.moment(group.offset_ms, now=topic.now_ms) if group.offset_ms else _("none yet")
     rows = [
-        (_("Last message given"), given),
+        (_("Last delivered message"), given),
         (_("Offset"), text.visible(group.offset)),
         (_("Lag"), lag(group)),
-        (_("Held by consumers"), text.number(group.pending)),
+        (_("Pending"), text.number(group.pending)),
         (_("Retention used"), retention(group)),
-        (_("Lost to the retention"), text.number(group.lost) if group.lost else ""),
+        (_("Lost to retention"), text.number(group.lost) if group.lost else ""),
         (_("Subscriber"), _("in this code") if group.name in topic.in_code else _("not in this code")),
     ]
     return [(label, value) for label, value in rows if value]
 
 
 def lag(group: GroupStats) -> str:
-    """Return how far a group is behind, in messages and in time."""
+    """Return the lag of a group in messages and time."""
     if not group.lag:
         return _("none")
     words = ngettext("%(count)s message, %(time)s", "%(count)s messages, %(time)s", group.lag)
@@ -53,13 +53,13 @@ def lag(group: GroupStats) -> str:
 
 
 def lag_count(group: GroupStats) -> str:
-    """Return how many messages of the log a group was not given."""
+    """Return the number of undelivered messages of a group."""
     count = text.number(group.lag)
     return _("over %(count)s") % {"count": count} if group.at_least else count
 
 
 def retention(group: GroupStats) -> SafeString | str:
-    """Return how much of the retention a group is behind, as a bar and in words."""
+    """Return the used share of the retention as a bar and text."""
     if group.share is None:
         return ""
     percent = text.percent(group.share)
@@ -67,15 +67,15 @@ def retention(group: GroupStats) -> SafeString | str:
 
 
 def alarms(group: GroupStats) -> list[dict[str, str]]:
-    """Return what is wrong with a group's place, as sentences to stand behind its name."""
+    """Return the problems of a group as texts, which follow its name."""
     found = []
     if group.alarm is not None:
-        words = _("is behind by %(percent)s of the retention. At 100 %% it loses messages.")
+        words = _("lags by %(percent)s of the retention. At 100 %% it loses messages.")
         found.append({"sentence": words % {"percent": text.percent(group.share or 0)}, "what": "alarm"})
     if group.lost:
         words = ngettext(
-            "lost %(count)s message to the retention before it was given it.",
-            "lost %(count)s messages to the retention before it was given them.",
+            "lost %(count)s message to retention before delivery.",
+            "lost %(count)s messages to retention before delivery.",
             group.lost,
         )
         found.append({"sentence": words % {"count": text.number(group.lost)}, "what": "lost"})

@@ -1,4 +1,4 @@
-"""Move a group of a topic to another place of the log, and remove one: each once it is confirmed."""
+"""Move a group of a topic to another position, or unsubscribe it, after confirmation."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -24,13 +24,13 @@ from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.topics import SeekPreview
 
-#: Fields of the form: what kind of place, and the two kinds that take a value.
+#: Form fields: the kind of position, and the values of two kinds.
 TO, MOMENT, OFFSET = "to", "moment", "offset"
 
 
 @needs(VIEW, OPERATE)
 def seek(page: Page, name: str) -> HttpResponse:
-    """Show the form, then what the move would do, and move the group once that is confirmed."""
+    """Show the form, then a preview, and move the group after confirmation."""
     topic, _separator, group = name.partition(GROUP_SEPARATOR)
     if page.request.method != "POST":
         return _form(page, name, page.request.GET.dict())
@@ -39,16 +39,16 @@ def seek(page: Page, name: str) -> HttpResponse:
     try:
         preview = None if place is None else topics.preview(topic, group, place)
         if place is None or preview is None:
-            return _form(page, name, asked, error=_("Choose a place: a date and a time, or the offset of a message."))
+            return _form(page, name, asked, error=_("Enter a position: a date and time, or the offset of a message."))
         if CONFIRMED not in page.request.POST:
             return _confirm_seek(page, name, asked, place, preview)
         topics.seek(topic, group, place)
     except InvalidOffset:
         return _form(page, name, asked, error=_("An offset is two numbers with a dash, such as 1700000000000-0."))
     except UnknownGroup:
-        page.say(messages.WARNING, _("Nobody has subscribed under this name: there is nothing to move."))
+        page.say(messages.WARNING, _("The group is not subscribed, so it cannot be moved."))
         return HttpResponseRedirect(page.queue_url(name))
-    done = _("The group goes on at %(place)s. %(what)s")
+    done = _("The group was moved to %(place)s. %(what)s")
     page.say(messages.SUCCESS, done % {"place": said(place), "what": _will(preview)})
     more = "at least " if preview.more else ""
     counts = f"{more}{preview.replayed} messages again, {more}{preview.skipped} skipped"
@@ -68,7 +68,7 @@ def _place(asked: dict[str, str]) -> Place | None:
 
 
 def said(place: Place) -> str:
-    """Return a place in words."""
+    """Return a position as text."""
     if isinstance(place, datetime):
         return timezone.localtime(place).isoformat(sep=" ", timespec="seconds")
     return {BEGINNING: _("the beginning"), END: _("the end")}.get(place, escape(place))
@@ -93,7 +93,7 @@ def _form(page: Page, name: str, asked: dict[str, str], *, error: str = "") -> H
 
 
 def _will(preview: SeekPreview) -> str:
-    """Return how many messages a move gives again or skips."""
+    """Return the number of messages that a move replays or skips, as text."""
     if preview.replayed:
         words = ngettext(
             "%(count)s message is handled again.", "%(count)s messages are handled again.", preview.replayed
@@ -118,18 +118,18 @@ def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Place, pr
     if preview.pending:
         sentences.append(
             ngettext(
-                "%(count)s message of the log is being handled: it goes on, and is not settled when it ends.",
-                "%(count)s messages of the log are being handled: they go on, and are not settled when they end.",
+                "%(count)s message of the log is being handled. Its outcome will be ignored.",
+                "%(count)s messages of the log are being handled. Their outcomes will be ignored.",
                 preview.pending,
             )
             % {"count": text.number(preview.pending)}
         )
     if preview.given_up:
         words = ngettext(
-            "%(count)s of them is not given again.", "%(count)s of them are not given again.", preview.given_up
+            "%(count)s of them is not delivered again.", "%(count)s of them are not delivered again.", preview.given_up
         )
         sentences.append(words % {"count": text.number(preview.given_up)})
-    sentences.append(_("Retries and dead letters of the group stay as they are, and so do other groups."))
+    sentences.append(_("The group's retries and dead letters and other groups are not affected."))
     topic = name.partition(GROUP_SEPARATOR)[0]
     heads = [] if place == END else entries.in_log(topic, since=place, limit=1).rows
     return confirm(
@@ -152,7 +152,7 @@ def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Place, pr
 
 @needs(VIEW, OPERATE, PURGE)
 def unsubscribe(page: Page, name: str) -> HttpResponse:
-    """Remove a group with all that it keeps."""
+    """Remove a group with all its keys."""
     topic, _separator, group = name.partition(GROUP_SEPARATOR)
     get_config().topic(topic)
     view = quick_stats(name)
@@ -162,14 +162,14 @@ def unsubscribe(page: Page, name: str) -> HttpResponse:
         page.say(messages.SUCCESS, _("Group %(name)s is unsubscribed.") % {"name": name})
         page.log(name, f"Unsubscribed the group with {view.dead} dead letters and {view.delayed} retries")
     else:
-        page.say(messages.INFO, _("Nobody had subscribed under this name."))
+        page.say(messages.INFO, _("The group was not subscribed."))
     return HttpResponseRedirect(page.queue_url(topic))
 
 
 def _confirm_unsubscribe(page: Page, view: QueueView) -> HttpResponse:
     sentence = _(
-        "Its place in the log is forgotten, and its %(waiting)s waiting messages and %(dead)s dead letters are deleted "
-        "for good. It has %(alive)s living consumers: these subscribe again, where their subscriber says."
+        "Its offset is deleted, and its %(waiting)s waiting messages and %(dead)s dead letters are deleted "
+        "for good. It has %(alive)s running consumers. They subscribe again at the start that their subscriber defines."
     )
     counts = {"waiting": view.delayed + view.unhandled, "dead": view.dead, "alive": view.alive}
     return confirm(

@@ -1,4 +1,4 @@
-"""Look into the log of a topic: any range of it, page by page."""
+"""Show the log of a topic: any range of it, page by page."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -18,17 +18,17 @@ from mq_django.inspector.message_views import EntryView
 from mq_django.inspector.scan import Filter
 from mq_django.inspector.topics import GroupStats, TopicView
 
-#: Messages a page.
+#: Messages per page.
 PER_PAGE = 50
 
-#: Fields of the form: a range by offsets or moments, what to look for, and the order.
+#: Form fields: a range by offsets or times, a filter, and the order.
 FIELDS = ("first", "last", "from", "to", "name", "key", "order")
 OLDEST_FIRST = "oldest"
 
 
 @needs(VIEW)
 def log(page: Page, topic: str) -> HttpResponse:
-    """Show a page of a topic's log, the newest first unless asked otherwise."""
+    """Show a page of a topic's log, newest first by default."""
     asked = filter_form.asked(page, FIELDS)
     view = topics.topic(topic)
     criteria = Filter(name=asked.get("name", ""), key=asked.get("key", ""))
@@ -82,7 +82,7 @@ def _progress(page: Page, asked: dict[str, str], scanned: int, after: str) -> di
     seen = page.request.GET.get("seen", "")
     total = scanned + (int(seen) if seen.isdecimal() and len(seen) < 16 else 0)
     return {
-        "looked": _("Looked through %(count)s messages.") % {"count": text.number(total)},
+        "looked": _("Scanned %(count)s messages.") % {"count": text.number(total)},
         "go_on": f"?{urlencode({**asked, 'after': after, 'seen': str(total)})}" if after else "",
         "start_url": f"?{urlencode(asked)}",
         "is_later_page": "after" in page.request.GET,
@@ -101,7 +101,7 @@ def _row(page: Page, view: TopicView, row: EntryView) -> dict[str, Any]:
 
 
 def _missing(view: TopicView, entry: str) -> list[str]:
-    """Return the groups that were not given a message yet."""
+    """Return the groups to which a message was not delivered yet."""
     return [group.name for group in view.groups if parse(group.offset) < parse(entry)]
 
 
@@ -113,7 +113,7 @@ def message(page: Page, topic: str, entry: str) -> HttpResponse:
     except InvalidOffset:
         found = None
     if found is None:
-        page.say(messages.WARNING, _("The message is not in the log: its retention is over, or it never was there."))
+        page.say(messages.WARNING, _("The message is not in the log: it was trimmed, or never existed."))
         return HttpResponseRedirect(page.url("log", topic))
     view = topics.topic(topic)
     return page.render(

@@ -1,4 +1,4 @@
-"""The page of a topic, and the topics and their groups on the page of all queues."""
+"""The page of a topic, and the section of topics and groups on the page of all queues."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,14 +27,14 @@ PARTS = ("tabs", "problems", "tiles", "topic_groups", "topic_chart")
 
 @needs(VIEW)
 def topic(page: Page, topic: str) -> HttpResponse:
-    """Show a topic: its log, its groups, what was published."""
+    """Show a topic: its log, its groups and its activity."""
     live_url = page.url("topic_stats", topic) + spans.query(spans.span_of(page), "")
     return page.render("topic", topic, live_url=live_url, settings=settings_of(topic), **_context(page, topic))
 
 
 @needs(VIEW)
 def stats(page: Page, topic: str) -> HttpResponse:
-    """Return the parts of the page that change by themselves."""
+    """Return the live parts of the page."""
     return page.parts(PARTS, _context(page, topic))
 
 
@@ -111,7 +111,7 @@ def _tiles(page: Page, view: TopicView) -> list[dict[str, Any]]:
 
 
 def retention_of(view: TopicView) -> str:
-    """Return what a topic keeps, in words."""
+    """Return the retention of a topic as text."""
     limits = []
     if view.config.retention:
         limits.append(text.duration(round(view.config.retention.total_seconds() * 1000)))
@@ -119,11 +119,11 @@ def retention_of(view: TopicView) -> str:
         limits.append(_("%(count)s messages") % {"count": text.number(view.config.retention_count)})
     if view.config.retention_bytes:
         limits.append(text.size(view.config.retention_bytes))
-    return _("kept: %(what)s") % {"what": ", ".join(limits)} if limits else _("kept for ever")
+    return _("kept: %(what)s") % {"what": ", ".join(limits)} if limits else _("kept forever")
 
 
 def overview(page: Page, views: Sequence[QueueView]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return all topics as rows, each followed by its groups, and what is wrong with these; `views` are the groups."""
+    """Return all topics as rows, each followed by its groups, and the problems. `views` are the groups."""
     by_name, rows = {view.name: view for view in views}, []
     found = topics.topics()
     for view in found:
@@ -133,7 +133,7 @@ def overview(page: Page, views: Sequence[QueueView]) -> tuple[list[dict[str, Any
 
 
 def problems_of(page: Page, found: Sequence[TopicView], views: Sequence[QueueView]) -> list[dict[str, Any]]:
-    """Return what is wrong with the groups of topics, the alarms first."""
+    """Return the problems of the groups of topics, alarms first."""
     unreadable = [
         {
             "queue": topic.name,
@@ -213,5 +213,5 @@ def _group(page: Page, group: GroupStats, view: QueueView | None) -> dict[str, A
 
 
 def is_group(view: QueueView) -> bool:
-    """Tell whether a queue is a group of a topic."""
+    """Return whether a queue is a group of a topic."""
     return GROUP_SEPARATOR in view.name

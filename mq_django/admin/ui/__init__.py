@@ -1,1 +1,1 @@
-"""What the pages share: permissions, tabs, charts, filters, confirmations and text."""
+"""Shared by all pages: permissions, tabs, charts, filters, confirmations and text."""

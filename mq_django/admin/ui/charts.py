@@ -1,4 +1,4 @@
-"""Charts as inline SVG: attributes and classes only, so that no content security policy stands in the way."""
+"""Charts as inline SVG: attributes and classes only, so that a strict content security policy allows them."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil, floor, log10
@@ -14,13 +14,13 @@ from mq_django.inspector.activity import Activity, Spread
 #: Minutes of a sparkline.
 SHORT = 30
 
-#: What stands in a column, from its foot up, and how each is drawn.
+#: The parts of a column from the bottom up, and their CSS classes.
 HANDLED = (("handled", "mq-handled"), ("retried", "mq-failed"), ("buried", "mq-dead"))
 PUBLISHED = (("published", "mq-handled"),)
 
 _HEIGHT = 100
 
-#: Seconds to stand for what was longer than the counters tell apart.
+#: Seconds to draw for times in the last bucket.
 _ENDLESS = 1000.0
 
 
@@ -32,7 +32,7 @@ class Chart(NamedTuple):
 
 
 def sparkline(values: Sequence[int], *, label: str) -> SafeString:
-    """Return a small line of counts a minute, without the running minute: it would always fall at the end."""
+    """Return a sparkline of counts per minute. Without the current minute, where the line would drop."""
     shown = values[-SHORT - 1 : -1]
     top = max(*shown, 1)
     points = " ".join(f"{place * 4},{22 - 20 * value / top:.1f}" for place, value in enumerate(shown))
@@ -48,7 +48,7 @@ def sparkline(values: Sequence[int], *, label: str) -> SafeString:
 
 
 def columns(activity: Activity, *, label: str, stacks: Sequence[tuple[str, str]] = HANDLED) -> Chart:
-    """Return a chart: a column a step, and where it shows what was handled, a line of what was published."""
+    """Return a chart with a column per step, and a line of published messages if it shows handled ones."""
     steps = range(len(activity.published))
     counts = [[getattr(activity, what)[place] for what, _ in stacks] for place in steps]
     top = _top(max(*map(sum, counts), *activity.published, 2))
@@ -79,7 +79,7 @@ def _stack(place: int, counts: Sequence[int], stacks: Sequence[tuple[str, str]],
 
 
 def spreads(steps: Sequence[Spread], activity: Activity, *, label: str, kind: str, endless: str = "") -> Chart:
-    """Return a chart of times on a scale of powers of ten: of each step a bar from p50 to p95, p50 marked."""
+    """Return a chart of times on a logarithmic scale: for each step a bar from p50 to p95, with p50 marked."""
     known = [min(value, _ENDLESS) for spread in steps for value in spread if value is not None]
     low, high = (floor(log10(max(min(known), 1e-5))), ceil(log10(max(known)))) if known else (-3, 0)
     high = max(high, low + 1)
@@ -126,7 +126,7 @@ def _frame(steps: int, label: str, lines: Sequence[float], inside: SafeString) -
 
 
 def meter(share: float, *, label: str, bad: bool) -> SafeString:
-    """Return a bar that is filled by a share; what is over is full."""
+    """Return a bar that is filled by a share of at most 1."""
     return format_html(
         '<svg class="mq-meter{}" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<rect class="mq-meter-all" width="100" height="8"/><rect class="mq-meter-part" width="{}" height="8"/></svg>',
@@ -141,7 +141,7 @@ def _top(highest: int) -> int:
 
 
 def summary(activity: Activity) -> str:
-    """Return a chart in words."""
+    """Return the text alternative of a chart."""
     said = _("%(published)s published, %(handled)s handled, %(retried)s failed and retried, %(buried)s buried.") % {
         "published": number(sum(activity.published)),
         "handled": number(sum(activity.handled)),
@@ -153,18 +153,18 @@ def summary(activity: Activity) -> str:
 
 
 def latency_summary(activity: Activity) -> str:
-    """Return the latencies in words; empty when there are none."""
+    """Return the latencies as text; empty without data."""
     words = _("Latency: p50 %(half)s, p95 %(most)s.")
     return _with_times(words, activity.waited, endless=endless_latency())
 
 
 def took_summary(activity: Activity) -> str:
-    """Return the handling times in words; empty when there are none."""
+    """Return the handling times as text; empty without data."""
     return _with_times(_("p50 %(half)s, p95 %(most)s."), activity.took)
 
 
 def endless_latency() -> str:
-    """Return what is said of a latency that is longer than the counters tell apart."""
+    """Return the text for a latency in the last bucket."""
     return _("over 70 min")
 
 
@@ -180,7 +180,7 @@ def ago(activity: Activity, place: int) -> str:
 
 
 def column_title(activity: Activity, place: int) -> str:
-    """Return what happened in a step."""
+    """Return the activity of a step as text."""
     return _("%(ago)s ago: %(published)s published, %(handled)s handled, %(retried)s retried, %(buried)s buried") % {
         "ago": ago(activity, place),
         "published": number(activity.published[place]),
@@ -191,7 +191,7 @@ def column_title(activity: Activity, place: int) -> str:
 
 
 def spread_title(activity: Activity, place: int, spread: Spread, endless: str) -> str:
-    """Return the times of a step in words."""
+    """Return the times of a step as text."""
     if spread.p50 is None:
         return _("%(ago)s ago: nothing") % {"ago": ago(activity, place)}
     words = _("p50 %(half)s, p95 %(most)s")

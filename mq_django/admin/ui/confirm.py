@@ -1,4 +1,4 @@
-"""The page between a button and what it does, and the words when it is done."""
+"""The confirmation page of an action, and its result messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,18 +14,18 @@ from mq_django.admin.ui.text import number
 from mq_django.core.visible import truncate
 from mq_django.inspector.actions import Outcome
 
-#: The form's field that says that somebody has read what will happen.
+#: The form field of a confirmed action.
 CONFIRMED = "confirmed"
 
-#: The form's field that names what was chosen, as the admin's own actions call it.
+#: The form field with the selected items, as in the admin's own actions.
 CHOSEN = "_selected_action"
 
-#: What was chosen is listed up to so many.
+#: Selected items that are listed at most.
 MAX_LISTED = 20
 
 
 def chosen(page: Page) -> list[str]:
-    """Return what a form chose, each once."""
+    """Return the selected items of a form without duplicates."""
     return list(dict.fromkeys(page.request.POST.getlist(CHOSEN)))
 
 
@@ -45,7 +45,7 @@ def confirm(
     dangerous: bool = False,
     inputs: Sequence[dict[str, str]] = (),
 ) -> HttpResponse:
-    """Ask whether something is to be done, and say to how many."""
+    """Render the confirmation page of an action."""
     context: dict[str, Any] = {
         "queue": queue,
         "tabs": tabs(page, queue, tab),
@@ -63,19 +63,19 @@ def confirm(
 
 
 def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str) -> None:
-    """Tell the user and the admin's log what was done, and what was not and why."""
+    """Show the result of an action to the user, and write it to the admin's log."""
     if outcome.done:
         page.say(messages.SUCCESS, done)
     for count, sentence in (
-        (outcome.missing, _("%(count)s were gone before: somebody else was quicker.")),
-        (outcome.refused, _("%(count)s cannot be redriven, because they are no messages; they stay.")),
+        (outcome.missing, _("%(count)s no longer existed.")),
+        (outcome.refused, _("%(count)s are not valid messages and cannot be redriven.")),
     ):
         if count:
             page.say(messages.WARNING, sentence % {"count": number(count)})
     if outcome.error is not None:
-        more = _("What was done until then is done; it is safe to do it again.")
+        more = _("Changes made so far stay. You can safely try again.")
         page.say(messages.ERROR, f"{sentence_of(outcome.error)} {more}")
     if outcome.done or outcome.error is not None:
-        # Redis may have done the last batch and lost its answer, and the log must not say less than was done.
+        # Redis may have executed the last batch although its reply was lost, so the log must include it.
         doubt = " (interrupted; up to one more batch may have been done)" if outcome.error is not None else ""
         page.log(queue, truncate(logged, 1000) + doubt)

@@ -1,4 +1,4 @@
-"""The filter that a request asks for, the search form that shows it, and how far the look for it has come.
+"""The filter in a request, its search form, and the progress of its scan.
 
 Every page and every action reads filters here. What cannot be applied is an error and never left out: a filter that is
 left out selects everything.
@@ -25,15 +25,15 @@ from mq_django.inspector.scan import Scanned
 #: Fields of the form.
 FIELDS = ("name", "key", "error", "from", "to")
 
-#: What a link to a group of dead letters asks for: each of the two may be empty, and then the group has none.
+#: The parameters of a link to a group of dead letters. Both are given; an empty one means that the group has none.
 OF_NAME, OF_ERROR = "of_name", "of_error"
 
-#: Characters of a field: as many as a group's name has.
+#: Maximum characters of a field: as many as in the name of a group.
 MAX_TEXT = 1020
 
 
 def asked(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, str]:
-    """Return what the form was filled with, wherever the request carries it.
+    """Return the filter fields of a request, from its query or form.
 
     Raises:
         InvalidFilter: a field cannot be applied, or not for this user. The text says why.
@@ -41,27 +41,31 @@ def asked(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, str]:
     found = {field: value.strip() for field in fields if (value := given(page, field))}
     for field, value in found.items():
         if not value:
-            raise InvalidFilter(_("The filter “%(field)s” has nothing but spaces.") % {"field": field})
+            raise InvalidFilter(_("The filter “%(field)s” contains only spaces.") % {"field": field})
         if field in ("from", "to"):
             _milliseconds(value)
-    # Keys and errors may quote data.
+    # Keys and errors may contain message data.
     if {"key", "error"} & set(found) and not page.can(SEE_DATA):
-        raise InvalidFilter(_("You may not filter by key or error, because they may quote the data of messages."))
+        raise InvalidFilter(
+            _("You do not have permission to filter by key or error, because they may contain message data.")
+        )
     group = {field: value for field in (OF_NAME, OF_ERROR) if (value := given(page, field)) is not None}
     if not may_ask_for(page, group.get(OF_ERROR, "")):
-        raise InvalidFilter(_("You may not filter by this error, because it may quote the data of messages."))
+        raise InvalidFilter(
+            _("You do not have permission to filter by this error, because it may contain message data.")
+        )
     if len(group) == 1:
         raise InvalidFilter(_("A group of dead letters has a name and an error, and one of them is missing."))
     return found | group
 
 
 def may_ask_for(page: Page, error: str) -> bool:
-    """Tell whether a user may see and ask for what a group of dead letters has in common."""
+    """Return whether a user may filter by a group of dead letters."""
     return not error or is_exception(error) or page.can(SEE_DATA)
 
 
 def given(page: Page, field: str) -> str | None:
-    """Return the one value that a request has for a field, in its address or its form; None: it has none.
+    """Return the value of a field in the query or form of a request, or None.
 
     Raises:
         InvalidFilter: it has several, or one that is too long.
@@ -76,22 +80,22 @@ def given(page: Page, field: str) -> str | None:
 
 
 def refuse_others(page: Page, *known: str) -> None:
-    """Refuse what a request carries that its page does not know: it may be meant to select.
+    """Reject unknown parameters of a request: they may be meant as a filter.
 
     Raises:
         InvalidFilter: there is such a thing.
     """
     for field in {*page.request.GET, *page.request.POST} - {*known, CONFIRMED, "csrfmiddlewaretoken"}:
-        raise InvalidFilter(_("There is no filter “%(field)s” here.") % {"field": escape(field)[:200]})
+        raise InvalidFilter(_("This page has no filter “%(field)s”.") % {"field": escape(field)[:200]})
 
 
 def group_terms(group: FailureGroup) -> dict[str, str]:
-    """Return what asks for a group of dead letters."""
+    """Return the parameters that filter by a group of dead letters."""
     return {OF_NAME: group.name, OF_ERROR: group.error}
 
 
 def criteria(page: Page, message_id: str = "") -> Filter:
-    """Return the filter that the form asks for.
+    """Return the filter of a request.
 
     Raises:
         InvalidFilter: it cannot be applied.
@@ -109,11 +113,11 @@ def criteria(page: Page, message_id: str = "") -> Filter:
 
 
 def describe(page: Page, *, log: bool = False) -> str:
-    """Return in words what the form asks for; empty when that is everything. For the log without what quotes data."""
+    """Return the filter as text, empty without one. For the log, keys and errors are left out."""
     words = {
-        "name": _("name has “%s”"),
+        "name": _("name contains “%s”"),
         "key": _("key is “%s”"),
-        "error": _("error has “%s”"),
+        "error": _("error contains “%s”"),
         "from": _("published from %s"),
         "to": _("published until %s"),
         OF_NAME: _("name is “%s”"),
@@ -133,7 +137,7 @@ def _milliseconds(value: str) -> int:
 
 
 def moment(value: str) -> datetime:
-    """Return the moment in a form's field, in the user's time zone.
+    """Return the time in a form field, in the user's time zone.
 
     Raises:
         InvalidFilter: it is none.
@@ -148,7 +152,7 @@ def moment(value: str) -> datetime:
 
 
 def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str, Any]:
-    """Return what the form shows."""
+    """Return the context of the search form."""
     fields = asked(page)
     return {
         "wanted": message_id,
@@ -161,13 +165,13 @@ def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str,
 
 
 def progress(page: Page, found: "Scanned[Any]", *, message_id: str = "") -> dict[str, Any]:
-    """Return how far a look has come, and the link that goes on with it."""
+    """Return the progress of a scan, and the link that continues it."""
     seen = page.request.GET.get("seen", "")
     before = int(seen) if seen.isdecimal() and len(seen) < 16 else 0
     total = before + found.scanned
     onward = {**asked(page), **({"id": message_id} if message_id else {}), "after": found.after, "seen": str(total)}
     return {
         "is_filtered": bool(criteria(page, message_id)),
-        "looked": _("Looked through %(count)s messages.") % {"count": text.number(total)},
+        "looked": _("Scanned %(count)s messages.") % {"count": text.number(total)},
         "go_on": f"?{urlencode(onward)}" if found.after else "",
     }

@@ -1,4 +1,4 @@
-"""What the inspector's words mean to an operator."""
+"""Labels for values of the inspector."""
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -11,22 +11,22 @@ from mq_django.inspector.queue_view import GROWING, Problem, QueueView
 
 
 def problem(view: QueueView, what: Problem) -> str:
-    """Return a sentence about what is wrong with a queue, to stand behind its name."""
+    """Return a text about a problem of a queue, which follows its name."""
     match what:
         case "unreadable":
             return _("cannot be read: %(error)s") % {"error": view.error}
         case "unconsumed":
             return ngettext(
-                "has %(count)s message and no living consumer. Is runconsumer running?",
-                "has %(count)s messages and no living consumer. Is runconsumer running?",
+                "has %(count)s message and no running consumer. Is runconsumer started?",
+                "has %(count)s messages and no running consumer. Is runconsumer started?",
                 view.depth,
             ) % {"count": number(view.depth)}
         case "paused":
             return _("is paused.")
         case "unhandled":
             return ngettext(
-                "has %(count)s message that no consumer has a handler for.",
-                "has %(count)s messages that no consumer has a handler for.",
+                "has %(count)s message without a handler in any consumer.",
+                "has %(count)s messages without a handler in any consumer.",
                 view.unhandled,
             ) % {"count": number(view.unhandled)}
         case "buried":
@@ -36,7 +36,7 @@ def problem(view: QueueView, what: Problem) -> str:
                 view.recently_buried,
             ) % {"count": number(view.recently_buried)}
         case "growing":
-            return _("grows: in the last %(minutes)s minutes %(count)s more messages came than were handled.") % {
+            return _("grows: %(count)s more messages were published than handled in the last %(minutes)s minutes.") % {
                 "minutes": GROWING,
                 "count": number(view.growth),
             }
@@ -51,35 +51,37 @@ def reason(word: str) -> str:
     known = {
         "attempts": _("out of attempts"),
         "error": _("given up by its handler"),
-        "undecodable": _("no message"),
+        "undecodable": _("could not be decoded"),
         "crashed": _("its process died"),
-        "expired": _("too old"),
+        "expired": _("expired"),
     }
     return known.get(word, word)
 
 
 def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
-    """Return in one sentence why a message does not run, or that it does; keys are for those who may see data."""
+    """Return why a message is not running. Shows keys only to users who may see data."""
     sentences = {
         "broken": _("This entry is not a valid message. A consumer moves it to the dead letters, or drops it."),
-        "delayed": _("It waits for its due time, in %(time)s."),
-        "due": _("It is due, and becomes ready at any moment."),
+        "delayed": _("Delayed: due in %(time)s."),
+        "due": _("Due: becomes ready at any moment."),
         "unhandled": _("No consumer has a handler for “%(name)s”."),
-        "held": _("Consumer %(consumer)s has held it for %(time)s."),
+        "held": _("Held by consumer %(consumer)s for %(time)s."),
         "abandoned": _(
-            "Consumer %(consumer)s holds it and is gone; it gave the last sign of life %(time)s ago. Others take the "
-            "message over after the visibility timeout."
+            "Consumer %(consumer)s holds it and is gone: no heartbeat for %(time)s. Another consumer takes the "
+            "message after the visibility timeout."
         ),
         "paused": _("The queue is paused."),
         "parked": _("The limit for key “%(key)s” is reached: %(most)s at once."),
-        "throttled": _("The limit for key “%(key)s” is reached: %(most)s in %(window)s; the next turn is in %(time)s."),
+        "throttled": _(
+            "The limit for key “%(key)s” is reached: %(most)s in %(window)s; the next check is in %(time)s."
+        ),
         "full": _("The limit of the queue is reached: %(most)s at once."),
         "rate": _("The limit of the queue is reached: %(most)s in %(window)s; the next may start in %(time)s."),
         "unconsumed": _("No consumer of this queue is running. Is runconsumer started?"),
         "next": _("Ready: the next free thread will take it."),
-        "behind": _("At least %(count)s others stand before it.")
+        "behind": _("At least %(count)s messages are before it.")
         if cause.at_least
-        else ngettext("%(count)s other stands before it.", "%(count)s others stand before it.", cause.count),
+        else ngettext("%(count)s message is before it.", "%(count)s messages are before it.", cause.count),
     }
     said = sentences[cause.kind] % {
         "time": duration(cause.ms),
@@ -92,8 +94,8 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
     }
     if cause.kind in ("parked", "throttled") and cause.count:
         before = ngettext(
-            "%(count)s other of that key stands before it.",
-            "%(count)s others of that key stand before it.",
+            "%(count)s message of that key is before it.",
+            "%(count)s messages of that key are before it.",
             cause.count,
         )
         return f"{said} {before % {'count': number(cause.count)}}"

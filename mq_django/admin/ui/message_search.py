@@ -1,4 +1,4 @@
-"""Where a message is that somebody looks for by its id, as far as that is known at once."""
+"""Find a message by its id without a scan."""
 
 from mq_django.admin.ui import references, text
 from mq_django.admin.ui.page import SEE_DATA, Page
@@ -7,7 +7,7 @@ from mq_django.inspector.messages import search_waiting
 
 
 def found_at_once(page: Page, name: str, message_id: str) -> str:
-    """Return the address of a message's page; empty when it is among those that a look has to go through."""
+    """Return the URL of a message's page; empty if it can only be found by a scan."""
     waiting = search_waiting(name, message_id, by_unique=page.can(SEE_DATA))
     if waiting is not None:
         return page.url("message", name, waiting.room, references.handle(page, waiting))
@@ -15,4 +15,4 @@ def found_at_once(page: Page, name: str, message_id: str) -> str:
     if dead is not None:
         return page.url("dead_letter", name, dead)
     found = entries.find(name, message_id)
-    return "" if found is None else page.url("entry", name, found.home, text.to_url(found.entry))
+    return "" if found is None else page.url("entry", name, found.source, text.to_url(found.entry))

@@ -1,4 +1,4 @@
-"""What every page of ours does: check the permission, render, answer when Redis does not."""
+"""The base of all pages: check permissions, render, handle errors of Redis."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,39 +34,39 @@ from mq_django.transport.sessions import within
 
 logger = get_logger(__name__)
 
-#: Permissions, by what our views call them.
+#: Permissions by their short names.
 VIEW, SEE_DATA, OPERATE, PURGE = "view_queue", "view_message_data", "operate_queue", "purge_queue"
 
 View = Callable[..., HttpResponse]
 
-#: Seconds that a page may ask Redis in all. With its other work it answers within 2.
+#: Total seconds for requests to Redis per page, so that a page takes at most 2.
 SECONDS = 1.2
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One request to one of our pages."""
+    """A request to a page."""
 
     model_admin: "ModelAdmin[Queue]"
     request: HttpRequest
 
     def can(self, *permissions: str) -> bool:
-        """Tell whether the user holds all of some permissions."""
+        """Return whether the user has all of the permissions."""
         app = self.model_admin.opts.app_label
         user = self.request.user
         return user.is_active and user.has_perms([f"{app}.{permission}" for permission in permissions])
 
     def url(self, name: str, *args: str) -> str:
-        """Return the address of one of our pages in this admin site."""
+        """Return the URL of a page in this admin site."""
         site = self.model_admin.admin_site.name
         return reverse(f"admin:mq_django_queue_{name}", args=args, current_app=site)
 
     def queue_url(self, queue: str) -> str:
-        """Return the address of a queue's page, which is the admin's change page of the model."""
+        """Return the URL of a queue's page, which is the change page of the model."""
         return self.url("change", quote(queue))
 
     def render(self, template: str, title: str, *, status: int = 200, **context: Any) -> TemplateResponse:
-        """Return a page in the admin's frame."""
+        """Render a page in the layout of the admin."""
         site = self.model_admin.admin_site
         self.request.current_app = site.name
         return TemplateResponse(
@@ -83,7 +83,7 @@ class Page:
         )
 
     def parts(self, names: Sequence[str], context: dict[str, Any]) -> JsonResponse:
-        """Return the parts of a page that change by themselves, by name."""
+        """Return the live parts of a page as JSON, by name."""
         self.request.current_app = self.model_admin.admin_site.name
         context = {**self._frame(), **context}
         return JsonResponse(
@@ -103,12 +103,12 @@ class Page:
             "can_see_data": self.can(SEE_DATA),
             "can_operate": self.can(OPERATE),
             "can_purge": self.can(OPERATE, PURGE),
-            # 6.1 styles breadcrumbs as a list, and a block of text no longer.
+            # Django 6.1 styles breadcrumbs only as a list.
             "crumbs_are_a_list": django.VERSION >= (6, 1),
         }
 
     def _topic_of(self, queue: str) -> dict[str, str]:
-        """Return the topic that a page's queue is a group of, for the way back to it."""
+        """Return the topic of a page's group, for a link back to it."""
         topic, separator, group = queue.partition(GROUP_SEPARATOR)
         return {"topic": topic, "topic_url": self.queue_url(topic), "leaf": group} if separator else {}
 
@@ -117,12 +117,12 @@ class Page:
         messages.add_message(self.request, level, text)
 
     def log(self, queue: str, text: str) -> None:
-        """Write into the admin's log who did what to a queue."""
+        """Write an action on a queue to the admin's log."""
         self.model_admin.log_change(self.request, Queue(name=queue), escape(text))
 
 
 def needs(*permissions: str) -> Callable[[View], View]:
-    """Refuse a view to users without all of some permissions; staff is not permission."""
+    """Require permissions for a view. Being staff is not enough."""
 
     def decorate(view: View) -> View:
         @wraps(view)
@@ -138,7 +138,7 @@ def needs(*permissions: str) -> Callable[[View], View]:
 
 
 def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
-    """Return a view's answer, or a sentence about what kept it from one."""
+    """Return the response of a view, or an error page."""
     wants_json = page.request.path.endswith(".json")
     try:
         with within(SECONDS):
@@ -148,7 +148,7 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
                 get_config().topic(kwargs["topic"])
             return view(page, **kwargs)
     except UnknownQueue:
-        # Only those who may see queues learn which there are.
+        # Only users who may see queues may learn which ones exist.
         if not page.can(VIEW):
             raise PermissionDenied from None
         name = escape(kwargs.get("name") or kwargs.get("topic", ""))[:160]
@@ -162,7 +162,7 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     except (StoreError, ConfigurationError) as error:
         if not page.can(VIEW):
             raise PermissionDenied from None
-        logger.warning("An admin page could not be answered: %s", error)
+        logger.warning("An admin page could not be rendered: %s", error)
         if wants_json:
             return JsonResponse({"error": sentence_of(error)}, status=503)
         return page.render(
@@ -171,11 +171,11 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
 
 
 def sentence_of(error: MQError) -> str:
-    """Return what an error means to an operator."""
+    """Return the text of an error for operators."""
     if isinstance(error, ConnectionLost):
-        return _("Redis is away or did not answer in time. Try again in a moment.")
+        return _("Cannot reach Redis, or it did not reply in time. Try again in a moment.")
     if isinstance(error, ConfigurationError):
-        return _("The setting MQ_DJANGO cannot be used; manage.py check says what is wrong with it.")
+        return _("The setting MQ_DJANGO is invalid. Run manage.py check for details.")
     if isinstance(error, NotSupported):
         return _("The store of this queue cannot do that.")
-    return _("Redis could not do what was asked.")
+    return _("Redis could not perform this operation.")

@@ -1,4 +1,4 @@
-"""What stands for messages in addresses, forms and the admin's log, which others read than those who may see data.
+"""References to messages in URLs, forms and the admin's log, which users without permission to see data can read.
 
 There a message is named by its id. Unique keys, keys and the text of errors may quote its data.
 """
@@ -10,21 +10,21 @@ from mq_django.admin.ui.page import SEE_DATA, Page
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.inspector.message_views import WaitingView
 
-#: Stands where something is hidden.
+#: Placeholder for hidden text.
 HIDDEN = "…"
 
 
 def handle(page: Page, view: WaitingView) -> str:
-    """Return what names a message that waits in an address; empty when only a unique key would that is hidden."""
+    """Return the reference of a waiting message for a URL; empty if only its unique key, which is hidden, finds it."""
     found = view.handle or (view.member if page.can(SEE_DATA) else b"")
     return text.to_url(found) if found else ""
 
 
 def named(page: Page, handle: str) -> bytes:
-    """Return what an address or a form names a message by.
+    """Return the member of a message from its reference in a URL or form.
 
     Raises:
-        PermissionDenied: a unique key, by somebody who may not see data: keys could be guessed.
+        PermissionDenied: it is a unique key, and the user may not see data, but could guess keys.
     """
     found = text.from_url(handle)
     if found.startswith(UNIQUE_PREFIX.encode()) and not page.can(SEE_DATA):
@@ -33,10 +33,10 @@ def named(page: Page, handle: str) -> bytes:
 
 
 def label(handle: str) -> str:
-    """Return a handle for a confirmation or the log: the id, and nothing of a unique key."""
+    """Return a handle for a confirmation or the log: the id, but no unique key."""
     return without_unique(text.from_url(handle).decode(errors="backslashreplace"))
 
 
 def without_unique(name: str) -> str:
-    """Return what names a message, but nothing of a unique key."""
+    """Return the reference of a message without a unique key."""
     return HIDDEN if name.startswith(UNIQUE_PREFIX) else name

@@ -1,4 +1,4 @@
-"""The charts of a page: what time they cover, and of which messages."""
+"""The charts of a page: their time span and message name."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.page import Page
 from mq_django.inspector.activity import Activity, NameActivity
 
-#: What the charts cover: its name, its beginning, its middle.
+#: The spans of charts: label, label of the start, label of the middle.
 SPANS = {
     "hour": (gettext_lazy("Last hour"), gettext_lazy("an hour ago"), gettext_lazy("30 min")),
     "day": (gettext_lazy("Last day"), gettext_lazy("a day ago"), gettext_lazy("12 h")),
@@ -19,28 +19,28 @@ SPANS = {
 }
 HOURS = {"day": 24, "week": 168}
 
-#: Names that a page lists.
+#: Names that a page lists at most.
 MAX_NAMES = 50
 
 
 def span_of(page: Page) -> str:
-    """Return the time that the charts are to cover."""
+    """Return the selected time span."""
     asked = page.request.GET.get("span", "")
     return asked if asked in SPANS else "hour"
 
 
 def name_of(page: Page) -> str:
-    """Return the name of the messages that the charts are to show; empty for all."""
+    """Return the selected message name; empty for all."""
     return page.request.GET.get("of", "")[:400]
 
 
 def query(span: str, name: str) -> str:
-    """Return the part of an address that says what the charts show."""
+    """Return the query string of a span and name."""
     return "?" + urlencode({"span": span, **({"of": name} if name else {})})
 
 
 def frame(page: Page, figures_url: str) -> dict[str, Any]:
-    """Return what stands around the charts: links to other times, and back to all messages."""
+    """Return the links to other spans, and back to all messages."""
     span, name = span_of(page), name_of(page)
     label, ago, half = SPANS[span]
     return {
@@ -57,7 +57,7 @@ def frame(page: Page, figures_url: str) -> dict[str, Any]:
 
 
 def queue_charts(activity: Activity, label: str) -> dict[str, Any]:
-    """Return the charts of a queue: what happened, how long handlers took, and how long messages were ready before."""
+    """Return the charts of a queue: activity, handling times and latencies."""
     endless = charts.endless_latency()
     times = [
         (_("Handling time"), activity.took_each, charts.took_summary(activity), "mq-took", ""),
@@ -69,7 +69,7 @@ def queue_charts(activity: Activity, label: str) -> dict[str, Any]:
         "times": [
             {
                 "title": title,
-                "said": said or _("Nothing was handled."),
+                "said": said or _("No messages were handled."),
                 "chart": charts.spreads(steps, activity, label=f"{title}, {label}: {said}", kind=kind, endless=most),
             }
             for title, steps, said, kind, most in times
@@ -78,7 +78,7 @@ def queue_charts(activity: Activity, label: str) -> dict[str, Any]:
 
 
 def names(page: Page, activity: Activity) -> dict[str, Any]:
-    """Return the table of what happened by name, the busiest first."""
+    """Return the table of activity by name, the busiest first."""
     span, chosen = span_of(page), name_of(page)
     rows = [_name(found, query(span, found.name), found.name == chosen) for found in activity.names[:MAX_NAMES]]
     unlisted = len(activity.names) - len(rows)
@@ -100,7 +100,7 @@ def _name(found: NameActivity, url: str, is_chosen: bool) -> dict[str, Any]:
 
 
 def figures(activity: Activity) -> list[dict[str, Any]]:
-    """Return the charts as rows of a table, the newest first: the steps in which anything happened."""
+    """Return the charts as rows of a table, the newest first, without steps that have no activity."""
     rows = []
     for place in reversed(range(len(activity.published))):
         counts = [getattr(activity, what)[place] for what in ("published", "handled", "retried", "buried")]

@@ -1,4 +1,4 @@
-"""The tabs that join pages: those of one queue, and those of all."""
+"""The tabs of one queue's pages, and of the pages for all queues."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,14 +16,14 @@ from mq_django.inspector.topics import TopicView
 
 
 def _parked(page: Page, name: str, current: str, view: QueueView) -> list[tuple[str, str, str, int]]:
-    """Return the tab of parked messages where there can be some, or are."""
+    """Return the tab of parked messages if keys are limited or messages are parked."""
     if not (view.parked or current == "parked" or get_config().queue(name).limits.of_keys):
         return []
     return [("parked", _("Parked"), page.url("waiting", name, "parked"), view.parked)]
 
 
 def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
-    """Return the tabs of a queue's pages with what is behind each."""
+    """Return the tabs of a queue's pages with message counts."""
     view = view or quick_stats(name)
     found = [
         ("queue", _("Group") if GROUP_SEPARATOR in name else _("Queue"), page.queue_url(name), None),
@@ -61,7 +61,7 @@ def _tabs(found: Sequence[tuple[str, str, str, int | None]], current: str) -> li
 
 
 def sections(page: Page, current: str) -> list[dict[str, Any]]:
-    """Return the tabs of the pages that are not of one queue."""
+    """Return the tabs of the pages for all queues."""
     found = [
         ("queues", _("Queues"), page.url("changelist")),
         ("consumers", _("Consumers"), page.url("consumers")),

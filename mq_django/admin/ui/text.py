@@ -1,4 +1,4 @@
-"""Values to words and HTML: what comes from messages is escaped, and shows what it would hide."""
+"""Format values as text and HTML. Data of messages is escaped, and invisible characters in it are shown."""
 
 import json
 import re
@@ -15,17 +15,17 @@ from django.utils.translation import gettext as _
 
 from mq_django.core.visible import runs, truncate
 
-#: Characters of data, traceback or bytes that one page shows.
+#: Maximum characters of data, traceback or bytes on a page.
 LONGEST = 64 * 1024
 
 _PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-~")
 
-# Milliseconds of each unit, and from how many of it on the next one reads better.
+# Milliseconds of each unit, and the number from which the next unit is used.
 _UNITS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 72), ("d", 86_400_000, inf))
 
 
 def visible(text: str, *, limit: int = LONGEST, lines: bool = False) -> SafeString:
-    """Return text of unknown origin as HTML: escaped, isolated in its direction, nothing hidden in it."""
+    """Return text of unknown origin as HTML: escaped, with isolated text direction and visible control characters."""
     parts = (
         format_html('<span class="mq-odd">{}</span>', part) if odd else format_html("{}", part)
         for part, odd in runs(truncate(text, limit), lines=lines)
@@ -50,12 +50,12 @@ def compact(data: Any, *, limit: int = 120) -> SafeString:
 
 def number(value: float) -> str:
     """Return a number with separators, rounded."""
-    # Django cuts decimals off; 9.9 a minute would be 9.
+    # Django truncates decimals: 9.9 would become 9.
     return str(number_format(round(value), use_l10n=True, force_grouping=True))
 
 
 def rate(per_minute: float) -> str:
-    """Return a rate in the unit that reads best; nothing when it is nothing."""
+    """Return a rate per second or minute; empty for 0."""
     if per_minute < 0.5:
         return ""
     if per_minute < 600:
@@ -64,7 +64,7 @@ def rate(per_minute: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share; a small one is not nothing. Empty when it is None."""
+    """Return a percentage, "under 1 %" for small ones; empty for None."""
     if share is None:
         return ""
     if 0 < share < 0.01:
@@ -80,7 +80,7 @@ def size(count: int) -> str:
 
 
 def seconds(value: float | None, *, endless: str = "") -> str:
-    """Return a handling time or a latency; `endless` is said of one that is longer than the counters tell apart."""
+    """Return a handling time or latency; `endless` is the text for one in the last bucket."""
     if value is None:
         return ""
     if value == inf:
@@ -95,7 +95,7 @@ def seconds(value: float | None, *, endless: str = "") -> str:
 
 
 def duration(ms: int) -> str:
-    """Return a length of time in one unit."""
+    """Return a duration in one unit."""
     words = {"s": _("%(count)s s"), "min": _("%(count)s min"), "h": _("%(count)s h"), "d": _("%(count)s d")}
     unit, count = next((unit, ms // part) for unit, part, enough in _UNITS if ms // part < enough)
     return words[unit] % {"count": number(count)}
@@ -107,7 +107,7 @@ def now_ms() -> int:
 
 
 def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
-    """Return a moment as HTML, relative to now, with its date as the title."""
+    """Return a time as HTML, relative to now, with its date as the title."""
     if ms is None:
         return ""
     when = _local(ms)
@@ -124,13 +124,13 @@ def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
 
 
 def date(ms: int) -> str:
-    """Return a moment as a date and a time of the current time zone."""
+    """Return a time as date and time in the current time zone."""
     when = _local(ms)
     return str(ms) if when is None else when.isoformat(sep=" ", timespec="minutes")
 
 
 def _local(ms: int) -> datetime | None:
-    """Return a moment in the current time zone, or None when it has no date there: anybody may have written it."""
+    """Return a time in the current time zone, or None if it has no valid date there."""
     try:
         return timezone.localtime(datetime.fromtimestamp(ms / 1000, UTC))
     except (ValueError, OverflowError, OSError):
@@ -138,12 +138,12 @@ def _local(ms: int) -> datetime | None:
 
 
 def to_url(member: bytes) -> str:
-    """Return any bytes as text that is safe as a part of a URL and in a form; no bytes are `_-`."""
+    """Encode bytes as text that is safe in URLs and forms. Empty bytes become `_-`."""
     return "".join(chr(byte) if byte in _PLAIN_BYTES else f"_{byte:02X}" for byte in member) or "_-"
 
 
 def from_url(text: str) -> bytes:
-    """Return the bytes that `to_url` made into `text`."""
+    """Decode the bytes from the text of `to_url`."""
     parts = re.split(r"_([0-9A-F]{2})", "" if text == "_-" else text)
     plain, quoted = parts[::2], parts[1::2]
     made = [*(part.encode() for part in plain)]

@@ -1,4 +1,4 @@
-"""Django's reloader, for a project that gets new modules and is broken in between."""
+"""Django's reloader, extended for new modules and for projects that cannot be loaded for a while."""
 
 import os
 import signal
@@ -20,16 +20,16 @@ from mq_django.registry import MODULES
 
 logger = get_logger(__name__)
 
-#: Exit codes of the process that the reloader runs: code has changed; the command failed.
+#: Exit codes of the reloader's process: the code has changed; the command failed.
 CHANGED, FAILED = 3, 1
-#: Seconds between two looks at the files of a project that cannot be loaded.
-LOOK = 0.5
+#: Seconds between two checks of the files of a project that cannot be loaded.
+CHECK_EVERY = 0.5
 
 
 def run_with_reloader(main: Callable[..., None], *args: Any) -> None:
-    """Run a function, and run it again in a new process whenever code changes.
+    """Run a function, and run it again in a new process when code changes.
 
-    Like Django's, which ends every command but `runserver` when a change cannot be loaded.
+    Django's own reloader ends every command except `runserver` when a change cannot be loaded.
     """
     if os.environ.get(autoreload.DJANGO_AUTORELOAD_ENV) == "true":
         autoreload.autoreload_started.connect(watch_new_modules)
@@ -41,7 +41,7 @@ def run_with_reloader(main: Callable[..., None], *args: Any) -> None:
 
 
 def _restart_on_changes() -> int:
-    """Run this command line in a process, again and again; return the exit code when it ends by itself."""
+    """Run this command line in a process, again after each change, and return its exit code when it ends."""
     environment = {**os.environ, autoreload.DJANGO_AUTORELOAD_ENV: "true"}
     while True:
         began = time.time()
@@ -55,7 +55,7 @@ def _restart_on_changes() -> int:
 
 
 def watch_new_modules(sender: BaseReloader, **_: Any) -> None:
-    """Let Django's reloader watch the modules that apps do not have yet: it knows those that were imported.
+    """Make Django's reloader watch modules that apps may get later. It watches only imported ones by itself.
 
     A receiver of `django.utils.autoreload.autoreload_started`.
     """
@@ -63,14 +63,14 @@ def watch_new_modules(sender: BaseReloader, **_: Any) -> None:
     for path in missing:
         sender.watch_dir(path.parent, path.name)
     if isinstance(sender, StatReloader):
-        # It takes a file that it sees for the first time for one that was always there.
+        # It ignores a file that it sees for the first time, so that missing files are listed from the start.
         sender.snapshot_files = partial(_with_missing, sender.snapshot_files, missing)  # type: ignore[method-assign]
 
 
 def _missing() -> Iterator[Path]:
     for app in apps.get_app_configs():
         for name in MODULES:
-            # Not imported, and not only absent: it may have been written in this moment.
+            # A module that exists but was not imported counts as missing: it may have just been written.
             if f"{app.name}.{name}" not in sys.modules:
                 for folder in getattr(app.module, "__path__", ()):
                     yield Path(folder, f"{name}.py")
@@ -86,12 +86,12 @@ def _with_missing(
 
 
 def _wait_for_change(since: float) -> None:
-    """Wait until a file was written since a time, or has gone: of what was imported here, and of all that apps have."""
+    """Wait until an imported file, or a file of an app, is created, deleted, or written after this time."""
     files = StatReloader()
     for app in apps.get_app_configs():
         files.watch_dir(app.path, "**/*.py")
     first = dict(files.snapshot_files())
     found = first
     while found.keys() == first.keys() and max(found.values()) < since:
-        time.sleep(LOOK)
+        time.sleep(CHECK_EVERY)
         found = dict(files.snapshot_files())

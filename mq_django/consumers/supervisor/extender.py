@@ -1,4 +1,4 @@
-"""Keep what handlers run for long their consumers', also for who goes by a delivery's idle time."""
+"""Reset the idle time of deliveries whose handlers run for long."""
 
 import time
 from collections import defaultdict
@@ -10,64 +10,63 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Running
 from mq_django.core.logs import get_logger
 from mq_django.stores import open_store
-from mq_django.stores.base import HomeEntry, Store
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.stores.base import Store, StreamEntry
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
-#: Deliveries are extended this often in a visibility timeout, once they have run for as long.
-TIMES = 3
+#: Deliveries are extended this many times per visibility timeout, first after the first such interval.
+PER_TIMEOUT = 3
 
 
 class Runs(Protocol):
-    """Who knows what consumers run."""
+    """The source of what consumers run."""
 
     def running(self) -> Mapping[str, Sequence[Running]]:
         """Return what each consumer runs."""
 
 
 class Extender(Service):
-    """Extends what the shared states show to run for long.
+    """Extends the deliveries that have run for long, by the shared states.
 
-    Others of ours go by heartbeats and not by idle time: this is for people who look at the stream, and for consumers
-    of other makes.
+    mq_django goes by heartbeats and not by idle time. This is for people who inspect the stream, and for consumers of
+    other software.
     """
 
     name = "extender"
 
     def __init__(self, queues: Sequence[QueueConfig], runs: Runs) -> None:
         super().__init__()
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         self._stores: list[Store] = [open_store(config, session) for config in queues]
-        self._steps = [config.visibility_timeout.total_seconds() / TIMES for config in queues]
+        self._steps = [config.visibility_timeout.total_seconds() / PER_TIMEOUT for config in queues]
         self._runs = runs
-        self._lost: set[tuple[int, HomeEntry]] = set()
+        self._lost: set[tuple[int, StreamEntry]] = set()
 
     def run_once(self) -> float:
-        """Extend everything that has run for long enough."""
+        """Extend the deliveries that have run for long enough."""
         now = time.monotonic()
-        found: dict[tuple[int, str], list[HomeEntry]] = defaultdict(list)
-        there: set[tuple[int, HomeEntry]] = set()
+        found: dict[tuple[int, str], list[StreamEntry]] = defaultdict(list)
+        seen: set[tuple[int, StreamEntry]] = set()
         for consumer, running in self._runs.running().items():
             for receipt, since, _ in running:
-                number, home, entry = receipt
-                there.add((number, (home, entry)))
-                # The heartbeats of RSMQ queues, whose ids alone can be so long, extend whatever is held there.
+                number, stream, entry = receipt
+                seen.add((number, (stream, entry)))
+                # Only RSMQ has ids this long, and heartbeats of RSMQ queues extend everything that is held.
                 if now - since >= self._steps[number] and not receipt.is_digest:
-                    found[number, consumer].append((home, entry))
-        self._lost &= there
+                    found[number, consumer].append((stream, entry))
+        self._lost &= seen
         self.each(found.items(), lambda one: self._extend(*one[0], one[1]), called=lambda one: self._name(one[0][0]))
         return min(self._steps)
 
     def _name(self, number: int) -> str:
         return self._stores[number].config.name
 
-    def _extend(self, number: int, consumer: str, receipts: Sequence[HomeEntry]) -> None:
+    def _extend(self, number: int, consumer: str, receipts: Sequence[StreamEntry]) -> None:
         known = [receipt for receipt in receipts if (number, receipt) not in self._lost]
-        for home, entry in self._stores[number].extend(consumer, known):
-            self._lost.add((number, (home, entry)))
+        for stream, entry in self._stores[number].extend(consumer, known):
+            self._lost.add((number, (stream, entry)))
             logger.warning(
-                "Consumer %s still runs entry %s of queue %s, no longer its own",
+                "Consumer %s still runs entry %s of queue %s, which it no longer holds",
                 *(consumer, entry, self._name(number)),
             )

@@ -1,4 +1,4 @@
-"""Say that this supervisor lives, and notice which do not."""
+"""Send the heartbeats of this supervisor, and detect supervisors that are dead."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,43 +12,43 @@ from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
 from mq_django.stores.members import Membership
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
-#: Consumers that no supervisor speaks for are nobody's we know. They get this many visibility timeouts.
+#: A consumer that no supervisor announces is taken for dead after this many visibility timeouts.
 UNKNOWN_PATIENCE = 5
-#: The field of a supervisor that has its visibility timeout in milliseconds. Peers believe no more than the most.
+#: The field in which a supervisor announces its visibility timeout, and the highest value that others accept.
 VISIBILITY = "visibility_ms"
 MAX_VISIBILITY_MS = 24 * 3600 * 1000
 
 
 class Silence:
-    """Judges by how long signs of life have stood still, on this process's monotonic clock.
+    """Measures how long each sign of life has not changed, on this process's monotonic clock.
 
-    The clocks of other machines, and Redis's own, may step; a sign that changes is alive whatever they say. Only the
-    time in which we could see counts: not while Redis did not answer, nor while we ourselves were stopped.
+    The clocks of other machines and of Redis may step, so no timestamps are compared. Time in which this process could
+    not observe does not count: while Redis did not answer, or while the process was stopped.
     """
 
     def __init__(self, limit: float, max_gap: float) -> None:
         self._limit = limit
-        #: The longest time between two observations that counts as watching.
+        #: At most this many seconds between two observations count.
         self._max_gap = max_gap
-        #: Name -> its sign, the seconds for which that has stood still, and how many mean death.
+        #: Name -> its sign, the seconds since that changed, and the limit in seconds.
         self._last: dict[str, tuple[object, float, float]] = {}
         self._observed: float | None = None
 
     def forget(self) -> None:
-        """Judge nobody before a full time has passed: we, or Redis, were away."""
+        """Start all measurements again, because Redis was away."""
         self._last.clear()
 
     def observe(
         self, signs: Mapping[str, object], now: float, *, blind: float = 0.0, limits: Mapping[str, float] | None = None
     ) -> list[str]:
-        """Return who has been silent for too long; for `blind` seconds since the last time nothing could be seen.
+        """Return the names that have been silent for too long.
 
-        `limits` are the seconds of those with a limit of their own.
+        `blind` are the seconds since the last call in which nothing could be observed. `limits` are the limits in
+        seconds of names that have their own.
         """
         gap = 0.0 if self._observed is None else now - self._observed
         watched = max(0.0, min(gap - blind, self._max_gap))
@@ -61,22 +61,22 @@ class Silence:
         return [name for name, (_, silent, limit) in self._last.items() if silent >= limit]
 
     def next_decision(self) -> float:
-        """Return the seconds until somebody will be silent for too long who is not yet."""
+        """Return the seconds until the next name reaches its limit, if it stays silent."""
         left = (limit - silent for _, silent, limit in self._last.values())
         return min((seconds for seconds in left if seconds > 0), default=self._limit)
 
 
 class Announcement(NamedTuple):
-    """Who a heartbeat speaks for."""
+    """The supervisor and the consumers that a heartbeat announces."""
 
     supervisor: str
     description: Mapping[str, Any]
     consumers: Mapping[str, Mapping[str, Any]]
-    #: Consumer -> what it does now and has done, for people, a value a queue.
+    #: Consumer -> its running messages and its counts, one value per queue. For the admin.
     doing: Mapping[str, Sequence[Mapping[str, Any]]] = {}
 
     def of_queue(self, number: int) -> Mapping[str, Mapping[str, Any]]:
-        """Return what to tell of the consumers in one queue."""
+        """Return what is announced of the consumers in one queue."""
         return {
             name: {**announced, **self.doing[name][number]} if name in self.doing else announced
             for name, announced in self.consumers.items()
@@ -84,29 +84,29 @@ class Announcement(NamedTuple):
 
 
 class HeartbeatCallbacks(NamedTuple):
-    """What a heartbeat asks and tells its supervisor, from its own thread. Queues go by their numbers."""
+    """The callbacks from the heartbeat's thread to its supervisor. Queues are given by number."""
 
     announce: Callable[[], Announcement]
-    #: (queue, announcement, moment): until this moment nobody takes those for dead.
+    #: (queue, announcement, moment): nobody takes the announced consumers for dead before this moment.
     held: Callable[[int, Announcement, float], None]
-    #: (announcement): others took us for dead.
+    #: (announcement): another supervisor took this one for dead.
     evicted: Callable[[Announcement], None]
-    #: (queue, supervisor, membership): it is dead.
+    #: (queue, supervisor, membership): that supervisor is dead.
     dead: Callable[[int, str, Membership], None]
-    #: (queue, consumer): it holds something, or did, and no supervisor announces it.
+    #: (queue, consumer): no supervisor announces this consumer, which may hold messages.
     unknown: Callable[[int, str], None]
-    #: (consumer or supervisor -> "quiet" or "stop"): people ask for that, each told once.
+    #: (consumer or supervisor -> "quiet" or "stop"): requests from the admin, each passed on once.
     asked: Callable[[Mapping[str, str]], None]
 
 
 class Heartbeat(Service):
-    """Beats in every queue, removes consumers that have ended, and tells who is silent."""
+    """Sends a heartbeat to every queue, removes consumers that have ended, and reports dead supervisors."""
 
     name = "heartbeat"
 
     def __init__(self, queues: Sequence[QueueConfig], callbacks: HeartbeatCallbacks) -> None:
         super().__init__()
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         self._queues = queues
         self._members = [open_members(config, session) for config in queues]
         self._callbacks = callbacks
@@ -115,20 +115,19 @@ class Heartbeat(Service):
         max_gap = self._interval * 1.5
         self._silences = [Silence(silence_limit(timeout), max_gap) for timeout in self._timeouts]
         self._unknown = [Silence(timeout * UNKNOWN_PATIENCE, max_gap) for timeout in self._timeouts]
-        #: The generation of each queue, and the name under which we are known in it.
+        #: The generation of each queue, and the name under which this supervisor is registered in it.
         self._known = [("", "")] * len(queues)
         self._departed: list[set[str]] = [set() for _ in queues]
-        self._beaten = [0.0] * len(queues)
-        #: What was asked so far, by whom it was asked of.
+        #: Consumer or supervisor -> the latest request that was passed on.
         self._asked: dict[str, str] = {}
 
     def depart(self, number: int, consumer: str) -> None:
         """Remove a consumer from a queue: it has ended and holds nothing there."""
-        # Here and not by who asks: a heartbeat under way would write it down again.
+        # Removed by the heartbeat's own thread: a heartbeat under way would register the consumer again.
         self._departed[number].add(consumer)
 
     def leave(self, supervisor: str) -> None:
-        """Strike everybody of ours off, as the last thing: when the loop has ended."""
+        """Unregister the supervisor and its consumers. Call it when the loop has ended."""
         try:
             self.each(
                 range(len(self._members)),
@@ -139,10 +138,10 @@ class Heartbeat(Service):
             logger.warning("Supervisor %s remains registered until its heartbeat expires: %s", supervisor, error)
 
     def run_once(self) -> float:
-        """Beat once in every queue."""
+        """Send one heartbeat to every queue."""
         began = time.monotonic()
         announcement = self._callbacks.announce()
-        for step in (lambda number: self._beat(number, announcement), self._strike_off):
+        for step in (lambda number: self._beat(number, announcement), self._remove_ended):
             self.each(range(len(self._queues)), step, called=self._name)
         decision = min(silence.next_decision() for silence in self._silences)
         return max(0.02, min(self._interval - (time.monotonic() - began), decision))
@@ -151,7 +150,7 @@ class Heartbeat(Service):
         return self._queues[number].name
 
     def recover(self, error: Exception) -> None:
-        """Wait a full timeout before judging anybody: while Redis was away nobody could beat."""
+        """Start all measurements again: nobody could send heartbeats while Redis was away."""
         for silence in (*self._silences, *self._unknown):
             silence.forget()
 
@@ -167,29 +166,29 @@ class Heartbeat(Service):
         )
         now = time.monotonic()
         if membership is None:
-            logger.error("Others took supervisor %s for dead; it begins anew", announcement.supervisor)
+            logger.error("Supervisor %s was taken for dead; it replaces its consumers", announcement.supervisor)
             self._callbacks.evicted(announcement)
             return
         self._callbacks.held(number, announcement, began + held_for(self._timeouts[number]))
         if generation and membership.generation != generation:
             logger.error(
-                "data_loss_suspected: queue %s was emptied behind our back, or its Redis lost data",
+                "data_loss_suspected: queue %s was emptied, or its Redis lost data",
                 self._queues[number].name,
             )
         self._known[number] = (membership.generation, announcement.supervisor)
         self._pass_on(announcement, membership.asks)
-        self._look_around(number, announcement.supervisor, membership, now, blind=now - began)
+        self._report_silent(number, announcement.supervisor, membership, now, blind=now - began)
 
     def _pass_on(self, announcement: Announcement, asks: Mapping[str, str]) -> None:
-        """Tell what people ask of us, once."""
+        """Pass on each request to this supervisor or its consumers once."""
         ours = {announcement.supervisor, *announcement.consumers}
-        news = {who: what for who, what in asks.items() if who in ours and self._asked.get(who) != what}
-        if news:
-            self._asked |= news
-            self._callbacks.asked(news)
+        new = {name: request for name, request in asks.items() if name in ours and self._asked.get(name) != request}
+        if new:
+            self._asked |= new
+            self._callbacks.asked(new)
 
-    def _look_around(self, number: int, supervisor: str, membership: Membership, now: float, *, blind: float) -> None:
-        signs = membership.vital_signs()
+    def _report_silent(self, number: int, supervisor: str, membership: Membership, now: float, *, blind: float) -> None:
+        signs = membership.heartbeat_counts()
         signs.pop(supervisor, None)
         limits = {name: limit for name, announced in membership.supervisors.items() if (limit := _own_limit(announced))}
         silent = self._silences[number].observe(signs, now, blind=blind, limits=limits)
@@ -198,25 +197,25 @@ class Heartbeat(Service):
         for name in self._unknown[number].observe(membership.unknown, now, blind=blind):
             self._callbacks.unknown(number, name)
 
-    def _strike_off(self, number: int) -> None:
+    def _remove_ended(self, number: int) -> None:
         if ended := list(self._departed[number]):
-            stay = self._members[number].leave(ended)
+            holding = self._members[number].leave(ended)
             self._departed[number].difference_update(ended)
-            for name in stay:
+            for name in holding:
                 self._callbacks.unknown(number, name)
 
 
 def _own_limit(announced: Mapping[str, Any]) -> float | None:
-    """Return the seconds of silence that mean death by what a supervisor says of itself; None if it says nothing.
+    """Return after how many seconds of silence a supervisor is dead by the timeout that it announces, or None.
 
-    Its timeout may differ from ours, as in a rolling deploy that changes it; it beats and stops by its own.
+    Its timeout may differ from ours during a rolling deploy. It sends heartbeats and stops by its own.
     """
     ms = announced.get(VISIBILITY)
     return silence_limit(ms / 1000) if isinstance(ms, int) and 0 < ms <= MAX_VISIBILITY_MS else None
 
 
 def _is_gone(membership: Membership, supervisor: str) -> bool:
-    """Tell whether a supervisor ran on this machine, and neither it nor any of its consumers does any more."""
+    """Return whether a supervisor of this machine has ended with all its consumers."""
     machine, announced = here(), membership.supervisors.get(supervisor, {})
     if machine is None or (announced.get("boot"), announced.get("pids")) != machine:
         return False
@@ -228,5 +227,5 @@ def _is_gone(membership: Membership, supervisor: str) -> bool:
 
 def _runs(announced: Mapping[str, Any]) -> bool:
     pid, moment = announced.get("pid"), announced.get("started")
-    # Without these nothing is known; the heartbeat then decides.
+    # Without these fields only the heartbeat decides.
     return not isinstance(pid, int) or pid < 1 or not moment or not has_ended(pid, moment)

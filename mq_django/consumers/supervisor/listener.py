@@ -1,4 +1,4 @@
-"""Hear what cannot wait for the next poll: an earlier due time, a pause."""
+"""Receive notifications that should not wait for the next poll: an earlier due time, a pause."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,15 +12,15 @@ from mq_django.transport.sessions import interrupt
 
 logger = get_logger(__name__)
 
-#: Seconds that a read of the subscription waits. A connection that is silent for longer is pinged.
+#: Seconds that a read of the subscription waits, and seconds of silence after which the connection is pinged.
 LISTEN = 5.0
 PING_EVERY = 30.0
-#: Heard of a channel when its subscription begins: whatever was told before, nobody heard.
+#: Reported for a channel when its subscription begins, because earlier notifications were missed.
 SUBSCRIBED = "subscribed"
 
 
 class Listener(Service):
-    """Subscribes to the wake channels of the queues. Pub/sub may lose messages, so nothing depends on hearing."""
+    """Subscribes to the wake channels of the queues. Pub/sub may lose notifications, so all queues are polled, too."""
 
     name = "listener"
 
@@ -30,11 +30,11 @@ class Listener(Service):
         self._channels = channels
         self._heard = heard
         self._subscription: Any = None
-        #: Whether the subscription stands.
+        #: Whether the subscription is active.
         self.is_subscribed = False
 
     def run_once(self) -> float:
-        """Wait for a message and tell it."""
+        """Wait for a notification and report it."""
         with translated():
             if self._subscription is None:
                 self._subscribe()
@@ -47,16 +47,16 @@ class Listener(Service):
         return 0.0
 
     def recover(self, error: Exception) -> None:
-        """Subscribe anew."""
+        """Subscribe again."""
         self.close()
 
     def stop(self) -> None:
-        """End the loop, and the wait for a message at once."""
+        """End the loop, and interrupt its wait."""
         super().stop()
         interrupt(getattr(self._subscription, "connection", None))
 
     def close(self) -> None:
-        """Give the subscription up."""
+        """Close the subscription."""
         self.is_subscribed = False
         subscription, self._subscription = self._subscription, None
         if subscription is not None:

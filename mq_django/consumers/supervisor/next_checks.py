@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 
 class NextChecks:
-    """Keeps the time of the next check of each queue, by its number. Any thread may ask for a check at once.
+    """The time of the next check of each queue, by number. Any thread may ask for an immediate check.
 
-    An ask that comes while the queue is being checked is kept for the next round: the check may have been too early.
+    A request during a check leads to another one, because the running check may have come too early.
     """
 
     def __init__(self, count: int) -> None:
@@ -24,18 +24,18 @@ class NextChecks:
         self._asked.update(range(len(self._times)))
 
     def due(self) -> Iterator[int]:
-        """Yield the queues whose time has come."""
+        """Yield the queues that are due."""
         for number, moment in enumerate(self._times):
             if number in self._asked or moment <= time.monotonic():
                 yield number
 
     def begin(self, number: int, seconds: float) -> None:
-        """Note that a queue is being checked, and that it is checked again after some seconds at the latest."""
+        """Note that a queue is being checked, and is due again after this many seconds at the latest."""
         self._asked.discard(number)
         self._times[number] = time.monotonic() + seconds
 
     def at(self, number: int, moment: float) -> None:
-        """Check a queue at a moment of the monotonic clock."""
+        """Set the time of a queue's next check, on the monotonic clock."""
         self._times[number] = moment
 
     def pause(self) -> float:

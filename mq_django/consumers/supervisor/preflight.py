@@ -1,4 +1,4 @@
-"""What `runconsumer` looks at before it starts anything: whether Redis can be reached, and will do."""
+"""Check that Redis can be reached and is suitable, before `runconsumer` starts anything."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from mq_django.core.logs import get_logger
 from mq_django.errors import ConfigurationError, ConnectionLost, ConnectionRejected, NotPermitted, StoreError
 from mq_django.stores import open_store
 from mq_django.transport.capabilities import examine
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import get_client, open_session
 from mq_django.transport.sessions import Session
 
 logger = get_logger(__name__)
@@ -18,19 +18,19 @@ RETRY_AFTER = 1.0
 
 
 def await_server(signals: SignalPipe) -> bool:
-    """Wait until Redis can be reached, and return whether it can: False when asked to stop.
+    """Wait until Redis can be reached; return False when asked to stop.
 
     Raises:
-        ConnectionRejected: the server and CONNECTION do not fit, and waiting does not help.
+        ConnectionRejected: the server does not accept the CONNECTION settings, so waiting does not help.
     """
-    session = Session(get_client("chores"))
+    session = open_session("chores")
     has_warned = False
     while True:
         try:
             session.trip([("PING",)])
         except ConnectionLost as error:
             if not has_warned:
-                logger.error("%s. Still trying.", str(error).rstrip("."))  # noqa: TRY400 - a sentence says it all
+                logger.error("%s. Still trying.", str(error).rstrip("."))  # noqa: TRY400 - the message is enough
                 has_warned = True
         else:
             session.release()
@@ -42,12 +42,12 @@ def await_server(signals: SignalPipe) -> bool:
 
 
 def examine_server(queues: Sequence[QueueConfig]) -> None:
-    """Say what about the Redis server endangers messages, and refuse one that would lose them for certain.
+    """Log the risks of the Redis server's configuration, and refuse a server that would certainly lose messages.
 
     Raises:
-        ConfigurationError: messages would be lost, or nothing would work.
-        ConnectionRejected: the server and CONNECTION do not fit.
-        NotPermitted: the Redis user may use none of the queues.
+        ConfigurationError: messages would be lost, or the server lacks what is needed.
+        ConnectionRejected: the server does not accept the CONNECTION settings.
+        NotPermitted: the Redis user has no permission for any of the queues.
     """
     client = get_client("chores")
     try:
@@ -61,7 +61,7 @@ def examine_server(queues: Sequence[QueueConfig]) -> None:
         logger.warning("%s", finding.message)
     if fatal := [finding.message for finding in findings if finding.fatal]:
         raise ConfigurationError(" ".join(fatal))
-    session = Session(client)
+    session = open_session("chores")
     failures = [refusal for config in queues if (refusal := _refusal(config, session)) is not None]
     session.release()
     if failures and len(failures) == len(queues):
@@ -71,7 +71,7 @@ def examine_server(queues: Sequence[QueueConfig]) -> None:
 
 
 def _refusal(config: QueueConfig, session: Session) -> NotPermitted | None:
-    """Return the permission that the Redis user lacks in a queue, if any; other trouble is for the services."""
+    """Return the error if the Redis user lacks a permission in a queue. The services handle all other errors."""
     try:
         open_store(config, session).promote(limit=1)
     except NotPermitted as error:

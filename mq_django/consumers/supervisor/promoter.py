@@ -7,19 +7,19 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.next_checks import NextChecks
 from mq_django.stores.base import Promoted, Store
 
-#: Messages promoted by one script call. Redis serves nobody else meanwhile: about 0.7 ms at this size.
+#: Messages promoted by one script call, which blocks Redis for about 0.7 ms at this size.
 BATCH = 100
-#: Seconds between two looks while the wake channel works, and while it does not.
+#: Seconds between two checks while the wake channel is subscribed, and while it is not.
 POLL, POLL_UNSUBSCRIBED = 5.0, 1.0
-#: Seconds by which two clocks may differ over a pause: a look that comes so much too early would be made again.
+#: Seconds by which two clocks may drift apart during a wait: a check that is this much too early would find nothing.
 DRIFT = 0.00005
 
-#: Told what a promotion saw of a queue, by its number: paused, unhandled.
+#: Called with a queue's number and the result of a promotion: whether it is paused, has unhandled messages.
 Seen = Callable[[int, Promoted], None]
 
 
 class Promoter(Service):
-    """Sleeps until the next message of any queue is due, or until it is woken by an earlier one."""
+    """Sleeps until the next message of any queue is due, or until a notification wakes it earlier."""
 
     name = "promoter"
 
@@ -31,17 +31,17 @@ class Promoter(Service):
         self._checks = NextChecks(len(stores))
 
     def expect(self, number: int) -> None:
-        """Look at a queue now: something in it is due earlier than was known."""
+        """Check a queue now: a message may be due earlier than known."""
         self._checks.ask(number)
         self.wake()
 
     def run_once(self) -> float:
-        """Promote what is due in every queue whose time has come."""
+        """Promote the due messages of every queue whose check is due."""
         self.each(self._checks.due(), self._promote, called=lambda number: self._stores[number].config.name)
         return self._checks.pause()
 
     def recover(self, error: Exception) -> None:
-        """Look at everything again: due times passed while Redis was away."""
+        """Check all queues again: messages may have become due while Redis was away."""
         self._checks.ask_all()
 
     def _promote(self, number: int) -> None:
@@ -50,6 +50,6 @@ class Promoter(Service):
         promoted = self._stores[number].promote(limit=BATCH)
         self._seen(number, promoted)
         if promoted.next_us is not None:
-            # Redis looked at its clock about half-way through the trip.
+            # Redis read its clock about half-way through the round trip.
             due = (asked + time.monotonic()) / 2 + promoted.next_us / 1e6 + DRIFT
             self._checks.at(number, min(asked + fallback, due))

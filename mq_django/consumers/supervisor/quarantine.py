@@ -1,4 +1,4 @@
-"""How many quarantines a supervisor has, and the backlog that they share."""
+"""The number of quarantines of a supervisor, and the backlog that they share."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,20 +9,20 @@ from mq_django.consumers.worker.isolation import backlog_of
 
 
 class Quarantines:
-    """Counts the quarantines that a supervisor should have: as many at most as consumers."""
+    """Decides how many quarantines a supervisor runs: at most as many as consumers."""
 
     def __init__(self, most: int, on_exit: Callable[[str, Evidence], None]) -> None:
         self._most = most
-        #: Told of a backlog that no quarantine takes from any more.
+        #: Called with a backlog that no quarantine runs any more.
         self._on_exit = on_exit
         self.restarts = Restarts()
-        #: The quarantine after which the backlog is named; "" while there is none.
+        #: The quarantine that the backlog is named after; "" while there is none.
         self.leader = ""
-        #: Quarantines that have ended since the last count while more was waiting than they ran.
+        #: Quarantines that have ended since the last count although more messages waited.
         self._crowded = 0
 
     def backlog(self, quarantine: str) -> str:
-        """Return the backlog of a new quarantine: that of the others, if there are any."""
+        """Return the backlog of a new quarantine. All quarantines share one."""
         self.leader = self.leader or quarantine
         return backlog_of(self.leader)
 
@@ -31,9 +31,10 @@ class Quarantines:
         self._crowded += child.shared_state.wants_quarantine()
 
     def missing(self, quarantines: Sequence[WorkerProcess], asked: Sequence[WorkerProcess], now: float) -> int:
-        """Return how many quarantines to start, of those there are and of those who asked for one since the last count.
+        """Return how many quarantines to start, given those that run and the processes that asked for one.
 
-        One more where more waits than the quarantines run; and one for each that has ended of what it ran.
+        One more when more messages wait than the quarantines run, and one for each that has ended while messages
+        waited.
         """
         needed = len(quarantines)
         if self._crowded or any(child.quarantine for child in asked):
@@ -44,8 +45,8 @@ class Quarantines:
         return max(0, min(needed, self._most - self.restarts.waiting(now)) - len(quarantines))
 
     def end_backlog(self) -> None:
-        """Give back what waits when nobody takes from it any more."""
+        """Hand back what waits in the backlog when the last quarantine has ended."""
         if self.leader:
-            # Whoever passes something on may have read its name before, and be slow to reach Redis.
-            self._on_exit(backlog_of(self.leader), Evidence(lingers=True))
+            # A consumer that has read the backlog's name before may still pass messages on to it.
+            self._on_exit(backlog_of(self.leader), Evidence(may_receive=True))
         self.leader = ""

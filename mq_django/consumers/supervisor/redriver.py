@@ -1,4 +1,4 @@
-"""Work off what people have asked for about many dead letters: to redrive or to delete them."""
+"""Run the background jobs that redrive or delete many dead letters."""
 
 import time
 from collections.abc import Sequence
@@ -7,51 +7,52 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.next_checks import NextChecks
 from mq_django.stores.background_jobs import IDLE, BackgroundJobs
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Session
+from mq_django.transport.connections import open_session, open_wire
 
-#: Seconds between two steps that have no rate: others want to be served, too.
-BREATH = 0.01
+#: Seconds between two steps of a job without a rate limit, so that Redis serves others in between.
+MIN_PAUSE = 0.01
 
 
 class Redriver(Service):
-    """Takes up the jobs of its queues; each is worked on by one supervisor at a time, and another goes on with it."""
+    """Runs the jobs of its queues. One supervisor at a time runs a job, and any other can continue it."""
 
     name = "redriver"
 
     def __init__(self, queues: Sequence[QueueConfig], worker: str) -> None:
         super().__init__()
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         self._queues = queues
         self._jobs = [BackgroundJobs(config, session) for config in queues]
         self._worker = worker
         self._checks = NextChecks(len(queues))
 
     def expect(self, number: int) -> None:
-        """Look at a queue now: there is a job."""
+        """Check a queue now: it has a job."""
         self._checks.ask(number)
         self.wake()
 
     def run_once(self) -> float:
-        """Make one step of the job of every queue whose time has come."""
+        """Make one step of the job of every queue that is due."""
         self.each(self._checks.due(), self._work, called=lambda number: self._queues[number].name)
         return self._checks.pause()
 
     def _work(self, number: int) -> None:
         self._checks.begin(number, IDLE)
         pause = self._jobs[number].work(self._worker)
-        self._checks.at(number, time.monotonic() + max(BREATH, pause))
+        self._checks.at(number, time.monotonic() + max(MIN_PAUSE, pause))
 
     def recover(self, error: Exception) -> None:
-        """Look at everything again: Redis may have answered a step that we do not know of."""
+        """Check all queues again: Redis may have executed a step whose reply was lost."""
         self._checks.ask_all()
 
 
 def work_here(queue: str, worker: str) -> float:
-    """Make one step of a queue's job for somebody who waits; return the seconds until the next, IDLE: there is none.
+    """Make one step of a queue's job for a caller that waits for it; return the seconds until the next step.
+
+    IDLE means that there is no job.
 
     Raises:
-        UnknownQueue: it is not configured.
-        StoreError: Redis is away.
+        UnknownQueue: the queue is not configured.
+        StoreError: Redis cannot be reached or refused.
     """
-    return BackgroundJobs(get_config().queue(queue), Pooled(get_client("inspect"))).work(worker)
+    return BackgroundJobs(get_config().queue(queue), open_wire("inspect")).work(worker)

@@ -1,4 +1,4 @@
-"""Load changed code and settings on SIGHUP: find out what changed, and execute the command line again if need be."""
+"""Handle SIGHUP: find out whether code or settings have changed, and restart if needed."""
 
 import enum
 import hashlib
@@ -25,16 +25,16 @@ logger = get_logger(__name__)
 
 #: Seconds that a new interpreter may take to load the project.
 PROBE_TIMEOUT = 60.0
-#: Lines of an error that are worth logging.
+#: Lines of an error that are logged.
 LAST_LINES = 5
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _FINGERPRINT = re.compile(r"^mq_django fingerprint ([0-9a-f]{64})$", re.MULTILINE)
 
 
 class Change(enum.Enum):
-    """What differs from what a supervisor was started with."""
+    """What has changed since a supervisor was started."""
 
-    #: Nothing that concerns it: new consumers load what else is new.
+    #: Nothing that the supervisor uses. New consumers load all other changes.
     NONE = "none"
     #: Its queues, topics, schedules or settings.
     OWN = "own"
@@ -43,7 +43,7 @@ class Change(enum.Enum):
 
 
 def fingerprint(queues: Sequence[QueueConfig]) -> str:
-    """Return a hash of everything that a supervisor of these queues takes from settings and code."""
+    """Return a hash of everything that a supervisor of these queues uses of settings and code."""
     config = get_config()
     parts: dict[str, Any] = {
         "version": VERSION,
@@ -59,15 +59,15 @@ def fingerprint(queues: Sequence[QueueConfig]) -> str:
 
 
 def show(queues: Sequence[QueueConfig]) -> str:
-    """Return the line by which a Probe knows the fingerprint."""
+    """Return the line of output in which a Probe finds the fingerprint."""
     return f"mq_django fingerprint {fingerprint(queues)}"
 
 
 class Probe:
-    """Compares the project on disk with the one in memory, in a new interpreter, while its caller goes on."""
+    """Compares the project on disk with the one in memory, in a new interpreter and without blocking its caller."""
 
     def __init__(self, queues: Sequence[QueueConfig], arguments: Sequence[str]) -> None:
-        """`arguments` are those of the command line that choose the queues."""
+        """`arguments` are the arguments of the command line that select the queues."""
         self._known = fingerprint(queues)
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,16 +75,16 @@ class Probe:
         self._give_up = 0.0
 
     def start(self) -> None:
-        """Start to compare; start anew when a comparison runs, whose code may be out of date."""
+        """Start a comparison. One that runs already is cancelled, because it may have loaded older code."""
         self.cancel()
         try:
             self._start()
         except OSError as error:
             self.cancel()
-            logger.error("Cannot examine the changed project; keeping the old consumers: %s", error)  # noqa: TRY400
+            logger.error("Cannot check the changed project; keeping the old consumers: %s", error)  # noqa: TRY400
 
     def _start(self) -> None:
-        # Files and not pipes: nobody reads while the process runs.
+        # Files, because nobody reads while the process runs and a pipe would fill up.
         self._files = output, errors = os.fdopen(new_file(), "w+b"), os.fdopen(new_file(), "w+b")
         with ignoring_interrupts():
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and command
@@ -97,7 +97,7 @@ class Probe:
         self._give_up = time.monotonic() + PROBE_TIMEOUT
 
     def poll(self) -> Change | None:
-        """Return the result, once; None while there is none."""
+        """Return the result once; None before and after."""
         if self._process is None:
             return None
         code = self._process.poll()
@@ -114,7 +114,7 @@ class Probe:
         return Change.NONE if found[1] == self._known else Change.OWN
 
     def cancel(self) -> None:
-        """Forget a comparison that runs."""
+        """End a running comparison and discard its result."""
         if self._process is not None:
             if self._process.poll() is None:
                 self._process.kill()
@@ -131,12 +131,12 @@ def _content(file: IO[bytes]) -> str:
 
 
 def execute_again() -> None:
-    """Replace this program by itself as it was called: with new code and settings, in the same process.
+    """Execute the same command line in this process, with the current code and settings.
 
     Raises:
-        OSError: the interpreter has gone.
+        OSError: the interpreter no longer exists.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    # By its full path, because an interpreter finds its virtual environment by the name it is called by.
+    # The full path, because an interpreter finds its virtual environment by the path it is called with.
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606

@@ -1,41 +1,40 @@
-"""When to start a process in place of one that has ended."""
+"""When to replace a process that has ended."""
 
 from typing import NamedTuple
 
-#: Seconds until the third process is started in a place where two in a row ended without having begun a message;
-#: doubled each time.
+#: Seconds until the next start after two processes in a row ended before they started a message; doubled each time.
 FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
 
 
 class PendingStart(NamedTuple):
-    """A place that waits for its next process."""
+    """A process that is to be started."""
 
-    #: When it may be started, in seconds on the monotonic clock.
+    #: When it may start, in seconds on the monotonic clock.
     moment: float
-    #: Processes that ended there, one after another, without having begun a message.
+    #: How many processes in a row ended in its place before they started a message.
     deaths: int
 
 
 class Restarts:
-    """The places of processes that ended. Each waits for itself: the others go on."""
+    """The processes that are to be started. Each has a delay of its own."""
 
     def __init__(self) -> None:
-        self._places: list[PendingStart] = []
+        self._pending: list[PendingStart] = []
 
     def ended(self, now: float, deaths: int, *, at_least: float = 0.0) -> float:
-        """Note that a process has ended, as so many before it in its place; return the seconds until its successor."""
+        """Add a start after a process has ended, the `deaths`-th in a row; return the seconds until that start."""
         pause = max(at_least, min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(deaths - 2, 10)) if deaths > 1 else 0.0)
-        self._places.append(PendingStart(now + pause, deaths))
+        self._pending.append(PendingStart(now + pause, deaths))
         return pause
 
     def waiting(self, now: float) -> int:
-        """Return how many places stay empty for now."""
-        return sum(place.moment > now for place in self._places)
+        """Return how many starts are not due yet."""
+        return sum(place.moment > now for place in self._pending)
 
     def take(self, now: float) -> int:
-        """Fill a place, and return how many processes ended there in a row."""
-        due = [place for place in self._places if place.moment <= now]
+        """Remove a start that is due, and return how many processes have ended in its place in a row."""
+        due = [place for place in self._pending if place.moment <= now]
         if not due:
             return 0
-        self._places.remove(max(due, key=lambda place: place.deaths))
+        self._pending.remove(max(due, key=lambda place: place.deaths))
         return max(place.deaths for place in due)

@@ -1,4 +1,4 @@
-"""Publish what is scheduled, at its ticks."""
+"""Publish the messages of schedules at their ticks."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,25 +12,24 @@ from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.core.schedules import Scheduled
 from mq_django.stores.schedule_state import Firing, Schedules, scheduled
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at Redis's clock, which may be set.
-LOOK = 60.0
+#: Seconds between two reads of Redis's clock, which may be changed.
+CHECK_EVERY = 60.0
 #: Later than every tick, in ms since 1970.
 NEVER = 2**63
-#: Seconds until the next look at a queue whose schedules could not be read, or not fired.
+#: Seconds until a queue is checked again whose schedules could not be read or fired.
 TRY_AGAIN = 2.0
-#: Seconds from which on a message that comes late is worth a line.
+#: A tick that fires this many seconds late is logged as a warning.
 LATE = 5.0
 
 
 class Scheduler(Service):
-    """Fires ticks by Redis's clock. Every process tries, and Redis lets one: there is no leader to lose.
+    """Fires ticks by Redis's clock. Every process tries and Redis lets one succeed, so there is no leader to lose.
 
-    Ticks that passed while no process lived are made up for once, together, as soon as one does: by the last of them.
+    Of the ticks missed while nothing was running, only the last one fires, as soon as a process runs.
     """
 
     name = "scheduler"
@@ -39,60 +38,60 @@ class Scheduler(Service):
         super().__init__()
         self._schedules = schedules
         self._stores = stores
-        #: Schedule -> its next tick; of a queue that could not be read, none.
+        #: Schedule -> its next tick. Without the schedules of queues that could not be read.
         self._next: dict[str, int] = {}
-        #: Queue -> the moment of the monotonic clock of the next look at it.
-        self._looks = dict.fromkeys(stores, 0.0)
+        #: Queue -> the time of its next check, on the monotonic clock.
+        self._checks = dict.fromkeys(stores, 0.0)
         #: Redis's clock in ms, when the monotonic one was 0.
         self._zero_ms = 0.0
 
     @classmethod
     def of(cls, queues: Sequence[QueueConfig]) -> Self:
-        """Return what fires the project's schedules that publish to these queues."""
-        session, configs = Session(get_client("chores")), {config.name: config for config in queues}
+        """Return the scheduler of the project's schedules that publish to these queues."""
+        session, configs = open_session("chores"), {config.name: config for config in queues}
         entries = [entry for entry in scheduled() if entry.queue in configs]
         return cls(entries, {entry.queue: Schedules(configs[entry.queue], session) for entry in entries})
 
     def run_once(self) -> float:
         """Fire what is due."""
         if not self._schedules:
-            return LOOK
+            return CHECK_EVERY
         now = time.monotonic()
-        self.each([queue for queue in self._stores if self._looks[queue] <= now], self._look, called=str)
+        self.each([queue for queue in self._stores if self._checks[queue] <= now], self._check, called=str)
         due = (entry for entry in self._schedules if self._next.get(entry.name, NEVER) <= self._now_ms())
         self.each(due, self._fire, called=lambda entry: f"schedule {entry.name}")
         tick = min(self._next.values(), default=NEVER)
-        wait = min((tick - self._now_ms()) / 1000, min(self._looks.values()) - time.monotonic(), LOOK)
+        wait = min((tick - self._now_ms()) / 1000, min(self._checks.values()) - time.monotonic(), CHECK_EVERY)
         return max(0.001, wait)
 
     def recover(self, error: Exception) -> None:
-        """Look at everything again: ticks passed while Redis was away."""
-        self._looks = dict.fromkeys(self._stores, 0.0)
+        """Check all queues again: ticks may have passed while Redis was away."""
+        self._checks = dict.fromkeys(self._stores, 0.0)
 
-    def _look(self, queue: str) -> None:
-        self._looks[queue] = time.monotonic() + TRY_AGAIN
+    def _check(self, queue: str) -> None:
+        self._checks[queue] = time.monotonic() + TRY_AGAIN
         entries = [entry for entry in self._schedules if entry.queue == queue]
         now_ms, lasts = self._stores[queue].look([entry.name for entry in entries])
         self._set_clock(now_ms)
         self.each(zip(entries, lasts, strict=True), self._expect, called=lambda found: f"schedule {found[0].name}")
-        self._looks[queue] = time.monotonic() + LOOK
+        self._checks[queue] = time.monotonic() + CHECK_EVERY
 
     def _expect(self, found: tuple[Scheduled, int]) -> None:
         entry, last_ms = found
         self._next[entry.name] = entry.next_ms(last_ms, timezone.get_default_timezone())
 
     def _fire(self, entry: Scheduled) -> None:
-        # Taken out first: a tick that cannot be fired is not tried again before the next look at its queue finds it.
+        # Removed first: a tick that cannot be fired is retried only after the next check of its queue.
         tick_ms, zone = self._next.pop(entry.name), timezone.get_default_timezone()
-        looks, self._looks[entry.queue] = self._looks[entry.queue], time.monotonic() + TRY_AGAIN
-        # Of several that were missed the last one: its message is the one that may still be in time.
+        next_check, self._checks[entry.queue] = self._checks[entry.queue], time.monotonic() + TRY_AGAIN
+        # Of several missed ticks the last one: its message may still be in time.
         latest_ms = entry.latest_ms(tick_ms, max(tick_ms, int(self._now_ms())), zone)
         firing, now_ms = self._stores[entry.queue].fire(entry, latest_ms)
         self._set_clock(now_ms)
         self._next[entry.name] = tick_ms if firing is Firing.EARLY else entry.next_ms(now_ms, zone)
-        self._looks[entry.queue] = looks
+        self._checks[entry.queue] = next_check
         if firing is Firing.FIRED and now_ms - tick_ms > LATE * 1000:
-            logger.warning("Schedule %s makes up for what it missed since %s", entry.name, _moment(tick_ms))
+            logger.warning("Schedule %s fired once for the ticks missed since %s", entry.name, _moment(tick_ms))
         elif firing is Firing.FIRED:
             logger.info("Schedule %s fired", entry.name)
 

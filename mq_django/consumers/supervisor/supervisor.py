@@ -1,4 +1,4 @@
-"""What `runconsumer` starts: it owns the consumers, speaks for them in Redis, and runs no handler itself."""
+"""The main process of `runconsumer`: it starts consumers and sends their heartbeats. It runs no handlers."""
 
 import os
 import signal
@@ -23,28 +23,34 @@ from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
 from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess
 from mq_django.consumers.supervisor.worker_set import WorkerSet
+from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
 from mq_django.stores import open_store
 from mq_django.stores.base import Promoted
 from mq_django.stores.log import Log
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import get_client, open_session
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at the children, where no signal tells of their end.
+#: Seconds between two checks of the consumer processes, for systems where no signal reports their exit.
 LOOK = 0.2
-#: Seconds to settle for the last children while Redis is away; then others find what they held.
+#: Seconds to settle for the last consumers while Redis cannot be reached. After that, another supervisor does it.
 LAST_RECLAIM = 5.0
 
 
 class Supervisor:
-    """Starts consumers, starts them again when they die, and does the chores that need no handler."""
+    """Starts consumers, replaces those that die, and runs the background services of its queues."""
 
     def __init__(
-        self, queues: Sequence[QueueConfig], *, processes: int, terms: WorkerOptions, signals: SignalPipe, probe: Probe
+        self,
+        queues: Sequence[QueueConfig],
+        *,
+        processes: int,
+        worker_options: WorkerOptions,
+        signals: SignalPipe,
+        probe: Probe,
     ) -> None:
         self._queues = queues
         self._since_ms = int(time.time() * 1000)
@@ -52,47 +58,48 @@ class Supervisor:
         self._probe = probe
         self._stop_asked = 0
         self._liveness = Liveness()
-        #: The page of consumers has asked to stop, and the main loop has not seen it yet.
+        #: The admin has requested a stop that the main loop has not handled yet.
         self._dismissed = False
-        #: It stops so that the same command line can be executed again.
+        #: It stops in order to execute the same command line again.
         self.restarts = False
         self._evicted = False
         self.id = self._new_id()
         self._reclaimer = Reclaimer(queues, settled=self._settled)
+        self._states = WorkerStates(range(len(queues)), self._describe)
         self._workers = WorkerSet(
             self.id,
-            terms,
+            worker_options,
+            self._states,
             processes=processes,
-            describe=self._describe,
-            on_exit=self._reclaimer.child,
-            on_unresponsive=self._reclaimer.stopped,
-            name=self._reclaimer.late,
+            on_exit=self._reclaimer.consumer_exited,
+            on_unresponsive=self._reclaimer.consumer_unresponsive,
+            name=self._reclaimer.consumer_late,
         )
-        on_silence = (self._reclaimer.supervisor, self._reclaimer.unknown)
-        callbacks = HeartbeatCallbacks(self._announce, self._workers.held, self._on_evicted, *on_silence, self._asked)
+        on_silence = (self._reclaimer.supervisor_died, self._reclaimer.consumer_unknown)
+        callbacks = HeartbeatCallbacks(self._announce, self._states.held, self._on_evicted, *on_silence, self._asked)
         self._heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in enumerate(queues)}
         self._listener = Listener(get_client("consume"), numbers, self._heard)
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         stores = [open_store(config, session) for config in queues]
         self._promoter = Promoter(stores, is_subscribed=lambda: self._listener.is_subscribed, seen=self._seen)
-        self._extender = Extender(queues, self._workers)
+        self._extender = Extender(queues, self._states)
         self._scheduler = Scheduler.of(queues)
         self._redriver = Redriver(queues, self.id)
-        self._trimmer = Trimmer([Log(topic, Session(get_client("chores"))) for topic in get_config().topics.values()])
+        self._trimmer = Trimmer([Log(topic, open_session("chores")) for topic in get_config().topics.values()])
 
     @staticmethod
     def _new_id() -> str:
         return f"{socket.gethostname()[:40]}-{os.getpid()}-{token()}"
 
     def run(self) -> int:
-        """Run until asked to stop, or until all is drained; return the exit code."""
+        """Run until asked to stop or until the queues are drained, and return the exit code."""
         chores = (self._promoter, self._extender, self._trimmer, self._scheduler, self._redriver)
         services: tuple[Service, ...] = (self._heartbeat, self._reclaimer, self._listener, *chores)
         for service in services:
             service.start()
         try:
-            while not (self._stop_asked and not len(self._workers)):
+            while not (self._stop_asked and not len(self._states)):
                 self._look()
                 self._watch(services)
                 self._wait()
@@ -109,9 +116,9 @@ class Supervisor:
             self.id = self._new_id()
             self._workers.begin_anew(self.id)
         if self._workers.look(time.monotonic()):
-            # A consumer fetches nothing before it is announced.
+            # A consumer fetches nothing until it is announced.
             self._heartbeat.wake()
-            # It knows of no pause before somebody looks.
+            # A new consumer learns from the promoter whether a queue is paused.
             for number in range(len(self._queues)):
                 self._promoter.expect(number)
         if self._workers.is_drained and not self._stop_asked:
@@ -119,18 +126,18 @@ class Supervisor:
         self._reload()
 
     def _watch(self, services: Sequence[Service]) -> None:
-        """Restart when a loop of our own has ended or stands still: nobody else would replace it."""
-        turns: dict[str, object] = {}
+        """Restart when a service of this process has ended or is stuck: no other process replaces it."""
+        progress: dict[str, object] = {}
         for service in services:
-            turns |= service.turns()
-        stuck = self._liveness.look(turns, limit=STUCK)
+            progress |= service.progress()
+        stuck = self._liveness.look(progress, limit=STUCK)
         if stuck and not self._stop_asked:
             logger.error("Supervisor %s restarts: %s", self.id, "; ".join(stuck))
             self._stop()
             self.restarts = True
 
     def _wait(self) -> None:
-        """Wait until a signal came or somebody rang, and do what it says."""
+        """Wait for a signal or a wake-up, and handle it."""
         for number in self._signals.wait(LOOK):
             if number in STOPS:
                 self._stop()
@@ -142,23 +149,23 @@ class Supervisor:
             self._stop()
 
     def _stop(self) -> None:
-        """Ask the consumers to finish; asked again, to hand back at once."""
+        """Ask the consumers to finish. A second call makes them hand back running messages at once."""
         self._probe.cancel()
         if self.restarts:
-            # The consumers finish already. Whoever stops a supervisor that restarts asks for the first time.
+            # The consumers are finishing already. This stop is the first request, so handlers keep their grace period.
             self.restarts = False
-            logger.info("Supervisor %s stops and does not restart", self.id)
+            logger.info("Supervisor %s stops instead of restarting", self.id)
             return
         self._stop_asked += 1
-        how = "at once" if self._stop_asked > 1 else "when what runs has finished"
-        logger.info("Supervisor %s stops %s", self.id, how)
+        how = "handing back running messages" if self._stop_asked > 1 else "waiting for running handlers"
+        logger.info("Supervisor %s is shutting down; %s", self.id, how)
         self._workers.stop()
 
     def _reload(self) -> None:
-        """Take up changed code and settings, when a probe has found out what they mean for us."""
+        """Replace the consumers or restart when the probe has found changed code or settings."""
         change = self._probe.poll()
         if change is Change.NONE:
-            logger.info("Supervisor %s replaces its consumers one after another", self.id)
+            logger.info("Supervisor %s replaces its consumers one by one", self.id)
             self._workers.renew()
         elif change is Change.OWN:
             logger.info("Supervisor %s restarts: its queues, topics, schedules or settings have changed", self.id)
@@ -177,39 +184,39 @@ class Supervisor:
             self._heartbeat.leave(self.id)
 
     def _announce(self) -> Announcement:
-        whereabouts = self._whereabouts(os.getpid(), started(os.getpid()))
-        return Announcement(self.id, whereabouts, self._workers.announced(), self._workers.doing())
+        process = self._process_info(os.getpid(), started(os.getpid()))
+        return Announcement(self.id, process, self._states.announced(), self._states.doing())
 
     def _describe(self, child: WorkerProcess) -> Mapping[str, Any]:
-        where = self._whereabouts(child.process.pid, child.started)
+        where = self._process_info(child.process.pid, child.started)
         state = "stopping" if child.leaving else "quiet" if child.shared_state.is_quiet() else "running"
         return {**where, "since_ms": child.since_ms, "threads": child.threads, "ward": child.quarantine, "state": state}
 
-    def _whereabouts(self, pid: int, moment: str) -> dict[str, Any]:
-        """Return what tells, on the same machine, whether a process still runs."""
+    def _process_info(self, pid: int, started_at: str) -> dict[str, Any]:
+        """Return what a supervisor on the same machine needs to see whether a process still runs."""
         machine = here()
         found = {"host": socket.gethostname(), "pid": pid, "since_ms": self._since_ms, "version": VERSION}
         if machine is not None:
-            found |= {"boot": machine.boot, "pids": machine.pids, "started": moment}
+            found |= {"boot": machine.boot, "pids": machine.pids, "started": started_at}
         return found
 
     def _on_evicted(self, announcement: Announcement) -> None:
         if announcement.supervisor == self.id:
             self._evicted = True
-            self._signals.ring()
+            self._signals.wake()
 
     def _asked(self, asks: Mapping[str, str]) -> None:
-        self._workers.ask(asks)
+        self._states.ask(asks)
         if asks.get(self.id) == "stop":
             self._dismissed = True
-            self._signals.ring()
+            self._signals.wake()
 
     def _settled(self, number: int, consumer: str) -> None:
         self._heartbeat.depart(number, consumer)
 
     def _heard(self, number: int, text: str) -> None:
         if text in ("paused", "resumed"):
-            self._workers.pause(number, text == "paused")
+            self._states.pause(number, text == "paused")
         if text in ("asked", SUBSCRIBED):
             self._heartbeat.wake()
         if text in ("job", SUBSCRIBED):
@@ -218,5 +225,5 @@ class Supervisor:
             self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:
-        self._workers.pause(number, promoted.paused)
-        self._workers.tell_of_unhandled(number, bool(promoted.unhandled))
+        self._states.pause(number, promoted.paused)
+        self._states.tell_of_unhandled(number, bool(promoted.unhandled))

@@ -1,4 +1,4 @@
-"""Judge by its shared state whether a consumer process has to be replaced."""
+"""Decide by its shared state whether a consumer process must be replaced."""
 
 import enum
 import time
@@ -6,23 +6,23 @@ from collections.abc import Collection
 
 from mq_django.consumers.shared_state import OVERTIME, Running, SharedState
 
-#: Seconds without a sign of life of a consumer that runs nothing: it is stopped, or stuck.
+#: Seconds without a tick after which a consumer that runs no handler is killed: it is stopped or stuck.
 STILL = 15.0
-#: Seconds without a sign of life of a consumer with a late handler: it cannot be asked to leave.
+#: Seconds without a tick after which a consumer with a late handler cannot be asked to leave.
 UNRESPONSIVE = 1.0
-#: Seconds without a sign of life after which what lies ready in a process goes to others.
+#: Seconds without a tick after which the messages that a consumer has not started are handed back.
 SUSPEND_AFTER = 3.0
-#: Seconds that a process may take to load a project.
+#: Seconds that a process may take to load the project.
 START = 120.0
-#: The longest time between two looks that counts: in more than that we ourselves did not run.
+#: At most this many seconds between two checks count: in a longer gap the supervisor itself did not run.
 MAX_GAP = 0.5
 
 
 class Decision(enum.Enum):
     """What to do about a consumer."""
 
-    WELL = "well"
-    #: It has a late handler, but can finish its others.
+    KEEP = "keep"
+    #: It has a late handler, and can finish the others.
     ASK_TO_LEAVE = "ask to leave"
     #: It has a late handler and cannot be asked.
     KILL_LATE = "kill, for a late handler"
@@ -30,25 +30,25 @@ class Decision(enum.Enum):
 
 
 class Watchdog:
-    """Watches one consumer, look by look."""
+    """Watches one consumer. look() is one check."""
 
     def __init__(self, shared_state: SharedState) -> None:
         self._shared_state = shared_state
         self._looked = time.monotonic()
         self._ticks = 0
         self._still = 0.0
-        #: What is past its deadline, and for how long we have seen it so. Each counts by itself: different handlers may
-        #: be late at every look, as long as each is interrupted in time.
+        #: Each delivery past its deadline, and the seconds for which it has been seen so. Each is measured separately:
+        #: a different handler may be late at every check, as long as each is interrupted in time.
         self._late: dict[Running, float] = {}
 
     @property
     def responds(self) -> bool:
-        """Tell whether the consumer has shown a sign of life lately; one that still starts does."""
+        """Return whether the consumer has ticked recently, or is still starting."""
         return not self._ticks or self._still < SUSPEND_AFTER
 
     @property
     def late(self) -> Collection[Running]:
-        """Return what was late at the latest look."""
+        """Return the deliveries that were late at the latest check."""
         return self._late.keys()
 
     def look(self, now: float) -> Decision:
@@ -63,10 +63,10 @@ class Watchdog:
         longest = max(self._late.values(), default=0.0)
         if longest > OVERTIME:
             return Decision.KILL_LATE if self._still > UNRESPONSIVE else Decision.ASK_TO_LEAVE
-        # It cannot even try to interrupt: so that its successor is there when it is killed.
+        # It cannot interrupt the handler. Its replacement is started now, before it is killed.
         if late and self._still > UNRESPONSIVE:
             return Decision.ASK_TO_LEAVE
         if late or self._still <= (STILL if ticks else START):
-            return Decision.WELL
+            return Decision.KEEP
         # A handler within its timeout may hold the GIL for as long.
-        return Decision.WELL if self._shared_state.running() else Decision.KILL
+        return Decision.KEEP if self._shared_state.running() else Decision.KILL

@@ -1,4 +1,4 @@
-"""The processes of a supervisor."""
+"""Start and control the consumer processes of a supervisor."""
 
 import os
 import signal
@@ -16,31 +16,31 @@ from mq_django.consumers.machine import started
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.supervisor.watchdog import Watchdog
 from mq_django.consumers.worker.consumer import lanes
-from mq_django.consumers.worker.main import Orders
+from mq_django.consumers.worker.main import LaunchSpec
 
-#: A consumer that has ticked so often, about a second, died of something else than its start.
+#: Ticks, about a second's, after which a process that dies did not fail to start.
 STARTED = 10
-#: Seconds that a consumer may take beyond the grace to settle and end.
+#: Seconds that a consumer may take after its grace period to settle and exit.
 LAST_STEPS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """What holds for every consumer of a supervisor."""
+    """The options of all consumers of a supervisor."""
 
     queues: Sequence[str]
     threads: int
     grace: float
     drain: bool = False
-    #: After so many messages, or with so many MiB of memory, another takes a consumer's place; 0: never.
+    #: A consumer is replaced after this many messages, or when it uses this much memory in MiB; 0: never.
     max_messages: int = 0
     max_memory: float = 0.0
-    #: Given to the command as they are.
+    #: Further arguments of the command line.
     arguments: Sequence[str] = ()
 
 
 class WorkerProcess:
-    """A consumer process, seen from its supervisor."""
+    """A consumer process as its supervisor sees it."""
 
     def __init__(
         self,
@@ -48,126 +48,131 @@ class WorkerProcess:
         shared_state: SharedState,
         lifeline: int,
         process: "subprocess.Popen[bytes]",
-        terms: WorkerOptions,
+        options: WorkerOptions,
         *,
         backlog: str,
         deaths: int,
     ) -> None:
         self.consumer = consumer
-        #: What a quarantine takes from; "" for any other consumer.
+        #: The backlog of a quarantine; "" for any other consumer.
         self.backlog = backlog
         self.shared_state = shared_state
         self.process = process
         self.quarantine = bool(backlog)
-        #: Processes that ended in its place, one after another, without having begun a message.
+        #: How many processes in a row ended in its place before they started a message.
         self.deaths = deaths
-        self.threads = 1 if backlog else terms.threads
+        self.threads = 1 if backlog else options.threads
         self.since = time.monotonic()
         self.since_ms = int(time.time() * 1000)
         self.started = started(process.pid)
-        #: It was killed because a handler of it ran past its timeout.
+        #: It was killed because a handler exceeded its timeout.
         self.was_late = False
-        #: Its supervisor speaks for it in every queue.
+        #: The queues in which its supervisor has announced it.
         self.announced: set[int] = set()
-        #: It does not respond, and what it has not begun goes to others; since when, on the monotonic clock.
+        #: When its unstarted messages were last handed back because it does not respond, on the monotonic clock; else
+        #: None.
         self.suspended: float | None = None
-        #: It was seen to be quiet.
+        #: It fetches no more.
         self.quiet = False
-        #: It was asked to stop for good: nobody takes its place.
+        #: It was asked to stop and is not replaced.
         self.dismissed = False
-        #: Others took it for dead.
+        #: Another supervisor took it for dead.
         self.evicted = False
         self.watchdog = Watchdog(shared_state)
-        self._grace = terms.grace
+        self._grace = options.grace
         self._kill_at: float | None = None
         self._lifeline = lifeline
 
     @property
     def has_begun(self) -> bool:
-        """Tell whether the process has got as far as to run messages, and so did not end of its start."""
-        # A quarantine may well be killed by what it runs first: that is what it is for.
+        """Return whether the process has started to run messages, so that its end was no failed start."""
+        # A quarantine may be killed by the first message that it runs: that is its purpose.
         ticked = self.shared_state.ticks() >= (1 if self.quarantine else STARTED)
         return ticked or bool(self.shared_state.running() or self.shared_state.results())
 
     @property
     def leaving(self) -> bool:
-        """Tell whether it was asked to end, or told that it will: another may take its place."""
+        """Return whether it was asked to stop, or reports that it will: its replacement may start."""
         return self._kill_at is not None or self.shared_state.leaving()
 
     def terminate(self) -> None:
         """Ask the process to stop; the second time, to stop at once."""
         again = self._kill_at is not None
         if again:
-            # By the shared state too, because two signals at once arrive as one.
+            # Through the shared state as well, because two signals at once arrive as one.
             self.shared_state.stop_fast()
         self._kill_at = time.monotonic() + (0.0 if again else self._grace) + LAST_STEPS
         if self.process.poll() is None:
             self.process.terminate()
 
     def kill_if_overdue(self, now: float) -> bool:
-        """Kill the process when it was asked to stop and has not; tell whether it was so."""
+        """Kill the process if it has not stopped in time, and return whether that was so."""
         overdue = self._kill_at is not None and now > self._kill_at
         if overdue:
             self.kill()
         return overdue
 
     def kill(self) -> None:
-        """End the process at once, also one that is stopped."""
+        """End the process at once, even a suspended one."""
         if self.process.poll() is None:
             self.process.kill()
 
     def close(self) -> None:
-        """Let go of what was shared with the process."""
+        """Release what is shared with the process."""
         os.close(self._lifeline)
         self.shared_state.close()
 
 
-def spawn(consumer: str, supervisor: str, terms: WorkerOptions, *, backlog: str = "", deaths: int = 0) -> WorkerProcess:
-    """Start a consumer, or with a backlog a quarantine, as a new interpreter, which loads the code as it is now.
+def spawn(
+    consumer: str, supervisor: str, options: WorkerOptions, *, backlog: str = "", deaths: int = 0
+) -> WorkerProcess:
+    """Start a consumer, or with a backlog a quarantine, in a new interpreter that loads the current code.
 
-    A fork would share the supervisor's threads' locks and its old code.
+    A fork would copy the locks of the supervisor's threads, and its old code.
 
     Raises:
-        OSError: there is no room for its memory, or the system allows no more processes or descriptors.
+        OSError: out of memory, processes or file descriptors.
     """
-    threads = 1 if backlog else terms.threads
+    threads = 1 if backlog else options.threads
     with ExitStack() as undo:
-        # Until a heartbeat speaks for it nobody would reclaim what it fetches.
+        # It fetches nothing before a heartbeat announces it: until then nobody would reclaim what it holds.
         shared_state = SharedState.create(lanes(threads), held=False)
         undo.callback(shared_state.close)
         their_end, our_end = os.pipe()
         undo.callback(os.close, our_end)
         try:
-            process = _execute(_orders(consumer, supervisor, terms, backlog, shared_state.fd, their_end), terms)
+            process = _execute(
+                _launch_spec(consumer, supervisor, options, backlog, shared_state.fd, their_end), options
+            )
         finally:
             os.close(their_end)
         undo.pop_all()
-    return WorkerProcess(consumer, shared_state, our_end, process, terms, backlog=backlog, deaths=deaths)
+    return WorkerProcess(consumer, shared_state, our_end, process, options, backlog=backlog, deaths=deaths)
 
 
-def _orders(
-    consumer: str, supervisor: str, terms: WorkerOptions, backlog: str, shared_state: int, lifeline: int
-) -> Orders:
-    return Orders(
+def _launch_spec(
+    consumer: str, supervisor: str, options: WorkerOptions, backlog: str, shared_state: int, lifeline: int
+) -> LaunchSpec:
+    return LaunchSpec(
         consumer=consumer,
         supervisor=supervisor,
-        queues=list(terms.queues),
-        threads=1 if backlog else terms.threads,
-        grace=terms.grace,
-        drain=terms.drain,
+        queues=list(options.queues),
+        threads=1 if backlog else options.threads,
+        grace=options.grace,
+        drain=options.drain,
         board=shared_state,
         lifeline=lifeline,
         line=backlog,
-        max_messages=terms.max_messages,
-        max_memory=terms.max_memory,
+        max_messages=options.max_messages,
+        max_memory=options.max_memory,
     )
 
 
-def _execute(orders: Orders, terms: WorkerOptions) -> "subprocess.Popen[bytes]":
+def _execute(spec: LaunchSpec, options: WorkerOptions) -> "subprocess.Popen[bytes]":
     with ignoring_interrupts():
         return subprocess.Popen(  # noqa: S603 - our own interpreter and command
-            command("--orders", orders.as_text(), *terms.arguments),
-            pass_fds=(orders.board, orders.lifeline),
+            command("--orders", spec.as_text(), *options.arguments),
+            pass_fds=(spec.board, spec.lifeline),
             env=environment(),
             stdin=subprocess.DEVNULL,
         )
@@ -180,7 +185,7 @@ def command(*arguments: str) -> list[str]:
 
 @contextmanager
 def ignoring_interrupts() -> Iterator[None]:
-    """Have a process started inside ignore Ctrl-C from its first moment; its supervisor decides what that means."""
+    """Make processes that are started inside ignore Ctrl-C, which only the supervisor handles."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -195,6 +200,6 @@ def environment() -> dict[str, str]:
     """Return the environment in which `python -m django` finds the same project."""
     module = os.environ.get("DJANGO_SETTINGS_MODULE") or settings.SETTINGS_MODULE
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)  # noqa: PTH109 - '' means just that
-    # Of glibc: else each of some twenty threads begins a heap of its own, though in Python they take turns.
+    # For glibc: else each of about 20 threads gets a heap of its own, although only one runs Python at a time.
     heaps = {"MALLOC_ARENA_MAX": "2"}
     return {**heaps, **os.environ, "DJANGO_SETTINGS_MODULE": module, "PYTHONPATH": path}

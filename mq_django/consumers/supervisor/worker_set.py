@@ -1,18 +1,15 @@
 """The consumers of a supervisor: started, watched, replaced."""
 
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection
 
 from mq_django.consumers.decisions import Evidence
-from mq_django.consumers.shared_state import Receipt, Running
-from mq_django.consumers.supervisor.doing import doing
-from mq_django.consumers.supervisor.heartbeat import Announcement
+from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.supervisor.quarantine import Quarantines
 from mq_django.consumers.supervisor.reclaimer import evidence_of
 from mq_django.consumers.supervisor.restarts import Restarts
 from mq_django.consumers.supervisor.watchdog import Decision
 from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess, spawn
+from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 
@@ -25,46 +22,36 @@ REFUSED_PAUSE = 0.5
 
 
 class WorkerSet:
-    """Keeps a number of consumers alive. One thread calls everything that is not said to be for any thread."""
+    """Keeps a number of consumers alive. One thread calls it; other threads use the states."""
 
     def __init__(
         self,
         supervisor: str,
         terms: WorkerOptions,
+        states: WorkerStates,
         *,
         processes: int,
-        describe: Callable[[WorkerProcess], Mapping[str, Any]],
         on_exit: Callable[[str, Evidence], None],
         on_unresponsive: Callable[[str, Collection[Receipt]], None],
         name: Callable[[str, Collection[Receipt]], None],
     ) -> None:
         self._supervisor = supervisor
         self._terms = terms
+        self._states = states
         self._processes = processes
-        self._describe = describe
         #: Told of a consumer that has ended, and what its shared state says.
         self._on_exit = on_exit
         #: Told of a consumer that does not respond, and what it has begun.
         self._on_unresponsive = on_unresponsive
         #: Told of a consumer that is replaced, and what it runs past its timeout, to log the names of that.
         self._name = name
-        self._children: list[WorkerProcess] = []
-        #: Held while children are added or let go, as other threads write to their shared states.
-        self._changing = threading.Lock()
         self._stopping = False
         self._restarts = Restarts()
         self._quarantines = Quarantines(processes, on_exit)
-        #: The latest that is known of each queue.
-        self._paused: dict[int, bool] = {}
         self._to_renew: list[WorkerProcess] = []
         self._renewing: tuple[WorkerProcess, WorkerProcess] | None = None
-        #: What people ask, by consumer or supervisor, and has not been seen to.
-        self._asked: dict[str, str] = {}
         #: Nobody is started any more.
         self._quiet = False
-
-    def __len__(self) -> int:
-        return len(self._children)
 
     @property
     def is_drained(self) -> bool:
@@ -75,80 +62,34 @@ class WorkerSet:
         """See to everybody once; tell whether there is something to announce soon."""
         self._let_go_of_the_dead(now)
         back = self._obey()
-        for child in self._children:
+        for child in self._states:
             self._watch(child, now)
             back |= self._suspend(child, now) | _has_fallen_quiet(child)
-        before = len(self._children)
+        before = len(self._states)
         self._renew(now)
         self._fill_up(now)
         self._keep_quarantines(now)
-        return back or len(self._children) > before
+        return back or len(self._states) > before
 
     def stop(self) -> None:
         """Ask all to finish; asked again, to hand back at once."""
         self._stopping = True
         self._to_renew, self._renewing = [], None
-        for child in self._children:
+        for child in self._states:
             child.terminate()
 
     def renew(self) -> None:
         """Replace the consumers one after another, so that the new ones run the code as it is now."""
-        self._to_renew = [child for child in self._children if not child.leaving]
+        self._to_renew = [child for child in self._states if not child.leaving]
 
     def begin_anew(self, supervisor: str) -> None:
         """Replace all consumers at once: others took them for dead, and may have what they hold."""
         self._supervisor = supervisor
         self._quarantines.end_backlog()
-        for child in self._children:
-            with self._changing:
-                child.evicted = True
+        self._states.evict()
+        for child in self._states:
             if not child.leaving:
                 child.terminate()
-
-    def pause(self, number: int, paused: bool) -> None:
-        """Tell the consumers, and those to come, whether a queue is paused. For any thread."""
-        with self._changing:
-            self._paused[number] = paused
-            for child in self._children:
-                child.shared_state.set_paused(number, paused)
-
-    def tell_of_unhandled(self, number: int, there_are: bool) -> None:
-        """Tell the consumers whether a queue has messages whose name nobody knew. For any thread."""
-        with self._changing:
-            for child in self._children:
-                child.shared_state.set_unhandled(number, there_are)
-
-    def ask(self, asks: Mapping[str, str]) -> None:
-        """Take what people ask of consumers or of all of them, to be seen to at the next look. For any thread."""
-        with self._changing:
-            self._asked |= asks
-
-    def doing(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Return what each consumer does and has done, a value a queue. For any thread."""
-        queues = range(len(self._terms.queues))
-        with self._changing:
-            return {child.consumer: doing(child.shared_state, queues) for child in self._children if not child.evicted}
-
-    def announced(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return what to tell of the consumers. For any thread."""
-        with self._changing:
-            shown = [child for child in self._children if not child.evicted]
-            described = {child.consumer: self._describe(child) for child in shown}
-        backlogs = {child.backlog: described[child.consumer] for child in shown if child.backlog}
-        return described | {backlog: {**owner, "ward": False, "threads": 0} for backlog, owner in backlogs.items()}
-
-    def running(self) -> Mapping[str, Sequence[Running]]:
-        """Return what each consumer runs. For any thread."""
-        with self._changing:
-            return {child.consumer: child.shared_state.running() for child in self._children}
-
-    def held(self, number: int, announcement: Announcement, moment: float) -> None:
-        """Tell the announced consumers until when they hold what they have of a queue. For any thread."""
-        with self._changing:
-            for child in self._children:
-                if child.consumer in announcement.consumers and not child.evicted and child.suspended is None:
-                    child.shared_state.hold_until(number, moment)
-                    child.announced.add(number)
 
     def _start(self, now: float, *, quarantine: bool = False) -> WorkerProcess | None:
         """Start a process; None when the system refuses, which is tried again."""
@@ -162,15 +103,12 @@ class WorkerSet:
             pause = restarts.ended(now, deaths + 1, at_least=REFUSED_PAUSE)
             logger.error("Cannot start a consumer process: %s. Next attempt in %g s", error, pause)  # noqa: TRY400
             return None
-        with self._changing:
-            for number, paused in self._paused.items():
-                child.shared_state.set_paused(number, paused)
-            self._children.append(child)
+        self._states.add(child)
         return child
 
     def _active(self) -> list[WorkerProcess]:
         """Return who counts as one of those that there shall be; a dismissed one does until it has ended."""
-        return [child for child in self._children if not child.quarantine and (child.dismissed or not child.leaving)]
+        return [child for child in self._states if not child.quarantine and (child.dismissed or not child.leaving)]
 
     def _is_ready(self, child: WorkerProcess) -> bool:
         """Tell whether a process takes messages: it has started, and was announced where that is possible."""
@@ -181,18 +119,17 @@ class WorkerSet:
         return child.leaving or child in self._to_renew or (self._renewing is not None and self._renewing[0] is child)
 
     def _active_quarantines(self) -> list[WorkerProcess]:
-        return [child for child in self._children if child.quarantine and not child.leaving]
+        return [child for child in self._states if child.quarantine and not child.leaving]
 
     def _obey(self) -> bool:
         """Do what people ask, and tell whether there was something.
 
         Who is to stop is not replaced; who is to be quiet stays until it is told to stop.
         """
-        with self._changing:
-            asked, self._asked = self._asked, {}
+        asked = self._states.take_asked()
         whole = asked.get(self._supervisor)
         self._quiet |= whole == "quiet"
-        for child in self._children:
+        for child in self._states:
             what = asked.get(child.consumer, "quiet" if whole == "quiet" else "")
             if child.leaving or not what:
                 continue
@@ -213,7 +150,7 @@ class WorkerSet:
 
     def _keep_quarantines(self, now: float) -> None:
         """Have processes for what must run alone while there is such, and tell all where it waits for them."""
-        asked = [child for child in self._children if child.shared_state.wants_quarantine()]
+        asked = [child for child in self._states if child.shared_state.wants_quarantine()]
         for _ in range(self._quarantines.missing(self._active_quarantines(), asked, now)):
             if not self._stopping and not self._quiet:
                 self._start(now, quarantine=True)
@@ -221,22 +158,22 @@ class WorkerSet:
         if not quarantines:
             self._quarantines.end_backlog()
         ready = any(self._is_ready(quarantine) for quarantine in quarantines)
-        for child in self._children:
+        for child in self._states:
             child.shared_state.set_quarantine(self._quarantines.leader if ready else "")
 
     def _renew(self, now: float) -> None:
         if self._renewing is not None:
             old, new = self._renewing
-            if new not in self._children:
+            if new not in self._states:
                 logger.error("The new consumer failed to start; keeping the old ones")
                 self._to_renew, self._renewing = [], None
-            elif old not in self._children:
+            elif old not in self._states:
                 self._renewing = None
             elif self._is_ready(new) and not old.leaving:
                 old.terminate()
         while self._renewing is None and self._to_renew:
             old = self._to_renew.pop(0)
-            if old not in self._children or old.leaving:
+            if old not in self._states or old.leaving:
                 continue
             if old.quarantine:
                 old.terminate()
@@ -278,17 +215,13 @@ class WorkerSet:
             child.suspended = None
             return back
         if child.suspended is None or now - child.suspended > SUSPEND_AGAIN:
-            with self._changing:
-                child.suspended = now
-                # It may go on at any moment: what it has not begun by then it gives back itself.
-                for number in range(len(self._terms.queues)):
-                    child.shared_state.hold_until(number, 0.0)
+            self._states.suspend(child, now)
             begun = {item.receipt for item in child.shared_state.running()} | set(child.shared_state.results())
             self._on_unresponsive(child.consumer, begun)
         return False
 
     def _let_go_of_the_dead(self, now: float) -> None:
-        for child in list(self._children):
+        for child in self._states:
             code = child.process.poll()
             if code is None:
                 continue
@@ -301,13 +234,11 @@ class WorkerSet:
                     (self._quarantines.restarts if child.quarantine else self._restarts).ended(now, child.deaths + 1)
             # Whoever ends in order cuts its blocked reads short first.
             self._on_exit(
-                child.consumer, evidence_of(child.shared_state, late=child.was_late, now=now, lingers=code != 0)
+                child.consumer, evidence_of(child.shared_state, late=child.was_late, now=now, may_receive=code != 0)
             )
             if child.quarantine:
                 self._quarantines.ended(child)
-            with self._changing:
-                self._children.remove(child)
-                child.close()
+            self._states.remove(child)
 
 
 def _has_fallen_quiet(child: WorkerProcess) -> bool:

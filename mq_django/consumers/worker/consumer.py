@@ -1,4 +1,4 @@
-"""One consumer: a process that fetches, runs and settles."""
+"""One consumer: it fetches, runs and settles messages."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -24,17 +24,16 @@ from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
-from mq_django.stores.base import HomeEntry, Store
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.stores.base import Store, StreamEntry
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
-#: Held deliveries given back by one trip.
+#: Held deliveries handed back in one round trip.
 BATCH = 500
-#: Seconds in which the fetchers end; a blocked read is cut short.
+#: Seconds in which the fetchers must end. Blocked reads are interrupted.
 STOP_FETCHING = 1.0
-#: Seconds to settle the last outcomes while Redis is away; what then is unsettled, the supervisor settles.
+#: Seconds to settle the last outcomes while Redis cannot be reached. After that, the supervisor does it.
 LAST_SETTLE = 5.0
 
 
@@ -46,7 +45,7 @@ def lanes(threads: int) -> int:
 class Consumer:
     """Runs the handlers of some queues. Its state only moves forward: running, quiet, stopped.
 
-    With a backlog it is a quarantine: it runs what others pass on to that, one message at a time, and fetches nothing.
+    With a backlog it is a quarantine: it fetches nothing, and runs the messages of the backlog one at a time.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Consumer:
         self._threads = ThreadPool(threads, shared_state)
         self._loop = LoopPool(threads, shared_state)
         self._settling = SettleService()
-        #: For the main thread only, as a session is for one.
+        #: For the main thread only: a session belongs to one thread.
         self._stores = self._open()
         self._settlers = [
             Settler(store, config.name, self.id, self._settling.due, self._settling.full)
@@ -73,7 +72,7 @@ class Consumer:
         for settler, store in zip(self._settlers, self._open(), strict=True):
             self._settling.add(settler, store)
         self._backlog = backlog
-        #: What it holds is held under these.
+        #: The names under which it holds messages.
         self.names = [self.id]
         self._isolation = Isolation(self.id, shared_state, self._open(), self._settlers)
         self._receiver: QuarantineFetcher | None = None
@@ -89,8 +88,8 @@ class Consumer:
             self._services.append(Releaser(self._open(), shared_state))
 
     def _open(self) -> list[Store]:
-        """Open the stores on a connection of their own, for one thread."""
-        session = Session(get_client("chores"))
+        """Open the stores on a connection of their own, for use in one thread."""
+        session = open_session("chores")
         return [open_store(config, session) for config in self._queues]
 
     def _dispatchers(self, *, isolate: bool) -> Iterator[Dispatcher]:
@@ -101,12 +100,12 @@ class Consumer:
                 executor=Executor(config, number, self._shared_state, settler),
                 threads=self._threads,
                 loop=self._loop,
-                isolate=self._isolation.taker(number) if isolate else None,
+                isolate=self._isolation.adder(number) if isolate else None,
             )
 
     def _make_fetchers(self) -> Iterator[Fetcher]:
         for number, dispatcher in enumerate(self._dispatchers(isolate=True)):
-            session = Session(get_client("consume"))
+            session = open_session("consume")
             yield Fetcher(
                 open_store(self._queues[number], session),
                 session,
@@ -127,14 +126,14 @@ class Consumer:
             fetcher.wake()
 
     def start(self) -> None:
-        """Begin to fetch and run."""
+        """Start to fetch and run messages."""
         self._threads.start()
         self._loop.start()
         for service in (*self._services, *self._fetchers):
             service.start()
 
     def is_idle(self) -> bool:
-        """Tell whether nothing is in hand here, and nothing ready, due or pending in the queues."""
+        """Return whether this consumer holds nothing, and no message in the queues is ready, due or pending."""
         if any(settler.in_hand for settler in self._settlers):
             return False
         if self._receiver:
@@ -147,7 +146,7 @@ class Consumer:
         return True
 
     def idle_seconds(self) -> float:
-        """Return how long a quarantine has had nothing to run; 0 for any other consumer."""
+        """Return for how many seconds a quarantine has had nothing to run; 0 for any other consumer."""
         return time.monotonic() - self._receiver.busy_at if self._receiver else 0.0
 
     def settled(self) -> int:
@@ -155,35 +154,35 @@ class Consumer:
         return sum(settler.settled for settler in self._settlers)
 
     def stuck(self) -> list[str]:
-        """Return which loops and threads have ended or stand still."""
-        turns = {**self._threads.turns(), **self._loop.turns()}
+        """Return a description of each loop and thread that has ended or is stuck."""
+        progress = {**self._threads.progress(), **self._loop.progress()}
         for service in (*self._services, *self._fetchers):
-            turns |= service.turns()
-        return self._liveness.look(turns, limit=liveness.STUCK)
+            progress |= service.progress()
+        return self._liveness.look(progress, limit=liveness.STUCK)
 
-    def is_in_vain(self, running: Running) -> bool:
-        """Tell whether to wait for a delivery is in vain: it runs on a loop that a coroutine blocks."""
+    def never_ends(self, running: Running) -> bool:
+        """Return whether a delivery cannot end because a coroutine blocks its event loop."""
         return self._loop.is_blocked() and running.receipt in self._loop.receipts()
 
     def note_counts(self) -> None:
-        """Show in the shared state what was handled so far, and what failed."""
+        """Write to the shared state how many deliveries were handled so far, and how many have failed."""
         for number, settler in enumerate(self._settlers):
             ended = settler.ended
             self._shared_state.count(number, ended["handled"], ended["retried"] + ended["buried"])
 
-    def inherit_line(self) -> None:
-        """Take over the quarantine backlog, to give it back at the stop: the supervisor that would do so is gone."""
+    def inherit_backlog(self) -> None:
+        """Take over the quarantine backlog, to hand it back at the stop in place of the dead supervisor."""
         self.names = [self.id, self._backlog] if self._backlog else [self.id]
 
     def quiet(self) -> None:
-        """Fetch no more, and finish what is here."""
+        """Stop fetching, and finish the messages that are here."""
         self._stop_fetching()
         self._isolation.hand_back()
 
     def stop(self, grace: Grace) -> bool:
-        """Fetch no more, give back what has not begun, and let finish what runs while the grace lasts.
+        """Stop fetching, hand back unstarted messages, and let running handlers finish within the grace period.
 
-        Returns whether every handler had ended by then; what had not is given back as well.
+        Returns whether all handlers have ended. Messages of the others are handed back as well.
         """
         self._stop_fetching()
         self._loop.stop()
@@ -194,7 +193,7 @@ class Consumer:
             service.stop()
         for service in self._services:
             service.join(1.0)
-        self._settle_the_rest()
+        self._settle_remaining()
         return ended
 
     def _stop_fetching(self) -> None:
@@ -205,16 +204,16 @@ class Consumer:
             fetcher.join(max(0.0, give_up - time.monotonic()))
         self._isolation.stop()
         self._isolation.join(1.0)
-        # A read that was cut short may have brought something all the same; others should not wait until we end.
+        # An interrupted read may still have been assigned messages. They are handed back now, not only at the end.
         try:
             self._for_each_queue(lambda number: self._settle_held(number, known=set(self._settlers[number].in_hand)))
         except StoreError as error:
-            logger.warning("Messages that were handed to this consumer at its end wait for Redis: %s", error)
+            logger.warning("Messages assigned to this consumer at its end could not be handed back yet: %s", error)
 
-    def _settle_the_rest(self) -> None:
+    def _settle_remaining(self) -> None:
         give_up = time.monotonic() + LAST_SETTLE
         if not self._settling.join(LAST_SETTLE):
-            logger.warning("What was unsettled stays pending until it is reclaimed")
+            logger.warning("Unsettled messages stay pending until they are reclaimed")
             return
         while True:
             try:
@@ -223,7 +222,7 @@ class Consumer:
                 self._for_each_queue(self._settle_held)
             except StoreError as error:
                 if time.monotonic() > give_up:
-                    logger.warning("What was unsettled stays pending until it is reclaimed: %s", error)
+                    logger.warning("Unsettled messages stay pending until they are reclaimed: %s", error)
                     return
                 time.sleep(0.1)
             else:
@@ -232,14 +231,14 @@ class Consumer:
     def _for_each_queue(self, do: Callable[[int], None]) -> None:
         self._settling.each(range(len(self._queues)), do, called=lambda number: self._queues[number].name)
 
-    def _settle_held(self, number: int, *, known: Collection[HomeEntry] = ()) -> None:
-        """Give back what this consumer holds and does not know; at the end that is what still runs."""
+    def _settle_held(self, number: int, *, known: Collection[StreamEntry] = ()) -> None:
+        """Settle what this consumer holds, except the `known` deliveries. At the end that is what still runs."""
         store, config, shared_state = self._stores[number], self._queues[number], self._shared_state
         for name in self.names:
             while held := store.held_by(name, limit=BATCH + len(known)):
-                unknown = [item for item in held if (item.home, item.entry) not in known][:BATCH]
+                unknown = [item for item in held if (item.stream, item.entry) not in known][:BATCH]
                 if not unknown:
                     break
-                # Read after the list: what was handled in between is acked and not given back.
+                # Read after the list, so that deliveries handled in between are acked and not handed back.
                 evidence = Evidence(results=shared_state.results(), late=shared_state.late(time.monotonic()))
                 settle_for(store, name, [settlement(config, number, item, evidence) for item in unknown])

@@ -1,4 +1,4 @@
-"""The database connections of a thread that runs handlers, and the state in which a handler has to leave them."""
+"""The database connections of a thread that runs handlers, and the clean-up after each handler."""
 
 import threading
 import time
@@ -12,21 +12,21 @@ from mq_django.core.logs import get_logger
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at whether connections are too old. An error of a database is followed by one at once.
+#: Seconds between two checks whether connections are too old. An error of a database causes a check at once.
 CONNECTION_CHECK = 1.0
 
 
 class _LeftOpen(Exception):
-    """Rolls back the blocks of `atomic` that a handler has left open."""
+    """Raised in blocks of `atomic` that a handler has left open, to roll them back."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """A connection of the thread, with its state between two handlers."""
+    """A connection of the thread, and its state between two handlers."""
 
     connection: BaseDatabaseWrapper
-    #: How many blocks of `atomic` are open, and whether autocommit is on. Not always 0 and True: a test may run
-    #: handlers within a transaction of its own.
+    #: The number of open blocks of `atomic`, and whether autocommit is on. Usually 0 and True, but a test may run
+    #: handlers within a transaction.
     depth: int
     autocommit: bool
 
@@ -38,33 +38,33 @@ class _Held:
 
 
 class Databases:
-    """The connections that one thread has made.
+    """The connections that one thread has opened.
 
-    Django is not asked for them: that would cost more than all the rest that is done for a message. The signal
-    `connection_created` tells of each.
+    The signal `connection_created` reports each. Asking Django for each message would cost more than everything else
+    that is done for it.
     """
 
     def __init__(self) -> None:
-        #: The connections. Replaced as a whole, because the event loop reads it while another thread notes one.
+        #: The connections. Replaced as a whole, because the event loop reads it while another thread adds one.
         self.held = tuple(
             _Held(connection, len(connection.atomic_blocks), connection.autocommit)
             for connection in connections.all(initialized_only=True)
         )
-        #: When refresh() was called last, in seconds on the monotonic clock.
+        #: The time of the last refresh() on the monotonic clock.
         self.checked = time.monotonic()
-        #: How often clean_up() has rolled something back.
+        #: How many times clean_up() has rolled something back.
         self.rollbacks = 0
 
     @classmethod
     def of_this_thread(cls) -> "Databases":
-        """Return the connections of the calling thread as they are now, and note from now on those that it makes."""
+        """Return the connections of the calling thread, which from now on adds those that it opens."""
         _thread.databases = cls()
         return _thread.databases
 
     def note(self, connection: BaseDatabaseWrapper) -> None:
-        """Note a connection that the thread has just made."""
+        """Add a connection that the thread has just opened."""
         alias = connection.alias
-        # Connections besides those of the settings belong to whoever made them.
+        # Connections that are not in the settings belong to the code that made them.
         if alias not in connections or connections[alias] is not connection:
             return
         if not any(held.connection is connection for held in self.held):
@@ -72,15 +72,15 @@ class Databases:
             self.held = (*others, _Held(connection, 0, connection.settings_dict["AUTOCOMMIT"]))
 
     def is_disturbed(self) -> bool:
-        """Tell whether a handler has left something behind. Another thread may ask as well."""
-        # A loop without a generator: this is done for every message.
+        """Return whether a handler has left a connection in another state. For any thread."""
+        # A loop is faster than a generator, and this runs for every message.
         for held in self.held:  # noqa: SIM110
             if held.connection.errors_occurred or not held.is_as_found():
                 return True
         return False
 
     def is_obsolete(self, now: float) -> bool:
-        """Tell whether an open connection is older than its CONN_MAX_AGE. Another thread may ask as well."""
+        """Return whether an open connection is older than its CONN_MAX_AGE. For any thread."""
         return any(
             held.connection.connection is not None
             and held.connection.close_at is not None
@@ -89,20 +89,20 @@ class Databases:
         )
 
     def refresh(self) -> None:
-        """Close what is unusable or too old."""
+        """Close connections that are unusable or too old."""
         self.checked = time.monotonic()
         for held in self.held:
-            # Within a transaction Django would take the connection for broken.
+            # Within a transaction Django would consider the connection broken.
             if not held.depth and held.is_as_found():
                 try:
                     held.connection.close_if_unusable_or_obsolete()
                 except Exception:
-                    logger.exception("The connection to database %s cannot be closed", held.connection.alias)
+                    logger.exception("Cannot close the connection to database %s", held.connection.alias)
 
     def clean_up(self) -> str:
-        """Restore the state between two handlers; return what was left open, or ""."""
+        """Restore the state between two handlers; return a description of what was left open, or ""."""
         disturbed = [held for held in self.held if not held.is_as_found()]
-        # Counted first: who sees in another thread that nothing is disturbed any more sees this, too.
+        # Counted first: a thread that sees the restored connections must see the new count.
         self.rollbacks += bool(disturbed)
         left = [self._restore(held) for held in disturbed]
         self.refresh()
@@ -119,20 +119,20 @@ class Databases:
                 connection.rollback()
                 connection.set_autocommit(held.autocommit)
         except Exception:
-            logger.exception("The transaction of database %s cannot be rolled back", connection.alias)
+            logger.exception("Cannot roll back the transaction of database %s", connection.alias)
         if not held.is_as_found():
             _drop(connection)
         return f"{what} in database {connection.alias!r}"
 
 
 def _drop(connection: BaseDatabaseWrapper) -> None:
-    """Close a connection whatever its state: the server rolls back what it had open."""
+    """Close a connection in any state. The server rolls back its transaction."""
     connection.in_atomic_block = connection.closed_in_transaction = connection.needs_rollback = False
     connection.savepoint_ids, connection.atomic_blocks = [], []
     try:
         connection.close()
     except Exception:
-        logger.exception("The connection to database %s cannot be closed", connection.alias)
+        logger.exception("Cannot close the connection to database %s", connection.alias)
 
 
 class _Thread(threading.local):

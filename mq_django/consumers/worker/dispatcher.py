@@ -1,4 +1,4 @@
-"""Give each delivery to what runs or settles it."""
+"""Pass each delivery to the pool that runs it, or to the settler."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,12 +16,12 @@ from mq_django.stores.base import Settlement
 logger = get_logger(__name__)
 
 
-#: Names kept of each kind: who publishes may make one of every id.
+#: The most names that are cached of each kind, because publishers may use any number of names.
 MAX_NAMES = 1000
 
 
 class Dispatcher:
-    """Gives the deliveries of one queue to the pools; what nobody here can run it settles at once."""
+    """Passes the deliveries of one queue to the pools, and settles those without a handler at once."""
 
     def __init__(
         self,
@@ -38,26 +38,26 @@ class Dispatcher:
         self._executor = executor
         self._threads = threads
         self._loop_pool = loop
-        #: Takes what must run alone; None: here everything does.
+        #: Called with deliveries that must run alone; None in a quarantine, where all do.
         self._isolate = isolate
         self._handlers: dict[str, Handler] = {}
         self._unknown: set[str] = set()
 
     def dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
-        """Begin with deliveries that this consumer now holds; what one of them raises is raised after the others."""
-        self.settler.in_hand.update([(item.home, item.entry) for item in taken])
+        """Start deliveries that this consumer now holds. An error of one is raised when the others are started."""
+        self.settler.in_hand.update([(item.stream, item.entry) for item in taken])
         failed: Exception | None = None
         for item in taken:
             try:
-                self._begin(item)
-            except Exception as error:  # noqa: BLE001 - the rest of its batch would stay in hand, and never run
-                # Out of hand it is found again, as a delivery whose reply was lost.
-                self.settler.in_hand.discard((item.home, item.entry))
+                self._start(item)
+            except Exception as error:  # noqa: BLE001 - the rest of its batch must run
+                # Not in hand, it is found again like a delivery whose reply was lost.
+                self.settler.in_hand.discard((item.stream, item.entry))
                 failed = error
         if failed is not None:
             raise failed
 
-    def _begin(self, item: Delivery | Undecodable) -> None:
+    def _start(self, item: Delivery | Undecodable) -> None:
         if isinstance(item, Undecodable):
             self._settle_unusable(item)
             return
@@ -78,11 +78,13 @@ class Dispatcher:
                 self._handlers[name] = handler
         elif name not in self._unknown and len(self._unknown) < MAX_NAMES:
             self._unknown.add(name)
-            logger.warning("No handler for %r in queue %s: its messages wait until there is one", name, self._queue)
+            logger.warning(
+                "No handler for %r in queue %s: its messages are set aside until there is one", name, self._queue
+            )
         return handler
 
     def _settle_unusable(self, item: Undecodable) -> None:
         settlement = unusable(item)
         if isinstance(settlement.outcome, Bury):
-            logger.error("Entry %s of queue %s is buried: %s", item.entry, self._queue, item.reason)
+            logger.error("Entry %s of queue %s buried: %s", item.entry, self._queue, item.reason)
         self._executor.settle(settlement)

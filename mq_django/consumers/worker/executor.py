@@ -1,4 +1,4 @@
-"""Run one delivery; the result is a value."""
+"""Run one delivery, and decide its outcome."""
 
 import math
 import time
@@ -28,7 +28,7 @@ logger = get_logger(__name__)
 
 
 class ThreadLane(Protocol):
-    """A place in a thread where one delivery runs at a time."""
+    """A thread that runs one delivery at a time."""
 
     #: Its number in the shared state.
     number: int
@@ -39,25 +39,25 @@ class ThreadLane(Protocol):
 
 
 class LoopLane(Protocol):
-    """A place on an event loop where one delivery runs at a time."""
+    """A place on an event loop that runs one delivery at a time."""
 
     #: Its number in the shared state.
     number: int
-    #: Those of the thread in which `sync_to_async` runs what a coroutine asks of a database.
+    #: The connections of the thread in which `sync_to_async` runs database operations.
     databases: Databases
 
     def is_alone(self) -> bool:
-        """Tell whether nothing else runs on the loop."""
+        """Return whether nothing else runs on the loop."""
 
     async def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
         """Call a coroutine function; raise HandlerTimeout when it takes longer than `timeout` seconds."""
 
 
 class Executor:
-    """Runs the deliveries of one queue, and hands their outcomes to its settler.
+    """Runs the deliveries of one queue, and passes their outcomes to its settler.
 
-    The steps are the same in a thread and on an event loop: admit, prepare, call, judge, clean up, settle. Nothing that
-    a handler, its exception or its return value does can leave a delivery without an outcome, or give it two.
+    The steps are the same in a thread and on an event loop: admit, prepare, call, judge, clean up, settle. Whatever a
+    handler does, raises or returns, its delivery gets exactly one outcome.
     """
 
     def __init__(self, config: QueueConfig, number: int, shared_state: SharedState, settler: Settler) -> None:
@@ -94,7 +94,7 @@ class Executor:
         outcome = self._settle(delivery, handler, outcome, seconds)
         if handler.ended is not None:
             handler.ended(delivery.message, outcome, seconds, raised)
-        # Its traceback holds this frame.
+        # Its traceback refers to this frame.
         raised = None
 
     async def run_coroutine(self, lane: LoopLane, delivery: Delivery, handler: Handler) -> None:
@@ -116,7 +116,7 @@ class Executor:
             raised, outcome = error, self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
-            # Asked before: what ran beside it may end while it waits for the clean-up.
+            # Read first: coroutines beside it may end during the clean-up.
             is_alone = lane.is_alone()
             try:
                 left = await sync_to_async(databases.clean_up)()
@@ -132,21 +132,21 @@ class Executor:
         raised = None
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
-        """Note that what a lane runs should have ended by now: the supervisor replaces the process."""
-        self._shared_state.run(lane, self._number, delivery.home, delivery.entry, since, time.monotonic())
+        """Mark what a lane runs as past its deadline, so that the supervisor replaces the process."""
+        self._shared_state.run(lane, self._number, delivery.stream, delivery.entry, since, time.monotonic())
 
     def receipt(self, delivery: Delivery) -> Receipt:
-        """Return how the shared state knows a delivery."""
-        return Receipt.of(self._number, delivery.home, delivery.entry)
+        """Return the receipt of a delivery in the shared state."""
+        return Receipt.of(self._number, delivery.stream, delivery.entry)
 
     def settle(self, settlement: Settlement) -> None:
-        """Hand an outcome over without having run anything."""
+        """Pass on the outcome of a delivery that did not run."""
         self._settler.add(settlement)
 
     def _within(
         self, handle: Handle, lane: ThreadLane, delivery: Delivery, handler: Handler, timeout: float | None
     ) -> tuple[Outcome, BaseException | None]:
-        """Run a handler within the middleware; return the outcome, and what the handler raised."""
+        """Run a handler within the middleware; return its outcome and its exception."""
 
         def run(handling: Handling) -> Outcome:
             try:
@@ -161,7 +161,7 @@ class Executor:
     async def _awithin(
         self, handle: AsyncHandle, lane: LoopLane, delivery: Delivery, handler: Handler, timeout: float | None
     ) -> tuple[Outcome, BaseException | None]:
-        """Run a coroutine function within the middleware; return the outcome, and what it raised."""
+        """Run a coroutine function within the middleware; return its outcome and its exception."""
 
         async def run(handling: Handling) -> Outcome:
             try:
@@ -176,7 +176,7 @@ class Executor:
     def _judge_within(
         self, handler: Handler, handling: Handling, returned: object
     ) -> tuple[Outcome, BaseException | None]:
-        # Cleared, because its traceback holds the frames that hold the handling.
+        # Cleared, because its traceback refers to frames that refer to the handling.
         raised, handling.exception = handling.exception, None
         if not isinstance(returned, Ack | Retry | Bury):
             raise TypeError(f"Middleware must return the outcome of handle(handling), not {returned!r:.200}")
@@ -186,13 +186,13 @@ class Executor:
         return handler.timeout.total_seconds() if handler.timeout else self._default_timeout
 
     def _admit(self, lane: int, delivery: Delivery, handler: Handler, timeout: float | None) -> float:
-        """Note that a lane runs a delivery; return the moment, or 0.0 when it must not run after all."""
+        """Note that a lane runs a delivery, and return the time; 0.0 if it must not run."""
         message, now = delivery.message, time.monotonic()
         deadline = math.inf if timeout is None else now + timeout
-        # Noted first, looked at second: the supervisor gives back what a stopped process does not run, and says so
-        # before. Past held_until others may have it already: by a clock that is read now, because this thread may have
-        # been stopped since. A hand-back is fenced.
-        self._shared_state.run(lane, self._number, delivery.home, delivery.entry, now, deadline)
+        # Noted before held_until is read: the supervisor sets that first, then hands back what a suspended process has
+        # not noted. After held_until another consumer may have the delivery. The clock is read again, because this
+        # thread may have been suspended meanwhile. A hand-back is fenced.
+        self._shared_state.run(lane, self._number, delivery.stream, delivery.entry, now, deadline)
         if time.monotonic() > self._shared_state.held_until(self._number) or self._shared_state.paused(self._number):
             outcome: Outcome = HandBack()
         elif message.expires_ms is not None and time.time() * 1000 > message.expires_ms:
@@ -212,7 +212,7 @@ class Executor:
         if returned is ACK or isinstance(returned, Ack):
             return returned
         if isinstance(returned, Retry | Bury):
-            # A handler may well return Bury(error).
+            # A handler may return Bury(error).
             return replace(returned, error=str(returned.error or ""), traceback=str(returned.traceback or ""))
         return Ack(returned) if handler.keeps_result else ACK
 
@@ -225,25 +225,25 @@ class Executor:
             text = f"{_path(type(error))}: {error}"
             trace = "".join(traceback.format_exception(error))
             buries = isinstance(error, tuple(policy.bury_on))
-        except BaseException as worse:  # noqa: BLE001 - an exception's text is user code, too
-            return self._unjudged(delivery, handler, worse)
+        except BaseException as second:  # noqa: BLE001 - __str__ of an exception is user code
+            return self._unjudged(delivery, handler, second)
         return Bury(text, trace) if buries else Retry(error=text, traceback=trace)
 
     def _judge_left(self, delivery: Delivery, handler: Handler, outcome: Outcome, left: str) -> Outcome:
-        """Return the outcome of a handler that has left something open, and say so.
+        """Return the outcome of a handler that has left a transaction open, and log that.
 
-        What it did within has been rolled back. Acked, the message would be lost.
+        Its changes were rolled back. If the message were acked, they would be lost.
         """
         if not left:
             return outcome
-        logger.error("Handler %s left %s: it was rolled back (message %s)", handler.where, left, delivery.message.id)
+        logger.error("Handler %s left %s, which was rolled back (message %s)", handler.where, left, delivery.message.id)
         return Retry(error=f"The handler left {left}; it was rolled back") if isinstance(outcome, Ack) else outcome
 
     @staticmethod
     def _judge_beside(delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
-        """Return the outcome of a coroutine during which something was rolled back that it or another had left open.
+        """Return the outcome of a coroutine during which an open transaction was rolled back, its own or another's.
 
-        They share the connection, so that its own effects may be gone. Alone it will be seen whose fault it was.
+        Coroutines share the connection, so its own changes may be lost. It runs again alone, which shows the cause.
         """
         text = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
         logger.error(text, handler.where, delivery.message.id)
@@ -251,29 +251,29 @@ class Executor:
 
     @staticmethod
     def _unjudged(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
-        text = "What handler %s returned or raised for message %s cannot be used: the message is tried again"
+        text = "Invalid return value or exception of handler %s for message %s: the message will be retried"
         logger.error(text, handler.where, delivery.message.id, exc_info=error)
         return Retry(error=f"{_path(type(error))} while its outcome was settled")
 
     def _decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
-        """Return an outcome that a settler can take: a retry is one that has attempts left, and a delay."""
+        """Return the final outcome: a Retry without attempts left becomes a Bury, any other gets its delay."""
         if not isinstance(outcome, Retry):
             return outcome
         try:
             return decide(self._config, delivery.message, handler, outcome)
         except BaseException as error:  # noqa: BLE001 - a handler may return Retry(delay="soon")
-            # By the policy of the queue: the handler's may be what fails.
+            # By the queue's policy, because the handler's may be the cause.
             return decide(self._config, delivery.message, None, self._unjudged(delivery, handler, error))
 
     def _settle(self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float) -> Outcome:
-        """Hand an outcome over, and return what it was in the end."""
+        """Pass an outcome to the settler, and return its final form."""
         message, micros = delivery.message, int(seconds * 1e6)
         if isinstance(outcome, Ack):
-            self._shared_state.ended(HANDLED, self._number, delivery.home, delivery.entry)
+            self._shared_state.ended(HANDLED, self._number, delivery.stream, delivery.entry)
             self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
         else:
             outcome = self._decided(delivery, handler, outcome)
-            self._shared_state.ended(FAILED, self._number, delivery.home, delivery.entry)
+            self._shared_state.ended(FAILED, self._number, delivery.stream, delivery.entry)
             self._settler.add(settled_as(delivery, outcome, micros=micros, keeps_result=handler.keeps_result))
         if handler_finished.receivers:
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)
@@ -281,5 +281,5 @@ class Executor:
 
 
 def _path(kind: type[BaseException]) -> str:
-    """Return where an exception's class is to be found, as tracebacks show it."""
+    """Return the path of an exception's class as tracebacks show it."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,4 +1,4 @@
-"""Take messages of one queue, no more than can be run soon."""
+"""Fetch messages of one queue, no more than can be run soon."""
 
 import time
 from collections.abc import Callable, Collection
@@ -9,28 +9,28 @@ from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.room import Room
 from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import ACK
-from mq_django.stores.base import HomeEntry, Settlement, Store
+from mq_django.stores.base import Settlement, Store, StreamEntry
 from mq_django.transport.connections import BLOCK_MS
 from mq_django.transport.sessions import Session
 
 logger = get_logger(__name__)
 
-#: Seconds until the next look when there is no room, if nobody wakes the fetcher before.
+#: Seconds until the next check when there is no room, unless the fetcher is woken.
 NO_ROOM = 1.0
-#: Seconds between two looks at a queue that is paused, or before a heartbeat announces this consumer.
+#: Seconds between two checks while the queue is paused, or no heartbeat has announced this consumer.
 PAUSED = 0.05
-#: Milliseconds that a read waits while a pool is blocked. Redis serves the read that has waited longest. A read that
-#: waited longer than those of idle consumers would get back what this consumer hands back for them.
+#: Milliseconds that a read waits while a pool is blocked. Redis serves the read that has waited longest, so a longer
+#: read would get the messages that this consumer hands back for idle ones.
 BLOCKED_BLOCK_MS = 200
-#: Held deliveries looked at after a broken connection.
+#: Held deliveries that are checked after a lost connection.
 STRANDED = 5000
-#: Seconds after trouble at which to look for stranded deliveries. Redis may still get to a command that was sent over a
-#: connection which we have given up since.
-LOOKS = (0.0, 1.0, 5.0, 15.0, 60.0)
+#: Seconds after a failure at which to check for stranded deliveries. Redis may still execute a command that was sent
+#: over a connection that is closed by now.
+CHECK_AFTER = (0.0, 1.0, 5.0, 15.0, 60.0)
 
 
 class Fetcher(Service):
-    """Reads one queue and gives its messages to the pools. Blocked reads are served in turn: that is the fairness."""
+    """Reads one queue and passes its messages to the pools. Redis serves blocked reads in turn, which makes it fair."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Fetcher(Service):
         dispatcher: Dispatcher,
         room: Room,
         may_fetch: Callable[[], bool],
-        handled: Callable[[], Collection[HomeEntry]],
+        handled: Callable[[], Collection[StreamEntry]],
         share: int,
     ) -> None:
         super().__init__()
@@ -53,24 +53,24 @@ class Fetcher(Service):
         self._settler = dispatcher.settler
         self._room = room
         self._may_fetch = may_fetch
-        #: The deliveries handled lately, settled or not.
+        #: Returns the latest handled deliveries, including settled ones.
         self._handled = handled
-        #: How many fetchers share the pools: while all of them block, each asks for its share of the room.
+        #: How many fetchers share the pools. While all of them block, each asks for its share of the room.
         self._share = share
         self._busy = True
-        #: Moments of the monotonic clock at which to look for stranded deliveries.
-        self._looks: list[float] = []
+        #: The times on the monotonic clock at which to check for stranded deliveries.
+        self._checks: list[float] = []
 
     def run_once(self) -> float:
-        """Take what the pools have room for."""
+        """Fetch as many messages as the pools have room for."""
         if not self._may_fetch():
             return PAUSED
         room = self._room.messages(self._settler.seconds)
         if room < 1:
             return NO_ROOM
-        if self._looks and self._looks[0] <= time.monotonic():
+        if self._checks and self._checks[0] <= time.monotonic():
             self._take_stranded()
-            self._looks.pop(0)
+            self._checks.pop(0)
         elif rest := self._store.rest():
             return rest
         elif self._busy:
@@ -84,43 +84,41 @@ class Fetcher(Service):
         return 0.0
 
     def recover(self, error: Exception) -> None:
-        """Look for deliveries whose hand-out never reached us, once Redis answers again, and for a while after."""
+        """Schedule checks for deliveries whose reply was lost: when Redis answers again, and for a while after."""
         self._busy = True
         now = time.monotonic()
-        self._looks = [now + seconds for seconds in LOOKS]
+        self._checks = [now + seconds for seconds in CHECK_AFTER]
 
     def stop(self) -> None:
-        """End the loop, and a blocked read at once."""
+        """End the loop, and interrupt a blocked read."""
         super().stop()
         self._session.interrupt()
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._session.close()
 
     def _block_ms(self) -> int:
         longest = BLOCKED_BLOCK_MS if self._room.is_blocked() else BLOCK_MS
-        if not self._looks:
+        if not self._checks:
             return longest
-        return max(1, min(longest, int((self._looks[0] - time.monotonic()) * 1000)))
+        return max(1, min(longest, int((self._checks[0] - time.monotonic()) * 1000)))
 
     def _take_stranded(self) -> None:
-        """Run what Redis handed out with a reply that was lost."""
-        # Copied first: what is settled while Redis is asked would look stranded.
+        """Run deliveries whose reply was lost."""
+        # Copied first: a delivery that is settled meanwhile would look stranded.
         known = set(self._settler.in_hand)
         held = self._store.held_by(self._consumer, limit=STRANDED)
-        stranded = [item for item in held if (item.home, item.entry) not in known]
+        stranded = [item for item in held if (item.stream, item.entry) not in known]
         if not stranded:
             return
-        text = (
-            "%d messages of queue %s were handed to this consumer in replies that did not reach it: it handles them now"
-        )
+        text = "Recovered %d deliveries of queue %s whose reply was lost"
         logger.warning(text, len(stranded), self._store.config.name)
-        # A Redis that lost its last second has forgotten acks as well.
+        # A Redis that has lost its last second of writes has lost acks as well.
         done = self._handled()
         for item in stranded:
-            if (item.home, stored_entry(item.entry)) in done:
-                self._settler.in_hand.add((item.home, item.entry))
+            if (item.stream, stored_entry(item.entry)) in done:
+                self._settler.in_hand.add((item.stream, item.entry))
                 self._settler.add(Settlement(item, ACK))
-        stranded = [item for item in stranded if (item.home, stored_entry(item.entry)) not in done]
+        stranded = [item for item in stranded if (item.stream, stored_entry(item.entry)) not in done]
         self._dispatcher.dispatch(self._store.admit(self._consumer, stranded))

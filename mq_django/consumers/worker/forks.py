@@ -1,4 +1,4 @@
-"""Notice that this process is a child that a handler has forked."""
+"""Detect that this process was forked by a handler."""
 
 import os
 import sys
@@ -9,8 +9,8 @@ from mq_django.core.logs import get_logger
 logger = get_logger(__name__)
 
 
-#: How many forks lie between this process and the one that the interpreter was started in. It is read for every
-#: message, and `os.getpid()` would ask the kernel each time.
+#: The number of forks between the interpreter's first process and this one. It is read for every message, and
+#: `os.getpid()` would be a system call.
 generation = 0
 
 
@@ -24,12 +24,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def end_child(where: str, code: int) -> NoReturn:
-    """End a forked child that came back from the handler `where`: it must not go on as a second consumer.
+    """Exit a forked child that has returned from the handler `where`: it must not run as a second consumer.
 
     Nothing is cleaned up, because the child shares every connection and the shared state with its parent.
     """
     try:
-        logger.error("A child process that handler %s has forked returned from the handler: it ends", where)
+        logger.error("A child process forked by handler %s returned from the handler, and was ended", where)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:

@@ -1,19 +1,19 @@
-"""The time that running handlers get when everything else has ended."""
+"""The grace period in which running handlers may finish."""
 
 import time
 from collections.abc import Callable
 
 
 class Grace:
-    """A deadline that can be brought forward."""
+    """A deadline that can be ended early."""
 
-    def __init__(self, seconds: float, *, each_look: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, seconds: float, *, on_check: Callable[[], None] = lambda: None) -> None:
         self._ends = time.monotonic() + seconds
-        #: Called by who waits, every few milliseconds.
-        self.each_look = each_look
+        #: Called every few milliseconds while a caller waits.
+        self.on_check = on_check
 
     def end(self) -> None:
-        """Be over now."""
+        """End the grace period now."""
         self._ends = 0.0
 
     def left(self) -> float:
@@ -22,5 +22,5 @@ class Grace:
 
     @property
     def over(self) -> bool:
-        """Tell whether the time is over."""
+        """Return whether the time is over."""
         return self.left() == 0.0

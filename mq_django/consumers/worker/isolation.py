@@ -1,9 +1,9 @@
-"""Run messages alone that were running when a process died: one of them may have killed it.
+"""Run messages alone that were running when a process died, because one of them may have killed it.
 
-Consumers pass them on to quarantines: processes of their own that run one message at a time. The death of a quarantine
-harms nothing else. What it ran is known, even when its whole machine is gone: that is all that it holds under its own
-name. What waits is held under another name, the backlog, which the quarantines of a supervisor share. It is named after
-the first of them.
+Consumers pass them on to a quarantine: a process that runs one message at a time. Its death affects no other message.
+A quarantine holds only the running message under its own name, so that it is known what ran even when the machine is
+gone. Messages that wait are held under another name, the backlog. The quarantines of a supervisor share one backlog,
+named after the first of them.
 """
 
 import threading
@@ -22,21 +22,21 @@ from mq_django.stores.base import Settlement, Store
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks for a quarantine, and of a quarantine for what was passed on to it.
-LOOK = 0.1
-#: Deliveries that a quarantine takes at once, and those passed on in one trip.
-FEW = 100
-#: Seconds between two looks at whether what runs has been settled.
-SETTLED_LOOK = 0.005
+#: Seconds between two checks: of a consumer for a quarantine, and of a quarantine for messages.
+CHECK_EVERY = 0.1
+#: Deliveries that are read or passed on in one round trip.
+BATCH = 100
+#: Seconds between two checks whether the running message is settled.
+CHECK_SETTLED_EVERY = 0.005
 
 
 def backlog_of(quarantine: str) -> str:
-    """Return the name under which messages wait for a quarantine, and for those that have joined it."""
+    """Return the name of the backlog of a quarantine, and of those that share it."""
     return f"{quarantine}-line"
 
 
 class Isolation(Service):
-    """Passes what must run alone on to the quarantine."""
+    """Passes messages that must run alone on to a quarantine."""
 
     name = "isolation"
 
@@ -51,32 +51,32 @@ class Isolation(Service):
         self._waiting: dict[int, list[Delivery]] = defaultdict(list)
         self._moving = threading.Lock()
 
-    def taker(self, number: int) -> Callable[[Delivery], None]:
-        """Return what takes a delivery of a queue to be run alone."""
+    def adder(self, number: int) -> Callable[[Delivery], None]:
+        """Return a function that adds a delivery of a queue."""
 
-        def take(delivery: Delivery) -> None:
+        def add(delivery: Delivery) -> None:
             with self._moving:
                 self._waiting[number].append(delivery)
             self._shared_state.want_quarantine()
             self.wake()
 
-        return take
+        return add
 
     def run_once(self) -> float:
-        """Pass on what waits, when there is a quarantine to take it."""
+        """Pass on the waiting messages when there is a quarantine."""
         if not any(self._waiting.values()):
             return 1.0
         quarantine = self._shared_state.quarantine()
         if not quarantine:
             self._shared_state.want_quarantine()
-            return LOOK
+            return CHECK_EVERY
         self.each(
             enumerate(self._stores), lambda one: self._pass_on(*one, quarantine), called=lambda one: one[1].config.name
         )
-        return LOOK
+        return CHECK_EVERY
 
     def hand_back(self) -> None:
-        """Give back what still waits."""
+        """Hand back the messages that still wait."""
         for number, settler in enumerate(self._settlers):
             with self._moving:
                 waiting, self._waiting[number] = self._waiting[number], []
@@ -85,14 +85,14 @@ class Isolation(Service):
 
     def _pass_on(self, number: int, store: Store, quarantine: str) -> None:
         with self._moving:
-            batch, self._waiting[number] = self._waiting[number][:FEW], self._waiting[number][FEW:]
+            batch, self._waiting[number] = self._waiting[number][:BATCH], self._waiting[number][BATCH:]
         if not batch:
             return
-        receipts = [(delivery.home, delivery.entry) for delivery in batch]
+        receipts = [(delivery.stream, delivery.entry) for delivery in batch]
         try:
-            store.pass_on(self._consumer, backlog_of(quarantine), receipts)
+            store.reassign(self._consumer, backlog_of(quarantine), receipts)
         except BaseException:
-            # Passed on already or not, doing it again does no harm.
+            # They may have been passed on already, and passing on is idempotent.
             with self._moving:
                 self._waiting[number] = [*batch, *self._waiting[number]]
             raise
@@ -100,7 +100,7 @@ class Isolation(Service):
 
 
 class QuarantineFetcher(Service):
-    """The fetcher of a quarantine: runs what was passed on to its backlog, one after another."""
+    """The fetcher of a quarantine: it runs the messages of the backlog one at a time."""
 
     name = "quarantine"
 
@@ -117,39 +117,39 @@ class QuarantineFetcher(Service):
         self._backlog = backlog
         self._shared_state = shared_state
         self._queues = list(zip(stores, dispatchers, strict=True))
-        #: When there was something to run last, in seconds on the monotonic clock.
+        #: When it last had a message to run, in seconds on the monotonic clock.
         self.busy_at = time.monotonic()
 
     def run_once(self) -> float:
-        """Run what is there."""
+        """Run all messages of the backlog."""
         self.each(range(len(self._queues)), self._run_held, called=lambda number: self._queues[number][0].config.name)
-        return LOOK
+        return CHECK_EVERY
 
     def _run_held(self, number: int) -> None:
         store, dispatcher = self._queues[number]
-        # Until a heartbeat speaks for it nobody would reclaim what it takes.
+        # It takes nothing before a heartbeat announces it: nobody would reclaim it.
         if time.monotonic() < self._shared_state.held_until(number):
-            # What a broken trip brought over is there before the backlog.
+            # A failed round trip may have moved a message to its own name already.
             self._run(store, dispatcher, self._consumer)
             self._run(store, dispatcher, self._backlog)
 
     def _run(self, store: Store, dispatcher: Dispatcher, holder: str) -> None:
-        items = store.held_by(holder, limit=FEW)
+        items = store.held_by(holder, limit=BATCH)
         for left, item in zip(range(len(items) - 1, -1, -1), items, strict=True):
             if self.stopping:
                 return
             if left:
-                # More than one waits: another quarantine would help.
+                # More messages wait than run, so another quarantine is useful.
                 self._shared_state.want_quarantine()
-            receipt = (item.home, item.entry)
-            # Another quarantine may have taken it since.
-            if holder == self._consumer or not store.pass_on(holder, self._consumer, [receipt]):
+            receipt = (item.stream, item.entry)
+            # Another quarantine may have taken it already.
+            if holder == self._consumer or not store.reassign(holder, self._consumer, [receipt]):
                 dispatcher.dispatch([item])
                 self._wait_for(dispatcher.settler, receipt)
 
     def _wait_for(self, settler: Settler, receipt: tuple[int, bytes]) -> None:
         self.busy_at = time.monotonic()
-        # Settled and not only ended: else it would be found pending, and run again.
+        # Waits until it is settled: a message that has only ended would be found pending and run again.
         while receipt in settler.in_hand and not self.stopping:
-            self.turned = self.busy_at = time.monotonic()
-            time.sleep(SETTLED_LOOK)
+            self.progressed = self.busy_at = time.monotonic()
+            time.sleep(CHECK_SETTLED_EVERY)

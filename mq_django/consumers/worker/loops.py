@@ -1,4 +1,4 @@
-"""Where handlers run that are coroutine functions: an event loop."""
+"""The event loop that runs handlers that are coroutine functions."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.pools import JOIN_LOOK, Pool, WorkItem, make_caches
+from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool, WorkItem, make_caches
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import HandBack
@@ -22,16 +22,16 @@ from mq_django.stores.base import Settlement
 
 logger = get_logger(__name__)
 
-#: Coroutines that run at once.
+#: The most coroutines that run at once.
 MAX_COROUTINES = 100
-#: Seconds that a coroutine may block the loop before its process is replaced.
-SILENT = 5.0
-#: The longest time between two looks that counts: in more than that the whole process did not run.
+#: Seconds for which a coroutine may block the loop before the process is replaced.
+MAX_BLOCKED = 5.0
+#: At most this many seconds between two checks count: in a longer gap the whole process did not run.
 MAX_GAP = 0.5
 
 
 class CoroutineLane:
-    """One of the coroutines that run at once."""
+    """A place for one of the coroutines that run at once."""
 
     databases: Databases
 
@@ -71,14 +71,14 @@ class LoopPool(Pool):
         self._databases: Databases | None = None
         self._opening = asyncio.Lock()
         self._context = Context()
-        #: The loop will begin what waits.
-        self._called = False
-        self._ended_here = 0
-        #: The loop has answered the latest question whether it turns; and the seconds without an answer.
+        #: A call of _start_waiting() is scheduled on the loop.
+        self._scheduled = False
+        self._ended_count = 0
+        #: Whether the loop has answered the latest ping, and the seconds without an answer.
         self._answered, self._silent = True, 0.0
         self._looked = time.monotonic()
         self._quiet = self._ending = False
-        #: Jobs that were put and have not ended; fetchers and the loop count, in threads of their own.
+        #: Jobs that were put and have not ended. Counted by several threads.
         self.held = 0
         self._counting = threading.Lock()
         self.thread = threading.Thread(target=self._run_loop, name="mq_django loop", daemon=True)
@@ -88,18 +88,18 @@ class LoopPool(Pool):
         self.thread.start()
 
     def put(self, job: WorkItem) -> None:
-        """Run a job as soon as there is a place."""
+        """Run a job as soon as a place is free."""
         with self._counting:
             self.held += 1
         self._jobs.append(job)
         if self._quiet:
             self.hand_back_waiting()
-        elif not self._called:
-            self._called = True
-            self._call(self._begin_waiting)
+        elif not self._scheduled:
+            self._scheduled = True
+            self._call(self._start_waiting)
 
     def places(self) -> tuple[int, int]:
-        """Return how many coroutines may run at once, and how many more may begin."""
+        """Return how many coroutines may run at once, and how many of these places are free."""
         return MAX_COROUTINES, len(self._free)
 
     def waiting(self) -> int:
@@ -108,14 +108,14 @@ class LoopPool(Pool):
 
     def ended(self) -> int:
         """Return how many deliveries have ended here."""
-        return self._ended_here
+        return self._ended_count
 
-    def turns(self) -> Mapping[str, object]:
-        """Return None when the loop's thread has ended although nobody asked; see Liveness."""
+    def progress(self) -> Mapping[str, object]:
+        """Return None for the loop's thread if it has ended without being asked to; see Liveness."""
         return {} if self._ending or self.thread.is_alive() else {self.thread.name: None}
 
     def look(self) -> None:
-        """Notice that the places are blocked, or that a coroutine blocks the loop."""
+        """Check whether all places are blocked, and whether a coroutine blocks the loop."""
         super().look()
         now = time.monotonic()
         passed, self._looked = min(MAX_GAP, now - self._looked), now
@@ -124,31 +124,29 @@ class LoopPool(Pool):
             self._call(self._answer)
         elif not self._answered:
             before, self._silent = self._silent, self._silent + passed
-            if before <= SILENT < self._silent:
-                self._blame()
+            if before <= MAX_BLOCKED < self._silent:
+                self._report_blocked()
 
     def is_blocked(self) -> bool:
-        """Tell whether a coroutine has blocked the loop for so long that nothing that runs on it will end."""
-        return self._silent > SILENT
+        """Return whether a coroutine has blocked the loop for so long that nothing on it will end."""
+        return self._silent > MAX_BLOCKED
 
     def receipts(self) -> Collection[Receipt]:
-        """Return what runs on the loop, as the shared state knows it."""
+        """Return the receipts of the running deliveries."""
         jobs = [lane.job for lane in self._lanes]
         return {job.executor.receipt(job.delivery) for job in jobs if job is not None}
 
     def _answer(self) -> None:
         self._answered = True
 
-    def _blame(self) -> None:
-        """Let the handler that blocks the loop count as one that is late and cannot be interrupted."""
+    def _report_blocked(self) -> None:
+        """Mark the delivery whose handler blocks the loop as late, so that the supervisor replaces the process."""
         task = asyncio.current_task(self._loop)
         running = [(lane, lane.job) for lane in self._lanes if lane.job is not None]
-        # A task that the handler has made itself belongs to no lane.
+        # A task that a handler has created itself belongs to no lane.
         blocking = [(lane, job) for lane, job in running if lane.task is task] or running
         handlers = ", ".join(sorted({job.handler.where for _, job in blocking}))
-        logger.error(
-            "The event loop has stood still for %.0f s in %s: coroutines must not block", self._silent, handlers
-        )
+        logger.error("The event loop was blocked for %.0f s by %s: coroutines must not block", self._silent, handlers)
         if task is not None and len(blocking) == 1:
             lane, job = blocking[0]
             job.executor.overdue(lane.number, job.delivery, since=time.monotonic() - self._silent)
@@ -161,7 +159,7 @@ class LoopPool(Pool):
         try:
             self._loop.call_soon_threadsafe(callback)  # type: ignore[arg-type] # a method without arguments
         except RuntimeError:
-            # Somebody has closed the loop. The consumer will notice, and gives back what it holds.
+            # A handler has closed the loop. The consumer will detect that and hand back what it holds.
             logger.debug("The event loop is closed")
 
     def _run_loop(self) -> None:
@@ -172,22 +170,22 @@ class LoopPool(Pool):
             while not self._ending and not self._loop.is_closed():
                 self._run_until_stopped()
         finally:
-            # What has outlived the grace ends with its process.
+            # Tasks that exceed the grace period end with the process.
             if all(task.done() for task in self._tasks):
                 self._loop.close()
 
     def _run_until_stopped(self) -> None:
-        """Run the loop. SystemExit in any task or callback ends it, and so does loop.stop(): it goes on."""
+        """Run the loop until it ends. SystemExit in a task or callback, or loop.stop(), may end it early."""
         try:
             self._loop.run_forever()
         except (SystemExit, KeyboardInterrupt):
-            logger.exception("A coroutine ended the event loop, which goes on; it runs %s", self._running())
+            logger.exception("A coroutine ended the event loop, which was restarted; running: %s", self._running())
         else:
             if not self._ending:
-                logger.error("A coroutine stopped the event loop, which goes on; it runs %s", self._running())
+                logger.error("A coroutine stopped the event loop, which was restarted; running: %s", self._running())
 
-    def _begin_waiting(self) -> None:
-        self._called = False
+    def _start_waiting(self) -> None:
+        self._scheduled = False
         while self._free:
             try:
                 job = self._jobs.popleft()
@@ -195,7 +193,7 @@ class LoopPool(Pool):
                 return
             lane = self._free.pop()
             lane.job = job
-            # A context of its own, and not a copy of that of the coroutine which ended a moment ago.
+            # A fresh context, not a copy of that of the coroutine that has just ended.
             lane.task = task = self._loop.create_task(self._run(lane, job), context=self._context.copy())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -212,12 +210,12 @@ class LoopPool(Pool):
             self._shared_state.idle(lane.number)
             lane.job = lane.task = None
             self._free.append(lane)
-            self._ended_here += 1
-            self._begin_waiting()
+            self._ended_count += 1
+            self._start_waiting()
             await self._leave()
 
     async def _leave(self) -> None:
-        """Count a job as ended, and before that close connections that are too old when it was the last."""
+        """Close connections that are too old if this was the last job, then count it as ended."""
         databases = self._databases
         try:
             if self.held == 1 and databases is not None and databases.is_obsolete(time.monotonic()):
@@ -225,10 +223,10 @@ class LoopPool(Pool):
         finally:
             with self._counting:
                 self.held -= 1
-            self._ran()
+            self._on_ended()
 
     async def _opened(self) -> Databases:
-        """Return the connections of the thread in which `sync_to_async` runs what coroutines ask of a database."""
+        """Return the connections of the thread in which `sync_to_async` runs database operations."""
         if self._databases is None:
             async with self._opening:
                 if self._databases is None:
@@ -236,7 +234,7 @@ class LoopPool(Pool):
         return self._databases
 
     def hand_back_waiting(self) -> None:
-        """Give back what has not begun."""
+        """Hand back the messages that have not started."""
         while True:
             try:
                 job = self._jobs.popleft()
@@ -247,18 +245,18 @@ class LoopPool(Pool):
                 self.held -= 1
 
     def stop(self) -> None:
-        """Begin nothing more; what waits is given back at once."""
+        """Start no more jobs, and hand back those that wait."""
         self._quiet = True
         self.hand_back_waiting()
 
     def join(self, grace: Grace) -> bool:
-        """Wait for what runs while the grace lasts, and tell whether all has ended.
+        """Wait for running jobs within the grace period, and return whether all have ended.
 
-        What a loop that has ended had begun will not end: nobody waits for it.
+        If the loop itself has ended, its jobs cannot end, and this does not wait.
         """
         while self.held and self.thread.is_alive() and not grace.over:
-            grace.each_look()
-            time.sleep(JOIN_LOOK)
+            grace.on_check()
+            time.sleep(JOIN_CHECK_EVERY)
         ended = not self.held
         self._ending = True
         if self.thread.is_alive():

@@ -1,4 +1,4 @@
-"""The main thread of a consumer process: it obeys its supervisor, and notices when that is gone."""
+"""The main thread of a consumer process: it handles its supervisor's requests and detects its end."""
 
 import gc
 import json
@@ -16,22 +16,25 @@ from mq_django.consumers.shared_state import OVERTIME, SharedState
 from mq_django.consumers.worker.consumer import Consumer
 from mq_django.consumers.worker.consumer import lanes as lanes_of
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.orphan_heartbeat import OrphanBeat
+from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at whether to stop, and between two looks at what costs more.
-LOOK = 0.1
-SELDOM = 1.0
-#: Seconds that a quarantine waits for more.
+#: Seconds between two checks whether to stop, and between two of the more expensive checks.
+CHECK_EVERY = 0.1
+EXPENSIVE_EVERY = 1.0
+#: Seconds without messages after which a quarantine stops: usually, and with --drain.
 QUARANTINE_IDLE, QUARANTINE_IDLE_DRAINING = 10.0, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
-    """What a supervisor tells a consumer at its start."""
+class LaunchSpec:
+    """The options of a consumer process: its supervisor passes them as JSON.
+
+    The supervisor may run an older version than the process that it starts, so the names of the fields stay.
+    """
 
     consumer: str
     supervisor: str
@@ -39,125 +42,127 @@ class Orders:
     threads: int
     grace: float
     drain: bool
-    #: File descriptors that the child inherits.
+    #: The file descriptors of the shared state and of a pipe, which the process inherits. The supervisor has the other
+    #: end of the pipe, so that a read returns nothing when it has died.
     board: int
-    #: Its other end is the supervisor's: it reads as ended when that dies.
     lifeline: int
-    #: It runs what must run alone, and is held under this name until then.
+    #: The backlog of a quarantine; "" for any other consumer.
     line: str = ""
-    #: After so many messages, or with so many MiB of memory, another takes its place; 0: never.
+    #: It is replaced after this many messages, or when it uses this much memory in MiB; 0: never.
     max_messages: int = 0
     max_memory: float = 0.0
 
     def as_text(self) -> str:
-        """Return the orders as one argument of a command line."""
+        """Return the options as one argument of a command line."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def of(cls, text: str) -> "Orders":
-        """Read as_text() back."""
+    def of(cls, text: str) -> "LaunchSpec":
+        """Parse the result of as_text()."""
         return cls(**json.loads(text))
 
 
 class ChildProcess:
-    """A consumer process from its orders to its end."""
+    """The main loop of a consumer process."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, spec: LaunchSpec) -> None:
         config = get_config()
-        self._orders = orders
-        self._asked = False
-        self._shared_state = SharedState(orders.board, lanes_of(orders.threads))
-        self._queues = [config.queue(name) for name in orders.queues]
+        self._spec = spec
+        self._stop_asked = False
+        self._shared_state = SharedState(spec.board, lanes_of(spec.threads))
+        self._queues = [config.queue(name) for name in spec.queues]
         self._consumer = Consumer(
-            orders.consumer, self._queues, threads=orders.threads, shared_state=self._shared_state, backlog=orders.line
+            spec.consumer, self._queues, threads=spec.threads, shared_state=self._shared_state, backlog=spec.line
         )
-        self._seldom = 0.0
+        self._checked = 0.0
         self._orphaned = self._drained = False
 
     def run(self) -> int:
-        """Run the consumer until it is to stop; return the exit code: 0, or 1 when a handler outlived the grace."""
+        """Run the consumer until it must stop; return the exit code: 1 if a handler outlasted the grace period."""
         self._listen()
-        # What the start has made stays to the end: the collector need not look at all of Django again and again.
+        # The objects of the start stay for good: the garbage collector need not check all of Django each time.
         gc.collect()
         gc.freeze()
         self._shared_state.tick()
         self._consumer.start()
-        does = "runs alone what may have killed a process, of" if self._orders.line else "handles"
-        queues = ", ".join(self._orders.queues)
-        logger.info("Consumer %s %s %s with %d threads", self._consumer.id, does, queues, self._orders.threads)
+        does = "is a quarantine for" if self._spec.line else "handles"
+        queues = ", ".join(self._spec.queues)
+        logger.info("Consumer %s %s %s with %d threads", self._consumer.id, does, queues, self._spec.threads)
         self._wait()
         if not self._drained:
             self._shared_state.leave()
         if self._orphaned:
-            self._consumer.inherit_line()
-        orphan_beat = OrphanBeat(self._orders.supervisor, self._consumer.names, self._queues, self._shared_state)
+            self._consumer.inherit_backlog()
+        orphan_heartbeat = OrphanHeartbeat(
+            self._spec.supervisor, self._consumer.names, self._queues, self._shared_state
+        )
         if self._orphaned:
-            orphan_beat.start()
+            orphan_heartbeat.start()
         ended = self._stop()
         if self._orphaned:
-            orphan_beat.end()
+            orphan_heartbeat.end()
         logger.info("Consumer %s stopped", self._consumer.id)
         return 0 if ended else 1
 
     def _listen(self) -> None:
-        # Ctrl-C reaches the whole foreground group; the supervisor alone decides what it means. So does a hangup.
+        # Ctrl-C and a hangup reach the whole foreground process group. Only the supervisor handles them.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: self._ask())
+        signal.signal(signal.SIGTERM, lambda *_: self._ask_to_stop())
 
-    def _ask(self) -> None:
-        self._asked = True
+    def _ask_to_stop(self) -> None:
+        self._stop_asked = True
 
     def _stop(self) -> bool:
-        grace = Grace(self._orders.grace)
+        grace = Grace(self._spec.grace)
 
         def look() -> None:
             self._shared_state.tick()
-            if self._shared_state.hurried():
+            if self._shared_state.is_stopping_fast():
                 grace.end()
             now = time.monotonic()
             running = self._shared_state.running()
-            # Nothing is left to wait for but handlers that cannot be interrupted.
-            if running and all(now > item.deadline + OVERTIME or self._consumer.is_in_vain(item) for item in running):
+            # Only handlers are left that cannot be interrupted.
+            if running and all(now > item.deadline + OVERTIME or self._consumer.never_ends(item) for item in running):
                 grace.end()
 
-        grace.each_look = look
+        grace.on_check = look
         return self._consumer.stop(grace)
 
     def _wait(self) -> None:
         """Return when it is time to stop."""
-        while not self._asked:
+        while not self._stop_asked:
             self._shared_state.tick()
-            readable, _, _ = select.select([self._orders.lifeline], [], [], LOOK)
-            if readable and not os.read(self._orders.lifeline, 1):
-                logger.warning("The supervisor of consumer %s is gone; it stops", self._consumer.id)
+            readable, _, _ = select.select([self._spec.lifeline], [], [], CHECK_EVERY)
+            if readable and not os.read(self._spec.lifeline, 1):
+                logger.warning("The supervisor of consumer %s has died; the consumer stops", self._consumer.id)
                 self._orphaned = True
                 return
-            if self._shared_state.shall_be_quiet():
+            if self._shared_state.must_become_quiet():
                 self._consumer.quiet()
                 self._shared_state.mark_quiet()
                 logger.info("Consumer %s is quiet: it fetches no more", self._consumer.id)
-            if time.monotonic() - self._seldom > SELDOM:
-                self._seldom = time.monotonic()
+            if time.monotonic() - self._checked > EXPENSIVE_EVERY:
+                self._checked = time.monotonic()
                 self._consumer.note_counts()
                 if reason := self._reason_to_leave():
-                    logger.info("Consumer %s makes place for another: %s", self._consumer.id, reason)
+                    logger.info("Consumer %s will be replaced: %s", self._consumer.id, reason)
                     return
-            if self._orders.drain and not self._orders.line and self._is_drained():
+            if self._spec.drain and not self._spec.line and self._is_drained():
                 self._drained = True
                 return
 
     def _reason_to_leave(self) -> str:
-        orders = self._orders
+        spec = self._spec
         if stuck := self._consumer.stuck():
             logger.error("Consumer %s must be replaced: %s", self._consumer.id, "; ".join(stuck))
             return "it is stuck"
-        if orders.max_messages and self._consumer.settled() >= orders.max_messages:
+        if spec.max_messages and self._consumer.settled() >= spec.max_messages:
             return f"it has handled {self._consumer.settled()} messages"
-        if orders.max_memory and resident_mib() > orders.max_memory:
-            return f"it has grown to {resident_mib():.0f} MiB"
-        if self._consumer.idle_seconds() > (QUARANTINE_IDLE_DRAINING if orders.drain else QUARANTINE_IDLE):
-            return "nothing must run alone any more"
+        if spec.max_memory and resident_mib() > spec.max_memory:
+            return f"it uses {resident_mib():.0f} MiB"
+        if self._consumer.idle_seconds() > (QUARANTINE_IDLE_DRAINING if spec.drain else QUARANTINE_IDLE):
+            return "no messages are left to run alone"
         return ""
 
     def _is_drained(self) -> bool:
@@ -167,11 +172,11 @@ class ChildProcess:
             return False
 
 
-def run(orders: Orders) -> int:
-    """Run a consumer as it was ordered, and return the exit code of its process."""
-    code = ChildProcess(orders).run()
+def run(spec: LaunchSpec) -> int:
+    """Run a consumer process with these options, and return its exit code."""
+    code = ChildProcess(spec).run()
     if code:
-        # A handler that still runs, in a thread of any kind, would keep the interpreter from ending.
+        # A handler that still runs in any thread would prevent the interpreter from exiting.
         logging.shutdown()
         os._exit(code)
     return code

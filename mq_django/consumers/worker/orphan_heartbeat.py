@@ -1,4 +1,4 @@
-"""Send the heartbeats of a supervisor that is gone."""
+"""Send the heartbeats of a supervisor that has died."""
 
 import time
 from collections.abc import Sequence
@@ -10,14 +10,13 @@ from mq_django.consumers.shared_state import SharedState
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
 
-class OrphanBeat(Service):
-    """Beats for a consumer, by all its names, whose supervisor is gone, while its last handlers finish."""
+class OrphanHeartbeat(Service):
+    """Sends heartbeats for a consumer whose supervisor has died, while its last handlers finish."""
 
     name = "orphan's heartbeat"
 
@@ -25,7 +24,7 @@ class OrphanBeat(Service):
         self, supervisor: str, consumers: Sequence[str], queues: Sequence[QueueConfig], shared_state: SharedState
     ) -> None:
         super().__init__()
-        session = Session(get_client("chores"))
+        session = open_session("chores")
         self._supervisor = supervisor
         self._consumers = consumers
         self._queues = queues
@@ -34,7 +33,7 @@ class OrphanBeat(Service):
         self._shared_state = shared_state
 
     def run_once(self) -> float:
-        """Beat once in every queue, under the supervisor's name."""
+        """Send one heartbeat to every queue, under the supervisor's name."""
         self.each(range(len(self._members)), self._beat, called=self._name)
         return min(interval(timeout) for timeout in self._timeouts)
 
@@ -47,7 +46,7 @@ class OrphanBeat(Service):
         return self._queues[number].name
 
     def end(self) -> None:
-        """Stop, and remove the consumer: nobody else will for a while."""
+        """Stop, and remove the consumer: nobody else would for a while."""
         self.stop()
         if not self.join(1.0):
             return

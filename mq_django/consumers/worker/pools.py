@@ -1,4 +1,4 @@
-"""Where handlers run, and how much they have room for: threads. For coroutines see `loops`."""
+"""The pools that run handlers, and the threads of the thread pool. For coroutines see `loops`."""
 
 import abc
 import ctypes
@@ -25,36 +25,35 @@ from mq_django.stores.base import Settlement
 
 logger = get_logger(__name__)
 
-#: Seconds of work that may lie ready in front of the threads: enough to hide a round trip, little enough that slow
-#: work spreads evenly over consumers.
-HORIZON = 0.02
-#: Messages that may lie ready, however fast they are.
+#: Seconds of work to prefetch: enough to hide a round trip, and little enough that slow messages spread evenly over
+#: consumers.
+PREFETCH_SECONDS = 0.02
+#: The most messages to prefetch.
 MAX_PREFETCH = 500
-#: How much of what may lie ready is fetched at least, in percent. A fetch for every message that ends would be a round
-#: trip a message; and with this much at once, the outcomes of fast messages travel with a fetch before they are so many
-#: that they make a trip of their own.
+#: The smallest fetch, in percent of the prefetch. Fetching after every message would cost a round trip each. With this
+#: much at once, the outcomes of fast messages are sent with a fetch and need no round trip of their own.
 REFILL = 30
-#: Seconds without an end after which a pool whose places are all taken counts as blocked.
+#: A pool counts as blocked when all its places are taken and no handler has ended for this many seconds.
 BLOCKED = 0.1
-#: Seconds after which what waits in a blocked pool goes back, so that idle consumers get it: the first time, and at
-#: most. While nobody is idle it comes back, and would travel to and fro.
-PATIENCE, MAX_PATIENCE = 0.5, 4.0
-#: Seconds between two looks at whether the last handlers have ended.
-JOIN_LOOK = 0.01
+#: Seconds after which the messages that wait for a blocked pool are handed back for idle consumers: the first time, and
+#: at most. The pause grows, because without idle consumers this one fetches them again.
+HAND_BACK_AFTER, MAX_HAND_BACK_AFTER = 0.5, 4.0
+#: Seconds between two checks whether the last handlers have ended.
+JOIN_CHECK_EVERY = 0.01
 
 
 def make_caches() -> None:
-    """Make the thread's cache clients, so that the contexts of all its messages share them and their connections."""
+    """Create the thread's cache clients, so that all its messages share them and their connections."""
     for alias in caches:
         try:
             caches[alias]
         except Exception:
-            # Whoever needs it gets the error.
-            logger.debug("Cache %s cannot be made", alias, exc_info=True)
+            # Code that uses the cache gets the error.
+            logger.debug("Cannot create cache %s", alias, exc_info=True)
 
 
 class WorkItem(NamedTuple):
-    """A delivery with what runs it."""
+    """A delivery, its handler and its executor."""
 
     delivery: Delivery
     handler: Handler
@@ -62,7 +61,7 @@ class WorkItem(NamedTuple):
 
 
 class HandlerThread:
-    """One thread that runs handlers, one after another."""
+    """A thread that runs one handler at a time."""
 
     databases: Databases
 
@@ -73,7 +72,7 @@ class HandlerThread:
         self._jobs = jobs
         self._shared_state = shared_state
         self._on_low = on_low
-        #: The latest moment of the running handler on the monotonic clock, or None.
+        #: The deadline of the running handler on the monotonic clock, or None.
         self._deadline: float | None = None
         self._deadline_lock = threading.Lock()
         self.busy = False
@@ -94,7 +93,7 @@ class HandlerThread:
                     job = self._wait()
                 if job is None:
                     return
-                # A context of its own: locale, time zone and context variables end with the message.
+                # In a copied context, so that locale, time zone and context variables end with the message.
                 copy_context().run(job.executor.run, self, job.delivery, job.handler)
                 self.ended += 1
                 self._on_low()
@@ -121,15 +120,15 @@ class HandlerThread:
             try:
                 return handler.call(message)
             finally:
-                # An interrupt that was sent before the lock was free arrives before this function returns.
+                # An interrupt that was sent under the lock arrives before this function returns.
                 with self._deadline_lock:
                     self._deadline = None
         except HandlerTimeout as error:
             raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error
 
     def interrupt_if_late(self, now: float) -> None:
-        """Raise HandlerTimeout in the running handler when its time is over."""
-        # Under the lock, so that the error never reaches a lane that has gone on to its next delivery.
+        """Raise HandlerTimeout in the running handler if it is past its deadline."""
+        # Under the lock, so that the error never reaches the next delivery of this lane.
         with self._deadline_lock:
             if self._deadline is not None and now > self._deadline and self.thread.ident:
                 self._deadline = None
@@ -139,19 +138,19 @@ class HandlerThread:
 
 
 class Pool(abc.ABC):
-    """Places where handlers run, in front of one queue of jobs."""
+    """Places that run handlers, and the jobs that wait for them."""
 
     def __init__(self) -> None:
         self.wake_fetchers: Callable[[], None] = lambda: None
         self._fetcher_waits = False
         self._low = 0
-        #: All places are taken, and nothing has ended for a moment: what is fetched for them only waits.
+        #: All places are taken, and no handler has ended for BLOCKED seconds: fetched messages would only wait.
         self.blocked = False
-        #: The same for so long that nothing should wait here.
+        #: Blocked for so long that no messages should wait here.
         self._slow = False
         self._ended = -1
         self._since = self._hand_back_at = 0.0
-        self._patience = PATIENCE
+        self._hand_back_after = HAND_BACK_AFTER
 
     @abc.abstractmethod
     def places(self) -> tuple[int, int]:
@@ -167,14 +166,14 @@ class Pool(abc.ABC):
 
     @abc.abstractmethod
     def hand_back_waiting(self) -> None:
-        """Give back what has not begun."""
+        """Hand back the jobs that have not started."""
 
     def room(self, seconds: float) -> int:
-        """Return how many more messages to fetch, if one takes `seconds`; 0 means: you will be woken."""
-        # Wished for before it is looked at: a place that becomes free in between either sees the wish or is seen.
+        """Return how many more messages to fetch, if one takes `seconds`; with 0 the fetcher will be woken."""
+        # Set before the places are counted: a place that becomes free meanwhile is counted or wakes the fetcher.
         self._fetcher_waits = True
         places, free = self.places()
-        prefetch = 0 if self._slow else min(MAX_PREFETCH, int(places * HORIZON / max(seconds, 1e-6)))
+        prefetch = 0 if self._slow else min(MAX_PREFETCH, int(places * PREFETCH_SECONDS / max(seconds, 1e-6)))
         self._low = prefetch - prefetch * REFILL // 100
         room = free + prefetch - self.waiting()
         if room * 100 <= prefetch * REFILL:
@@ -182,31 +181,31 @@ class Pool(abc.ABC):
         self._fetcher_waits = False
         return room
 
-    def _ran(self) -> None:
+    def _on_ended(self) -> None:
         if self._fetcher_waits and self.waiting() <= self._low:
             self._fetcher_waits = False
             self.wake_fetchers()
 
     def look(self) -> None:
-        """Notice that the places are blocked, and give back at times what waits: others may be idle."""
+        """Check whether all places are blocked, and hand back waiting messages from time to time for idle consumers."""
         now, blocked, ended = time.monotonic(), self.blocked, self.ended()
         if ended != self._ended or self.places()[1]:
-            self._ended, self._since, self._patience = ended, now, PATIENCE
-            self._hand_back_at = now + PATIENCE
+            self._ended, self._since, self._hand_back_after = ended, now, HAND_BACK_AFTER
+            self._hand_back_at = now + HAND_BACK_AFTER
         self.blocked = now - self._since > BLOCKED
-        self._slow = now - self._since > PATIENCE
+        self._slow = now - self._since > HAND_BACK_AFTER
         if now > self._hand_back_at:
-            # Fetched again only after the next look: whoever is idle comes first.
+            # This consumer fetches again only after the next check, so that idle consumers are served first.
             self.blocked = False
-            self._patience = min(MAX_PATIENCE, self._patience * 2)
-            self._hand_back_at = now + self._patience
+            self._hand_back_after = min(MAX_HAND_BACK_AFTER, self._hand_back_after * 2)
+            self._hand_back_at = now + self._hand_back_after
             self.hand_back_waiting()
         if self.blocked and not blocked:
             self.wake_fetchers()
 
 
 class ThreadPool(Pool):
-    """The lanes of a consumer that are threads."""
+    """The threads of a consumer."""
 
     def __init__(self, threads: int, shared_state: SharedState) -> None:
         super().__init__()
@@ -214,7 +213,7 @@ class ThreadPool(Pool):
         #: Runs a job as soon as a thread is free.
         self.put: Callable[[WorkItem], None] = self._jobs.put
         self._ending = False
-        self.lanes = [HandlerThread(number, self._jobs, shared_state, self._ran) for number in range(threads)]
+        self.lanes = [HandlerThread(number, self._jobs, shared_state, self._on_ended) for number in range(threads)]
 
     def start(self) -> None:
         """Start the threads."""
@@ -234,13 +233,13 @@ class ThreadPool(Pool):
         return sum(lane.ended for lane in self.lanes)
 
     def interrupt_late(self) -> None:
-        """Interrupt handlers that have run longer than their timeout."""
+        """Interrupt handlers that are past their timeout."""
         now = time.monotonic()
         for lane in self.lanes:
             lane.interrupt_if_late(now)
 
     def hand_back_waiting(self) -> None:
-        """Give back what no thread has begun."""
+        """Hand back the jobs that no thread has started."""
         while not self._ending:
             try:
                 job = self._jobs.get_nowait()
@@ -250,20 +249,20 @@ class ThreadPool(Pool):
                 job.executor.settle(Settlement(job.delivery, HandBack()))
 
     def stop(self) -> None:
-        """Give back what has not begun, and end each thread after the handler it runs."""
+        """Hand back the jobs that have not started, and end each thread after its running handler."""
         self.hand_back_waiting()
         self._ending = True
         for _ in self.lanes:
             self._jobs.put(None)
 
-    def turns(self) -> Mapping[str, object]:
-        """Return None for each thread that has ended although nobody asked; see Liveness."""
+    def progress(self) -> Mapping[str, object]:
+        """Return None for each thread that has ended without being asked to; see Liveness."""
         dead = [] if self._ending else [lane for lane in self.lanes if not lane.thread.is_alive()]
         return {lane.thread.name: None for lane in dead}
 
     def join(self, grace: Grace) -> bool:
-        """Wait for the threads while the grace lasts, and tell whether all have ended."""
+        """Wait for the threads within the grace period, and return whether all have ended."""
         while any(lane.thread.is_alive() for lane in self.lanes) and not grace.over:
-            grace.each_look()
-            time.sleep(JOIN_LOOK)
+            grace.on_check()
+            time.sleep(JOIN_CHECK_EVERY)
         return not any(lane.thread.is_alive() for lane in self.lanes)

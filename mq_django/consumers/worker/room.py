@@ -1,17 +1,17 @@
-"""How many messages a fetcher may take, by what its queue's handlers run in."""
+"""How many messages a fetcher may take, by the pools in which its queue's handlers run."""
 
 from mq_django.consumers.worker.pools import Pool
 from mq_django.registry import kinds
 
-#: Messages that may wait in front of a blocked pool, so that those behind them reach the other one.
+#: Messages that may wait for a blocked pool, so that later ones reach the other pool.
 MAX_WAITING = 500
 
 
 class Room:
-    """The room for one queue in the pools of its consumer.
+    """The free capacity for one queue in the pools of its consumer.
 
-    Of messages that are not fetched nobody knows whether a thread or the event loop will run them. So a pool that is
-    blocked by slow handlers lets some wait in front of it, as long as the other has room.
+    Before a message is fetched it is not known whether a thread or the event loop will run it. So some messages may
+    wait for a pool that is blocked by slow handlers, as long as the other pool has room.
     """
 
     def __init__(self, queue: str, threads: Pool, loop: Pool) -> None:
@@ -19,11 +19,11 @@ class Room:
         self._pools = {False: threads, True: loop}
 
     def is_blocked(self) -> bool:
-        """Tell whether a pool is blocked: part of what is fetched may wait in front of it and be handed back."""
+        """Return whether a pool is blocked: fetched messages may wait for it and be handed back."""
         return any(pool.blocked for pool in self._pools.values())
 
     def messages(self, seconds: float) -> int:
-        """Return how many messages to fetch, if one takes `seconds`; 0 means: you will be woken."""
+        """Return how many messages to fetch, if one takes `seconds`; with 0 the fetcher will be woken."""
         pools = [self._pools[is_async] for is_async in kinds(self._queue)] or list(self._pools.values())
         room = [pool.room(seconds) for pool in pools]
         if all(room) or not any(room):

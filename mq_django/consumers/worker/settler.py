@@ -1,4 +1,4 @@
-"""Settle outcomes in batches: with the next read, or at the latest a few milliseconds later."""
+"""Settle outcomes in batches: with the next fetch, or after a few milliseconds."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from itertools import chain
 
-from mq_django.consumers.service import AWAY, COMPLAIN_AGAIN, Service
+from mq_django.consumers.service import LOG_AGAIN, SERVER_ERRORS, Service
 from mq_django.consumers.settlements import send_signals
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
@@ -21,14 +21,14 @@ from mq_django.transport.scripts import Command
 
 logger = get_logger(__name__)
 
-#: The longest an outcome waits for company, in seconds: with the trip it leaves within 10 ms.
-LINGER = 0.006
-#: So many do not wait.
+#: Seconds for which an outcome may wait to be sent in a batch. With the round trip it is settled within 10 ms.
+MAX_WAIT = 0.006
+#: This many outcomes are sent without waiting.
 FULL = 200
-#: Settled in one trip.
+#: The most outcomes in one round trip.
 BATCH = 500
 
-#: Seconds until what was refused is tried again.
+#: Seconds until outcomes that Redis refused are tried again.
 TRY_AGAIN = 1.0
 
 _ENDS = frozenset(ENDS.values())
@@ -46,29 +46,29 @@ class Settler:
         self._taking = threading.Lock()
         self._due = due
         self._full = full
-        #: Receipts that this process holds: fetched and not yet settled.
+        #: The deliveries that this process has fetched and not yet settled.
         self.in_hand: set[tuple[int, bytes]] = set()
-        #: Receipts whose batch failed: it may have been settled all the same. And whether it was counted for certain.
+        #: Deliveries whose batch failed, which may still have been settled -> whether they were certainly counted.
         self._repeated: dict[tuple[int, bytes], bool] = {}
-        #: Settled only when they were repeated, so that the first trip has not counted them.
+        #: Outcomes that only the repeated round trip has settled: they have not been counted yet.
         self._uncounted: list[Settlement] = []
-        #: What Redis refused for a reason of its own: it waits, so that the others need not.
+        #: Outcomes that Redis refused. They are kept apart, so that they do not delay the others.
         self._refused: list[Settlement] = []
-        #: Deliveries settled so far, and those of them that this consumer no longer held and are still to be counted.
+        #: The number of settled deliveries, and of stale ones among them that are not counted yet.
         self.settled = self._stale = 0
-        #: When the first of the unsettled ended, and the first of those just taken, in seconds since 1970.
+        #: When the first unsettled delivery ended, and the first of the batch just taken, in seconds since 1970.
         self._first_ended = self._ended = 0.0
-        #: What became of deliveries here, by word; what is sent again after a lost reply counts again, as in Redis.
+        #: Outcome -> number of deliveries. A batch repeated after a lost reply counts again, as in Redis.
         self.ended: Counter[str] = Counter()
-        self._complained = -COMPLAIN_AGAIN
-        #: Seconds a handler takes, smoothed; starts at a guess that makes a new consumer careful.
+        self._logged = -LOG_AGAIN
+        #: Seconds that a handler takes, smoothed. The initial value makes a new consumer fetch little.
         self.seconds = 0.01
 
     def __len__(self) -> int:
         return len(self._unsettled)
 
     def add(self, settlement: Settlement) -> None:
-        """Take an outcome to settle."""
+        """Add an outcome to settle."""
         unsettled = self._unsettled
         unsettled.append(settlement)
         if not self._due.is_set():
@@ -79,60 +79,60 @@ class Settler:
             self._full.set()
 
     def settle(self, store: Store) -> None:
-        """Settle what there is, in one trip."""
+        """Settle a batch in one round trip."""
         batch = self._take()
         if not batch:
             return
         try:
             stale = store.settle(self._consumer, batch, also=self._also(batch))
-        except AWAY:
-            self._give_back(batch)
+        except SERVER_ERRORS:
+            self._put_back(batch)
             raise
-        except Exception as error:  # noqa: BLE001 - one outcome that cannot be settled must not keep back the others
-            self._settle_apart(store, batch, error)
+        except Exception as error:  # noqa: BLE001 - one outcome that cannot be settled must not delay the others
+            self._settle_by_outcome(store, batch, error)
         else:
             self._settled(batch, stale)
 
     def settle_and_take(self, store: Store, *, count: int) -> Sequence[Delivery | Undecodable]:
-        """Settle what there is and take up to `count` messages, in one trip."""
+        """Settle a batch and take up to `count` messages, in one round trip."""
         batch = self._take()
         if not batch:
             return store.take(self._consumer, count=count)
         try:
             fetched = store.settle_and_take(self._consumer, batch, count=count, also=self._also(batch))
         except BaseException:
-            # Whether it was settled is not known; twice does no harm. The settling service finds out what is wrong.
-            self._give_back(batch)
+            # It is not known whether it was settled, but settling is idempotent. The service finds the cause.
+            self._put_back(batch)
             raise
         self._settled(batch, fetched.stale)
         return fetched.deliveries
 
     def try_refused(self, store: Store) -> None:
-        """Settle again what Redis refused a moment ago, and count what still is to be counted."""
+        """Settle again what Redis refused, and send the counts that are still missing."""
         if self._uncounted:
             store.settle(self._consumer, (), also=self._also(()))
         refused, self._refused = self._refused, []
         if refused:
-            self._settle_apart(store, refused, None)
+            self._settle_by_outcome(store, refused, None)
 
-    def _settle_apart(self, store: Store, batch: Sequence[Settlement], error: Exception | None) -> None:
-        """Settle a batch by outcomes, and where need be one by one, so that only what cannot be settled stays."""
-        if error is not None and time.monotonic() - self._complained > COMPLAIN_AGAIN:
-            self._complained = time.monotonic()
-            logger.error("Outcomes of queue %s are settled apart: %s", self.queue, error)
+    def _settle_by_outcome(self, store: Store, batch: Sequence[Settlement], error: Exception | None) -> None:
+        """Settle a batch by type of outcome, or one by one if that fails, so that only the failing outcomes stay."""
+        if error is not None and time.monotonic() - self._logged > LOG_AGAIN:
+            self._logged = time.monotonic()
+            logger.error("A batch of outcomes of queue %s failed and is settled in parts: %s", self.queue, error)
         kinds: dict[type, list[Settlement]] = defaultdict(list)
         for settlement in batch:
             if error is not None:
-                # It was counted on the trip that was refused.
-                self._repeated[settlement.delivery.home, settlement.delivery.entry] = True
+                # The failed round trip has counted it.
+                self._repeated[settlement.delivery.stream, settlement.delivery.entry] = True
             kinds[type(settlement.outcome)].append(settlement)
         groups = list(kinds.values())
         while groups:
             group = groups.pop()
             try:
                 self._settled(group, store.settle(self._consumer, group, also=self._also(group)))
-            except AWAY:
-                self._give_back([*group, *chain(*groups)])
+            except SERVER_ERRORS:
+                self._put_back([*group, *chain(*groups)])
                 raise
             except StoreError:
                 self._refused += group
@@ -140,11 +140,11 @@ class Settler:
                 if len(group) > 1:
                     groups += [[settlement] for settlement in group]
                 else:
-                    logger.exception("An outcome of queue %s cannot be written", self.queue)
+                    logger.exception("Cannot write an outcome of queue %s", self.queue)
                     self._refused.append(_writable(group[0]))
 
     def _take(self) -> list[Settlement]:
-        # The fetcher and the settling service both take; lanes only append, which needs no lock.
+        # The fetcher and the service take batches. Lanes only append, which needs no lock.
         with self._taking:
             unsettled = self._unsettled
             batch = [unsettled.popleft() for _ in range(min(len(unsettled), BATCH))]
@@ -153,16 +153,16 @@ class Settler:
                 self._first_ended = time.time()
             return batch
 
-    def _give_back(self, batch: Sequence[Settlement]) -> None:
+    def _put_back(self, batch: Sequence[Settlement]) -> None:
         self._unsettled.extendleft(reversed(batch))
         for settlement in batch:
-            self._repeated.setdefault((settlement.delivery.home, settlement.delivery.entry), False)
+            self._repeated.setdefault((settlement.delivery.stream, settlement.delivery.entry), False)
         self._due.set()
 
     def _also(self, batch: Sequence[Settlement]) -> list[Command]:
         if self._repeated or self._uncounted:
-            # A trip whose reply was lost has mostly been run, its counting first.
-            fresh = [s for s in batch if (s.delivery.home, s.delivery.entry) not in self._repeated]
+            # A round trip whose reply was lost has usually been executed, and its counts come first.
+            fresh = [s for s in batch if (s.delivery.stream, s.delivery.entry) not in self._repeated]
             counted: Sequence[Settlement] = [*self._uncounted, *fresh]
             self._uncounted = []
         else:
@@ -183,7 +183,7 @@ class Settler:
         return commands
 
     def _add_latency(self, batch: Sequence[Settlement], counts: Counter[tuple[str, str]]) -> None:
-        """Count how long the first of a batch was ready before it ran: one stands for those that ended within 10 ms."""
+        """Count how long the first message of a batch waited. It represents the batch, which ended within 10 ms."""
         (delivery, _, _, micros, _), ended = batch[0], self._ended
         if micros is None or not isinstance(delivery, Delivery):
             return
@@ -195,40 +195,40 @@ class Settler:
             counts[f"w{latency_bucket(waited)}", delivery.message.name] += len(batch)
 
     def _smooth(self, micros: Sequence[int]) -> None:
-        """Learn how long handlers take."""
+        """Update the smoothed duration of a handler."""
         if micros:
             self.seconds += (sum(micros) / len(micros) / 1e6 - self.seconds) * min(1.0, len(micros) / 32)
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
-        receipts = [(s.delivery.home, s.delivery.entry) for s in batch]
+        receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
         self.in_hand.difference_update(receipts)
         self.settled += len(batch)
         if self._repeated:
-            # The first trip may well have settled these: that they are gone says nothing.
-            again = {
+            # The first round trip may have settled these, so a stale reply to the repeated one has no meaning.
+            repeated = {
                 message_id(settlement.delivery): (settlement, self._repeated.pop(receipt))
                 for settlement, receipt in zip(batch, receipts, strict=True)
                 if receipt in self._repeated
             }
             uncounted = [
                 settlement
-                for found, (settlement, was_counted) in again.items()
-                if not was_counted and found not in stale
+                for known_id, (settlement, was_counted) in repeated.items()
+                if not was_counted and known_id not in stale
             ]
             self._uncounted += uncounted
-            stale = [lost for lost in stale if lost not in again]
+            stale = [stale_id for stale_id in stale if stale_id not in repeated]
         self._stale += len(stale)
         if message_retried.receivers or message_buried.receivers:
             send_signals(self.queue, batch, stale)
-        for lost in stale:
+        for stale_id in stale:
             logger.warning(
-                "Ignored the outcome of message %s of queue %s: this consumer no longer holds it", lost, self.queue
+                "Ignored the outcome of message %s of queue %s: this consumer no longer holds it", stale_id, self.queue
             )
-            delivery_stale.send_robust(Settler, queue=self.queue, message_id=lost)
+            delivery_stale.send_robust(Settler, queue=self.queue, message_id=stale_id)
 
 
 def _ready_ms(delivery: Delivery) -> int | None:
-    """Return when a message became ready, in ms since 1970; of RSMQ's, which do not tell, when it was published."""
+    """Return when a message became ready in ms since 1970. Of RSMQ messages only the time of publication is known."""
     milliseconds, dash, _ = delivery.entry.partition(b"-")
     if dash and milliseconds.isdigit():
         return int(milliseconds)
@@ -236,14 +236,14 @@ def _ready_ms(delivery: Delivery) -> int | None:
 
 
 def _writable(settlement: Settlement) -> Settlement:
-    """Return how to settle what could not be turned into commands: without its result, or by its burial."""
+    """Return how to settle an outcome that could not be encoded: without its result, or as a burial."""
     if settlement.keeps_result:
         return settlement._replace(keeps_result=False)
     return settlement._replace(outcome=Bury("the outcome could not be written"))
 
 
 class SettleService(Service):
-    """Settles what no read has taken along within a few milliseconds."""
+    """Settles outcomes that no fetch has taken along within a few milliseconds."""
 
     name = "settler"
 
@@ -255,13 +255,13 @@ class SettleService(Service):
         self._tried = 0.0
 
     def add(self, settler: Settler, store: Store) -> None:
-        """Take on a queue's settler, with a store on this service's own connection."""
+        """Add a queue's settler, with a store on this service's own connection."""
         self._settlers.append((settler, store))
 
     def run_once(self) -> float:
-        """Wait for an outcome, give it a moment to find company, and settle."""
+        """Wait for an outcome, and a moment for more, then settle them."""
         if self.due.wait(1.0):
-            self.full.wait(LINGER)
+            self.full.wait(MAX_WAIT)
             self.settle_all()
         if time.monotonic() - self._tried > TRY_AGAIN:
             self.try_refused()
@@ -269,7 +269,7 @@ class SettleService(Service):
 
     def settle_all(self) -> None:
         """Settle everything of every queue."""
-        # Cleared first: what is added from here on sets them again.
+        # Cleared first: outcomes that are added meanwhile set them again.
         self.due.clear()
         self.full.clear()
         for settler, store in self._settlers:
@@ -281,6 +281,6 @@ class SettleService(Service):
                 raise
 
     def try_refused(self) -> None:
-        """Settle again what Redis refused before."""
+        """Settle again the outcomes that Redis refused."""
         self._tried = time.monotonic()
         self.each(self._settlers, lambda one: one[0].try_refused(one[1]), called=lambda one: one[0].queue)

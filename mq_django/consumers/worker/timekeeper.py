@@ -1,4 +1,4 @@
-"""Look at the clocks of running handlers, and take up messages whose handler has arrived."""
+"""Interrupt handlers past their timeout, and release messages that have a handler now."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,14 @@ from mq_django.consumers.worker.pools import Pool, ThreadPool
 from mq_django.registry import names
 from mq_django.stores.base import Store
 
-#: Seconds between two looks at the clock: how late a timeout may be.
+#: Seconds between two checks: how late a timeout may be.
 TICK = 0.1
 #: Messages released by one script call.
 BATCH = 500
 
 
 class Timekeeper(Service):
-    """Looks at every lane's clock."""
+    """Enforces the timeouts of the lanes."""
 
     name = "timekeeper"
 
@@ -25,7 +25,7 @@ class Timekeeper(Service):
         self._pools = (threads, loop)
 
     def run_once(self) -> float:
-        """Interrupt what is late, and give back what waits behind slow handlers."""
+        """Interrupt late handlers, and hand back messages that wait behind slow ones."""
         self._threads.interrupt_late()
         for pool in self._pools:
             pool.look()
@@ -33,7 +33,7 @@ class Timekeeper(Service):
 
 
 class Releaser(Service):
-    """Makes unhandled messages ready when this consumer knows their names."""
+    """Releases unhandled messages for which this consumer has a handler."""
 
     name = "releaser"
 
@@ -41,16 +41,18 @@ class Releaser(Service):
         super().__init__()
         self._stores = stores
         self._shared_state = shared_state
-        #: At its start a consumer announces its names; later only when its supervisor saw something unhandled.
-        self._announced = False
+        #: Each queue is checked once at the start, and later only when its supervisor has seen unhandled messages.
+        self._has_checked_all = False
 
     def run_once(self) -> float:
-        """Release what this consumer can handle."""
+        """Release the messages that this consumer can handle."""
         asked = [
-            store for n, store in enumerate(self._stores) if not self._announced or self._shared_state.unhandled(n)
+            store
+            for n, store in enumerate(self._stores)
+            if not self._has_checked_all or self._shared_state.unhandled(n)
         ]
         self.each(asked, self._release, called=lambda store: store.config.name)
-        self._announced = True
+        self._has_checked_all = True
         return 5.0
 
     def _release(self, store: Store) -> None:

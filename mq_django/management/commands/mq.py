@@ -1,4 +1,4 @@
-"""Look at queues and act on them from a terminal."""
+"""Inspect and manage queues from a terminal."""
 
 import argparse
 import getpass
@@ -26,10 +26,10 @@ from mq_django.producers import queues
 
 PLACES = ("ready", "delayed", "unhandled", "parked", "dead")
 
-#: Where messages wait, by what `peek` calls it.
+#: Places of waiting messages, by their names in `peek`.
 ROOMS: dict[str, Room] = {"delayed": "delayed", "unhandled": "unhandled", "parked": "parked"}
 
-#: Seconds between two lines about how far a long job has come.
+#: Seconds between two progress lines of a long job.
 PROGRESS = 2.0
 
 VERBS = (
@@ -42,16 +42,16 @@ VERBS = (
 class Command(BaseCommand):
     """`manage.py mq VERB`."""
 
-    help = "Look at queues and act on them."
+    help = "Inspect and manage queues."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """See BaseCommand.add_arguments()."""
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS))
 
-        status = self._verb(verbs, "status", "Count what the queues hold.")
-        status.add_argument("queues", nargs="*", help="All when none is named.")
+        status = self._verb(verbs, "status", "Show the number of messages by queue.")
+        status.add_argument("queues", nargs="*", help="Default: all.")
 
-        peek = self._verb(verbs, "peek", "Show the first messages, secrets replaced.", queue=True)
+        peek = self._verb(verbs, "peek", "Show the first messages, with secrets replaced.", queue=True)
         peek.add_argument(
             "place", choices=["ready", "delayed", "unhandled", "parked", "dead"], nargs="?", default="ready"
         )
@@ -59,27 +59,29 @@ class Command(BaseCommand):
 
         publish = self._verb(verbs, "publish", "Publish a message.", queue=True)
         publish.add_argument("name")
-        publish.add_argument("data", nargs="?", default="null", help="JSON; null when it is left out.")
+        publish.add_argument("data", nargs="?", default="null", help="JSON. Default: null.")
         publish.add_argument("--delay", type=float, help="Seconds.")
         publish.add_argument("--key")
-        publish.add_argument("--unique", help="With --delay: replaces the message that waits under it.")
+        publish.add_argument("--unique", help="With --delay: replace a waiting message with the same unique key.")
 
-        cancel = self._verb(verbs, "cancel", "Remove messages that wait.", queue=True)
-        cancel.add_argument("ids", nargs="+", metavar="id", help="A message's id, or u: and its unique key.")
+        cancel = self._verb(verbs, "cancel", "Cancel waiting messages.", queue=True)
+        cancel.add_argument("ids", nargs="+", metavar="id", help="A message id, or u: and a unique key.")
 
         redrive = self._verb(verbs, "redrive", "Put dead letters back into their queue.", queue=True)
         redrive.add_argument("ids", nargs="*", metavar="id")
-        redrive.add_argument("--all", action="store_true", help="Those that are dead now.")
-        redrive.add_argument("--name", help="With --all: those that have this in their name.")
-        redrive.add_argument("--error", help="With --all: those that have this in their error.")
-        redrive.add_argument("--key", help="With --all: those of this key.")
-        redrive.add_argument("--rate", type=int, help="With --all: messages per second.")
-        redrive.add_argument("--background", action="store_true", help="With --all: let consumers do it.")
+        redrive.add_argument("--all", action="store_true", help="Redrive all current dead letters.")
+        redrive.add_argument("--name", help="With --all: only those whose name contains this text.")
+        redrive.add_argument("--error", help="With --all: only those whose error contains this text.")
+        redrive.add_argument("--key", help="With --all: only those with this key.")
+        redrive.add_argument("--rate", type=int, help="With --all: limit in messages per second.")
+        redrive.add_argument(
+            "--background", action="store_true", help="With --all: run as a background job of the consumers."
+        )
 
-        self._verb(verbs, "pause", "Let no handler of a queue start.", queue=True)
-        self._verb(verbs, "resume", "Let handlers of a paused queue start again.", queue=True)
+        self._verb(verbs, "pause", "Pause a queue.", queue=True)
+        self._verb(verbs, "resume", "Resume a paused queue.", queue=True)
 
-        purge = self._verb(verbs, "purge", "Delete messages for good.", queue=True)
+        purge = self._verb(verbs, "purge", "Delete messages.", queue=True)
         purge.add_argument("place", choices=PLACES)
         purge.add_argument("--yes", action="store_true", help="Confirm without prompting.")
 
@@ -140,14 +142,14 @@ class Command(BaseCommand):
     def _redrive(self, options: dict[str, Any]) -> None:
         queue, ids = options["queue"], options["ids"]
         if bool(ids) == options["all"]:
-            raise CommandError("Name the messages to redrive, or say --all.", returncode=2)
+            raise CommandError("Give the ids of messages, or --all.", returncode=2)
         given = {option: options[option] for option in ("name", "error", "key", "rate") if options[option] is not None}
         if (given or options["background"]) and not options["all"]:
             raise CommandError("--name, --error, --key, --rate and --background need --all.", returncode=2)
-        # An empty one may come from an unset variable of a shell, and would select everything.
+        # An empty value, as of an unset shell variable, would select everything.
         for option, value in given.items():
             if not value:
-                raise CommandError(f"--{option} is {value!r}: leave it out, or give it a value.", returncode=2)
+                raise CommandError(f"--{option} is {value!r}: omit it, or give it a value.", returncode=2)
         if options["all"]:
             rate = given.pop("rate", 0)
             self._job(options, "redrive", Filter(**given), rate=rate, background=options["background"])
@@ -163,15 +165,15 @@ class Command(BaseCommand):
         rate: int = 0,
         background: bool = False,
     ) -> None:
-        """Do something to many dead letters, as a job: the admin shows it, and it goes on if this is killed."""
+        """Run a job on dead letters: the admin shows it, and consumers continue it if this process is killed."""
         queue, done = options["queue"], "redriven" if what == "redrive" else "deleted"
         begun = jobs.begin(queue, what, who=f"{getpass.getuser()}, mq", criteria=criteria, rate=rate)
         if begun.word == "busy":
-            raise CommandError("Another job runs on the dead letters of this queue.")
+            raise CommandError("Another job is running on the dead letters of this queue.")
         if begun.word == "nothing":
             self._report(options, Outcome(), done)
         elif background:
-            self._print(options, {"begun": True, "total": begun.total}, [f"begun, of {begun.total}"])
+            self._print(options, {"begun": True, "total": begun.total}, [f"started, {begun.total} dead letters"])
         else:
             self._work(options, begun.total, done)
 
@@ -183,7 +185,7 @@ class Command(BaseCommand):
                 time.sleep(min(1.0, work_here(queue, worker)))
                 if time.monotonic() - reported > PROGRESS:
                     reported = time.monotonic()
-                    self.stderr.write(f"{found.done} {done}, {found.looked} of {total} looked through")
+                    self.stderr.write(f"{found.done} {done}, {found.looked} of {total} scanned")
         except KeyboardInterrupt:
             jobs.cancel(queue)
             self.stderr.write("cancelled")
@@ -193,7 +195,7 @@ class Command(BaseCommand):
 
     def _pause(self, options: dict[str, Any]) -> None:
         changed = actions.pause(options["queue"])
-        self._print(options, {"paused": True, "changed": changed}, ["paused" if changed else "was paused already"])
+        self._print(options, {"paused": True, "changed": changed}, ["paused" if changed else "was already paused"])
 
     def _resume(self, options: dict[str, Any]) -> None:
         changed = actions.resume(options["queue"])
@@ -204,7 +206,7 @@ class Command(BaseCommand):
         view = inspector.queue(queue)
         count = getattr(view, place)
         if not options["yes"]:
-            raise CommandError(f"This deletes {count} messages for good. Say --yes.", returncode=2)
+            raise CommandError(f"This deletes {count} messages. Confirm with --yes.", returncode=2)
         if place == "dead":
             self._job(options, "delete")
             return

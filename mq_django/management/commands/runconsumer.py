@@ -17,7 +17,7 @@ from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor.supervisor import Supervisor
 from mq_django.consumers.supervisor.worker_process import WorkerOptions
 from mq_django.consumers.worker import main
-from mq_django.consumers.worker.main import Orders
+from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.errors import MQError
 from mq_django.registry import groups
 
@@ -33,14 +33,14 @@ TOO_MANY = (
 
 
 def whole(text: str) -> int:
-    """Read a whole number from 1."""
+    """Parse a whole number from 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a whole number from 1, not {text!r}")
     return int(text)
 
 
 def duration(text: str) -> float:
-    """Read a number of seconds."""
+    """Parse a number of seconds."""
     try:
         seconds = float(text)
     except ValueError:
@@ -53,28 +53,31 @@ def duration(text: str) -> float:
 class Command(BaseCommand):
     """`manage.py runconsumer [queue ...]`."""
 
-    help = "Handle the messages of some queues, or of all."
+    help = "Run consumers for some or all queues."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """See BaseCommand.add_arguments()."""
-        parser.add_argument("queues", nargs="*", help="Queues, topics and topic:groups; all when none is named.")
-        parser.add_argument("--processes", type=whole, default=1, help="Consumers to run, a process each.")
-        parser.add_argument("--threads", type=whole, default=8, help="Handlers a process runs at once.")
+        parser.add_argument("queues", nargs="*", help="Queues, topics and topic:groups. Default: all.")
+        parser.add_argument("--processes", type=whole, default=1, help="Number of consumer processes.")
+        parser.add_argument("--threads", type=whole, default=8, help="Concurrent handlers per process.")
         parser.add_argument(
-            "--grace", type=duration, default=30.0, help="Seconds that handlers get to finish when stopping."
+            "--grace", type=duration, default=30.0, help="Seconds for running handlers to finish at shutdown."
         )
         parser.add_argument(
-            "--max-messages", type=whole, default=0, help="Replace a process after so many messages, gracefully."
+            "--max-messages", type=whole, default=0, help="Gracefully replace a process after this many messages."
         )
         parser.add_argument(
-            "--max-memory", type=whole, default=0, help="Replace a process that has grown to so many MiB, gracefully."
+            "--max-memory",
+            type=whole,
+            default=0,
+            help="Gracefully replace a process that uses this many MiB of memory.",
         )
-        parser.add_argument("--drain", action="store_true", help="Stop when nothing is ready or pending.")
-        parser.add_argument("--autoreload", action="store_true", help="Start anew when code changes: for development.")
-        parser.add_argument("--log-format", choices=["text", "json"], default="text", help="How log lines are written.")
-        # What a supervisor tells the process it starts.
+        parser.add_argument("--drain", action="store_true", help="Stop when no message is ready or pending.")
+        parser.add_argument("--autoreload", action="store_true", help="Restart when code changes, for development.")
+        parser.add_argument("--log-format", choices=["text", "json"], default="text", help="Format of log lines.")
+        # The launch spec of a process that a supervisor starts.
         parser.add_argument("--orders", help=argparse.SUPPRESS)
-        # What it asks a new interpreter: see Probe.
+        # Used by Probe to check new code.
         parser.add_argument("--fingerprint", action="store_true", help=argparse.SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -83,7 +86,7 @@ class Command(BaseCommand):
             raise CommandError(NEEDS_POSIX)
         configure_logs(options["log_format"], verbosity=options["verbosity"])
         if options["orders"]:
-            raise SystemExit(main.run(Orders.of(options["orders"])))
+            raise SystemExit(main.run(LaunchSpec.of(options["orders"])))
         try:
             queues = self._queues(options["queues"])
             if options["fingerprint"]:
@@ -96,21 +99,21 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _queues(self, names: list[str]) -> list[QueueConfig]:
-        """Return the queues and groups of these names, where a topic stands for all its groups here; else all."""
+        """Return the queues and groups with these names, or all. A topic means all its groups in code."""
         config = get_config()
-        named = [groups(name) if name in config.topics else [name] for name in names]
-        # Of an app that is installed and not configured, `check` tells.
+        selected = [groups(name) if name in config.topics else [name] for name in names]
+        # `check` reports an app that is installed and not configured.
         every = [*config.queues, *(name for topic in config.topics for name in groups(topic))]
-        found = list(dict.fromkeys(chain.from_iterable(named))) if names else every
+        found = list(dict.fromkeys(chain.from_iterable(selected))) if names else every
         if not found:
-            raise CommandError("There is nothing to handle: no queue, and no topic that has a subscriber.")
-        # Refused here, so that a reload is, too, while the old consumers go on.
+            raise CommandError("No queue is configured, and no topic has a subscriber.")
+        # Checked here, so that a reload is refused, too, and the old consumers continue.
         if len(found) > MAX_QUEUES:
             raise CommandError(TOO_MANY.format(count=len(found), most=MAX_QUEUES))
         return [config.queue(name) for name in found]
 
     def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:
-        terms = WorkerOptions(
+        worker_options = WorkerOptions(
             queues=[config.name for config in queues],
             threads=options["threads"],
             grace=options["grace"],
@@ -119,13 +122,15 @@ class Command(BaseCommand):
             max_memory=options["max_memory"],
             arguments=["--log-format", options["log_format"], "--verbosity", str(options["verbosity"])],
         )
-        # First of all: what came while exec() replaced the program waits for it.
+        # First, because signals that came while exec() replaced the program wait for it.
         with SignalPipe() as signals:
             if not await_server(signals):
                 return
             examine_server(queues)
             probe = Probe(queues, options["queues"])
-            supervisor = Supervisor(queues, processes=options["processes"], terms=terms, signals=signals, probe=probe)
+            supervisor = Supervisor(
+                queues, processes=options["processes"], worker_options=worker_options, signals=signals, probe=probe
+            )
             if options["verbosity"]:
                 names = ", ".join(config.name for config in queues)
                 self.stdout.write(f"Handling {names}. Stop with Ctrl-C.")
@@ -139,4 +144,4 @@ class Command(BaseCommand):
         try:
             execute_again()
         except OSError as error:
-            raise CommandError(f"The consumers have stopped, and cannot be started again: {error}") from error
+            raise CommandError(f"The consumers have stopped and could not be restarted: {error}") from error

@@ -1,5 +1,5 @@
 "use strict";
-// Live numbers, and the checkboxes of a list. Without it every page works, and shows the numbers of when it was made.
+// Live updates, and the checkboxes of a list. Pages also work without it, but do not update.
 {
     const FIRST = 3000;
     const LONGEST = 60000;
@@ -10,7 +10,7 @@
         if (part.dataset.mqShown === html || (!selection.isCollapsed && selection.containsNode(part, true))) {
             return;
         }
-        // A link is known by where it leads, a button by its id.
+        // Links are identified by their URLs, buttons by their ids.
         const {activeElement} = document;
         const within = part.contains(activeElement);
         const href = within ? activeElement.getAttribute("href") : null;
@@ -56,7 +56,7 @@
                         show(part, html);
                     }
                 }
-                // A live region speaks when it changes, so it only does when there is something new to say.
+                // Screen readers announce each change of a live region, so it only changes with new text.
                 if (answer.summary && summary.textContent !== answer.summary) {
                     summary.textContent = answer.summary;
                 }
@@ -122,7 +122,7 @@
     for (const form of document.querySelectorAll("#changelist-form")) {
         choose(form);
     }
-    // Who fills in a value means it.
+    // Entering a value selects its option.
     for (const field of document.querySelectorAll("[data-mq-picks]")) {
         field.addEventListener("input", () => {
             field.closest("form").querySelector(`[type="radio"][value="${field.dataset.mqPicks}"]`).checked = true;

@@ -1,9 +1,9 @@
--- Hand out nothing more of a queue, and tell its supervisors at once.
+-- Pause a queue and notify its supervisors.
 --
 -- KEYS[1]  control   {queue}:control   HASH
 -- ARGV[1]  wake      channel
 --
--- Returns 'PAUSED', or 'WAS_PAUSED' when it was before; the supervisors are told either way.
+-- Returns 'PAUSED', or 'WAS_PAUSED' if it was paused before; the supervisors are notified in both cases.
 
 -- with types
 local wrong = wrong_type({ [KEYS[1]] = 'hash' })

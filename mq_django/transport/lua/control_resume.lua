@@ -1,9 +1,9 @@
--- Hand out messages of a queue again, and tell its supervisors at once.
+-- Resume a paused queue and notify its supervisors.
 --
 -- KEYS[1]  control   {queue}:control   HASH
 -- ARGV[1]  wake      channel
 --
--- Returns 'RESUMED', or 'WAS_RUNNING' when it was not paused; the supervisors are told either way.
+-- Returns 'RESUMED', or 'WAS_RUNNING' if it was not paused; the supervisors are notified in both cases.
 
 -- with types
 local wrong = wrong_type({ [KEYS[1]] = 'hash' })

@@ -8,7 +8,7 @@
 --
 -- Returns 'ADDED'.
 
--- with names
+-- with bound_names
 for at = 3, #ARGV, 2 do
   local count = tonumber(ARGV[at + 1])
   for i = 1, 2 do
@@ -20,7 +20,7 @@ for at = 3, #ARGV, 2 do
     end
   end
 end
--- A day and two hours, and 35 days: what the charts show, and a little more.
+-- 26 hours and 35 days: slightly more than the charts show.
 redis.call('expire', KEYS[1], 93600)
 redis.call('expire', KEYS[2], 3024000)
 return 'ADDED'

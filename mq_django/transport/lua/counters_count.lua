@@ -1,8 +1,8 @@
--- Count how many counters some hours or days have.
+-- Count the fields of counter hashes.
 --
 -- KEYS  {queue}:counters:m:<hour> or {queue}:counters:h:<day>   HASH
 --
--- Returns how many in all.
+-- Returns the sum.
 
 local count = 0
 for _, key in ipairs(KEYS) do

@@ -1,17 +1,18 @@
--- Delete dead letters for good.
+-- Delete dead letters.
 --
 -- KEYS[1]  dead       {queue}:dead          STREAM
 -- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
--- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/groups
+-- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
 -- KEYS[4]  job        {queue}:dead-job      HASH     see parts/jobs
 -- ARGV[1..4]          see parts/jobs
 -- then entries of `dead`, at most 500
 --
--- Returns for each: 'DELETED', or 'MISSING' when it is no longer there; or 'STOPPED' when the job is over, or another's.
+-- Returns for each: 'DELETED', or 'MISSING' when it no longer exists; or 'STOPPED' when this worker does not run the
+-- job.
 
 -- with types
 -- with clock
--- with letters
+-- with dead_letters
 -- with jobs
 local dead, ids, groups, job = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash' })
@@ -27,7 +28,7 @@ for i = 5, #ARGV do
   local found = redis.call('xrange', dead, ARGV[i], ARGV[i])[1]
   reply[#reply + 1] = found and 'DELETED' or 'MISSING'
   if found then
-    remove_letter(dead, ids, ARGV[i], found[2])
+    remove_dead_letter(dead, ids, ARGV[i], found[2])
   end
 end
 uncount_removed(groups)

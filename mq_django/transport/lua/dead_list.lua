@@ -1,17 +1,17 @@
--- Read a page of dead letters, without their long fields.
+-- Read a page of dead letters, without long values.
 --
 -- KEYS[1]  dead    {queue}:dead   STREAM
 -- ARGV[1]  order   'OLDEST' or 'NEWEST' first
 -- ARGV[2]  from    an id, '(' and an id, '-' or '+'
 -- ARGV[3]  to      the same
 -- ARGV[4]  limit   dead letters
--- ARGV[5]  bytes   a longer value is left out
--- ARGV[6]  which   'WHOLE'; 'LISTED', without traceback and story; or 'TRAITS', only what a filter looks at
+-- ARGV[5]  bytes   a longer value is replaced by its length
+-- ARGV[6]  which   'WHOLE'; 'LISTED': without traceback and history; or 'TRAITS': only the fields that filters use
 --
--- Returns {dead letters there are, then for each of the page: entry, {field, value or its length, ...}}.
+-- Returns {number of dead letters, then for each of the page: entry, {field, value or its length, ...}}.
 
 local traits = { id = 1, type = 1, partitionkey = 1, time = 1, deaderror = 1 }
-local stories = { deadtraceback = 1, deadstory = 1 }
+local histories = { deadtraceback = 1, deadstory = 1 }
 
 local command = ARGV[1] == 'NEWEST' and 'xrevrange' or 'xrange'
 local longest = tonumber(ARGV[5])
@@ -20,7 +20,7 @@ for _, found in ipairs(redis.call(command, KEYS[1], ARGV[2], ARGV[3], 'count', A
   local fields = {}
   for at = 1, #found[2], 2 do
     local name, value = found[2][at], found[2][at + 1]
-    if ARGV[6] == 'WHOLE' or (ARGV[6] == 'TRAITS' and traits[name]) or (ARGV[6] == 'LISTED' and not stories[name]) then
+    if ARGV[6] == 'WHOLE' or ARGV[6] == 'TRAITS' and traits[name] or ARGV[6] == 'LISTED' and not histories[name] then
       fields[#fields + 1] = name
       fields[#fields + 1] = #value > longest and #value or value
     end

@@ -1,19 +1,19 @@
--- Put dead letters back into their queue, as new as when they were published.
+-- Put dead letters back into their queue, with no attempts counted.
 --
 -- KEYS[1]  dead       {queue}:dead          STREAM
 -- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
--- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/groups
+-- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
 -- KEYS[4]  job        {queue}:dead-job      HASH     see parts/jobs
 -- KEYS[5]  ready      {queue}:ready         STREAM
 -- ARGV[1..4]          see parts/jobs
 -- then entries of `dead`, at most 500
 --
--- Returns for each: 'REDRIVEN', 'MISSING' when it is no longer there, or 'UNDECODABLE' when it is no message; or
+-- Returns for each: 'REDRIVEN', 'MISSING' when it no longer exists, or 'UNDECODABLE' when it is not a valid message; or
 -- 'STOPPED' when the job is over, or another's.
 
 -- with types
 -- with clock
--- with letters
+-- with dead_letters
 -- with jobs
 local dead, ids, groups, job, ready = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [ready] = 'stream' })
@@ -24,8 +24,7 @@ if not is_allowed(job, ARGV[1]) then
   return 'STOPPED'
 end
 
--- What ends with the decision to have it handled after all: the count of attempts, and the time after which it would
--- vanish unhandled.
+-- A redriven message starts over: its attempts are not counted, and it does not expire. Its history is written below.
 local dropped = { attempt = 1, expires = 1, story = 1 }
 
 local function redrive(entry)
@@ -37,27 +36,27 @@ local function redrive(entry)
   if not fields then
     return 'UNDECODABLE'
   end
-  local told = story_of(values)
-  if told then
+  local history = history_of(values)
+  if history then
     fields[#fields + 1] = 'story'
-    fields[#fields + 1] = told
+    fields[#fields + 1] = history
   end
   local added = redis.pcall('xadd', ready, '*', unpack(fields))
   if type(added) == 'table' then
     return added
   end
-  remove_letter(dead, ids, entry, found[2])
+  remove_dead_letter(dead, ids, entry, found[2])
   return 'REDRIVEN'
 end
 
 local reply, failed = {}, nil
 for i = 5, #ARGV do
-  local word = redrive(ARGV[i])
-  if type(word) == 'table' then
-    failed = word
+  local result = redrive(ARGV[i])
+  if type(result) == 'table' then
+    failed = result
     break
   end
-  reply[#reply + 1] = word
+  reply[#reply + 1] = result
 end
 uncount_removed(groups)
 if failed then

@@ -2,16 +2,16 @@
 --
 -- KEYS[1]  dead       {queue}:dead          STREAM
 -- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
--- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/groups
+-- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
 -- KEYS[4]  ready      {queue}:ready         STREAM
 -- ARGV[1]  entry      of `dead`
 -- ARGV[2]  id         of the new message
 -- ARGV[3]  data       JSON text
 --
--- Returns 'RESUBMITTED', 'MISSING' when it is no longer there, or 'UNDECODABLE' when it is no message.
+-- Returns 'RESUBMITTED', 'MISSING' when it no longer exists, or 'UNDECODABLE' when it is not a valid message.
 
 -- with types
--- with letters
+-- with dead_letters
 local dead, ids, groups, ready = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [ready] = 'stream' })
 if wrong then
@@ -22,7 +22,7 @@ local found = redis.call('xrange', dead, ARGV[1], ARGV[1])[1]
 if not found then
   return 'MISSING'
 end
--- What ends with the decision to have it handled after all, and what belonged to the old id.
+-- The new message starts over: without attempts, expiry and history, and without the fields that belong to the old id.
 local dropped = { attempt = 1, expires = 1, id = 1, time = 1, claim = 1, data = 1, message = 1, story = 1 }
 local fields = message_fields(found[2], dropped)
 if not fields then
@@ -31,6 +31,6 @@ end
 fields[#fields + 1] = 'data'
 fields[#fields + 1] = ARGV[3]
 redis.call('xadd', ready, '*', 'id', ARGV[2], unpack(fields))
-remove_letter(dead, ids, ARGV[1], found[2])
+remove_dead_letter(dead, ids, ARGV[1], found[2])
 uncount_removed(groups)
 return 'RESUBMITTED'

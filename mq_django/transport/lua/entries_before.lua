@@ -1,14 +1,14 @@
--- Count what stands before a message that is ready.
+-- Count the messages before a ready message.
 --
 -- KEYS[1]  ready      {queue}:ready      STREAM
 -- KEYS[2]  urgent     {queue}:urgent     STREAM
--- KEYS[3]  priority   {queue}:priority   ZSET    score: see parts/ranks; negative for what goes before `ready`
+-- KEYS[3]  priority   {queue}:priority   ZSET    score: see parts/ranks; negative: before `ready`
 -- ARGV[1]  group
 -- ARGV[2]  place      'ready', 'urgent' or 'priority'
 -- ARGV[3]  entry      of the stream, or the member of `priority`
--- ARGV[4]  limit      of each stream no more are counted
+-- ARGV[4]  limit      entries counted per stream
 --
--- Returns how many.
+-- Returns the number.
 
 -- with undelivered
 local place, entry, limit = ARGV[2], ARGV[3], ARGV[4]

@@ -1,16 +1,16 @@
--- Read a page of what consumers hold, without long fields.
+-- Read a page of pending deliveries, without long values.
 --
--- KEYS[1]  home    {queue}:ready or :urgent   STREAM
+-- KEYS[1]  stream    {queue}:ready or :urgent   STREAM
 -- ARGV[1]  group
 -- ARGV[2]  first   an entry, '(' and an entry, or '-'
 -- ARGV[3]  limit   messages, at most 501
--- ARGV[4]  bytes   a longer value is left out
+-- ARGV[4]  bytes   a longer value is replaced by its length
 --
--- Returns for each: entry, consumer, ms since it was handed out or extended, {field, value or its length, ...}.
+-- Returns for each: entry, consumer, ms since it was delivered or extended, {field, value or its length, ...}.
 
--- with cut
+-- with truncate
 local reply = {}
--- A stream or group that is not there is an error to XPENDING, and nothing wrong.
+-- XPENDING fails when the stream or group does not exist: then nothing is pending.
 local pending = redis.pcall('xpending', KEYS[1], ARGV[1], ARGV[2], '+', ARGV[3])
 if pending.err then
   if string.find(pending.err, 'NOGROUP', 1, true) then
@@ -23,6 +23,6 @@ for _, held in ipairs(pending) do
   reply[#reply + 1] = held[1]
   reply[#reply + 1] = held[2]
   reply[#reply + 1] = held[3]
-  reply[#reply + 1] = found and cut(found[2], tonumber(ARGV[4])) or {}
+  reply[#reply + 1] = found and truncate(found[2], tonumber(ARGV[4])) or {}
 end
 return reply

@@ -1,15 +1,15 @@
--- Read a page of what nobody was handed yet, without long fields.
+-- Read a page of undelivered entries, without long values.
 --
--- KEYS[1]  home    {queue}:ready or :urgent   STREAM
+-- KEYS[1]  stream    {queue}:ready or :urgent   STREAM
 -- ARGV[1]  group
--- ARGV[2]  after   an entry, or '' for the first that was not handed out
+-- ARGV[2]  after   an entry, or '' to begin with the first undelivered one
 -- ARGV[3]  limit   messages, at most 501
--- ARGV[4]  bytes   a longer value is left out
+-- ARGV[4]  bytes   a longer value is replaced by its length
 --
 -- Returns for each: entry, {field, value or its length, ...}.
 
 -- with undelivered
--- with cut
+-- with truncate
 local first = undelivered(KEYS[1], ARGV[1], 1)[1]
 local reply = {}
 if not first then
@@ -18,7 +18,7 @@ end
 
 local from = first[1]
 if ARGV[2] ~= '' then
-  -- Consumers may have come further than whoever turns the pages.
+  -- Consumers may have read past the end of the previous page.
   local next = redis.call('xrange', KEYS[1], '(' .. ARGV[2], '+', 'count', 1)[1]
   local held = next and redis.call('xrange', KEYS[1], next[1], '(' .. from, 'count', 1)[1]
   if not held then
@@ -27,6 +27,6 @@ if ARGV[2] ~= '' then
 end
 for _, found in ipairs(redis.call('xrange', KEYS[1], from, '+', 'count', ARGV[3])) do
   reply[#reply + 1] = found[1]
-  reply[#reply + 1] = cut(found[2], tonumber(ARGV[4]))
+  reply[#reply + 1] = truncate(found[2], tonumber(ARGV[4]))
 end
 return reply

@@ -1,10 +1,10 @@
--- Begin a job about dead letters, unless one runs.
+-- Start a background job on dead letters, unless one is running.
 --
 -- KEYS[1]  job      {queue}:dead-job   HASH
--- ARGV[1]  channel  told that there is work
+-- ARGV[1]  channel  gets a notification that there is work
 -- then the job's fields and values
 --
--- Returns 'BEGUN', or 'RUNNING' when another one does.
+-- Returns 'BEGUN', or 'RUNNING' when another job is running.
 
 -- with types
 -- with clock

@@ -1,10 +1,11 @@
--- Take up a job about dead letters, or go on with it: one worker has it at a time.
+-- Take or renew the lease of a background job on dead letters. One worker runs it at a time.
 --
 -- KEYS[1]  job      {queue}:dead-job   HASH
 -- ARGV[1]  worker
--- ARGV[2]  lease    ms for which it is the worker's
+-- ARGV[2]  lease    ms
 --
--- Returns its fields and values; 'HELD' and for how many ms another worker has it; or 'NONE' when there is nothing to do.
+-- Returns the job's fields and values; {'HELD', ms until another worker's lease ends}; or {'NONE'} when no job is
+-- running.
 
 -- with types
 -- with clock

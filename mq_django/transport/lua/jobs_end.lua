@@ -1,11 +1,11 @@
--- End a job about dead letters. What is known of it stays for a week.
+-- End a background job on dead letters. Its hash is kept for a week.
 --
 -- KEYS[1]  job     {queue}:dead-job   HASH
 -- ARGV[1]  state   'finished' or 'cancelled'
--- ARGV[2]  worker  must have it; '' for who is no worker
+-- ARGV[2]  worker  must run the job; '' when the caller is not a worker
 -- ARGV[3]  fields and values to note, if any
 --
--- Returns 'ENDED', or 'OVER' when it does not run, or is another's.
+-- Returns 'ENDED', or 'OVER' when the job is not running, or another worker runs it.
 
 -- with types
 -- with clock

@@ -1,7 +1,8 @@
--- Decide about deliveries, by their keys, and when they came past `limits_fetch` by the queue's limits, too.
+-- Decide which deliveries may run: by the limits of their keys and, if they did not come from `limits_fetch`, of the
+-- queue.
 --
--- KEYS and ARGV[1..8]: see parts/limits; without limits of the queue these are not asked
--- then for each delivery: home, entry, key or ''
+-- KEYS and ARGV[1..8]: see parts/limits; without limits of the queue only keys are checked
+-- then for each delivery: stream, entry, key or ''
 --
 -- Returns for each: 'GO', 'PARK' when its key has no permit, or 'BACK' when the queue has none.
 
@@ -9,39 +10,39 @@
 -- with permits
 redis.call('hdel', limits, '')
 local candidates = (#ARGV - 8) / 3
-local free, at_once, words = candidates, candidates, nil
+local free, concurrent, grants = candidates, candidates, nil
 if most > 0 then
-  at_once = most - (pending_now() - candidates)
+  concurrent = most - (pending_now() - candidates)
 end
 if rate > 0 then
-  free, words = window(redis.call('hget', limits, 'r'), rate, width, now)
+  free, grants = window(redis.call('hget', limits, 'r'), rate, width, now)
 end
 
-local reply, went = {}, 0
+local reply, admitted = {}, 0
 for at = 9, #ARGV, 3 do
-  local home, entry, key = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local limited = key ~= '' and key_rate + key_most > 0 and not redis.call('zscore', permits, home .. '-' .. entry)
+  local stream, entry, key = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local limited = key ~= '' and key_rate + key_most > 0 and not redis.call('zscore', permits, stream .. '-' .. entry)
   local take = nil
-  -- Behind those that were parked before it: their order is kept.
-  if limited and not redis.call('zscore', turns, key) then
+  -- A message queues behind the parked ones of its key, so that their order is kept.
+  if limited and not redis.call('zscore', next_checks, key) then
     take = permit_of(key)
   end
   if limited and not take then
     reply[#reply + 1] = 'PARK'
-  elseif went >= free or went >= at_once then
+  elseif admitted >= free or admitted >= concurrent then
     reply[#reply + 1] = 'BACK'
   else
     reply[#reply + 1] = 'GO'
-    went = went + 1
+    admitted = admitted + 1
     if take then
-      take(home, entry)
+      take(stream, entry)
     end
   end
 end
-if words and went > 0 then
-  redis.call('hset', limits, 'r', granted(words, went, rate, width, now))
+if grants and admitted > 0 then
+  redis.call('hset', limits, 'r', granted(grants, admitted, rate, width, now))
 end
-if most > 0 and went < candidates then
+if most > 0 and admitted < candidates then
   redis.call('hset', limits, 'w', '1')
 end
 forget_past(10 + 2 * candidates)

@@ -1,16 +1,16 @@
--- Let a consumer of ours hold what an unknown consumer holds, uncounted.
+-- Claim deliveries of an unknown consumer for one of ours. No attempt is counted.
 --
--- KEYS     the streams that deliveries are read from
+-- KEYS     the streams from which deliveries are read
 -- ARGV[1]  group
--- ARGV[2]  holder     any bytes: names of consumers need not be text
+-- ARGV[2]  holder     any bytes: a consumer's name need not be text
 -- ARGV[3]  new owner
--- ARGV[4]  limit      deliveries of a stream, at most 500
+-- ARGV[4]  limit      deliveries per stream, at most 500
 --
--- Returns how many there were: 0 when the holder has nothing any more.
+-- Returns the number of claimed deliveries: 0 when the holder has none left.
 
 local found = 0
-for _, home in ipairs(KEYS) do
-  local pending = redis.pcall('xpending', home, ARGV[1], '-', '+', ARGV[4], ARGV[2])
+for _, stream in ipairs(KEYS) do
+  local pending = redis.pcall('xpending', stream, ARGV[1], '-', '+', ARGV[4], ARGV[2])
   local entries = {}
   for i, row in ipairs(pending.err and {} or pending) do
     entries[i] = row[1]
@@ -18,7 +18,7 @@ for _, home in ipairs(KEYS) do
   if #entries > 0 then
     found = found + #entries
     entries[#entries + 1] = 'justid'
-    redis.call('xclaim', home, ARGV[1], ARGV[3], 0, unpack(entries))
+    redis.call('xclaim', stream, ARGV[1], ARGV[3], 0, unpack(entries))
   end
 end
 return found

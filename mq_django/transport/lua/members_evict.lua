@@ -1,10 +1,10 @@
--- Take a silent supervisor for dead, so that one reclaims what its consumers hold and a late heartbeat learns of it.
+-- Declare a silent supervisor dead. Exactly one caller succeeds and reclaims its deliveries; its late heartbeat fails.
 --
 -- KEYS[1]  consumers    {queue}:consumers   HASH
 -- ARGV[1]  supervisor
--- ARGV[2]  count        its heartbeats when it was judged, or '' when it had none
+-- ARGV[2]  count        of its heartbeats when the caller read it, or '' for none
 --
--- Returns 'EVICTED', or 'ALIVE' when it has beaten since, or somebody else evicted it first.
+-- Returns 'EVICTED', or 'ALIVE' when it has sent a heartbeat since, or another caller evicted it first.
 
 if (redis.call('hget', KEYS[1], 'beat:' .. ARGV[1]) or '') ~= ARGV[2] then
   return 'ALIVE'

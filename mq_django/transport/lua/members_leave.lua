@@ -1,33 +1,33 @@
--- Remove consumers and supervisors that hold nothing.
+-- Remove consumers that hold no deliveries, and their supervisor if none is left.
 --
 -- KEYS[1]  consumers    {queue}:consumers   HASH
--- KEYS[2]  and on       the streams that deliveries are read from
+-- KEYS[2]  and on       the streams from which deliveries are read
 -- ARGV[1]  group
--- ARGV[2]  supervisor   removed too, unless it is ''
+-- ARGV[2]  supervisor   removed when no consumer remains; '' for none
 -- then the ids of the consumers
 --
--- Returns the consumers that stay, because they hold deliveries: removing them would lose these.
+-- Returns the consumers that remain because they hold deliveries: removing them would lose these.
 
-local stay = {}
+local remaining = {}
 for i = 3, #ARGV do
   local holds = false
-  for home = 2, #KEYS do
-    local group = redis.pcall('xpending', KEYS[home], ARGV[1], '-', '+', 1, ARGV[i])
+  for stream = 2, #KEYS do
+    local group = redis.pcall('xpending', KEYS[stream], ARGV[1], '-', '+', 1, ARGV[i])
     holds = holds or (not group.err and #group > 0)
   end
   if holds then
-    stay[#stay + 1] = ARGV[i]
+    remaining[#remaining + 1] = ARGV[i]
   else
-    for home = 2, #KEYS do
-      redis.pcall('xgroup', 'delconsumer', KEYS[home], ARGV[1], ARGV[i])
+    for stream = 2, #KEYS do
+      redis.pcall('xgroup', 'delconsumer', KEYS[stream], ARGV[1], ARGV[i])
     end
     redis.call('hdel', KEYS[1], 'consumer:' .. ARGV[i], 'ask:' .. ARGV[i])
   end
 end
-if ARGV[2] ~= '' and #stay == 0 then
+if ARGV[2] ~= '' and #remaining == 0 then
   local kinds = { 'supervisor:', 'beat:', 'seen:', 'ask:' }
   for _, kind in ipairs(kinds) do
     redis.call('hdel', KEYS[1], kind .. ARGV[2])
   end
 end
-return stay
+return remaining

@@ -1,10 +1,10 @@
--- Note what attempts came to, in the results of their tasks.
+-- Append the outcomes of attempts to the results of their tasks.
 --
--- KEYS     a result each   {queue}:result:<id>   STRING   a line for the task, and one for each attempt
--- then for each in ARGV: the line for the task, for when there is none (any more); the line for the attempt;
---                        the time to live in ms
+-- KEYS     results   {queue}:result:<id>   STRING   a line for the task, and one for each attempt
+-- ARGV for each: the line for the task, written if the result does not exist; the line for the attempt; the time to
+-- live in ms
 --
--- Returns how many; or an error of those that could not be noted, which keep none of the others back.
+-- Returns the number of results; or an error of one that could not be written. The others are written all the same.
 
 local try, argv, failed = redis.pcall, ARGV, nil
 for i, key in ipairs(KEYS) do

@@ -1,4 +1,4 @@
--- Read, and first change, the attributes of an RSMQ queue.
+-- Change attributes of an RSMQ queue, if any are given, and read all.
 --
 -- KEYS[1]  zset  {namespace}:<queue>     ZSET   score: when visible, ms
 -- KEYS[2]  hash  {namespace}:<queue>:Q   HASH

@@ -1,17 +1,17 @@
--- Give deliveries of an RSMQ queue up: to the dead-letter queue.
+-- Move deliveries of an RSMQ queue to the dead-letter queue.
 --
 -- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
 -- KEYS[2]  hash       {namespace}:<queue>:Q              HASH   attributes, bodies, counts
 -- KEYS[3]  owners     {namespace}:<queue>:mq:owners      HASH   id -> consumer and receive count
--- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that do not count, and more
+-- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that are no attempts, and more
 -- KEYS[5]  dead       {namespace}:<queue>:mq:dead        STREAM
 -- KEYS[6]  dead ids   {namespace}:<queue>:mq:dead-ids    HASH   message id -> entry of `dead`
--- KEYS[7]  groups     {namespace}:<queue>:mq:dead-groups HASH   see parts/groups
+-- KEYS[7]  groups     {namespace}:<queue>:mq:dead-groups HASH   see parts/dead_groups
 -- ARGV[1]  consumer   must still hold each delivery
 -- then for each delivery: the receipt, the message's id, the number of fields and values of the dead letter, and these;
--- the body as it is goes with them, which is what is put back when the message is redriven
+-- the script adds the raw body, which a redrive puts back
 --
--- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+-- Returns the receipts that the consumer no longer holds; these deliveries are not changed.
 
 -- with bury
 -- with rsmq_receipts

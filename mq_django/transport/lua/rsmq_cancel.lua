@@ -1,20 +1,20 @@
--- Remove a message of an RSMQ queue that nobody has.
+-- Remove a waiting message of an RSMQ queue.
 --
 -- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
 -- KEYS[2]  hash       {namespace}:<queue>:Q              HASH   attributes, bodies, counts
 -- KEYS[3]  notes      {namespace}:<queue>:mq:notes       HASH
 -- KEYS[4]  unhandled  {namespace}:<queue>:mq:unhandled   ZSET
--- KEYS[5]  retried    {namespace}:<queue>:mq:retried     ZSET   as in zset: with the same score, nobody has it
+-- KEYS[5]  retried    {namespace}:<queue>:mq:retried     ZSET   score as in zset: the message waits for a retry
 -- ARGV[1]  id
 --
--- Returns 'CANCELLED', or 'MISSING' when it does not wait: it can be seen by now, somebody has it, or it was never there.
+-- Returns 'CANCELLED', or 'MISSING' when it does not wait: it is visible, was received, or does not exist.
 
 -- with clock
 -- with rsmq_messages
--- with rsmq_waits
+-- with rsmq_places
 local zset, hash, notes, unhandled, retried = unpack(KEYS)
 local id = ARGV[1]
-if not waits(zset, hash, unhandled, retried, id) then
+if not place_of(zset, hash, unhandled, retried, id) then
   return 'MISSING'
 end
 remove_message(zset, hash, notes, id)

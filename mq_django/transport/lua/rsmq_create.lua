@@ -7,8 +7,8 @@
 -- ARGV[3]  delay    seconds
 -- ARGV[4]  maxsize  UTF-16 units, or -1
 --
--- Returns 'CREATED', or 'EXISTS', and then nothing was written. What some clients leave behind when they set attributes
--- of a queue that is not there is no queue.
+-- Returns 'CREATED', or 'EXISTS': nothing is written. A hash without all attributes is not a queue: some clients leave
+-- one behind when they set an attribute of a queue that does not exist.
 
 -- with types
 -- with rsmq

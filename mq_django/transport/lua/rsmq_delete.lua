@@ -1,4 +1,4 @@
--- Delete messages of an RSMQ queue, whoever holds them.
+-- Delete messages of an RSMQ queue, also if they are held.
 --
 -- KEYS[1]  zset       {namespace}:<queue>                ZSET
 -- KEYS[2]  hash       {namespace}:<queue>:Q              HASH   attributes, bodies, counts
@@ -7,7 +7,7 @@
 -- KEYS[5]  unhandled  {namespace}:<queue>:mq:unhandled   ZSET
 -- then ARGV: ids
 --
--- Returns how many were there.
+-- Returns how many existed.
 
 -- with rsmq_messages
 local zset, hash, owners, notes, unhandled = unpack(KEYS)

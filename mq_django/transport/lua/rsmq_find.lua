@@ -1,19 +1,19 @@
--- Look a message of an RSMQ queue up that waits.
+-- Find a waiting message of an RSMQ queue.
 --
 -- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
 -- KEYS[2]  hash       {namespace}:<queue>:Q              HASH   attributes, bodies, counts
 -- KEYS[3]  unhandled  {namespace}:<queue>:mq:unhandled   ZSET
--- KEYS[4]  retried    {namespace}:<queue>:mq:retried     ZSET   as in zset: with the same score, nobody has it
--- KEYS[5]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that do not count
+-- KEYS[4]  retried    {namespace}:<queue>:mq:retried     ZSET   score as in zset: the message waits for a retry
+-- KEYS[5]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that are no attempts
 -- ARGV[1]  id
 --
--- Returns {'DELAYED' or 'UNHANDLED', score, body, receive count, receives that do not count}; or 'MISSING'.
+-- Returns {'DELAYED' or 'UNHANDLED', score, body, receive count, receives that are no attempts}; or 'MISSING'.
 
 -- with clock
--- with rsmq_waits
+-- with rsmq_places
 local zset, hash, unhandled, retried, notes = unpack(KEYS)
 local id = ARGV[1]
-local place = waits(zset, hash, unhandled, retried, id)
+local place = place_of(zset, hash, unhandled, retried, id)
 if not place then
   return 'MISSING'
 end

@@ -1,19 +1,17 @@
--- Give deliveries of an RSMQ queue back uncharged, to the place they had.
+-- Return deliveries of an RSMQ queue to their former place. No attempt is counted.
 --
 -- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
 -- KEYS[2]  hash       {namespace}:<queue>:Q              HASH   attributes, bodies, counts
 -- KEYS[3]  owners     {namespace}:<queue>:mq:owners      HASH   id -> consumer and receive count
--- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that do not count, and more
+-- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that are no attempts, and more
 -- ARGV[1]  consumer   must still hold each delivery
--- ARGV[2]  channel    told that something is visible earlier than was known
--- then for each delivery: the receipt; when it was sent, ms; and 'lost' when its consumer vanished with its machine: what
--- that happens to twice runs alone from then on; or 'suspect' when it was running beside others as their process died: it
--- runs alone from now on
+-- ARGV[2]  channel    gets the new first time at which a message is visible
+-- then for each delivery: the receipt; when it was sent, ms; 'lost', 'suspect' or '': see parts/hand_back
 --
--- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+-- Returns the receipts that the consumer no longer holds; these deliveries are not changed.
 
 -- with clock
--- with counted
+-- with increment
 -- with rsmq_receipts
 -- with settle
 -- with types
@@ -26,8 +24,8 @@ end
 local now = now_ms()
 local stale = settle_each(rsmq_receipts(zset, hash, owners, ARGV[1]), ARGV, 3, 3, function(id, at)
   redis.call('zadd', zset, string.format('%.0f', math.min(now, ARGV[at + 1])), id)
-  -- RSMQ counts every receive; this one is not to be charged as an attempt.
-  counted(notes, id .. ':free', 1)
+  -- RSMQ counts every receive; this one is no attempt.
+  increment(notes, id .. ':free', 1)
   if ARGV[at + 2] == 'lost' then
     redis.call('hset', notes, id .. (redis.call('hexists', notes, id .. ':lost') == 1 and ':alone' or ':lost'), '1')
   elseif ARGV[at + 2] == 'suspect' then

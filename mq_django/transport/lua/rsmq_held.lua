@@ -1,16 +1,16 @@
--- Read what a consumer holds of an RSMQ queue.
+-- Read the deliveries of an RSMQ queue that a consumer holds.
 --
 -- KEYS[1]  zset      {namespace}:<queue>             ZSET   score: when visible, ms
 -- KEYS[2]  hash      {namespace}:<queue>:Q           HASH   attributes, bodies, counts
 -- KEYS[3]  owners    {namespace}:<queue>:mq:owners   HASH   id -> consumer and receive count
--- KEYS[4]  notes     {namespace}:<queue>:mq:notes    HASH   id:free -> receives that do not count, and more
+-- KEYS[4]  notes     {namespace}:<queue>:mq:notes    HASH   id:free -> receives that are no attempts, and more
 -- ARGV[1]  consumer
 -- ARGV[2]  limit     messages
 -- ARGV[3]  bodies    '1' to read them
 --
--- Returns for each message: id, body or '', receive count, when it was first received, receives that do not count, '1'
--- or 'suspect' if it must run alone, the story of its attempts. Records of what others have received or deleted since
--- are removed.
+-- Returns for each message: id, body or '', receive count, when it was first received, receives that are no attempts,
+-- '1' or 'suspect' if it must run alone, its attempt history. Owner records of messages that another program has
+-- received or deleted since are removed.
 
 -- with rsmq_receipts
 local zset, hash, owners, notes = unpack(KEYS)
@@ -30,11 +30,11 @@ table.sort(mine)
 local reply = {}
 for i = 1, math.min(#mine, tonumber(ARGV[2])) do
   local id = mine[i]
-  local told = redis.call('hmget', hash, id .. ':rc', id .. ':fr')
-  local noted = redis.call('hmget', notes, id .. ':free', id .. ':alone', id .. ':story')
+  local counts = redis.call('hmget', hash, id .. ':rc', id .. ':fr')
+  local marks = redis.call('hmget', notes, id .. ':free', id .. ':alone', id .. ':story')
   local body = ARGV[3] == '1' and redis.call('hget', hash, id) or ''
-  local more = { noted[1] or 0, noted[2] or '', noted[3] or '' }
-  for _, value in ipairs({ id, body or '', told[1], told[2] or 0, unpack(more) }) do
+  local more = { marks[1] or 0, marks[2] or '', marks[3] or '' }
+  for _, value in ipairs({ id, body or '', counts[1], counts[2] or 0, unpack(more) }) do
     reply[#reply + 1] = value
   end
 end

@@ -7,7 +7,7 @@
 
 -- with clock
 -- with rsmq
--- with counted
+-- with increment
 local zset, hash = unpack(KEYS)
 if not attributes(hash) then
   return 'NOQUEUE'
@@ -19,7 +19,7 @@ for _, id in ipairs(redis.call('zrangebyscore', zset, '-inf', now, 'limit', 0, 1
   redis.call('zrem', zset, id)
   redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
   if body then
-    counted(hash, 'totalrecv', 1)
+    increment(hash, 'totalrecv', 1)
     return { id, body, (tonumber(before[1]) or 0) + 1, before[2] or string.format('%.0f', now) }
   end
 end

@@ -1,22 +1,22 @@
--- Put dead letters back into their RSMQ queue, as new as when they were sent.
+-- Put dead letters back into their RSMQ queue, with no attempts counted.
 --
 -- KEYS[1]  dead      {namespace}:<queue>:mq:dead          STREAM
 -- KEYS[2]  dead ids  {namespace}:<queue>:mq:dead-ids      HASH    message id -> entry of `dead`
--- KEYS[3]  groups    {namespace}:<queue>:mq:dead-groups   HASH    see parts/groups
+-- KEYS[3]  groups    {namespace}:<queue>:mq:dead-groups   HASH    see parts/dead_groups
 -- KEYS[4]  job       {namespace}:<queue>:mq:dead-job      HASH    see parts/jobs
 -- KEYS[5]  zset      {namespace}:<queue>                  ZSET    score: when visible, ms
 -- KEYS[6]  hash      {namespace}:<queue>:Q                HASH    attributes, bodies, counts
 -- KEYS[7]  notes     {namespace}:<queue>:mq:notes         HASH    id:story, and more
 -- ARGV[1..4]         see parts/jobs
--- ARGV[5]  channel   told that something is visible earlier than was known
+-- ARGV[5]  channel   gets the new first time at which a message is visible
 -- then entries of `dead`, at most 500
 --
--- Returns for each: 'REDRIVEN', 'MISSING' when it is no longer there, or 'UNDECODABLE' when it is no message, or another
--- has its id; or 'STOPPED' when the job is over, or another's.
+-- Returns for each: 'REDRIVEN', 'MISSING' when it no longer exists, or 'UNDECODABLE' when it is not a valid message, or
+-- its id is in use; or 'STOPPED' when this worker does not run the job.
 
 -- with types
 -- with clock
--- with letters
+-- with dead_letters
 -- with jobs
 local dead, ids, groups, job, zset, hash, notes = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [zset] = 'zset' })
@@ -37,11 +37,11 @@ for i = 6, #ARGV do
   elseif values.id and values.deadbody then
     redis.call('zadd', zset, string.format('%.0f', now), values.id)
     redis.call('hset', hash, values.id, values.deadbody)
-    local told = story_of(values)
-    if told then
-      redis.call('hset', notes, values.id .. ':story', told)
+    local history = history_of(values)
+    if history then
+      redis.call('hset', notes, values.id .. ':story', history)
     end
-    remove_letter(dead, ids, ARGV[i], found[2])
+    remove_dead_letter(dead, ids, ARGV[i], found[2])
     reply[#reply + 1] = 'REDRIVEN'
   else
     reply[#reply + 1] = 'MISSING'

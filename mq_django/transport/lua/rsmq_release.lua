@@ -1,26 +1,26 @@
--- Let the unhandled messages of one name be seen.
+-- Make the unhandled messages of one name visible.
 --
 -- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
--- KEYS[2]  unhandled  {namespace}:<queue>:mq:unhandled   ZSET   score: the name's hash
+-- KEYS[2]  unhandled  {namespace}:<queue>:mq:unhandled   ZSET   score: hash of the name
 -- ARGV[1]  score      of the name
 -- ARGV[2]  limit      messages, at most 500
--- ARGV[3]  channel    told that something is visible earlier than was known
+-- ARGV[3]  channel    gets the new first time at which a message is visible
 --
--- Returns how many were shown.
+-- Returns how many were made visible.
 
 -- with clock
--- with rsmq_drains
+-- with rsmq_allow_writes
 local zset, unhandled = unpack(KEYS)
 allow_writes(zset)
-local now, shown = now_ms(), 0
+local now, released = now_ms(), 0
 for _, id in ipairs(redis.call('zrangebyscore', unhandled, ARGV[1], ARGV[1], 'limit', 0, ARGV[2])) do
   redis.call('zrem', unhandled, id)
   if redis.call('zscore', zset, id) then
     redis.call('zadd', zset, string.format('%.0f', now), id)
-    shown = shown + 1
+    released = released + 1
   end
 end
-if shown > 0 then
+if released > 0 then
   redis.call('publish', ARGV[3], string.format('due %.0f', now))
 end
-return shown
+return released

@@ -2,20 +2,20 @@
 --
 -- KEYS[1]  dead      {namespace}:<queue>:mq:dead          STREAM
 -- KEYS[2]  dead ids  {namespace}:<queue>:mq:dead-ids      HASH    message id -> entry of `dead`
--- KEYS[3]  groups    {namespace}:<queue>:mq:dead-groups   HASH    see parts/groups
+-- KEYS[3]  groups    {namespace}:<queue>:mq:dead-groups   HASH    see parts/dead_groups
 -- KEYS[4]  zset      {namespace}:<queue>                  ZSET    score: when visible, ms
 -- KEYS[5]  hash      {namespace}:<queue>:Q                HASH    attributes, bodies, counts
 -- ARGV[1]  entry     of `dead`
 -- ARGV[2]  id        of the new message
 -- ARGV[3]  body
--- ARGV[4]  channel   told that something is visible earlier than was known
+-- ARGV[4]  channel   gets the new first time at which a message is visible
 --
--- Returns 'RESUBMITTED', 'MISSING' when it is no longer there, or 'UNDECODABLE' when it is no message.
+-- Returns 'RESUBMITTED', 'MISSING' when it no longer exists, or 'UNDECODABLE' when it is not a valid message.
 
 -- with types
 -- with clock
--- with letters
--- with counted
+-- with dead_letters
+-- with increment
 local dead, ids, groups, zset, hash = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [zset] = 'zset', [hash] = 'hash' })
 if wrong then
@@ -33,8 +33,8 @@ end
 local now = string.format('%.0f', now_ms())
 redis.call('zadd', zset, now, ARGV[2])
 redis.call('hset', hash, ARGV[2], ARGV[3])
-counted(hash, 'totalsent', 1)
-remove_letter(dead, ids, ARGV[1], found[2])
+increment(hash, 'totalsent', 1)
+remove_dead_letter(dead, ids, ARGV[1], found[2])
 uncount_removed(groups)
 redis.call('publish', ARGV[4], 'due ' .. now)
 return 'RESUBMITTED'

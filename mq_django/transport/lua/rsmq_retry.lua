@@ -1,23 +1,23 @@
--- Let deliveries of an RSMQ queue be seen again later, for another attempt.
+-- Hide deliveries of an RSMQ queue until their next attempt.
 --
 -- KEYS[1]  zset       {namespace}:<queue>                ZSET   score: when visible, ms
 -- KEYS[2]  hash       {namespace}:<queue>:Q              HASH   attributes, bodies, counts
 -- KEYS[3]  owners     {namespace}:<queue>:mq:owners      HASH   id -> consumer and receive count
--- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that do not count, and more
--- KEYS[5]  retried    {namespace}:<queue>:mq:retried     ZSET   as in zset: with the same score, nobody has it
+-- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that are no attempts, and more
+-- KEYS[5]  retried    {namespace}:<queue>:mq:retried     ZSET   score as in zset: the message waits for a retry
 -- ARGV[1]  consumer   must still hold each delivery
--- ARGV[2]  channel    told that something is visible earlier than was known
--- then for each delivery: the receipt, ms from now, '1' if it must run alone, as what killed its process, and the story
--- of its attempts
+-- ARGV[2]  channel    gets the new first time at which a message is visible
+-- then for each delivery: the receipt, ms from now, '1' if it must run alone because it killed its process, its attempt
+-- history
 --
--- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+-- Returns the receipts that the consumer no longer holds; these deliveries are not changed.
 
 -- with clock
--- with counted
+-- with increment
 -- with rsmq_receipts
 -- with settle
 -- with types
--- with wake
+-- with due_times
 local zset, hash, owners, notes, retried = unpack(KEYS)
 local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash', [retried] = 'zset' })
 if wrong then
@@ -33,8 +33,8 @@ local stale = settle_each(rsmq_receipts(zset, hash, owners, ARGV[1]), ARGV, 3, 4
   redis.call('hdel', notes, id .. ':alone')
   if ARGV[at + 2] == '1' then
     if suspected then
-      -- It was the killer the first time, too: that receive counts now.
-      counted(notes, id .. ':free', -1)
+      -- It killed its process the first time, too: that receive counts as an attempt now.
+      increment(notes, id .. ':free', -1)
     end
     redis.call('hset', notes, id .. ':alone', '1')
   end

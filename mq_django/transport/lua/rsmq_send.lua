@@ -4,21 +4,21 @@
 -- KEYS[2]  hash      {namespace}:<queue>:Q                      HASH   attributes, bodies, counts
 -- KEYS[3]  minutes   {namespace}:<queue>:mq:counters:m:<hour>   HASH
 -- KEYS[4]  hours     {namespace}:<queue>:mq:counters:h:<day>    HASH
--- ARGV[1]  limit     messages that the queue may hold, or 0
+-- ARGV[1]  limit     messages that the queue may hold; 0: no limit
 -- ARGV[2]  minute    slot of the counters
 -- ARGV[3]  hour      slot of the counters
--- ARGV[4]  realtime  channel told the number of messages, or ''
--- ARGV[5]  wake      channel told that something is visible earlier than was known
--- then for each message: its id, or the random part of one; its length in UTF-16 units; '+' (ms from now), '=' (ms since
--- 1970) or '' (the queue's delay); ms; its name for the counters, or ''; the body
+-- ARGV[4]  realtime  channel that gets the number of messages, or ''
+-- ARGV[5]  wake      channel that gets the new first time at which a message is visible
+-- then for each message: its id, or the random part of an id; its length in UTF-16 units; '+' (ms from now), '=' (ms
+-- since 1970) or '' (the queue's delay); ms; its name for the counters, or ''; the body
 --
--- Returns the ids; or 'NOQUEUE', 'FULL' or 'TOOLONG', or 'EXISTS' for one message whose id another has, and then nothing
--- was written.
+-- Returns the ids; or 'NOQUEUE', 'FULL' or 'TOOLONG', or 'EXISTS' when the id of a single message is in use: then
+-- nothing is written.
 
 -- with types
 -- with clock
--- with counts
--- with counted
+-- with count_published
+-- with increment
 -- with rsmq
 local zset, hash, minutes, hours = unpack(KEYS)
 local wrong = wrong_type({ [zset] = 'zset', [hash] = 'hash' })
@@ -32,7 +32,7 @@ end
 if ARGV[1] ~= '0' and redis.call('zcard', zset) + (#ARGV - 5) / 6 > tonumber(ARGV[1]) then
   return 'FULL'
 end
--- In a batch each message has an id that was made for it.
+-- Only a single message may have an id chosen by its publisher.
 if #ARGV == 11 and redis.call('hexists', hash, ARGV[6]) == 1 then
   return 'EXISTS'
 end
@@ -63,7 +63,7 @@ for at = 6, #ARGV, 6 do
   ms = mode == '' and delay * 1000 or ms
   redis.call('zadd', zset, due_at(mode, ms, now), id)
   redis.call('hset', hash, id, ARGV[at + 5])
-  counted(hash, 'totalsent', 1)
+  increment(hash, 'totalsent', 1)
   if ARGV[4] ~= '' then
     redis.call('publish', ARGV[4], redis.call('zcard', zset))
   end

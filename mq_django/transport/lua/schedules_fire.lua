@@ -1,4 +1,4 @@
--- Publish the message of a schedule's tick: for whoever comes first, and for nobody else.
+-- Publish the message of a schedule's tick, once for all callers.
 --
 -- KEYS[1]  schedules   {queue}:schedules           HASH    'last:' name -> ms, 'fired:' name -> ms, 'paused:' name
 -- KEYS[2]  ready       {queue}:ready               STREAM
@@ -8,17 +8,18 @@
 -- KEYS[6]  minutes     {queue}:counters:m:<hour>   HASH    counters
 -- KEYS[7]  hours       {queue}:counters:h:<day>    HASH    counters
 -- ARGV[1]  name
--- ARGV[2]  tick        ms since 1970, or '': at once, whatever is done with and paused
+-- ARGV[2]  tick        ms since 1970, or '' to publish now, even if paused
 -- ARGV[3]  minute      slot of the counters in `minutes`
 -- ARGV[4]  hour        slot of the counters in `hours`
 -- ARGV[5]  group
 -- ARGV[6..8]           the message's id, name and body
 --
--- Returns {word, now in ms}: 'FIRED', 'DONE' (by somebody else), 'PAUSED', or 'EARLY', and then nothing was written.
+-- Returns {word, now in ms}: 'FIRED', 'DONE' (by another caller), 'PAUSED', or 'EARLY'. With 'DONE' and 'EARLY' nothing
+-- is written.
 
 -- with types
 -- with clock
--- with counts
+-- with count_published
 -- with numbers
 -- with ready
 local schedules, ready, priority, waiting, control, minutes, hours = unpack(KEYS)
@@ -35,19 +36,19 @@ if tick then
   if tick > now then
     return { 'EARLY', now }
   end
-  -- One that is no moment, or after the year 9999, was not written by a schedule.
+  -- A time after the year 9999 was not written by a schedule.
   local last = number_of(redis.call('hget', schedules, 'last:' .. name))
   if last >= tick and last <= 253402300799999 then
     return { 'DONE', now }
   end
 end
 local paused = tick and redis.call('hexists', schedules, 'paused:' .. name) == 1
-local failed = not paused and readier(ready, priority, waiting, control, ARGV[5])(ARGV[6], ARGV[8])
+local failed = not paused and make_ready_with(ready, priority, waiting, control, ARGV[5])(ARGV[6], ARGV[8])
 if failed then
   return failed
 end
 if tick then
-  -- Up to now, so that of several ticks that were missed together one is made up for.
+  -- Now and not the tick's time: of several missed ticks only one fires.
   redis.call('hset', schedules, 'last:' .. name, string.format('%.0f', now))
 end
 if paused then

@@ -1,9 +1,9 @@
--- Let a paused schedule fire again, from its next tick on: what it let pass is done with.
+-- Resume a paused schedule from its next tick on. The ticks of the pause never fire.
 --
 -- KEYS[1]  schedules   {queue}:schedules   HASH   'last:' name -> ms, 'fired:' name -> ms, 'paused:' name
 -- ARGV[1]  name
 --
--- Returns 'RESUMED', or 'RUNNING', and then nothing was written.
+-- Returns 'RESUMED', or 'RUNNING' if it was not paused: nothing is written.
 
 -- with clock
 if redis.call('hdel', KEYS[1], 'paused:' .. ARGV[1]) == 0 then

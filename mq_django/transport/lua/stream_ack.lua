@@ -1,11 +1,11 @@
--- Settle deliveries that are done.
+-- Acknowledge handled deliveries, and delete their entries.
 --
 -- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
 -- then the ids of the entries
 --
--- Returns the ids of those that the consumer no longer holds; these are left as they are.
+-- Returns the entry ids that the consumer no longer holds; these deliveries are not changed.
 
 -- with settle
 -- with stream_receipts

@@ -1,14 +1,14 @@
--- Give deliveries up: to the dead-letter queue.
+-- Move deliveries to the dead-letter queue.
 --
 -- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
 -- KEYS[2]  dead       {queue}:dead               STREAM
 -- KEYS[3]  dead ids   {queue}:dead-ids           HASH   message id -> entry of `dead`
--- KEYS[4]  groups     {queue}:dead-groups        HASH   see parts/groups
+-- KEYS[4]  groups     {queue}:dead-groups        HASH   see parts/dead_groups
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
 -- then for each delivery: the entry's id, the message's id, the number of fields and values, and these
 --
--- Returns the ids of the entries that the consumer no longer holds; these are left as they are.
+-- Returns the entry ids that the consumer no longer holds; these deliveries are not changed.
 
 -- with bury
 -- with stream_receipts

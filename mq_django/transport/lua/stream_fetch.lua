@@ -1,4 +1,4 @@
--- Take messages for a consumer without waiting: what goes first, then what is ready.
+-- Take messages for a consumer without waiting: `urgent` first, then by priority.
 --
 -- KEYS[1]  ready      {queue}:ready      STREAM
 -- KEYS[2]  urgent     {queue}:urgent     STREAM
@@ -7,12 +7,12 @@
 -- KEYS[5]  waiting    {queue}:waiting    HASH    member -> body
 -- ARGV[1]  group
 -- ARGV[2]  consumer
--- ARGV[3]  count      messages, at most 1000; 0 only wakes the next blocked reader when priorities are left for it
+-- ARGV[3]  count      messages, at most 1000; 0: only wake the next blocked reader, if prioritised messages are left
 --
--- Returns {entries of ready, entries of urgent, 1 if priorities were ever used, how many of urgent's go before ready's},
+-- Returns {entries of ready, entries of urgent, 1 if priorities were ever used, how many of urgent's precede ready's},
 -- each entry {id, {field, value, ...}}; or 'PAUSED'.
 
--- with best
+-- with take_by_priority
 local ready, urgent, control, priority, waiting = unpack(KEYS)
 local group, consumer, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local state = redis.call('hmget', control, 'paused', 'ranked')
@@ -26,7 +26,7 @@ if not state[2] then
   read(taking, 1, count)
   return all_taken(taking, 0)
 end
--- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+-- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', control, '')
 if count > 0 then
   local keys = { ready = ready, urgent = urgent, control = control, priority = priority, waiting = waiting }

@@ -1,15 +1,13 @@
--- Give deliveries back uncharged, before everything that is ready.
+-- Return deliveries to the front of their queue. No attempt is counted.
 --
 -- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
 -- KEYS[2]  ready      {queue}:ready              STREAM
 -- KEYS[3]  urgent     {queue}:urgent             STREAM
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
--- then for each delivery: the entry's id; the message's id and time, which it brings along to its new entry; and
--- 'lost' when its consumer vanished with its machine: what that happens to twice runs alone from then on; or 'suspect'
--- when it was running beside others as their process died: it runs alone from now on
+-- then for each delivery: the entry's id; the message's id and time; 'lost', 'suspect' or '': see parts/hand_back
 --
--- Returns the ids of those that the consumer no longer holds; these are left as they are.
+-- Returns the entry ids that the consumer no longer holds; these deliveries are not changed.
 
 -- with hand_back
 -- with stream_receipts
@@ -22,12 +20,12 @@ if wrong then
   return wrong
 end
 
--- A blocked reader waits for `ready` only. It is blocked when nothing undelivered stands there, and then that is the
--- place for what goes first; else `urgent` is, which every fetch reads before `ready`.
+-- Every fetch reads `urgent` before `ready`, but a blocked reader waits for `ready` only. It is blocked only when
+-- `ready` has no undelivered entry, and an entry of `ready` is then the first.
 local target = #undelivered(ready, group, 1) > 0 and urgent or ready
 local stale = hand_back(stream_receipts(stream, group, consumer), target, ARGV)
 if target == urgent then
-  -- Mostly it is there. Not before the first write: when memory is out, that would keep everything from going back.
+  -- Not before the first write: when memory is out, XGROUP CREATE fails, and so would the script.
   redis.pcall('xgroup', 'create', urgent, group, '0')
 end
 return stale

@@ -1,19 +1,19 @@
--- Put messages into a queue, now.
+-- Publish messages that are ready now.
 --
 -- KEYS[1]  ready     {queue}:ready               STREAM
 -- KEYS[2]  minutes   {queue}:counters:m:<hour>   HASH    counters
 -- KEYS[3]  hours     {queue}:counters:h:<day>    HASH    counters
--- KEYS[4]  urgent    {queue}:urgent              STREAM  only with a limit, and so the next
+-- KEYS[4]  urgent    {queue}:urgent              STREAM  this and the next only with a limit
 -- KEYS[5]  waiting   {queue}:waiting             HASH
--- ARGV[1]  limit     messages the queue may hold, or 0
+-- ARGV[1]  limit     messages the queue may hold; 0: no limit
 -- ARGV[2]  minute    slot of the counters in `minutes`
 -- ARGV[3]  hour      slot of the counters in `hours`
 -- then for each run of messages with the same fields: how many, the number of fields, their names, the second of
 -- which is `type`, and for each message its values
 --
--- Returns 'READY', or 'FULL', and then nothing was written.
+-- Returns 'READY', or 'FULL': nothing is written.
 
--- with counts
+-- with count_published
 local call, argv, ready = redis.call, ARGV, KEYS[1]
 
 local limit, n, at = tonumber(argv[1]), 0, 4
@@ -37,7 +37,7 @@ while at <= #argv do
     for i = 1, width do
       entry[2 * i] = argv[at + i - 1]
     end
-    -- The first one fails where `ready` is no stream, before anything was written.
+    -- If `ready` is not a stream, the first XADD fails before anything is written.
     call('xadd', ready, '*', unpack(entry))
     local name = entry[4]
     counts[name] = (counts[name] or 0) + 1

@@ -1,4 +1,4 @@
--- Delete what is ready and what waits. What is being handled stays, and so do dead letters.
+-- Delete ready and waiting messages, but no pending deliveries and no dead letters.
 --
 -- KEYS[1]  ready      {queue}:ready       STREAM
 -- KEYS[2]  urgent     {queue}:urgent      STREAM
@@ -8,12 +8,12 @@
 -- KEYS[6]  parked     {queue}:parked      ZSET
 -- KEYS[7]  waiting    {queue}:waiting     HASH   member -> body
 -- KEYS[8]  unique     {queue}:unique      HASH   unique member -> id, and id -> member
--- KEYS[9]  claims     {queue}:claims      HASH   what claims a unique key
+-- KEYS[9]  claims     {queue}:claims      HASH   claims of unique keys
 -- ARGV[1]  group
 -- ARGV[2]  limit      messages of each key, at most 500
 -- ARGV[3]  place      'ready', 'delayed', 'unhandled' or 'parked'; '' for all of them
 --
--- Returns how many were deleted; more may be left when it is not 0.
+-- Returns the number of deleted messages; if it is not 0, more may be left.
 
 -- with types
 -- with claims
@@ -27,16 +27,16 @@ if wrong then
   return wrong
 end
 
--- By the number of their key.
+-- By the index of their key.
 local places = { 'ready', 'ready', 'delayed', 'ready', 'unhandled', 'parked' }
 
-local function is_meant(at)
+local function is_selected(at)
   return ARGV[3] == '' or ARGV[3] == places[at]
 end
 
 local deleted, claimed = 0, redis.call('exists', claims) == 1
 for at = 1, 2 do
-  for _, entry in ipairs(is_meant(at) and undelivered(KEYS[at], ARGV[1], ARGV[2]) or {}) do
+  for _, entry in ipairs(is_selected(at) and undelivered(KEYS[at], ARGV[1], ARGV[2]) or {}) do
     redis.call('xdel', KEYS[at], entry[1])
     for field = 1, claimed and #entry[2] or 0, 2 do
       if entry[2][field] == 'id' then
@@ -47,12 +47,12 @@ for at = 1, 2 do
   end
 end
 for at = 3, 6 do
-  for _, member in ipairs(is_meant(at) and redis.call('zrange', KEYS[at], 0, ARGV[2] - 1) or {}) do
-    local other = redis.call('hget', unique, member)
+  for _, member in ipairs(is_selected(at) and redis.call('zrange', KEYS[at], 0, ARGV[2] - 1) or {}) do
+    local id = redis.call('hget', unique, member)
     redis.call('zrem', KEYS[at], member)
     redis.call('hdel', waiting, member)
-    redis.call('hdel', unique, member, other or member)
-    release_claim(claims, other or member)
+    redis.call('hdel', unique, member, id or member)
+    release_claim(claims, id or member)
     deleted = deleted + 1
   end
 end

@@ -1,14 +1,14 @@
--- Take deliveries back from their consumer and let them wait for another attempt.
+-- Move deliveries to `due`, for another attempt.
 --
 -- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
 -- KEYS[2]  due        {queue}:due                ZSET   score: due time, ms
 -- KEYS[3]  waiting    {queue}:waiting            HASH   member -> body
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
--- ARGV[3]  channel    told the new first due time
+-- ARGV[3]  channel    gets the new first due time
 -- then for each delivery: the entry's id, the message's id, ms from now, the body
 --
--- Returns the ids of the entries that the consumer no longer holds; these are left as they are.
+-- Returns the entry ids that the consumer no longer holds; these deliveries are not changed.
 
 -- with retry
 -- with stream_receipts

@@ -1,13 +1,13 @@
--- Take deliveries that nobody here can handle out of the way, uncharged.
+-- Move deliveries that no consumer can handle to `unhandled`. No attempt is counted.
 --
 -- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
--- KEYS[2]  unhandled  {queue}:unhandled          ZSET   score: the name's hash
+-- KEYS[2]  unhandled  {queue}:unhandled          ZSET   score: hash of the name
 -- KEYS[3]  waiting    {queue}:waiting            HASH   member -> body
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
 -- then for each delivery: the entry's id, the message's id, the score, the body
 --
--- Returns the ids of the entries that the consumer no longer holds; these are left as they are.
+-- Returns the entry ids that the consumer no longer holds; these deliveries are not changed.
 
 -- with set_aside
 -- with stream_receipts

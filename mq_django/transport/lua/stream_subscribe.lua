@@ -1,16 +1,15 @@
--- Make the consumer group of a queue's streams, from their beginnings, where there is none.
+-- Create the consumer group of a queue's streams at their beginnings, where it does not exist.
 --
 -- KEYS[1]  control  {queue}:control   HASH
--- KEYS[2]  urgent   {queue}:urgent    STREAM   mostly it is not there, and then it is not made
--- KEYS[3]  ready    {queue}:ready     STREAM   and further ones like it
+-- KEYS[2]  urgent   {queue}:urgent    STREAM   not created when it does not exist, as is usual
+-- KEYS[3]  ready    {queue}:ready     STREAM   and further streams
 -- ARGV[1]  group
 --
 -- Returns 'SUBSCRIBED'.
 
--- A write that is allowed when memory is out: after it the others are. A queue that nobody has consumed before can so be
--- emptied when Redis is full.
+-- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', KEYS[1], '')
--- It may have been made by a stranger.
+-- Another program may have created the stream.
 redis.pcall('xgroup', 'create', KEYS[2], ARGV[1], '0')
 for i = 3, #KEYS do
   local made = redis.pcall('xgroup', 'create', KEYS[i], ARGV[1], '0', 'mkstream')

@@ -1,12 +1,12 @@
--- Settle deliveries of a topic's log that are done.
+-- Acknowledge handled deliveries of a topic's log.
 --
--- KEYS[1]  log        {topic}:log                   STREAM   kept: what is settled is acked, not deleted
+-- KEYS[1]  log        {topic}:log                   STREAM   settled entries are acked, not deleted
 -- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
 -- then the receipts: `<entry>@<generation>`
 --
--- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+-- Returns the receipts that the consumer no longer holds; these deliveries are not changed.
 
 -- with log_receipts
 -- with settle

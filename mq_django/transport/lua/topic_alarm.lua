@@ -1,11 +1,11 @@
--- Note how far behind a group is, when that is an alarm.
+-- Set or clear the lag alarm of a group.
 --
 -- KEYS[1]  log      {topic}:log                 STREAM
 -- KEYS[2]  control  {topic}:g:<group>:control   HASH    alarm: percent of the retention
 -- ARGV[1]  group
--- ARGV[2]  percent  or '' when all is well
+-- ARGV[2]  percent  of the retention, or '' to clear the alarm
 --
--- Returns 'RAISED', 'CLEARED' or 'SAME'; 'MISSING' when there is no such group (any more): then nothing is noted.
+-- Returns 'RAISED', 'CLEARED' or 'SAME'; 'MISSING' when the group does not exist: nothing is written.
 
 local is_there = false
 for _, group in ipairs(redis.call('exists', KEYS[1]) == 1 and redis.call('xinfo', 'groups', KEYS[1]) or {}) do

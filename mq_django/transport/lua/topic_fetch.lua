@@ -1,4 +1,4 @@
--- Take messages for a consumer of a group without waiting: what the group keeps itself, then the log.
+-- Take messages for a consumer of a group without waiting: the group's own streams, then the log.
 --
 -- KEYS[1]  ready    {topic}:g:<group>:ready     STREAM
 -- KEYS[2]  urgent   {topic}:g:<group>:urgent    STREAM
@@ -17,7 +17,7 @@ if state[1] == '1' then
   return 'PAUSED'
 end
 
--- Without its log a group has what it keeps itself.
+-- If the log does not exist, the group's own streams can still be read.
 local taking = taking_from({ ready, urgent, log }, ARGV[1], ARGV[2])
 read(taking, 3, read(taking, 1, read(taking, 2, tonumber(ARGV[3]))))
 if taking.failed and count_taken(taking) + #taking.taken[3] == 0 then

@@ -1,15 +1,13 @@
--- Give deliveries of a topic's log back uncharged, before everything that is still in the log.
+-- Return deliveries of a topic's log to the front of their group. No attempt is counted.
 --
--- KEYS[1]  log        {topic}:log                   STREAM   kept: what is settled is acked, not deleted
+-- KEYS[1]  log        {topic}:log                   STREAM   settled entries are acked, not deleted
 -- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
--- KEYS[3]  ready      {topic}:g:<group>:ready       STREAM   read before the log, and waited for like it
+-- KEYS[3]  ready      {topic}:g:<group>:ready       STREAM   read before the log; blocked readers wait for both
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
--- then for each delivery: the receipt; the message's id and time, which it brings along to its new entry; and 'lost'
--- when its consumer vanished with its machine: what that happens to twice runs alone from then on; or 'suspect' when it
--- was running beside others as their process died: it runs alone from now on
+-- then for each delivery: the receipt; the message's id and time; 'lost', 'suspect' or '': see parts/hand_back
 --
--- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+-- Returns the receipts that the consumer no longer holds; these deliveries are not changed.
 
 -- with hand_back
 -- with log_receipts

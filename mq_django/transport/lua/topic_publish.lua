@@ -1,4 +1,4 @@
--- Put messages into a topic.
+-- Publish messages to a topic.
 --
 -- KEYS[1]  log        {topic}:log                 STREAM
 -- KEYS[2]  published  {topic}:published           ZSET    id -> when it was published, ms
@@ -10,7 +10,7 @@
 -- ARGV[4]  n          messages
 -- then for each message: the id to remember or '', its name, the number of its fields and values, and these
 --
--- Returns the entries' ids; in place of one whose id was published within the window, 'DUPLICATE'.
+-- Returns for each message the entry's id, or 'DUPLICATE' when its id was published within the window.
 
 local log, published, minutes, hours = unpack(KEYS)
 -- with types
@@ -39,13 +39,13 @@ for i = 1, n do
   at = at + 3 + fields
 end
 if remembers then
-  -- Twice as many go as come, so that the set shrinks to its window after a burst.
+  -- Removes up to twice as many as were added, so that the set shrinks after a burst.
   local old = redis.call('zrangebyscore', published, '-inf', string.format('%.0f', oldest), 'limit', 0, 2 * n)
   if #old > 0 then
     redis.call('zrem', published, unpack(old))
   end
   redis.call('pexpire', published, ARGV[3])
 end
--- with counts
+-- with count_published
 count_published(minutes, ARGV[1], hours, ARGV[2], counts)
 return ids

@@ -1,15 +1,15 @@
--- Let deliveries of a topic's log wait for another attempt, among what their group keeps itself.
+-- Move deliveries of a topic's log to their group's `due`, for another attempt.
 --
--- KEYS[1]  log        {topic}:log                   STREAM   kept: what is settled is acked, not deleted
+-- KEYS[1]  log        {topic}:log                   STREAM   settled entries are acked, not deleted
 -- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
 -- KEYS[3]  due        {topic}:g:<group>:due         ZSET     score: due time, ms
 -- KEYS[4]  waiting    {topic}:g:<group>:waiting     HASH     member -> body
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
--- ARGV[3]  channel    told the new first due time
+-- ARGV[3]  channel    gets the new first due time
 -- then for each delivery: the receipt, the message's id, ms from now, the body
 --
--- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+-- Returns the receipts that the consumer no longer holds; these deliveries are not changed.
 
 -- with log_receipts
 -- with retry

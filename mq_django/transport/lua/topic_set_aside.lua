@@ -1,14 +1,14 @@
--- Take deliveries of a topic's log that nobody here can handle out of the way, uncharged.
+-- Move deliveries of a topic's log that no consumer can handle to `unhandled`. No attempt is counted.
 --
--- KEYS[1]  log        {topic}:log                   STREAM   kept: what is settled is acked, not deleted
+-- KEYS[1]  log        {topic}:log                   STREAM   settled entries are acked, not deleted
 -- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation
--- KEYS[3]  unhandled  {topic}:g:<group>:unhandled   ZSET     score: the name's hash
+-- KEYS[3]  unhandled  {topic}:g:<group>:unhandled   ZSET     score: hash of the name
 -- KEYS[4]  waiting    {topic}:g:<group>:waiting     HASH     member -> body
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
 -- then for each delivery: the receipt, the message's id, the score, the body
 --
--- Returns the receipts of those that the consumer no longer holds; these are left as they are.
+-- Returns the receipts that the consumer no longer holds; these deliveries are not changed.
 
 -- with log_receipts
 -- with set_aside

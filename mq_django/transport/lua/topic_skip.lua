@@ -1,13 +1,13 @@
--- Let a group pass over the next messages of its topic's log, which stay there for the other groups.
+-- Skip the next messages of a topic's log for one group. They stay in the log for the other groups.
 --
 -- KEYS[1]  log       {topic}:log   STREAM
 -- ARGV[1]  group
--- ARGV[2]  consumer  a name that nobody has
+-- ARGV[2]  consumer  a name that no consumer has
 -- ARGV[3]  limit     messages, at most 500
 --
--- Returns how many were passed over.
+-- Returns the number of skipped messages.
 
--- Read and not held, so that Redis goes on to know how many the group has read.
+-- Reading with NOACK keeps Redis's count of entries read, on which its lag is based.
 local read = redis.call('xreadgroup', 'group', ARGV[1], ARGV[2], 'count', ARGV[3], 'noack', 'streams', KEYS[1], '>')
 redis.call('xgroup', 'delconsumer', KEYS[1], ARGV[1], ARGV[2])
 return read and #read[1][2] or 0

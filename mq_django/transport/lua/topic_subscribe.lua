@@ -1,16 +1,16 @@
--- Make a group of a topic, where there is none.
+-- Create a group of a topic, if it does not exist.
 --
 -- KEYS[1]  log      {topic}:log                 STREAM
 -- KEYS[2]  ready    {topic}:g:<group>:ready     STREAM
 -- KEYS[3]  control  {topic}:g:<group>:control   HASH    log-generation
--- KEYS[4]  topic    {topic}:control             HASH    born: when its log was begun, ms, and a token
+-- KEYS[4]  topic    {topic}:control             HASH    born: when its log was created, ms, and a token
 -- ARGV[1]  group
 -- ARGV[2]  start    '0', '$' for the end, or the entry after which the group starts
--- ARGV[3]  born     what the caller was told before, or ''
--- ARGV[4]  token    to tell this log from one that was begun at the same moment
+-- ARGV[3]  born     `born` from an earlier reply, or ''
+-- ARGV[4]  token    distinguishes logs that were created in the same millisecond
 --
--- Returns {'CREATED', 'LOST' or 'EXISTS', born}. 'LOST': the log that the caller knew is gone with all its groups. What
--- was published since must not be skipped, so the group then starts at the beginning.
+-- Returns {'CREATED', 'LOST' or 'EXISTS', born}. 'LOST': the log that the caller knew was deleted with all its groups.
+-- The group then starts at the beginning, so that no message published since is skipped.
 
 local log, ready, control, topic = unpack(KEYS)
 -- with types
@@ -21,7 +21,7 @@ end
 
 -- with clock
 -- with generations
--- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+-- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', topic, '')
 local now = string.format('%.0f', now_ms())
 redis.call('hsetnx', topic, 'born', now .. '-' .. ARGV[4])

@@ -1,15 +1,15 @@
--- Take the oldest entries that are over the retention out of a log, but nothing that a group has pending.
+-- Remove the oldest entries beyond the retention from a log, but none that is pending in a group.
 --
 -- KEYS[1]  log      {topic}:log                 STREAM
--- KEYS[2]  and on   {topic}:g:<group>:control   HASH     lost: entries that went before the group read them
--- ARGV[1]  age      ms that an entry is kept, or 0
--- ARGV[2]  count    entries that are kept, or 0
--- ARGV[3]  bytes    of memory that the log may take, or 0
--- ARGV[4]  limit    entries to look at, at most 500
+-- KEYS[2]  and on   {topic}:g:<group>:control   HASH     lost: entries trimmed before the group read them
+-- ARGV[1]  age      ms that an entry is kept; 0: no limit
+-- ARGV[2]  count    entries that are kept; 0: no limit
+-- ARGV[3]  bytes    of memory that the log may use; 0: no limit
+-- ARGV[4]  limit    entries to check, at most 500
 -- ARGV[5]  and on   the groups of KEYS[2] and on
 --
--- Returns {trimmed, 1 if there is more to trim, 1 if something pending was in the way, then for each group that lost
--- entries it had not read: its name, and how many}.
+-- Returns {trimmed, 1 if there is more to trim, 1 if a pending entry prevented more, then for each group that lost
+-- unread entries: its name, and how many}.
 
 local log, limit = KEYS[1], tonumber(ARGV[4])
 local length = redis.call('exists', log) == 1 and redis.call('xlen', log) or 0
@@ -28,7 +28,7 @@ if ARGV[3] ~= '0' and length > 0 then
   surplus = math.max(surplus, math.ceil(length * share))
 end
 -- with clock
--- with counted
+-- with increment
 local too_old = ARGV[1] ~= '0' and now_ms() - ARGV[1] or 0
 
 local read, pending = {}, { math.huge, 0 }
@@ -43,17 +43,17 @@ for _, group in ipairs(length > 0 and redis.call('xinfo', 'groups', log) or {}) 
   end
 end
 
-local going, final, cut, held, bytes, last = {}, nil, nil, 0, 0, '-'
-while length > 0 and not cut and #going < limit and bytes < 4194304 do
+local trimmable, final, first_kept, held, bytes, last = {}, nil, nil, 0, 0, '-'
+while length > 0 and not first_kept and #trimmable < limit and bytes < 4194304 do
   local found = redis.call('xrange', log, last, '+', 'count', 100)
   for _, entry in ipairs(found) do
     local place = id(entry[1])
-    local over = #going < surplus or place[1] < too_old
-    if not cut and over and before(place, pending) then
-      going[#going + 1], final = place, entry[1]
+    local over = #trimmable < surplus or place[1] < too_old
+    if not first_kept and over and before(place, pending) then
+      trimmable[#trimmable + 1], final = place, entry[1]
       bytes = bytes + #entry[2][#entry[2]]
-    elseif not cut then
-      cut, held = entry[1], over and 1 or 0
+    elseif not first_kept then
+      first_kept, held = entry[1], over and 1 or 0
     end
   end
   last = #found > 0 and '(' .. found[#found][1] or last
@@ -61,20 +61,20 @@ while length > 0 and not cut and #going < limit and bytes < 4194304 do
     break
   end
 end
-if #going == 0 then
+if #trimmable == 0 then
   return { 0, 0, held }
 end
 
--- Approximate, node by node: an exact MINID leaves behind what Redis 8.10 cannot load again.
-local trimmed = redis.call('xtrim', log, 'minid', '~', cut or final)
-local reply = { trimmed, trimmed > 0 and #going >= limit and 1 or 0, held }
+-- Approximate: after an exact MINID Redis 8.10 may write files that it cannot load.
+local trimmed = redis.call('xtrim', log, 'minid', '~', first_kept or final)
+local reply = { trimmed, trimmed > 0 and #trimmable >= limit and 1 or 0, held }
 for i = 5, #ARGV do
   local lost = 0
   for place = 1, trimmed do
-    lost = lost + (read[ARGV[i]] and before(read[ARGV[i]], going[place]) and 1 or 0)
+    lost = lost + (read[ARGV[i]] and before(read[ARGV[i]], trimmable[place]) and 1 or 0)
   end
   if lost > 0 then
-    counted(KEYS[i - 3], 'lost', lost)
+    increment(KEYS[i - 3], 'lost', lost)
     reply[#reply + 1] = ARGV[i]
     reply[#reply + 1] = lost
   end

@@ -1,28 +1,28 @@
--- Put messages into the waiting room, to be ready when due.
+-- Publish delayed messages.
 --
 -- KEYS[1]  due       {queue}:due                 ZSET    score: due time, ms
 -- KEYS[2]  waiting   {queue}:waiting             HASH    member -> body
 -- KEYS[3]  unique    {queue}:unique              HASH    unique member -> id, and id -> member
--- KEYS[4]  replaced  {queue}:replaced            ZSET    ids that others took the place of; score: when, ms
+-- KEYS[4]  replaced  {queue}:replaced            ZSET    ids of replaced messages; score: when, ms
 -- KEYS[5]  ready     {queue}:ready               STREAM
 -- KEYS[6]  urgent    {queue}:urgent              STREAM
 -- KEYS[7]  minutes   {queue}:counters:m:<hour>   HASH    counters
 -- KEYS[8]  hours     {queue}:counters:h:<day>    HASH    counters
--- ARGV[1]  limit     messages the queue may hold, or 0
+-- ARGV[1]  limit     messages the queue may hold; 0: no limit
 -- ARGV[2]  minute    slot of the counters in `minutes`
 -- ARGV[3]  hour      slot of the counters in `hours`
--- ARGV[4]  channel   told the new first due time
--- ARGV[5]  conflict  of a member that is there: replace, keep, earliest, error
+-- ARGV[4]  channel   gets the new first due time
+-- ARGV[5]  conflict  if the member exists: replace, keep, earliest, error
 -- then for each message: id, member, '+' (ms from now) or '=' (ms since 1970), ms, name, body
 --
--- Returns the ids that wait now, in order; or 'FULL', or 'EXISTS', and then nothing was written.
+-- Returns the id that waits now for each message; or 'FULL' or 'EXISTS': nothing is written.
 
 -- with types
 -- with clock
--- with counts
+-- with count_published
 -- with bodies
 -- with unique
--- with wake
+-- with due_times
 local due, waiting, unique, replaced, ready, urgent, minutes, hours = unpack(KEYS)
 local limit, conflict = tonumber(ARGV[1]), ARGV[5]
 
@@ -32,11 +32,11 @@ if wrong then
 end
 local before, now, new = first_due(due), now_ms(), 0
 for at = 6, (limit > 0 or conflict == 'error') and #ARGV or 0, 6 do
-  local there = ARGV[at + 1] ~= ARGV[at] and redis.call('zscore', due, ARGV[at + 1])
-  if there and conflict == 'error' then
+  local exists = ARGV[at + 1] ~= ARGV[at] and redis.call('zscore', due, ARGV[at + 1])
+  if exists and conflict == 'error' then
     return 'EXISTS'
   end
-  new = new + (there and 0 or 1)
+  new = new + (exists and 0 or 1)
 end
 local depth = limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting)
 if depth and new > 0 and depth + new > limit then
@@ -46,11 +46,11 @@ end
 local ids, counts = {}, {}
 for at = 6, #ARGV, 6 do
   local id, name, score = ARGV[at], ARGV[at + 4], due_at(ARGV[at + 2], ARGV[at + 3], now)
-  local waits = put(due, waiting, unique, replaced, conflict, now, id, ARGV[at + 1], score, ARGV[at + 5])
-  if waits == id then
+  local waiting_id = put_waiting(due, waiting, unique, replaced, conflict, now, id, ARGV[at + 1], score, ARGV[at + 5])
+  if waiting_id == id then
     counts[name] = (counts[name] or 0) + 1
   end
-  ids[#ids + 1] = waits
+  ids[#ids + 1] = waiting_id
 end
 count_published(minutes, ARGV[2], hours, ARGV[3], counts)
 wake_if_earlier(due, before, ARGV[4])

@@ -1,4 +1,4 @@
--- Remove a message that waits.
+-- Remove a waiting message.
 --
 -- KEYS[1]  due        {queue}:due         ZSET
 -- KEYS[2]  unhandled  {queue}:unhandled   ZSET
@@ -6,16 +6,16 @@
 -- KEYS[4]  parked     {queue}:parked      ZSET
 -- KEYS[5]  waiting    {queue}:waiting     HASH   member -> body
 -- KEYS[6]  unique     {queue}:unique      HASH   unique member -> id, and id -> member
--- KEYS[7]  claims     {queue}:claims      HASH   what claims a unique key
--- KEYS[8]  replaced   {queue}:replaced    ZSET   ids that others took the place of; score: when, ms
--- ARGV[1]  named      the message's id, or 'u:' and its unique key
+-- KEYS[7]  claims     {queue}:claims      HASH   claims of unique keys
+-- KEYS[8]  replaced   {queue}:replaced    ZSET   ids of replaced messages; score: when, ms
+-- ARGV[1]  id         the message's id, or 'u:' and its unique key
 --
--- Returns 'CANCELLED', 'REPLACED', or 'MISSING' when it does not wait: it is ready by now, or was never there.
+-- Returns 'CANCELLED', 'REPLACED', or 'MISSING' when it does not wait: it is ready already, or does not exist.
 
 -- with types
 -- with clock
--- with members
--- with forget
+-- with waiting_members
+-- with forget_member
 -- with replaced
 -- with claims
 local due, unhandled, priority, parked, waiting, unique, claims, replaced = unpack(KEYS)

@@ -1,4 +1,4 @@
--- Put a message in whose unique key nobody else may use until it is handled, or for a time.
+-- Publish a message that claims its unique key until it is handled, or for a time.
 --
 -- KEYS[1]  claims    {queue}:claims              HASH    'k:' key -> 'until:id' (ms), and 'i:' id -> key
 -- KEYS[2]  ready     {queue}:ready               STREAM
@@ -9,22 +9,22 @@
 -- KEYS[7]  control   {queue}:control             HASH
 -- KEYS[8]  minutes   {queue}:counters:m:<hour>   HASH    counters
 -- KEYS[9]  hours     {queue}:counters:h:<day>    HASH    counters
--- ARGV[1..4]  limit  messages the queue may hold, or 0; slots of the counters in `minutes` and `hours`; group
--- ARGV[5]  channel   told the new first due time
+-- ARGV[1..4]  limit  messages the queue may hold, 0: no limit; slots of the counters in `minutes` and `hours`; group
+-- ARGV[5]  channel   gets the new first due time
 -- ARGV[6]  key
--- ARGV[7]  for       ms, or 0: until it is handled, but no longer than a week after it is due
+-- ARGV[7]  for       ms, or 0: until it is handled, at most a week after it is due
 -- ARGV[8]  mode      '!' (now), '+' (ms from now) or '=' (ms since 1970)
 -- ARGV[9]  ms
 -- ARGV[10..12]       id, name, body
 --
--- Returns {'CLAIMED', id}; or {'TAKEN', id of the message that has the key}, or 'FULL', and then nothing was written.
+-- Returns {'CLAIMED', id}; or {'TAKEN', id of the message that has the key}, or 'FULL': nothing is written.
 
 -- with types
 -- with clock
--- with counts
+-- with count_published
 -- with ready
--- with wake
--- with tidy
+-- with due_times
+-- with expired_claims
 local claims, ready, urgent, priority, due, waiting, control, minutes, hours = unpack(KEYS)
 local limit, key, lasts, mode, id = tonumber(ARGV[1]), ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[10]
 
@@ -44,7 +44,7 @@ if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.
   return 'FULL'
 end
 if mode == '!' then
-  local failed = readier(ready, priority, waiting, control, ARGV[4])(id, ARGV[12])
+  local failed = make_ready_with(ready, priority, waiting, control, ARGV[4])(id, ARGV[12])
   if failed then
     return failed
   end
@@ -58,6 +58,6 @@ if holder then
 end
 ends = lasts > 0 and now + lasts or math.max(now, due_ms) + 604800000
 redis.call('hset', claims, 'k:' .. key, string.format('%.0f:%s', ends, id), 'i:' .. id, key)
-tidy_claims(claims, control, now)
+remove_expired_claims(claims, control, now)
 count_published(minutes, ARGV[2], hours, ARGV[3], { [ARGV[11]] = 1 })
 return { 'CLAIMED', id }

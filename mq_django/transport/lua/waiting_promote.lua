@@ -1,4 +1,4 @@
--- Make what is due ready, by the server's clock: never early.
+-- Make due messages ready, by the server's clock: never early.
 --
 -- KEYS[1]  due        {queue}:due         ZSET    score: due time, ms
 -- KEYS[2]  waiting    {queue}:waiting     HASH    member -> body
@@ -10,13 +10,13 @@
 -- KEYS[8]  parked     {queue}:parked      ZSET    score: the key's hash
 -- ARGV[1]  limit      messages, at most 500
 -- ARGV[2]  group
--- ARGV[3]  free       1 when no key is limited (any more): then nothing is to stay parked
+-- ARGV[3]  free       1 if keys have no limits: parked messages become ready, too
 --
 -- Returns {moved, microseconds until the next is due or -1, 1 if the queue is paused, unhandled messages}.
 
 -- with types
 -- with ready
--- with moves
+-- with move_to_ready
 local due, waiting, unique, ready, priority, unhandled, control, parked = unpack(KEYS)
 
 local wrong = wrong_type({ [waiting] = 'hash', [unique] = 'hash', [ready] = 'stream', [control] = 'hash' })
@@ -33,9 +33,10 @@ if #members == 0 and ARGV[3] == '1' then
 end
 local moved, failed = 0, nil
 if #members > 0 then
-  -- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+  -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be
+  -- emptied.
   redis.call('hdel', control, '')
-  local make_ready = readier(ready, priority, waiting, control, ARGV[2])
+  local make_ready = make_ready_with(ready, priority, waiting, control, ARGV[2])
   moved, failed = make_all_ready(from, members, waiting, unique, make_ready)
 end
 if failed and moved == 0 then

@@ -1,6 +1,6 @@
 -- Make the unhandled messages of one name ready.
 --
--- KEYS[1]  unhandled  {queue}:unhandled   ZSET    score: the name's hash
+-- KEYS[1]  unhandled  {queue}:unhandled   ZSET    score: hash of the name
 -- KEYS[2]  waiting    {queue}:waiting     HASH    member -> body
 -- KEYS[3]  ready      {queue}:ready       STREAM
 -- KEYS[4]  priority   {queue}:priority    ZSET    score: see parts/ranks
@@ -9,11 +9,11 @@
 -- ARGV[2]  limit      messages, at most 500
 -- ARGV[3]  group
 --
--- Returns how many were moved.
+-- Returns the number of moved messages.
 
 -- with types
 -- with ready
--- with moves
+-- with move_to_ready
 local unhandled, waiting, ready, priority, control = unpack(KEYS)
 
 local wrong = wrong_type({ [waiting] = 'hash', [ready] = 'stream', [priority] = 'zset', [control] = 'hash' })
@@ -25,8 +25,8 @@ local members = redis.call('zrangebyscore', unhandled, ARGV[1], ARGV[1], 'limit'
 if #members == 0 then
   return 0
 end
--- A write that is allowed when memory is out: after it the others are, and a full Redis can be emptied.
+-- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', control, '')
-local make_ready = readier(ready, priority, waiting, control, ARGV[3])
+local make_ready = make_ready_with(ready, priority, waiting, control, ARGV[3])
 local moved, failed = make_all_ready(unhandled, members, waiting, nil, make_ready)
 return failed and moved == 0 and failed or moved

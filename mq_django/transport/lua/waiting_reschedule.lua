@@ -1,20 +1,20 @@
--- Let a delayed message be due at another time.
+-- Change the due time of a delayed message.
 --
 -- KEYS[1]  due       {queue}:due        ZSET   score: due time, ms
 -- KEYS[2]  unique    {queue}:unique     HASH   unique member -> id, and id -> member
--- KEYS[3]  claims    {queue}:claims     HASH   what claims a unique key
--- KEYS[4]  replaced  {queue}:replaced   ZSET   ids that others took the place of; score: when, ms
--- ARGV[1]  named     the message's id, or 'u:' and its unique key
+-- KEYS[3]  claims    {queue}:claims     HASH   claims of unique keys
+-- KEYS[4]  replaced  {queue}:replaced   ZSET   ids of replaced messages; score: when, ms
+-- ARGV[1]  id        the message's id, or 'u:' and its unique key
 -- ARGV[2]  mode      '+' (ms from now) or '=' (ms since 1970)
 -- ARGV[3]  ms
--- ARGV[4]  channel   told the new first due time
+-- ARGV[4]  channel   gets the new first due time
 --
--- Returns 'RESCHEDULED', 'REPLACED', or 'MISSING' when it is not delayed: it is ready by now, or was never there.
+-- Returns 'RESCHEDULED', 'REPLACED', or 'MISSING' when it is not delayed: it is ready already, or does not exist.
 
 -- with clock
--- with members
+-- with waiting_members
 -- with replaced
--- with wake
+-- with due_times
 local due, unique, claims, replaced = unpack(KEYS)
 
 local member = member_of(unique, claims, ARGV[1])

@@ -29,7 +29,7 @@ def words(page):
 def work(queue="emails", **told):
     """Let a consumer run the message that is ready, and tell so."""
     (delivery,) = take(queue, 1)
-    running = [[delivery.home, delivery.entry.decode(), 12_000], [0, "1-1", 99_000]]
+    running = [[delivery.source, delivery.entry.decode(), 12_000], [0, "1-1", 99_000]]
     members(queue).beat("s1", {"host": "web1", "version": "0.1.0"}, {CONSUMER: {"running": running, **told}})
 
 
@@ -46,7 +46,7 @@ def test_it_shows_who_consumes_and_what_each_handles(viewer):
     assert "process 7 · threads: 8" in page
     # What is no longer there has ended since the heartbeat.
     assert "99 s" not in page
-    assert "Nobody consumes: default" in page
+    assert "No running consumers: default" in page
     assert "Quiet" not in page
 
 
@@ -57,7 +57,7 @@ def test_what_a_consumer_handles_leads_to_the_message(operator):
     page = operator.get(f"{BASE}consumers/").content.decode()
     (link,) = re.findall(rf'<li><a href="({BASE}emails/entry/[^"]*)"', page)
 
-    assert "has held it for" in operator.get(link).content.decode()
+    assert "Held by consumer" in operator.get(link).content.decode()
 
 
 @pytest.mark.parametrize(("what", "said"), [("quiet", "was asked to go quiet"), ("stop", "was asked to stop")])

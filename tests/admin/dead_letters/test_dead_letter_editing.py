@@ -26,7 +26,7 @@ def test_edited_data_goes_back_as_a_new_message_with_the_secrets_it_had(operator
     written = form.context["written"].replace('"seven"', "7")
 
     asked = operator.post(edit_url(), {"data": written})
-    assert "Resubmit 1 dead letter with other data?" in asked.content.decode()
+    assert "Resubmit 1 dead letter with changed data?" in asked.content.decode()
     done = operator.post(edit_url(), dict(asked.context["fields"]), follow=True)
 
     assert "It was resubmitted as message" in done.content.decode()
@@ -44,7 +44,7 @@ def test_edited_data_goes_back_as_a_new_message_with_the_secrets_it_had(operator
     ("written", "said"),
     [
         ("{", "Not JSON"),
-        ('{"other": "[redacted]"}', "stands for a secret"),
+        ('{"other": "[redacted]"}', "placeholder for a secret"),
         (json.dumps("x" * 600_000), "bytes of data are"),
     ],
 )

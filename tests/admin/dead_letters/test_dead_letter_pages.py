@@ -78,7 +78,7 @@ def test_what_somebody_else_redrove_meanwhile_is_said(operator):
 
     page = done.content.decode()
     assert "1 dead letter was redriven." in page
-    assert "1 were gone before" in page
+    assert "1 no longer existed" in page
     assert numbers() == (2, 0)
 
 
@@ -92,7 +92,7 @@ def test_what_is_no_message_cannot_be_redriven_and_shows_its_bytes(operator, red
     assert 'value="redrive"' not in page
 
     done = operator.post(CHOSEN, {"action": "redrive", "_selected_action": entry, "confirmed": "yes"}, follow=True)
-    assert "1 cannot be redriven, because they are no messages; they stay." in done.content.decode()
+    assert "1 are not valid messages and cannot be redriven." in done.content.decode()
     assert numbers() == (0, 1)
     assert not LogEntry.objects.exists()
 
@@ -111,7 +111,9 @@ def test_a_message_is_found_by_its_id(operator):
     message_id = bury("emails")
 
     assert operator.get(DEAD, {"id": message_id}).url == f"{DEAD}{dead_entry('emails')}/"
-    assert "No message “nope”" in operator.get(DEAD, {"id": "nope"}, follow=True).content.decode()
+    assert (
+        "There is no dead letter with the id “nope”" in operator.get(DEAD, {"id": "nope"}, follow=True).content.decode()
+    )
 
 
 def test_pages_lead_to_older_ones_and_back(operator):

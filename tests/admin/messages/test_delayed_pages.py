@@ -47,7 +47,7 @@ def test_a_message_is_found_by_its_id_or_its_unique_key_and_shown(operator):
     assert "[redacted]" in by_id
     assert "&quot;cart&quot;: 8" in by_key
     assert "cart:8" in by_key
-    assert "No message waits under “nope”" in operator.get(DELAYED, {"id": "nope"}).content.decode()
+    assert "There is no waiting message with the id “nope”" in operator.get(DELAYED, {"id": "nope"}).content.decode()
 
 
 def test_unhandled_messages_have_a_page(operator):
@@ -57,7 +57,7 @@ def test_unhandled_messages_have_a_page(operator):
 
     assert message_id in page
     assert "orders.archived.v2" in page
-    assert "become ready when one starts that has" in page
+    assert "become ready when a consumer with one starts" in page
 
 
 @pytest.mark.parametrize("unique", [None, "cart:8/../<b>"])
@@ -84,7 +84,7 @@ def test_several_are_cancelled_and_what_became_ready_meanwhile_is_said(operator)
 
     page = done.content.decode()
     assert "2 messages were cancelled." in page
-    assert "1 were gone before" in page
+    assert "1 no longer existed" in page
     assert inspector.queue("emails").delayed == 1
 
 

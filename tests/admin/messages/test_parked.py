@@ -41,7 +41,7 @@ def test_one_is_found_by_its_id_and_says_what_it_waits_for(operator, ids):
 
     text = page.content.decode()
     assert page.redirect_chain[0][0].startswith(PARKED)
-    assert "The limit for key “user:&lt;b&gt;7” is reached: 1 at once. 2 others of that key stand before it." in text
+    assert "The limit for key “user:&lt;b&gt;7” is reached: 1 at once. 2 messages of that key are before it." in text
 
 
 def test_who_may_not_see_data_sees_no_key(viewer, ids):
@@ -80,7 +80,7 @@ def test_a_filter_looks_among_them(operator, ids):
 
 def test_a_queue_without_limits_of_keys_shows_no_such_tab(operator):
     assert not [tab for tab in operator.get(f"{BASE}emails/dead/").context["tabs"] if "parked" in tab["url"]]
-    assert "No message is parked." in operator.get(PARKED).content.decode()
+    assert "No parked messages." in operator.get(PARKED).content.decode()
     assert operator.get(f"{PARKED}{to_url(b'p:gone')}/").url == PARKED
 
 

@@ -45,7 +45,7 @@ def test_a_pending_message_says_who_holds_it(operator):
     assert f"Consumer {CONSUMER} holds it and is gone" in operator.get(row["url"]).content.decode()
 
 
-@pytest.mark.parametrize(("delay", "why"), [(3600, "It waits for its due time, in 59 min.")])
+@pytest.mark.parametrize(("delay", "why"), [(3600, "Delayed: due in 59 min.")])
 def test_a_waiting_message_says_why_too(operator, delay, why):
     publish("emails", "welcome", 1, delay=delay, message_id="m1")
 
@@ -81,9 +81,9 @@ def test_a_look_says_how_far_it_has_come_and_goes_on_at_a_click(operator, monkey
     first = operator.get(f"{BASE}emails/ready/", {"name": "remind"})
     second = operator.get(f"{BASE}emails/ready/{first.context['go_on']}")
 
-    assert "Looked through 60 messages." in first.content.decode()
+    assert "Scanned 60 messages." in first.content.decode()
     assert first.context["rows"] == []
-    assert "Looked through 101 messages." in second.content.decode()
+    assert "Scanned 101 messages." in second.content.decode()
     assert len(second.context["rows"]) == 1
 
 
@@ -97,7 +97,7 @@ def test_those_who_may_not_see_data_cannot_ask_for_it(operator, viewer, path):
     for query in ({"key": "other"}, {"error": "other"}):
         refused = viewer.get(f"{BASE}emails/{path}", query)
         assert refused.status_code == 400
-        assert "You may not filter by key or error" in refused.content.decode()
+        assert "You do not have permission to filter by key or error" in refused.content.decode()
     assert operator.get(f"{BASE}emails/{path}", {"key": "other"}).context["rows"] == []
 
 
@@ -127,7 +127,7 @@ def test_what_purges_everything_is_not_offered_above_a_filtered_list(operator, p
     assert "/purge/" in main_of(operator.get(address))
     filtered = main_of(operator.get(address, {"name": "welcome"}))
     assert "/purge/" not in filtered
-    assert "To purge, show everything" in filtered
+    assert "To purge, clear the filter" in filtered
 
 
 def test_a_purge_with_a_filter_is_refused(operator):

@@ -206,17 +206,17 @@ def test_a_paused_schedule_is_shown_and_resumed(operator, digest):
 
 def test_a_schedule_that_left_the_code_is_forgotten_and_one_that_is_there_is_not(operator, digest, mq_settings):
     act(operator, "fire", confirmed="yes")
-    assert "it is not forgotten" in act(operator, "forget", confirmed="yes").content.decode()
+    assert "its state was not deleted" in act(operator, "forget", confirmed="yes").content.decode()
     mq_settings()
     page = operator.get(PAGE)
     assert page.context["schedules"][0]["gone"]
     assert "Forget…" in main_of(page)
-    assert "there is nothing to publish" in act(operator, "fire", confirmed="yes").content.decode()
+    assert "no longer in the code" in act(operator, "fire", confirmed="yes").content.decode()
 
     act(operator, "forget", confirmed="yes")
 
     assert operator.get(PAGE).context["schedules"] == []
-    assert "There is no such schedule any more." in act(operator, "forget").content.decode()
+    assert "This schedule no longer exists." in act(operator, "forget").content.decode()
 
 
 def test_a_tick_that_nobody_fires_is_overdue(operator, digest, redis_client):

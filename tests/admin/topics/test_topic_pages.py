@@ -83,21 +83,21 @@ def test_a_topic_has_a_page_with_its_groups_and_what_it_keeps(operator, billing)
 def test_the_page_of_a_group_says_where_it_is_in_the_log(operator, billing, events, redis_client):
     page = main_of(operator.get(GROUP))
 
-    assert "Place in the log" in page
+    assert "Position in the log" in page
     assert offsets(events, redis_client)[5] in page
     assert "4 messages, " in page
     assert "Move…" in page
 
 
 def test_an_alarm_and_losses_come_first(operator, billing, events):
-    Log(events.config, Pooled(get_client("produce"))).sound("billing", 95)
+    Log(events.config, Pooled(get_client("produce"))).set_alarm("billing", 95)
     get_client("produce").hset(events.config.keys.group("billing").control, "lost", 3)
 
     for address in (BASE, TOPIC, GROUP):
         first, second, *_ = operator.get(address).context["problems"]
         assert first["what"] == "alarm"
         assert "of the retention" in first["sentence"]
-        assert second["sentence"] == "lost 3 messages to the retention before it was given them."
+        assert second["sentence"] == "lost 3 messages to retention before delivery."
 
 
 def test_a_group_that_nobody_subscribed_says_so(operator, events):
@@ -106,7 +106,7 @@ def test_a_group_that_nobody_subscribed_says_so(operator, events):
     assert "not subscribed" in page
     assert "Move…" not in page
     assert "not subscribed" not in main_of(operator.get(TOPIC))
-    assert "No group reads this topic." in main_of(operator.get(TOPIC))
+    assert "This topic has no groups." in main_of(operator.get(TOPIC))
 
 
 def test_a_topic_that_cannot_be_read_hides_no_other(operator, mq_settings, redis_client):
@@ -162,31 +162,31 @@ def test_a_moment_of_the_form_is_one_in_the_zone_of_the_site(operator, billing, 
     ("fields", "said"),
     [
         ({"to": "offset", "offset": "tomorrow"}, "An offset is two numbers with a dash"),
-        ({"to": "offset"}, "Choose a place"),
-        ({"to": "moment", "moment": "2026-13-45"}, "Choose a place"),
-        ({"to": "hell"}, "Choose a place"),
-        ({}, "Choose a place"),
+        ({"to": "offset"}, "Enter a position"),
+        ({"to": "moment", "moment": "2026-13-45"}, "Enter a position"),
+        ({"to": "hell"}, "Enter a position"),
+        ({}, "Enter a position"),
     ],
 )
 def test_a_place_that_is_none_is_asked_for_again_and_moves_nothing(operator, billing, fields, said):
     page = main_of(operator.post(SEEK, {**fields, "confirmed": "yes"}))
 
     assert said in page
-    assert "See what it would do" in page
+    assert "Preview…" in page
     assert place().lag == 4
 
 
 def test_a_group_that_is_gone_meanwhile_cannot_be_moved(operator, events):
     done = operator.post(SEEK, {"to": "end", "confirmed": "yes"}, follow=True)
 
-    assert "there is nothing to move" in done.content.decode()
+    assert "it cannot be moved" in done.content.decode()
 
 
 def test_a_form_of_a_message_in_the_log_is_filled_with_its_offset(operator, billing, events, redis_client):
     entry = offsets(events, redis_client)[3]
     page = main_of(operator.get(f"{LOG}{entry}/"))
 
-    assert "was given it" in page
+    assert "delivered" in page
     link = f"{SEEK}?to=offset&amp;offset={entry}"
     assert link in page
     assert f'value="{entry}"' in main_of(operator.get(link.replace("&amp;", "&")))
@@ -196,7 +196,7 @@ def test_a_group_is_unsubscribed_once_that_is_confirmed(operator, billing):
     page = main_of(operator.post(UNSUBSCRIBE))
 
     assert "1 waiting messages and 1 dead letters" in page
-    assert "1 living consumers" in page
+    assert "1 running consumers" in page
     assert place().subscribed
     operator.post(UNSUBSCRIBE, {"confirmed": "yes"})
     assert not place().subscribed

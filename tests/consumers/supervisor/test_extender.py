@@ -33,7 +33,7 @@ def rig(mq_settings, store, publish, redis_client):
 
 def note(rig, age):
     moment = time.monotonic() - age
-    rig.runs.found = {"me": [Running(Receipt(0, item.home, item.entry), moment, 1e9) for item in rig.held]}
+    rig.runs.found = {"me": [Running(Receipt(0, item.stream, item.entry), moment, 1e9) for item in rig.held]}
 
 
 def idle_ms(client, store):
@@ -58,10 +58,10 @@ def test_what_has_just_begun_costs_no_command(rig, redis_client):
 
 def test_who_lost_a_delivery_is_told_once(rig, store, caplog):
     note(rig, 1.0)
-    store.pass_on("me", "other", [(rig.held[0].home, rig.held[0].entry)])
+    store.reassign("me", "other", [(rig.held[0].stream, rig.held[0].entry)])
     rig.run_once()
     rig.run_once()
-    assert caplog.text.count("no longer its own") == 1
+    assert caplog.text.count("which it no longer holds") == 1
     assert len(store.held_by("other", limit=9)) == 1
     # Once it has ended, nothing of it is remembered.
     rig.runs.found = {}

@@ -164,7 +164,7 @@ def test_a_beat_tells_who_there_is(heartbeat, members):
     heartbeat.run_once()
     membership = members.beat("other", {}, {})
     assert membership.consumers_of("me") == ["me-1"]
-    assert membership.vital_signs() == {"me": 1, "other": 1}
+    assert membership.heartbeat_counts() == {"me": 1, "other": 1}
 
 
 def test_evicted_it_says_so_and_writes_nothing(heartbeat, workers, members, redis_client, config):
@@ -273,7 +273,7 @@ def test_what_is_wrong_with_one_queue_does_not_silence_the_others(mq_settings, r
     redis_client.set(configs[0].keys.consumers, "x")
     Heartbeat(configs, workers.callbacks()).run_once()
     assert [told[:2] for told in workers.told] == [("held", 1)]
-    assert "heartbeat of a cannot go on, and tries again: WRONGTYPE" in caplog.text
+    assert "heartbeat of a failed, and will retry: WRONGTYPE" in caplog.text
 
 
 def test_out_of_memory_it_still_beats(heartbeat, workers, redis_client):

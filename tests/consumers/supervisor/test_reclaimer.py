@@ -8,10 +8,10 @@ from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
 from mq_django.consumers.supervisor.reclaimer import (
-    LAST_LOOK,
+    LAST_CHECK,
     Reclaimer,
     evidence_of,
-    hand_back_unbegun,
+    hand_back_unstarted,
     reclaim,
     reclaim_supervisor,
 )
@@ -133,7 +133,7 @@ def take(store, publish):
 
 
 def receipts(deliveries):
-    return [Receipt(0, delivery.home, delivery.entry) for delivery in deliveries]
+    return [Receipt(0, delivery.stream, delivery.entry) for delivery in deliveries]
 
 
 def test_a_dead_childs_deliveries_go_where_they_belong(config, store, take):
@@ -146,8 +146,8 @@ def test_a_dead_childs_deliveries_go_where_they_belong(config, store, take):
 
 def test_who_does_not_respond_keeps_what_it_has_begun(store, take):
     begun, *_ = receipts(take("stopped", 4))
-    assert hand_back_unbegun(store, 0, "stopped", [begun]) == 3
-    assert hand_back_unbegun(store, 0, "stopped", [begun]) == 0
+    assert hand_back_unstarted(store, 0, "stopped", [begun]) == 3
+    assert hand_back_unstarted(store, 0, "stopped", [begun]) == 0
     assert [delivery.entry for delivery in store.held_by("stopped", limit=9)] == [begun.entry]
 
 
@@ -205,7 +205,7 @@ def test_it_settles_for_a_child_until_that_is_done(reclaimer, store, take, monke
 
     monkeypatch.setattr(reclaimer._stores[0], "held_by", held_by)
     reclaimer.start()
-    reclaimer.child("dead", Evidence())
+    reclaimer.consumer_exited("dead", Evidence())
     assert not reclaimer.is_done()
     wait_until(reclaimer.is_done)
     assert reclaimer.done == ["dead"]
@@ -215,19 +215,19 @@ def test_it_settles_for_a_child_until_that_is_done(reclaimer, store, take, monke
 def test_what_comes_to_the_dead_later_goes_back_soon(reclaimer, store, take):
     take("dead", 1)
     reclaimer.start()
-    reclaimer.child("dead", Evidence(lingers=True))
+    reclaimer.consumer_exited("dead", Evidence(may_receive=True))
     wait_until(reclaimer.is_done)
     assert len(store.take("dead", count=9)) == 1
     wait_until(lambda: store.depths().ready == 1, timeout=2)
     # Its last reads have ended by then.
-    wait_until(lambda: not reclaimer._dead_workers, timeout=LAST_LOOK + 2)
+    wait_until(lambda: not reclaimer._dead_workers, timeout=LAST_CHECK + 2)
 
 
 def test_what_comes_to_a_dead_supervisors_consumer_later_goes_back_soon(reclaimer, store, take, members):
     take("dead-1", 1)
     membership = members.beat("dead", {}, {"dead-1": {}})
     reclaimer.start()
-    reclaimer.supervisor(0, "dead", membership)
+    reclaimer.supervisor_died(0, "dead", membership)
     wait_until(lambda: store.depths().ready == 1)
     assert len(store.take("dead-1", count=9)) == 1
     wait_until(lambda: store.depths().ready == 1, timeout=2)
@@ -235,7 +235,7 @@ def test_what_comes_to_a_dead_supervisors_consumer_later_goes_back_soon(reclaime
 
 def test_who_ended_in_order_is_looked_at_once(reclaimer, take):
     take("ended", 1)
-    reclaimer.child("ended", Evidence())
+    reclaimer.consumer_exited("ended", Evidence())
     assert reclaimer.run_once() == 60.0
     assert reclaimer._dead_workers == []
 
@@ -246,7 +246,7 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_set
     redis_client.set(configs[0].keys.ready, "x")
     done = []
     reclaimer = Reclaimer(configs, settled=lambda number, consumer: done.append(number))
-    reclaimer.child("dead", Evidence())
+    reclaimer.consumer_exited("dead", Evidence())
     reclaimer.run_once()
     assert done == [1]
     assert not reclaimer.is_done()
@@ -258,7 +258,7 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_set
 
 def test_an_unknown_consumer_is_handed_back_and_struck_off(reclaimer, store, take, redis_client):
     take("stray", 2)
-    reclaimer.unknown(0, "stray")
+    reclaimer.consumer_unknown(0, "stray")
     reclaimer.run_once()
     assert store.depths().ready == 2
     assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
@@ -269,11 +269,11 @@ def test_an_unknown_consumer_may_have_any_name(reclaimer, store, take, members, 
     take("first", 3)
     store.settle("first", [Settlement(item, HandBack()) for item in store.held_by("first", limit=9)])
     members.leave(["first"])
-    for home in store.keys.homes():
-        if redis_client.exists(home):
-            redis_client.xreadgroup("mq", name, {home: ">"})
+    for stream in store.keys.streams():
+        if redis_client.exists(stream):
+            redis_client.xreadgroup("mq", name, {stream: ">"})
     (unknown,) = members.beat("me", {}, {}).unknown
-    reclaimer.unknown(0, unknown)
+    reclaimer.consumer_unknown(0, unknown)
     reclaimer.run_once()
     assert store.depths().pending == 0
     assert store.depths().ready == 3
@@ -285,8 +285,8 @@ def test_the_stopped_and_the_silent_are_seen_to(reclaimer, store, take, members)
     (begun, _) = receipts(take("stopped", 2))
     take("silent-1", 1)
     membership = members.beat("silent", {}, {"silent-1": {}})
-    reclaimer.stopped("stopped", [begun])
-    reclaimer.supervisor(0, "silent", membership)
+    reclaimer.consumer_unresponsive("stopped", [begun])
+    reclaimer.supervisor_died(0, "silent", membership)
     reclaimer.run_once()
     assert store.depths().ready == 2
     assert store.depths().pending == 1

@@ -191,7 +191,7 @@ def test_asked_to_stop_while_it_restarts_it_stops_without_haste(site, start, pub
     # It stops already: no more than what it would do anyway.
     tree.signal(signal.SIGHUP)
     tree.signal(signal.SIGTERM)
-    wait_until(lambda: "stops and does not restart" in tree.logged())
+    wait_until(lambda: "stops instead of restarting" in tree.logged())
     gate.touch()
     assert tree.process.wait(20) == 0
     assert history.counts() == {message_id: 1}
@@ -230,7 +230,7 @@ def test_signals_while_the_new_program_starts_wait_for_it(site, start, tmp_path,
         tree.signal(number)
     gate.touch()
     if signal.SIGTERM not in numbers:
-        wait_until(lambda: "one after another" in tree.logged(), timeout=20)
+        wait_until(lambda: "one by one" in tree.logged(), timeout=20)
     assert tree.stop() == 0
 
 

@@ -66,7 +66,7 @@ def test_a_tick_that_was_missed_is_made_up_for_with_a_word(make, keys, redis_cli
         make(entry(every(days=1))).run_once()
         make(entry(every(days=1))).run_once()
     assert redis_client.xlen(keys.ready) == 1
-    assert "Schedule nightly makes up for what it missed since" in caplog.text
+    assert "Schedule nightly fired once for the ticks missed since" in caplog.text
 
 
 def test_of_several_ticks_that_were_missed_the_last_is_fired(make, keys, redis_client):

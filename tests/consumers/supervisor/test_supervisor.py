@@ -259,7 +259,7 @@ def test_while_a_process_is_replaced_its_other_queues_go_on(trees, publish, hist
     assert max(later - sooner for sooner, later in itertools.pairwise(ended)) < 0.5
     logged = wait_until(lambda: text if "stopped" in (text := tree.logged()) else "")
     assert len({line["pid"] for line in history.lines("effect")}) == 2
-    assert f"Handler timed of message {late!r} of queue a runs past its timeout" in logged
+    assert f"Handler timed of message {late!r} of queue a has exceeded its timeout" in logged
     assert re.search(r"replaced: a handler cannot be interrupted. Past its timeout: entry '\S+' of queue a for", logged)
 
 
@@ -320,12 +320,12 @@ def test_what_is_passed_on_to_a_quarantine_that_is_gone_is_found_soon(
     tree = trees()
     publish(["once", ["exit", 1]], ["wait", str(gate)])
     quarantine_pid = history.wait_for("start", 2)[1]["pid"]
-    (quarantine,) = re.findall(r"Consumer (\S+) runs alone", tree.logged())
+    (quarantine,) = re.findall(r"Consumer (\S+) is a quarantine", tree.logged())
     kill(quarantine_pid)
     # Another quarantine may take from the same line until the message has ended.
     gate.touch()
     wait_until(lambda: not redis_client.hexists(store.keys.consumers, f"consumer:{backlog_of(quarantine)}"), timeout=40)
-    assert store.pass_on("slow", backlog_of(quarantine), [(delivery.home, delivery.entry)]) == []
+    assert store.reassign("slow", backlog_of(quarantine), [(delivery.stream, delivery.entry)]) == []
     wait_until(lambda: late in history.counts())
     assert history.counts("start")[late] == 1
 
@@ -449,7 +449,7 @@ def test_a_tree_that_was_stopped_for_long_runs_nothing_that_others_took_over(tre
     # Only what ran when it was stopped, or had ended and was not settled yet, may have its effect twice.
     assert {message_id for message_id, count in history.counts().items() if count > 1} <= begun
     assert max(history.counts().values()) <= 2
-    wait_until(lambda: "begins anew" in first.logged())
+    wait_until(lambda: "was taken for dead" in first.logged())
     assert second.stop() == 0
     assert first.stop() == 0
     assert store.depths().pending == 0
@@ -509,7 +509,7 @@ def test_steps_of_the_consumers_clock_change_nothing(trees, publish, history, st
         wait_until(lambda: set(history.counts()) == set(ids))  # noqa: B023 - called at once
     wait_until(lambda: empty(store))
     assert history.counts() == dict.fromkeys(ids, 1)
-    assert "begins anew" not in first.logged() + second.logged()
+    assert "was taken for dead" not in first.logged() + second.logged()
     assert first.stop() == 0
     assert len({line["pid"] for line in history.lines("effect")}) == 2
 
@@ -541,7 +541,7 @@ def test_supervisors_that_cannot_see_one_another_leave_one_another_alone(
     assert [tree.stop() for tree in both] == [0, 0]
     logged = "".join(tree.logged() for tree in both)
     assert "is gone" not in logged
-    assert "begins anew" not in logged
+    assert "was taken for dead" not in logged
 
 
 def test_supervisors_with_other_timeouts_leave_one_another_alone(trees, publish, history, store, redis_client):
@@ -555,7 +555,7 @@ def test_supervisors_with_other_timeouts_leave_one_another_alone(trees, publish,
     assert history.counts("start") == dict.fromkeys(ids, 1)
     assert [patient.stop(), hasty.stop()] == [0, 0]
     assert "is gone" not in hasty.logged()
-    assert "begins anew" not in patient.logged()
+    assert "was taken for dead" not in patient.logged()
 
 
 #: Runs a command in a PID namespace of its own, as a container does, which all of it dies with.
@@ -657,7 +657,7 @@ def test_asked_twice_it_gives_back_at_once_what_runs(trees, publish, history, st
     message_id = publish(["wait", "never"])
     history.wait_for("start")
     tree.signal(signal.SIGTERM)
-    wait_until(lambda: "stops when" in tree.logged())
+    wait_until(lambda: "waiting for running handlers" in tree.logged())
     tree.signal(second)
     assert tree.process.wait(8) == 0
     assert store.depths().ready == 1
@@ -731,7 +731,7 @@ def test_after_so_many_messages_another_process_takes_over(trees, publish, histo
     wait_until(lambda: empty(store))
     assert history.counts() == dict.fromkeys(ids, 1)
     assert len({line["pid"] for line in history.lines()}) > 1
-    assert "makes place for another" in tree.logged()
+    assert "will be replaced" in tree.logged()
     assert "takes its place" not in tree.logged()
 
 

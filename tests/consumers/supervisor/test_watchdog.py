@@ -32,23 +32,23 @@ def watched():
 
 
 def test_who_shows_signs_of_life_is_well(watched):
-    assert watched.look(STILL * 2, ticks=True) is Decision.WELL
+    assert watched.look(STILL * 2, ticks=True) is Decision.KEEP
 
 
 def test_who_runs_nothing_and_shows_none_is_replaced(watched):
-    assert watched.look(STILL - 1) is Decision.WELL
+    assert watched.look(STILL - 1) is Decision.KEEP
     assert watched.look(2) is Decision.KILL
 
 
 def test_a_handler_within_its_timeout_may_hold_the_gil(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now)
-    assert watched.look(STILL * 10) is Decision.WELL
+    assert watched.look(STILL * 10) is Decision.KEEP
     assert not watched.dog.responds
 
 
 def test_a_late_handler_in_a_process_that_responds_has_it_asked_to_leave(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.look(5.6, ticks=True) is Decision.WELL
+    assert watched.look(5.6, ticks=True) is Decision.KEEP
     assert watched.look(0.8, ticks=True) is Decision.ASK_TO_LEAVE
 
 
@@ -59,7 +59,7 @@ def test_a_late_handler_in_a_process_that_does_not_is_killed_with_it(watched):
 
 def test_a_late_handler_in_a_process_that_does_not_has_a_successor_started_before_it_is_killed(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.look(4.8) is Decision.WELL
+    assert watched.look(4.8) is Decision.KEEP
     assert watched.look(0.4) is Decision.ASK_TO_LEAVE
 
 
@@ -67,7 +67,7 @@ def test_handlers_that_are_late_one_after_another_are_well(watched):
     """Each is interrupted in time; that there is one at every look says nothing."""
     for number in range(20):
         watched.shared_state.run(0, 0, 0, b"1-%d" % number, watched.now, watched.now + 0.1)
-        assert watched.look(0.8, ticks=True) is Decision.WELL
+        assert watched.look(0.8, ticks=True) is Decision.KEEP
         assert [item.receipt.entry for item in watched.dog.late] == [b"1-%d" % number]
 
 
@@ -75,12 +75,12 @@ def test_interrupted_in_time_nobody_is_replaced(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
     watched.look(5.6, ticks=True)
     watched.shared_state.idle(0)
-    assert watched.look(2.0, ticks=True) is Decision.WELL
+    assert watched.look(2.0, ticks=True) is Decision.KEEP
 
 
 def test_loading_a_project_may_take_its_time():
     watched = Watched()
-    assert watched.look(START - 1) is Decision.WELL
+    assert watched.look(START - 1) is Decision.KEEP
     assert watched.dog.responds
     assert watched.look(2) is Decision.KILL
     watched.shared_state.close()
@@ -89,8 +89,8 @@ def test_loading_a_project_may_take_its_time():
 def test_while_we_ourselves_were_stopped_nobody_grows_late(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
     watched.now += 3600
-    assert watched.dog.look(watched.now) is Decision.WELL
-    assert watched.look(0.4) is Decision.WELL
+    assert watched.dog.look(watched.now) is Decision.KEEP
+    assert watched.look(0.4) is Decision.KEEP
     assert watched.look(0.8) is Decision.KILL_LATE
 
 

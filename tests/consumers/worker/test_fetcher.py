@@ -149,7 +149,7 @@ def test_what_was_handed_out_unseen_is_found_after_trouble(rig, publish, caplog)
     rig.fetcher.recover(ConnectionLost("reset"))
     turn(rig, 2)
     assert waiting(rig) == 3
-    assert "2 messages of queue default were handed to this consumer in replies that did not reach it" in caplog.text
+    assert "Recovered 2 deliveries of queue default whose reply was lost" in caplog.text
     assert len({job.delivery.message.id for job in jobs(rig)} & set(ids)) == 3
 
 
@@ -185,7 +185,7 @@ def test_what_redis_forgot_that_was_handled_is_acked_again(rig, publish):
     """A Redis that lost its last second brings back deliveries that were handled."""
     publish()
     (delivery,) = rig.store.take("me", count=1)
-    rig.shared_state.ended(HANDLED, 0, delivery.home, delivery.entry)
+    rig.shared_state.ended(HANDLED, 0, delivery.stream, delivery.entry)
     rig.fetcher.recover(ConnectionLost("restart"))
     turn(rig)
     assert waiting(rig) == 0
@@ -197,11 +197,11 @@ def test_it_looks_again_for_what_an_old_connection_brings_late(rig, publish):
     turn(rig)
     publish()
     rig.store.take("me", count=1)
-    assert rig.fetcher._looks
-    rig.fetcher._looks = [0.0]
+    assert rig.fetcher._checks
+    rig.fetcher._checks = [0.0]
     turn(rig)
     assert waiting(rig) == 1
-    assert rig.fetcher._looks == []
+    assert rig.fetcher._checks == []
 
 
 def test_after_any_failure_it_looks(rig, publish, monkeypatch):

@@ -18,7 +18,7 @@ from tests.consumers.rig import Rig
 def rig(mq_settings):
     found = Rig(threads=2, act=lambda message: None)
     found.isolation = Isolation("me", found.shared_state, [found.store], [found.settler])
-    found.dispatcher._isolate = found.isolation.taker(0)
+    found.dispatcher._isolate = found.isolation.adder(0)
     found.store.create_groups()
     yield found
     found.close()
@@ -58,14 +58,14 @@ def test_without_a_quarantine_in_the_end_it_goes_back(rig, redis_client):
 def test_a_broken_trip_passes_on_once(rig, redis_client, monkeypatch):
     rig.dispatcher.dispatch(suspect(redis_client, rig))
     rig.shared_state.set_quarantine("quarantine")
-    pass_on = rig.store.pass_on
+    reassign = rig.store.reassign
 
     def broken(*args):
-        pass_on(*args)
+        reassign(*args)
         monkeypatch.undo()
         raise OSError("after")
 
-    monkeypatch.setattr(rig.store, "pass_on", broken)
+    monkeypatch.setattr(rig.store, "reassign", broken)
     rig.isolation.run_once()
     assert len(rig.settler.in_hand) == 1
     rig.isolation.run_once()
@@ -151,7 +151,7 @@ def test_what_a_quarantine_without_a_supervisor_gives_back_is_its_backlog_too(mq
     # Before it has begun, so that what came stays in its line.
     quarantine._receiver.stop()
     quarantine.start()
-    quarantine.inherit_line()
+    quarantine.inherit_backlog()
     assert quarantine.stop(Grace(1.0))
     assert store.depths().ready + len(store.held_by("me", limit=1)) == 1
     assert store.held_by(backlog_of("me"), limit=1) == []

@@ -85,7 +85,7 @@ def test_who_ended_the_loop_is_logged(rig, killer, caplog):
     with caplog.at_level(logging.ERROR):
         rig.loop.put(job(rig, killer, is_async=True))
         settled(rig, 1)
-        wait_until(lambda: any("event loop, which goes on" in line for line in caplog.messages))
+        wait_until(lambda: any("event loop, which was restarted" in line for line in caplog.messages))
 
 
 def test_a_closed_loop_is_found_dead_and_costs_the_stop_no_time(mq_settings):
@@ -96,7 +96,7 @@ def test_a_closed_loop_is_found_dead_and_costs_the_stop_no_time(mq_settings):
     rig.loop.thread.join(5)
     rig.loop._ending = False
     rig.loop.put(job(rig, cancels_itself, is_async=True))
-    assert rig.loop.turns() == {"mq_django loop": None}
+    assert rig.loop.progress() == {"mq_django loop": None}
     began = time.monotonic()
     assert not rig.loop.join(Grace(30))
     assert time.monotonic() - began < 5
@@ -105,7 +105,7 @@ def test_a_closed_loop_is_found_dead_and_costs_the_stop_no_time(mq_settings):
 
 
 def test_a_coroutine_that_blocks_the_loop_is_named_and_counts_as_late(rig, monkeypatch, caplog):
-    monkeypatch.setattr("mq_django.consumers.worker.loops.SILENT", 0.2)
+    monkeypatch.setattr("mq_django.consumers.worker.loops.MAX_BLOCKED", 0.2)
     gate = threading.Event()
 
     async def blocks(message):
@@ -121,7 +121,7 @@ def test_a_coroutine_that_blocks_the_loop_is_named_and_counts_as_late(rig, monke
     late = wait_until(lambda: rig.loop.look() or rig.shared_state.late(time.monotonic()))
     gate.set()
     assert len(late) == 1
-    (told,) = [line for line in caplog.messages if "stood still" in line]
+    (told,) = [line for line in caplog.messages if "was blocked for" in line]
     assert "project.blocks" in told
     wait_until(lambda: rig.loop.look() or rig.loop._silent == 0.0)
     rig.loop._loop.call_soon_threadsafe(lambda: [task.cancel() for task in rig.loop._tasks])

@@ -9,7 +9,7 @@ import pytest
 
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.loops import MAX_COROUTINES
-from mq_django.consumers.worker.pools import PATIENCE, WorkItem
+from mq_django.consumers.worker.pools import HAND_BACK_AFTER, WorkItem
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, HandBack, Retry
 from mq_django.errors import HandlerTimeout
@@ -163,7 +163,7 @@ def test_what_waits_behind_slow_handlers_goes_back(rig):
     wait_until(lambda: len(rig.shared_state.running()) == 2)
     rig.threads.look()
     assert len(rig.settler) == 0
-    wait_until(lambda: rig.threads.look() or len(rig.settler), timeout=PATIENCE + 2)
+    wait_until(lambda: rig.threads.look() or len(rig.settler), timeout=HAND_BACK_AFTER + 2)
     assert settled(rig, 3) == [HandBack()] * 3
     assert rig.threads.room(0.0001) == 0
     gate.set()

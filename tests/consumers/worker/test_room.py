@@ -135,7 +135,7 @@ def test_what_waits_goes_back_more_and_more_rarely(rig):
         # Whoever is idle may take it first.
         assert not rig.threads.blocked
         assert settled(rig, 1) == [HandBack()]
-    assert rig.threads._patience == 2.0
+    assert rig.threads._hand_back_after == 2.0
 
 
 def test_the_fetchers_are_woken_when_a_pool_is_blocked(rig):

@@ -60,7 +60,7 @@ def held(store, settler, publish):
         publish(["sleep", number])
     store.create_groups()
     deliveries = store.take("me", count=5)
-    settler.in_hand.update((delivery.home, delivery.entry) for delivery in deliveries)
+    settler.in_hand.update((delivery.stream, delivery.entry) for delivery in deliveries)
     return deliveries
 
 
@@ -129,7 +129,7 @@ def test_what_redis_refuses_for_a_while_counts_once(settler, store, held, caplog
 def test_what_others_took_is_told_once_and_counted(settler, store, held, caplog, redis_client):
     told = []
     delivery_stale.connect(lambda **given: told.append(given), weak=False, dispatch_uid="test")
-    store.pass_on("me", "other", [(held[0].home, held[0].entry)])
+    store.reassign("me", "other", [(held[0].stream, held[0].entry)])
     add(settler, held, ACK)
     settler.settle(store)
     delivery_stale.disconnect(dispatch_uid="test")
@@ -154,7 +154,7 @@ def test_a_receiver_that_raises_harms_nobody(settler, store, held):
         raise RuntimeError("not our problem")
 
     delivery_stale.connect(receiver, weak=False, dispatch_uid="test")
-    store.pass_on("me", "other", [(held[0].home, held[0].entry)])
+    store.reassign("me", "other", [(held[0].stream, held[0].entry)])
     add(settler, held, ACK)
     try:
         settler.settle(store)
@@ -199,7 +199,7 @@ def test_one_outcome_that_cannot_be_written_keeps_back_nobody(settler, store, he
     settler.try_refused(store)
     assert settler.in_hand == set()
     assert store.depths().pending == store.depths().dead == 0
-    assert "cannot be written" in caplog.text
+    assert "Cannot write an outcome" in caplog.text
 
 
 def test_the_latency_of_a_batch_is_that_of_its_first(settler, store, held, redis_client):
@@ -226,7 +226,7 @@ def test_the_service_settles_within_milliseconds_and_by_the_number(store, settle
     service = SettleService()
     settler = Settler(store, "default", "me", service.due, service.full)
     service.add(settler, store)
-    settler.in_hand.update((delivery.home, delivery.entry) for delivery in held)
+    settler.in_hand.update((delivery.stream, delivery.entry) for delivery in held)
     service.start()
     add(settler, held, ACK)
     wait_until(lambda: not settler.in_hand, timeout=2)
@@ -242,7 +242,7 @@ def test_the_service_holds_what_it_has_while_redis_is_away(store, wire, held, ca
     service = SettleService()
     settler = Settler(store, "default", "me", service.due, service.full)
     service.add(settler, store)
-    settler.in_hand.update((delivery.home, delivery.entry) for delivery in held)
+    settler.in_hand.update((delivery.stream, delivery.entry) for delivery in held)
     wire.before = 3
     add(settler, held, ACK)
     service.start()

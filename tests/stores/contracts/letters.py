@@ -47,7 +47,7 @@ def read(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> N
         dead.traits(limit=9, first=f"({entries[0]}", last=entries[2])
     with stage.under("two, and one that is not there"):
         args = [16 * 1024, entries[0], UNKNOWN, entries[2]]
-        stage.wire().trip([scripts.command("dead_some", keys=[store.keys.dead], args=args)])
+        stage.wire().trip([scripts.command("dead_read", keys=[store.keys.dead], args=args)])
 
 
 def redrive(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:

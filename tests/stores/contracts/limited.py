@@ -81,7 +81,7 @@ def of_key_at_once(stage: Stage) -> None:
     store.publish([message_of(8, key="c"), message_of(9, key="c")])
     assert len(store.take(ME, count=10)) == 1
     stage.client.delete(store.keys.permits)
-    stage.client.zadd(store.keys.turns, {"c": NOW_MS}, xx=True)
+    stage.client.zadd(store.keys.next_checks, {"c": NOW_MS}, xx=True)
     with stage.under("its turn, and its permit was forgotten"):
         assert len(store.take(ME, count=10)) == 1
 
@@ -93,11 +93,11 @@ def of_key_by_rate(stage: Stage) -> None:
     stage.client.hset(store.keys.limits, mapping={"r:past": "5:1", "r:b": f"{NOW_MS - 1000}000:1"})
     with stage.under("one of a key in a second; forgotten keys go"):
         store.take(ME, count=10)
-    stage.client.zadd(store.keys.turns, {"a": NOW_MS}, xx=True)
+    stage.client.zadd(store.keys.next_checks, {"a": NOW_MS}, xx=True)
     with stage.under("its turn, but no grant is free"):
         store.take(ME, count=10)
     stage.client.hset(store.keys.limits, "r:a", "5:1")
-    stage.client.zadd(store.keys.turns, {"a": NOW_MS, "unknown": 5})
+    stage.client.zadd(store.keys.next_checks, {"a": NOW_MS, "unknown": 5})
     with stage.under("its turn, and a grant is free; another has nothing parked"):
         assert len(store.take(ME, count=10)) == 1
     with stage.under("settled, with a rate and without a limit at once"):

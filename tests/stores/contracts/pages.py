@@ -76,11 +76,11 @@ def before(stage: Stage) -> None:
     store.publish([message_of(7), message_of(8)])
     stage.settle(store, HandBack(), held[-2:])
     store.publish([message_of(9, priority=9)])
-    for home in ("ready", "urgent", "priority"):
-        with stage.under(f"in {home}"):
+    for source in ("ready", "urgent", "priority"):
+        with stage.under(f"in {source}"):
             for found in [view for _, view in page.ready(limit=20)]:
-                if found.home == home:
-                    page.before(home, found.entry)
+                if found.source == source:
+                    page.before(source, found.entry)
     with stage.under("not there"):
         page.before("ready", b"5-5")
         page.before("priority", b"unknown")
@@ -98,7 +98,7 @@ def rooms(stage: Stage) -> None:
         page.waiting("unhandled", start=0, limit=5)
         page.waiting("parked", start=0, limit=5)
         keys = [store.keys.priority, store.keys.waiting]
-        stage.wire().trip([scripts.command("pages_waiting", keys=keys, args=[0, 4, 32 * 1024])])
+        stage.wire().trip([scripts.command("waiting_page", keys=keys, args=[0, 4, 32 * 1024])])
 
 
 def rsmq_rooms(stage: Stage) -> None:

@@ -202,7 +202,7 @@ def hold(stage: Stage) -> None:
         assert store.holds(ME)
     stage.client.hset(store.keys.owners, "gone", f"{ME} 1")
     with stage.under("of two consumers; one was deleted meanwhile"):
-        assert store.keep_all([ME, OTHER]) == 3
+        assert store.extend_all([ME, OTHER]) == 3
     with stage.under("two of everything"):
         store.depths()
 

@@ -118,7 +118,7 @@ def hand_back_lost(stage: Stage, store: Store) -> None:
 def hand_back_of_others(stage: Stage, store: Store) -> None:
     if store.config.store == "rsmq":
         return
-    stage.client.xadd(store.keys.homes()[-1 if "g:" in store.keys.ready else 0], {"type": "t", "data": "1"}, "5-1")
+    stage.client.xadd(store.keys.streams()[-1 if "g:" in store.keys.ready else 0], {"type": "t", "data": "1"}, "5-1")
     with stage.under("another program published it, without an id and a time"):
         stage.settle(store, HandBack(lost=True), store.take(ME, count=1))
 
@@ -156,9 +156,9 @@ def bury(stage: Stage, store: Store) -> None:
 def keep(stage: Stage, store: Store) -> None:
     taken = four(stage, store)
     stage.let_idle(store, taken[:2])
-    receipts = [(item.home, item.entry) for item in taken]
+    receipts = [(item.stream, item.entry) for item in taken]
     with stage.under("two are extended; another is no longer held"):
         assert len(store.extend(ME, receipts)) == 1
     stage.let_idle(store, taken[:2])
     with stage.under("two are passed on; another is no longer held"):
-        assert len(store.pass_on(ME, OTHER, receipts)) == 1
+        assert len(store.reassign(ME, OTHER, receipts)) == 1

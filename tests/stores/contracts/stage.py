@@ -103,7 +103,7 @@ class Stage:
 
     def lose(self, store: Store, item: Delivery) -> None:
         """Let another consumer hold a delivery."""
-        assert store.pass_on(ME, OTHER, [(item.home, item.entry)]) == []
+        assert store.reassign(ME, OTHER, [(item.stream, item.entry)]) == []
 
     def let_idle(self, store: Store, items: Sequence[Delivery]) -> None:
         """Let deliveries from a stream be an hour old, and those of RSMQ end in a second."""
@@ -111,7 +111,7 @@ class Stage:
             if isinstance(store.keys, RsmqKeys):
                 self.client.zadd(store.keys.zset, {item.message.id: NOW_MS + 1000})
             else:
-                key, entry = store.keys.homes()[item.home], item.entry.partition(b"@")[0]
+                key, entry = store.keys.streams()[item.stream], item.entry.partition(b"@")[0]
                 self.client.xclaim(key, store.keys.group, ME, 0, [entry], idle=3_600_000, justid=True)
 
     def make_due(self, store: Store, *members: str) -> None:

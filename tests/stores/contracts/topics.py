@@ -141,16 +141,16 @@ def alarm(stage: Stage) -> None:
     log = stage.topic()
     log.subscribe("billing", BEGINNING)
     with stage.under("raised, the same, cleared, the same; and of a group that is not there"):
-        found = [log.sound("billing", percent) for percent in (90, 95, None, None)]
-        assert [*found, log.sound("unknown", 90)] == ["RAISED", "SAME", "CLEARED", "SAME", "MISSING"]
+        found = [log.set_alarm("billing", percent) for percent in (90, 95, None, None)]
+        assert [*found, log.set_alarm("unknown", 90)] == ["RAISED", "SAME", "CLEARED", "SAME", "MISSING"]
     with stage.under("the turn to look, and before it is due again"):
-        assert [log.takes_turn(10), log.takes_turn(10)] == [True, False]
+        assert [log.claim_check(10), log.claim_check(10)] == [True, False]
     stage.client.hset(log.keys.control, "looked", NOW_MS - 10_000)
     with stage.under("the turn to look, when it is due again"):
-        assert log.takes_turn(10)
+        assert log.claim_check(10)
     stage.client.hset(log.keys.control, "looked", NOW_MS + 10_000)
     with stage.under("the turn to look, when the clock was set back"):
-        assert log.takes_turn(10)
+        assert log.claim_check(10)
 
 
 def look(stage: Stage) -> None:
@@ -161,7 +161,7 @@ def look(stage: Stage) -> None:
     stage.taken(store, message_of(1), message_of(2))
     log.publish([message_of(3)])
     log.subscribe("other", END)
-    log.sound("billing", 90)
+    log.set_alarm("billing", 90)
     stage.client.hset(store.keys.control, "lost", 5)
     stage.client.hset(log.keys.minutes(int(NOW) // 3600 - 1), "59|published|", 7)
     with stage.under("two groups, with what was published in this hour and the one before"):

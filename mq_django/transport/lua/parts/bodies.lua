@@ -1,8 +1,8 @@
--- What waits does so under its id. Who publishes chooses the id, so that another one may wait under it: then it gets a
--- member of its own, `p:@` and a number, and its body says the id.
-local others = 0
+-- A waiting message has its id as member. Publishers may choose ids, so the id may be in use: then the message gets a
+-- member of its own, `p:@` and a number, and its body contains the id.
+local suffix = 0
 
--- Store a body and return the member to wait under.
+-- Store a body and return the message's member.
 local function put_body(waiting, id, body)
   if redis.call('hsetnx', waiting, id, body) == 1 then
     return id
@@ -10,18 +10,18 @@ local function put_body(waiting, id, body)
   local time, member = redis.call('time'), nil
   body = string.sub(body, 1, -2) .. ',"id":' .. cjson.encode(id) .. '}'
   repeat
-    others = others + 1
-    member = string.format('p:@%.0f-%d', time[1] * 1000000 + time[2], others)
+    suffix = suffix + 1
+    member = string.format('p:@%.0f-%d', time[1] * 1000000 + time[2], suffix)
   until redis.call('hsetnx', waiting, member, body) == 1
   return member
 end
 
--- Return the id of a message that waits, or nil when its body says it.
+-- Return the id of a waiting message, or nil when its body contains it.
 local function id_of(member)
   return string.sub(member, 1, 3) ~= 'p:@' and member or nil
 end
 
--- Add a message to a stream. Return the error, if there is one: then it is not in there.
+-- Add a message to a stream. Return the error if that fails.
 local function add_entry(stream, id, body)
   local entry
   if id then

@@ -1,9 +1,10 @@
 -- with clock
--- with groups
+-- with dead_groups
 -- with settle
 -- with types
--- Let deliveries be dead letters. The arguments from `from` on are for each: its receipt, the message's id, the number of
--- fields and values, and these. `receipts.body`, if there is one, returns the body of an entry, which goes with them.
+-- Move deliveries to the dead-letter queue. From `from` on the arguments are for each: its receipt, the message's id,
+-- the number of fields and values, and these. `receipts.body`, if present, returns the body of an entry, which is
+-- added.
 local function bury(receipts, dead, ids, groups, arguments, from)
   local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash' })
   if wrong then

@@ -1,4 +1,4 @@
--- Let the unique key go that a message claims, if it still does.
+-- Release the unique key that a message claims, if it still does.
 local function release_claim(claims, id)
   local key = redis.call('hget', claims, 'i:' .. id)
   if key then

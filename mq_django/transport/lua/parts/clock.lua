@@ -4,8 +4,8 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The score of a due time: '+' and ms from now, or '=' and ms since 1970. The millisecond that has begun counts as
--- over, so that never early holds for parts of one, too.
+-- Return the score of a due time: '+' and ms from now, or '=' and ms since 1970. One millisecond is added to a delay,
+-- because part of the current one is over: a message is never early.
 local function due_at(mode, ms, now)
   ms = tonumber(ms)
   return string.format('%.0f', mode == '=' and ms or ms > 0 and now + 1 + ms or now)

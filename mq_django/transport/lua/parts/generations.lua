@@ -1,6 +1,6 @@
 -- with numbers
--- A generation of a group that it never had, not even before it was removed and made again: so it is no less than the
--- clock.
+-- Return a new generation of a group. It is no less than the clock, so that a group that was removed and created again
+-- does not reuse one.
 local function next_generation(control, now)
   local before = number_of(redis.call('hget', control, 'log-generation'))
   return string.format('%.0f', math.max(before + 1, now))

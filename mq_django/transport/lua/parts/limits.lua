@@ -1,18 +1,18 @@
 -- The keys and first arguments of every script about limits.
 --
 -- KEYS[1..6]   ready, urgent, control, priority, waiting, unique
--- KEYS[7]      limits    {queue}:limits    HASH     logs of grants: 'r' of the queue, 'r:' key; 't' the last turn that
---                                                   somebody was given, 'w' somebody waits for a permit
--- KEYS[8]      rates     {queue}:rates     ZSET     keys by when their log is past, ms
--- KEYS[9]      permits   {queue}:permits   ZSET     home '-' entry of deliveries, by the hash of their key
--- KEYS[10]     parked    {queue}:parked    ZSET     members over the limit of their key, by its hash
--- KEYS[11]     turns     {queue}:turns     ZSET     keys that have parked ones, by when to look at them, ms
--- KEYS[12]     freed     {queue}:freed     STREAM   wakes one that waits for a permit of the queue
+-- KEYS[7]      limits    {queue}:limits    HASH     grant logs: 'r' of the queue, 'r:' key; 't' the last turn given to
+--                                                   a consumer; 'w' a consumer waits for a permit
+-- KEYS[8]      rates     {queue}:rates     ZSET     keys by the time their grant log ends, ms
+-- KEYS[9]      permits   {queue}:permits   ZSET     deliveries (stream '-' entry) by the hash of their key
+-- KEYS[10]     parked    {queue}:parked    ZSET     parked members by the hash of their key
+-- KEYS[11]     checks    {queue}:turns     ZSET     keys with parked messages by the time of their next check, ms
+-- KEYS[12]     wake-ups  {queue}:freed     STREAM   an entry wakes one consumer that waits for a permit of the queue
 -- ARGV[1..2]   group, consumer
--- ARGV[3..5]   of the queue: deliveries in a window, its microseconds, deliveries at once; 0: no limit
+-- ARGV[3..5]   of the queue: deliveries per window, window in microseconds, concurrent deliveries; 0: no limit
 -- ARGV[6..8]   of a key: the same
 local ready, urgent, control, priority, waiting, unique = unpack(KEYS, 1, 6)
-local limits, rates, permits, parked, turns, freed = unpack(KEYS, 7, 12)
+local limits, rates, permits, parked, next_checks, permit_wakeups = unpack(KEYS, 7, 12)
 local group, consumer = ARGV[1], ARGV[2]
 local rate, width, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local key_rate, key_width, key_most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -25,7 +25,7 @@ local function hash_of(key)
   return string.format('%.0f', tonumber(string.sub(redis.sha1hex(key), 1, 13), 16))
 end
 
--- How many deliveries of the queue are being handled.
+-- Return the number of the queue's pending deliveries.
 local function pending_now()
   local pending = 0
   for _, stream in ipairs({ ready, urgent }) do

@@ -1,4 +1,4 @@
--- What a key says need not be a number, or one that a script can reckon with: others can write there, too. Then it is 0.
+-- Return a number, or 0 for anything else: other programs may write any value, also numbers beyond a double's integers.
 local function number_of(text)
   local number = tonumber(text)
   return number and number > -9007199254740992 and number < 9007199254740992 and number or 0

@@ -1,20 +1,20 @@
 -- with windows
--- Permits of single keys. The script has named what stands in parts/limits.
+-- Permits of single keys. Uses the names of parts/limits.
 
--- A permit is as good as its entry: one that was settled, however, is in its stream no more.
-local function is_there(permit)
-  local home, entry = string.match(permit, '^(%d)%-(.*)$')
-  local stream = home == '0' and ready or urgent
+-- A permit is valid while its delivery is pending or its entry exists: settling removes both.
+local function is_valid(permit)
+  local stream, entry = string.match(permit, '^(%d)%-(.*)$')
+  local stream = stream == '0' and ready or urgent
   local pending = redis.pcall('xpending', stream, group, entry, entry, 1)
   return not pending.err and #pending > 0 or #redis.call('xrange', stream, entry, entry) > 0
 end
 
--- Return what takes a permit of a key for a delivery, or nil and when to ask again, ms.
+-- Return a function that takes a permit of a key for a delivery; or nil and the time of the next check, ms.
 local function permit_of(key)
   local hash = hash_of(key)
   if key_most > 0 and redis.call('zcount', permits, hash, hash) >= key_most then
     for _, permit in ipairs(redis.call('zrangebyscore', permits, hash, hash, 'limit', 0, key_most)) do
-      if not is_there(permit) then
+      if not is_valid(permit) then
         redis.call('zrem', permits, permit)
       end
     end
@@ -29,8 +29,8 @@ local function permit_of(key)
       return nil, math.ceil(first / 1000)
     end
   end
-  return function(home, entry)
-    redis.call('zadd', permits, hash, home .. '-' .. entry)
+  return function(stream, entry)
+    redis.call('zadd', permits, hash, stream .. '-' .. entry)
     if words then
       redis.call('hset', limits, 'r:' .. key, granted(words, 1, key_rate, key_width, now))
       redis.call('zadd', rates, math.ceil((now + key_width) / 1000), key)
@@ -38,7 +38,7 @@ local function permit_of(key)
   end
 end
 
--- Remove logs of keys that nobody has heard of for a window: more than come with a call, so that they do not pile up.
+-- Remove the grant logs of keys without grants in their window: more than a call adds, so that they do not pile up.
 local function forget_past(count)
   local past = redis.call('zrangebyscore', rates, '-inf', ms, 'limit', 0, count)
   for _, key in ipairs(past) do

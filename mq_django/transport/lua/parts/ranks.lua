@@ -1,23 +1,24 @@
 -- with undelivered
--- with counted
+-- with increment
 -- with bodies
--- Messages with a priority. Their score in `priority` is -priority * 2^44 + n: n counts arrivals, so that equals stay
--- in their order; it counts down for those put back to the front. That they were ever used, `ranked` in control says.
+-- Messages with a priority. Their score in `priority` is -priority * 2^44 + n: n counts arrivals, so that equal
+-- priorities keep their order, and counts down for messages that return to the front. `ranked` in control says that
+-- priorities were used.
 local BAND = 17592186044416
 
--- The priority of a body of the waiting room, which starts with it, or 0.
+-- Return the priority of a body, which starts with it, or 0.
 local function priority_of(body)
   local level = tonumber(string.match(body, '^{"priority":"(%-?%d%d?%d?)"')) or 0
   return math.max(-100, math.min(100, level))
 end
 
--- Let a message wait by its priority, under a member that has its body.
+-- Add a member to `priority`.
 local function rank(priority, control, member, body, counter, step)
-  local n = counted(control, counter, step)
+  local n = increment(control, counter, step)
   redis.call('zadd', priority, string.format('%.0f', -priority_of(body) * BAND + n), member)
 end
 
--- Put what stands first in `ready` and has a priority where it belongs by now.
+-- Move prioritised messages from the front of `ready` to `priority`.
 local function rerank(ready, priority, waiting, control, group)
   local back, first = {}, undelivered(ready, group, 1)[1]
   while first and #back < 1000 do
@@ -35,9 +36,9 @@ local function rerank(ready, priority, waiting, control, group)
   end
 end
 
--- Of each priority the one that waits longest, the one that came first coming first.
+-- Return the oldest message of each priority, oldest first.
 local function longest_waiting(priority, count)
-  -- No priority of ours leads beyond these.
+  -- All scores are between these.
   local heads, ids, from, to = {}, {}, '-9e15', '9e15'
   repeat
     local head = redis.call('zrangebyscore', priority, from, to, 'withscores', 'limit', 0, 1)

@@ -1,8 +1,8 @@
 -- with clock
--- Which ids others took the place of under their unique keys, for a day.
+-- The ids of messages that were replaced under their unique keys, for a day.
 local function note_replaced(replaced, id, now)
   redis.call('zadd', replaced, now, id)
-  -- Ten thousand, so that a signal that fires a thousand times a second cannot fill the memory in its day.
+  -- At most 10,000, so that a key that is replaced a thousand times a second cannot fill the memory.
   redis.call('zremrangebyrank', replaced, 0, -10001)
   redis.call('expire', replaced, 86400)
 end

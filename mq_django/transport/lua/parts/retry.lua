@@ -2,9 +2,9 @@
 -- with clock
 -- with settle
 -- with types
--- with wake
--- Let deliveries wait for another attempt. The arguments are the group, the consumer, the channel that is told the new
--- first due time, and for each delivery: its receipt, the message's id, ms from now, the body.
+-- with due_times
+-- Move deliveries to `due` for another attempt. The arguments are the group, the consumer, the channel that gets the
+-- new first due time, and for each delivery: its receipt, the message's id, ms from now, the body.
 local function retry(receipts, due, waiting, arguments)
   local wrong = wrong_type({ [due] = 'zset', [waiting] = 'hash' })
   if wrong then

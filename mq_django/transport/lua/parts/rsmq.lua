@@ -1,6 +1,6 @@
 -- with numbers
--- The attributes of an RSMQ queue: vt, delay, maxsize; nothing when the hash is no queue. Some write fractions, which
--- npm cuts off.
+-- Return vt, delay and maxsize of an RSMQ queue; nothing when the hash is not a queue. Some clients write fractions,
+-- which npm's rsmq cuts off.
 local function attributes(hash)
   local found = redis.call('hmget', hash, 'vt', 'delay', 'maxsize')
   local numbers = {}
@@ -13,7 +13,7 @@ local function attributes(hash)
   return unpack(numbers)
 end
 
--- Milliseconds until the next message can be seen, or -1.
+-- Return the milliseconds until the next message is visible, or -1.
 local function next_visible(zset, now)
   local next = redis.call('zrangebyscore', zset, string.format('(%.0f', now), '+inf', 'withscores', 'limit', 0, 1)[2]
   return next and math.ceil(math.min(9e15, next - now)) or -1

@@ -1,4 +1,4 @@
--- Remove a message of an RSMQ queue, with what is noted of it. Return whether it was there, and of how much was known.
+-- Remove a message of an RSMQ queue with its notes. Return whether it was in both the sorted set and the hash.
 local function remove_message(zset, hash, notes, id)
   local there = redis.call('zrem', zset, id)
   local fields = redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')

@@ -1,7 +1,7 @@
--- with rsmq_drains
+-- with rsmq_allow_writes
 -- with rsmq_messages
--- Receipts of RSMQ messages that a consumer holds, for parts/settle: `<id>:<receive count>`. Whoever received a message
--- later has counted it up, whichever program that was.
+-- Receipts of RSMQ messages that a consumer holds, for parts/settle: `<id>:<receive count>`. Every program that
+-- receives a message increments its count, which makes earlier receipts stale.
 local function rsmq_receipts(zset, hash, owners, consumer)
   return {
     held = function(receipt)
@@ -24,7 +24,7 @@ local function rsmq_receipts(zset, hash, owners, consumer)
   }
 end
 
--- The same of messages that leave the queue.
+-- Receipts whose messages are removed when they are settled.
 local function last_receipts(zset, hash, owners, notes, consumer)
   local receipts = rsmq_receipts(zset, hash, owners, consumer)
   receipts.finish = function(id)

@@ -1,8 +1,8 @@
 -- with bodies
 -- with settle
 -- with types
--- Let deliveries wait for a consumer that knows their name, uncharged. The arguments are the group, the consumer, and for
--- each delivery: its receipt, the message's id, the score, the body.
+-- Move deliveries to `unhandled` until a consumer has a handler for their name. No attempt is counted. The arguments
+-- are the group, the consumer, and for each delivery: its receipt, the message's id, the score, the body.
 local function set_aside(receipts, unhandled, waiting, arguments)
   local wrong = wrong_type({ [unhandled] = 'zset', [waiting] = 'hash' })
   if wrong then

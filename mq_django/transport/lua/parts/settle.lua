@@ -1,10 +1,10 @@
 -- Settle deliveries by receipts, a table of functions:
---   held(receipt)             return the entry if the consumer still holds this delivery
---   finish(entry, ...)        take entries from the consumer: they are settled
---   pass(new_owner, entries)  let another consumer hold entries
---   allow_writes()            make a write that is allowed when memory is out: after it the others are, too, so that a
---                             full Redis can be emptied
--- What the consumer no longer holds is left as it is, and its receipts are returned.
+--   held(receipt)                 return the entry if the consumer still holds this delivery
+--   finish(entry, ...)            remove settled entries from the consumer
+--   reassign(new_owner, entries)  assign entries to another consumer
+--   allow_writes()                make a write that Redis allows when memory is out; the writes after it are then
+--                                 allowed, too, so that a full Redis can be emptied
+-- Deliveries that the consumer no longer holds are not changed, and their receipts are returned.
 
 local function held_and_stale(receipts, arguments, from)
   local held, stale = {}, {}
@@ -16,7 +16,7 @@ local function held_and_stale(receipts, arguments, from)
   return held, stale
 end
 
--- Settle deliveries that are done: from `from` on the arguments are their receipts.
+-- Settle deliveries that need no other write: from `from` on the arguments are their receipts.
 local function settle_done(receipts, arguments, from)
   local done, stale = held_and_stale(receipts, arguments, from)
   if #done > 0 then
@@ -25,18 +25,19 @@ local function settle_done(receipts, arguments, from)
   return stale
 end
 
--- Pass deliveries on to another consumer, or to the same one to keep them its own, uncounted: likewise.
-local function pass_on(receipts, new_owner, arguments, from)
-  local passed, stale = held_and_stale(receipts, arguments, from)
-  if #passed > 0 then
-    receipts.pass(new_owner, passed)
+-- Reassign deliveries to another consumer, or to the same to extend them: from `from` on the arguments are their
+-- receipts.
+local function reassign(receipts, new_owner, arguments, from)
+  local found, stale = held_and_stale(receipts, arguments, from)
+  if #found > 0 then
+    receipts.reassign(new_owner, found)
   end
   return stale
 end
 
--- Settle deliveries that go on elsewhere: `move(entry, at)` writes one to its new place before it is taken from its
--- consumer. From `from` on there are for each its receipt, arguments[at], and what belongs to it: `width` arguments in
--- all, or a function of `at` that tells how many.
+-- Settle deliveries that move to another place: `move(entry, at)` writes each one there before it is removed from its
+-- consumer. From `from` on each delivery has `width` arguments, its receipt first, at arguments[at]; `width` may be a
+-- function of `at`.
 local function settle_each(receipts, arguments, from, width, move)
   receipts.allow_writes()
   local stale, at = {}, from

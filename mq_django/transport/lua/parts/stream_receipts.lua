@@ -1,11 +1,11 @@
 -- Receipts of deliveries that a consumer holds in its group of a stream, for parts/settle. A receipt is the entry's id.
--- `expected` is how many of them the script asks about, if it asks about nothing but receipts.
+-- `expected` is about the number of receipts, if the script gets nothing else for each delivery.
 local function stream_receipts(stream, group, consumer, expected)
   local oldest = {}
   return {
     held = function(entry)
-      -- Messages are mostly done in the order they came, so that the oldest of what the consumer holds are nearly all of
-      -- them: asked for together they take half as long as one by one.
+      -- Messages mostly finish in the order of delivery, so nearly all receipts are among the consumer's oldest pending
+      -- entries. One XPENDING for these takes half as long as one per receipt.
       if expected and expected > 10 then
         for _, pending in ipairs(redis.call('xpending', stream, group, '-', '+', expected, consumer)) do
           oldest[pending[1]] = true
@@ -20,7 +20,7 @@ local function stream_receipts(stream, group, consumer, expected)
       local found = redis.call('xrange', stream, entry, entry)[1]
       return found and found[2]
     end,
-    pass = function(new_owner, entries)
+    reassign = function(new_owner, entries)
       entries[#entries + 1] = 'justid'
       redis.call('xclaim', stream, group, new_owner, 0, unpack(entries))
     end,
@@ -29,7 +29,7 @@ local function stream_receipts(stream, group, consumer, expected)
       redis.call('xdel', stream, ...)
     end,
     allow_writes = function()
-      -- No entry is 0-0.
+      -- No entry has the id 0-0.
       redis.call('xack', stream, group, '0-0')
     end,
   }

@@ -1,7 +1,7 @@
 -- Take messages for a consumer from the streams of a queue or group: 1 is `ready`, 2 is `urgent`, 3 a topic's log.
---   taken   the entries that were read of each
---   lead    how many of `urgent` were read before `ready` was: these go before it, the others behind it
---   failed  the last error: it must not lose what was taken before, which its consumer would hold unseen
+--   taken   the entries read from each stream
+--   lead    how many entries of `urgent` were read before `ready`: these precede its entries, the others follow them
+--   failed  the last error. The script still returns what was taken before: the consumer would hold it without knowing
 local function taking_from(streams, group, consumer)
   return { streams = streams, group = group, consumer = consumer, taken = { {}, {}, {} } }
 end
@@ -28,8 +28,8 @@ local function read(taking, number, count)
   return count - #found
 end
 
--- Run something and return what it does, or nothing when it fails: what was taken before is not lost by that.
-local function careful(taking, run, ...)
+-- Call a function and return its result, or nil when it fails: the messages taken before are not lost.
+local function keep_taken(taking, run, ...)
   local done, found = pcall(run, ...)
   if done then
     return found
@@ -37,12 +37,12 @@ local function careful(taking, run, ...)
   taking.failed = type(found) == 'table' and found or redis.error_reply(found)
 end
 
--- How many were taken of the queue's own streams.
+-- Return the number of entries taken from `ready` and `urgent`.
 local function count_taken(taking)
   return #taking.taken[1] + #taking.taken[2]
 end
 
--- What was taken, or the error when nothing was.
+-- Return the reply with the taken entries, or the error if there are none.
 local function all_taken(taking, ranked)
   if taking.failed and count_taken(taking) == 0 then
     return taking.failed

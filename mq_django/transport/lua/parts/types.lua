@@ -1,4 +1,5 @@
--- Return an error when a key holds something else than it should: Redis rolls no script back.
+-- Return an error when a key has another type than expected. Checked before the first write, because Redis does not
+-- roll scripts back.
 local function wrong_type(kinds)
   for key, kind in pairs(kinds) do
     local found = redis.call('type', key).ok

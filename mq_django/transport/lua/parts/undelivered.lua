@@ -1,4 +1,4 @@
--- The undelivered entries that stand first in a stream.
+-- Return the first undelivered entries of a stream.
 local function undelivered(stream, group, count)
   local last = '-'
   local groups = redis.pcall('xinfo', 'groups', stream)

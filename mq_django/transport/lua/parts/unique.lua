@@ -1,8 +1,8 @@
 -- with bodies
 -- with replaced
--- Put a message into the waiting room, and return its id; or that of the one that stays in its place. What replaces
--- another takes its unique key, and the other's id answers for a day that it was replaced.
-local function put(due, waiting, unique, replaced, conflict, now, id, member, score, body)
+-- Add a delayed message and return its id, or the id of the message that keeps its place under the same unique key. The
+-- id of a replaced message is remembered for a day.
+local function put_waiting(due, waiting, unique, replaced, conflict, now, id, member, score, body)
   if member == id then
     redis.call('zadd', due, score, put_body(waiting, id, body))
     return id

@@ -1,8 +1,9 @@
 -- with numbers
--- Rates: so many grants in any window of microseconds, by a log of the grants in it: 'when:how many' words.
+-- Rate limits over a sliding window of `width` microseconds. A grant log has words 'time:count'.
 
--- Return how many grants are free, the words that still count, and when the first of them no longer will. A word of the
--- future counts no more: nobody but a stranger or a clock that was set back has written it, and it would stop the queue.
+-- Return the number of free grants, the words inside the window, and when the first of them leaves it. A word with a
+-- future time is ignored: it was written by another program or before the clock was set back, and would block the
+-- queue.
 local function window(log, most, width, now)
   local words, used, first = {}, 0, nil
   for when, many in string.gmatch(log or '', '(%d+):(%d+)') do
@@ -16,8 +17,8 @@ local function window(log, most, width, now)
   return most - used, words, first
 end
 
--- Return the log with grants added. Beyond 64 in a window, those of a 64th of it share a word that counts as long as its
--- last: no window ever gets more than it may, at most a 64th of the time is lost, and a log stays short.
+-- Return the log with grants added. If a window allows more than 64 grants, those of each 64th of it share a word with
+-- the time of the last: the limit is never exceeded, at most a 64th of the window is lost, and a log stays short.
 local function granted(words, count, most, width, now)
   local last, slot = words[#words], width / 64
   if last and (last[1] == now or most > 64 and math.floor(last[1] / slot) == math.floor(now / slot)) then
@@ -32,9 +33,9 @@ local function granted(words, count, most, width, now)
   return table.concat(log, ' ')
 end
 
--- Return the moment at which one that found nothing free may come again: each gets the next grant that is nobody's yet,
--- so that they do not all come for one. None waits more than a second longer than it has to.
-local function turn_after(last, words, first, most, width, now)
+-- Return when a consumer that found no free grant may ask again. Each consumer gets the next grant that no other waits
+-- for, so that they do not all ask at once. None waits more than a second longer than necessary.
+local function next_turn(last, words, first, most, width, now)
   local turn = math.max(last, now) + math.ceil(width / most)
   for _, word in ipairs(words) do
     if word[1] + width + 1 > math.max(last, now) then

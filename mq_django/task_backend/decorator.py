@@ -1,0 +1,111 @@
+"""The decorator `mq_django.task`."""
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, overload
+
+from mq_django import registry
+from mq_django.conf import get_config
+from mq_django.core.retries import RetryPolicy
+from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
+from mq_django.core.times import Duration
+from mq_django.errors import ConfigurationError, UnknownQueue
+from mq_django.registry import seconds
+from mq_django.task_backend.backend import OWN_ALIAS, MQTask
+from mq_django.task_backend.compat import InvalidTask
+
+
+def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
+    if not isinstance(when, Cron | Every):
+        raise InvalidTask(f"schedule= is cron(...) or every(...), not {when!r:.100}")
+    try:
+        inspect.signature(task.func).bind(*([None] if task.takes_context else []))
+    except TypeError as error:
+        raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
+    with suppress(ConfigurationError, UnknownQueue):  # `manage.py check` names what is wrong
+        if not get_config().queue(task.queue_name).has_schedules:
+            raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
+    path = task.module_path
+    return Scheduled(
+        name=path,
+        queue=task.queue_name,
+        message=path,
+        data={"args": [], "kwargs": {}},
+        when=when,
+        priority=task.priority,
+        where=path,
+    )
+
+
+Function = Callable[..., Any]
+
+
+@overload
+def task(function: Function, /) -> MQTask: ...
+
+
+@overload
+def task(
+    *,
+    priority: int = ...,
+    queue_name: str = ...,
+    takes_context: bool = ...,
+    retry: RetryPolicy | None = ...,
+    timeout: Duration | None = ...,
+    schedule: Schedule | None = ...,
+) -> Callable[[Function], MQTask]: ...
+
+
+def task(
+    function: Function | None = None,
+    /,
+    *,
+    priority: int = 0,
+    queue_name: str = "default",
+    takes_context: bool = False,
+    retry: RetryPolicy | None = None,
+    timeout: Duration | None = None,
+    schedule: Schedule | None = None,
+) -> MQTask | Callable[[Function], MQTask]:
+    """Make a function a task that `manage.py runconsumer` runs, whatever TASKS says.
+
+        @task(queue_name="emails", retry=RetryPolicy(max_attempts=3))
+        def send_receipt(order_id): ...
+
+        send_receipt.enqueue(7)
+
+    Args:
+        function: for `@task` without parentheses.
+        priority: -100 to 100; higher runs sooner.
+        queue_name: one of MQ_DJANGO["QUEUES"].
+        takes_context: the function takes a `TaskContext` as its first argument, `context`.
+        retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
+        timeout: seconds or a timedelta; None: the queue's TIMEOUT.
+        schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
+            fires each tick; of the ticks that passed while none ran, only the last one is fired.
+
+    Returns:
+        The task: Django's, with `using()` for all options of `Queue.publish`. Without `function`, a decorator.
+
+    Raises:
+        InvalidTask: it could not run.
+        ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy.
+    """
+
+    def decorate(function: Function) -> MQTask:
+        made = MQTask(
+            func=function,
+            priority=priority,
+            backend=OWN_ALIAS,
+            queue_name=queue_name,
+            run_after=None,
+            takes_context=takes_context,
+            retry=retry,
+            timeout=seconds(timeout),
+        )
+        if schedule is not None:
+            registry.schedule(_scheduled(made, schedule))
+        return made
+
+    return decorate if function is None else decorate(function)

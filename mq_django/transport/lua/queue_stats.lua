@@ -1,0 +1,67 @@
+-- Read the counts and first times of a queue's messages, its members and its counters.
+--
+-- KEYS[1]  ready      {queue}:ready       STREAM
+-- KEYS[2]  urgent     {queue}:urgent      STREAM
+-- KEYS[3]  priority   {queue}:priority    ZSET
+-- KEYS[4]  due        {queue}:due         ZSET    score: due time, ms
+-- KEYS[5]  unhandled  {queue}:unhandled   ZSET
+-- KEYS[6]  dead       {queue}:dead        STREAM
+-- KEYS[7]  control    {queue}:control     HASH
+-- KEYS[8]  consumers  {queue}:consumers   HASH
+-- KEYS[9]  this hour  {queue}:counters:m:<hour>       HASH
+-- KEYS[10] last hour  {queue}:counters:m:<hour - 1>   HASH
+-- KEYS[11] parked     {queue}:parked      ZSET
+-- ARGV[1]  group
+-- ARGV[2]  n          fields of `this hour`
+-- then these, and then those of `last hour`
+--
+-- Returns {now in ms, deliverable, pending, delayed, unhandled, parked, dead, id of the oldest ready entry or '',
+-- first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters' values, twice}.
+
+local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
+
+local function milliseconds(entry)
+  return tonumber(string.match(entry, '^%d+'))
+end
+
+for i = 1, 2 do
+  deliverable = deliverable + redis.call('xlen', KEYS[i])
+  local after = '-'
+  -- XINFO fails when the stream does not exist: then it has no groups.
+  local groups = redis.pcall('xinfo', 'groups', KEYS[i])
+  for _, found in ipairs(groups.err and {} or groups) do
+    local group = {}
+    for at = 1, #found, 2 do
+      group[found[at]] = found[at + 1]
+    end
+    if group.name == ARGV[1] then
+      pending = pending + group.pending
+      after = '(' .. group['last-delivered-id']
+    end
+  end
+  local first = redis.call('xrange', KEYS[i], after, '+', 'count', 1)[1]
+  if first and (oldest == '' or milliseconds(first[1]) < milliseconds(oldest)) then
+    oldest = first[1]
+  end
+end
+
+local function counters(key, first, last)
+  return first > last and {} or redis.call('hmget', key, unpack(ARGV, first, last))
+end
+
+local time = redis.call('time')
+return {
+  time[1] * 1000 + math.floor(time[2] / 1000),
+  deliverable,
+  pending,
+  redis.call('zcard', KEYS[4]),
+  redis.call('zcard', KEYS[5]),
+  redis.call('zcard', KEYS[11]),
+  redis.call('xlen', KEYS[6]),
+  oldest,
+  redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2] or '',
+  redis.call('hget', KEYS[7], 'paused') == '1' and 'PAUSED' or 'OPEN',
+  redis.call('hgetall', KEYS[8]),
+  counters(KEYS[9], 3, 2 + ARGV[2]),
+  counters(KEYS[10], 3 + ARGV[2], #ARGV),
+}

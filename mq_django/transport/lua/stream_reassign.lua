@@ -1,0 +1,13 @@
+-- Reassign deliveries to another consumer, or to the same to extend them. No attempt is counted.
+--
+-- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
+-- ARGV[1]  group
+-- ARGV[2]  consumer   must still hold each delivery
+-- ARGV[3]  new owner
+-- then the ids of the entries
+--
+-- Returns the entry ids that the consumer no longer holds; these deliveries are not changed.
+
+-- with settle
+-- with stream_receipts
+return reassign(stream_receipts(KEYS[1], ARGV[1], ARGV[2], #ARGV), ARGV[3], ARGV, 4)

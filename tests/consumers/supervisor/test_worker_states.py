@@ -1,0 +1,93 @@
+"""What threads tell consumers reaches each of them, also one that is started afterwards."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.supervisor.heartbeat import Announcement
+from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess
+from mq_django.consumers.supervisor.worker_states import WorkerStates
+
+
+@pytest.fixture
+def states():
+    found = WorkerStates(range(2), lambda child: {"pid": child.process.pid})
+    yield found
+    for child in found:
+        found.remove(child)
+
+
+@pytest.fixture
+def start(states):
+    """Add a consumer by its name; its process has ended already."""
+    terms = WorkerOptions(queues=["a", "b"], threads=1, grace=1.0)
+
+    def add(name, *, backlog=""):
+        process = subprocess.Popen([sys.executable, "-c", ""])
+        process.wait(30)
+        lifeline = os.open(os.devnull, os.O_RDONLY)
+        state = SharedState.create(1, held=False)
+        states.add(WorkerProcess(name, state, lifeline, process, terms, backlog=backlog, deaths=0))
+        return state
+
+    return add
+
+
+def hold(states, moment):
+    states.held(1, Announcement("s", {}, states.announced()), moment)
+
+
+def test_a_pause_reaches_those_that_are_there_and_those_to_come(states, start):
+    first = start("c1")
+    states.pause(1, paused=True)
+    second = start("c2")
+
+    assert [(state.paused(0), state.paused(1)) for state in (first, second)] == [(False, True)] * 2
+
+
+def test_those_that_were_announced_hold_what_they_have(states, start):
+    first = start("c1")
+    announcement = Announcement("s", {}, states.announced())
+    second = start("c2")
+    states.held(1, announcement, 5.0)
+
+    assert (first.held_until(1), second.held_until(1)) == (5.0, 0.0)
+    assert [child.announced for child in states] == [{1}, set()]
+
+
+def test_one_that_is_suspended_holds_nothing_until_it_responds(states, start):
+    state = start("c1")
+    hold(states, 5.0)
+    (child,) = states
+    states.suspend(child, 1.0)
+    hold(states, 6.0)
+
+    assert state.held_until(1) == 0.0
+
+
+def test_those_that_were_evicted_are_not_announced(states, start):
+    start("c1")
+    states.evict()
+    start("c2")
+
+    assert states.announced().keys() == states.doing().keys() == {"c2"}
+    assert states.running().keys() == {"c1", "c2"}
+
+
+def test_a_backlog_is_announced_beside_its_quarantine(states, start):
+    start("c1", backlog="c1-backlog")
+
+    announced = states.announced()
+    assert announced["c1-backlog"]["pid"] == announced["c1"]["pid"]
+    assert announced["c1-backlog"]["threads"] == 0
+
+
+def test_what_people_ask_is_taken_once(states):
+    states.ask({"c1": "quiet"})
+    states.ask({"c2": "stop"})
+
+    assert states.take_asked() == {"c1": "quiet", "c2": "stop"}
+    assert states.take_asked() == {}

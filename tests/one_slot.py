@@ -1,0 +1,51 @@
+"""Watch the trips of a test: each must be for one hash slot, or it could not be sent to a Redis Cluster."""
+
+from contextvars import ContextVar
+
+from mq_django.transport.hash_slots import hash_slot, keys_of
+from mq_django.transport.sessions import Session, Wire
+
+#: Several trips are being sent as one, each of which was looked at.
+_together = ContextVar("tests_trips_together", default=False)
+
+
+def place_of(key):
+    """Return what shares a slot with a key.
+
+    RSMQ puts no braces around names: on a cluster its namespace has them, so that all its keys are in one slot.
+    """
+    text = key.decode(errors="replace") if isinstance(key, bytes) else str(key)
+    return hash_slot(key) if "{" in text else text.partition(":")[0]
+
+
+def places_of(commands):
+    """Return the slots of a trip."""
+    return {place_of(key) for command in commands for key in keys_of(command)}
+
+
+def watch(monkeypatch):
+    """Return a list, to which each trip for several slots is added, and each script without a key."""
+    found, send, trips = [], Session.send, Wire.trips
+
+    def look_at(commands):
+        if len(places_of(commands)) > 1:
+            found.append(commands)
+        found.extend(command for command in commands if command[0] in ("EVAL", "EVALSHA") and not keys_of(command))
+
+    def watched_send(session, commands):
+        if not _together.get():
+            look_at(commands)
+        send(session, commands)
+
+    def watched_trips(wire, each):
+        for commands in each:
+            look_at(commands)
+        token = _together.set(True)
+        try:
+            return trips(wire, each)
+        finally:
+            _together.reset(token)
+
+    monkeypatch.setattr(Session, "send", watched_send)
+    monkeypatch.setattr(Wire, "trips", watched_trips)
+    return found

@@ -1,0 +1,122 @@
+"""Every public callable says what it does, takes and raises."""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from mq_django import errors
+from tests.golden.public import members, public_things
+
+_ERRORS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
+
+
+def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, thing in public_things():
+        if inspect.isfunction(thing):
+            yield name, thing
+        elif isinstance(thing, type):
+            yield from (
+                (f"{name}.{called}", member)
+                for called, member in members(thing)
+                if inspect.isfunction(member) and not called.startswith("_")
+            )
+
+
+THINGS, CALLABLES = dict(public_things()), dict(callables())
+
+
+@pytest.mark.parametrize("name", [*THINGS, *CALLABLES])
+def test_every_public_class_and_callable_has_a_docstring(name):
+    thing = THINGS.get(name, CALLABLES.get(name))
+    documented = thing if callable(thing) else type(thing)
+    # Dataclasses and named tuples have their signature for one.
+    assert not (documented.__doc__ or f"{documented.__name__}(").startswith(f"{documented.__name__}(")
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_a_docstring_names_every_parameter(name):
+    function = CALLABLES[name]
+    documented = documentation(name)
+    parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "_")]
+    assert [each.name for each in parameters if not re.search(rf"\b{each.name}\b", documented)] == []
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_no_parameter_is_hidden(name):
+    parameters = inspect.signature(CALLABLES[name]).parameters.values()
+    assert [each.name for each in parameters if each.kind is each.VAR_KEYWORD and each.annotation is Any] == []
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_a_docstring_lists_the_errors_that_the_function_raises(name):
+    documented = documentation(name)
+    missing = [error for error in sorted(raised(inspect.unwrap(CALLABLES[name]))) if not lists(documented, error)]
+    assert missing == []
+
+
+def documentation(name: str) -> str:
+    """Return the docstring of a callable, or the one that it refers to, with the docstring of its class."""
+    own = str(CALLABLES[name].__doc__)
+    referred = re.fullmatch(r"See ([\w.]+)\(\)\.", own)
+    if referred is not None:
+        return documentation(referred[1])
+    owner = THINGS.get(name.rpartition(".")[0])
+    return f"{own}\n{owner.__doc__ if isinstance(owner, type) else ''}"
+
+
+def lists(documented: str, error: str) -> bool:
+    """Return whether an error or one of its bases is listed."""
+    bases = {base.__name__ for base in _ERRORS[error].__mro__ if base.__name__ in _ERRORS} - {"MQError"}
+    return any(re.search(rf"\b{base}\b", documented) for base in bases)
+
+
+@cache
+def raised(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the errors of ours that a function raises, or one that it calls by its name or as its own method.
+
+    Left out are what stands in a `try`, which may be caught, and in a lambda, which is called later.
+    """
+    found: set[str] = set()
+    owner = _owner(function)
+    for node in _uncaught(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            found |= {part.id for part in ast.walk(node.exc) if isinstance(part, ast.Name)} & _ERRORS.keys()
+        elif isinstance(node, ast.Call):
+            called = _called(node.func, function, owner)
+            if called is not None and called is not function:
+                found |= raised(called)
+    return frozenset(found)
+
+
+def _uncaught(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    inside = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Try):
+        inside = [*node.handlers, *node.orelse, *node.finalbody]
+    for each in inside:
+        if not isinstance(each, ast.Lambda):
+            yield from _uncaught(each)
+
+
+def _called(called: ast.expr, function: Callable[..., Any], owner: type | None) -> Callable[..., Any] | None:
+    """Return the function of ours that an expression calls, when its name says so."""
+    match called:
+        case ast.Name(id=name):
+            found = function.__globals__.get(name)
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            found = getattr(owner, name, None)
+        case _:
+            found = None
+    is_ours = inspect.isfunction(found) and found.__module__.startswith("mq_django")
+    return inspect.unwrap(found) if is_ours else None
+
+
+def _owner(function: Callable[..., Any]) -> type | None:
+    owner = function.__globals__.get(function.__qualname__.rpartition(".")[0])
+    return owner if isinstance(owner, type) else None
