@@ -15,6 +15,8 @@ class CancelResult(StrEnum):
     REPLACED = "replaced"
     #: It is ready, is being handled, was handled, or never existed.
     NOT_WAITING = "not waiting"
+    #: Inside `atomic()`: it is tried at the commit, and the result is not known yet.
+    AT_COMMIT = "at commit"
 
     def __bool__(self) -> bool:
         return self in (CancelResult.CANCELLED, CancelResult.RESCHEDULED)

@@ -25,6 +25,7 @@ from mq_django.core.publish_checks import (
     uniqueness,
 )
 from mq_django.core.times import Duration
+from mq_django.errors import InvalidMessage
 
 
 class PublishOptions(NamedTuple):
@@ -103,7 +104,7 @@ def publication(
         queue=destination.name,
         key=None if key is None else check_text("key", key),
         published_ms=at_ms,
-        expires_ms=None if expires is None else expiry(expires, at_ms),
+        expires_ms=None if expires is None else _expiry(expires, at_ms, options),
         priority=_priority(destination, priority),
         unique=None if unique is None else check_text("unique", unique),
         headers=check_headers(headers),
@@ -141,7 +142,7 @@ def publications(
         key=None if key is None else check_text("key", key),
         # The time of a ready message is in the id of its stream entry.
         published_ms=None if ready else at_ms,
-        expires_ms=None if expires is None else expiry(expires, at_ms),
+        expires_ms=None if expires is None else _expiry(expires, at_ms, options),
         priority=_priority(destination, priority),
     )[3:]
     new_id = destination.new_id
@@ -209,6 +210,16 @@ def _options(
         check_supported(destination, "unique")
     claim_ms, conflict = uniqueness(unique, unique_for, on_conflict, waits=waits)
     return PublishOptions(destination, delay_ms, due_ms, claim_ms, conflict, once, keeps_result)
+
+
+def _expiry(expires: Duration | datetime, at_ms: int, options: PublishOptions) -> int:
+    """Return when a message expires; raise InvalidMessage if that is before it is due."""
+    found, due_ms = expiry(expires, at_ms), options.due_ms
+    if options.delay_ms is not None:
+        due_ms = at_ms + options.delay_ms
+    if due_ms is not None and found <= due_ms:
+        raise InvalidMessage(f"The message would expire before it is due: expires={expires!r:.100}")
+    return found
 
 
 def _priority(destination: DeliveryOptions, priority: int) -> int:

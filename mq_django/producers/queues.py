@@ -12,14 +12,13 @@ from mq_django.core.messages import NO_HEADERS
 from mq_django.core.publication import publication, publications
 from mq_django.core.publish_checks import check_text, due
 from mq_django.core.times import Duration
-from mq_django.errors import InvalidMessage
+from mq_django.errors import InvalidMessage, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.sinks import RedisSink, after_commit, send
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
 
 Made = TypeVar("Made")
-Result = TypeVar("Result")
 
 
 class Queue:
@@ -157,7 +156,7 @@ class Queue:
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
-    ) -> CancelResult | None:
+    ) -> CancelResult:
         """Remove a message that waits, and return whether that was in time.
 
         Args:
@@ -166,8 +165,8 @@ class Queue:
             using, on_commit, robust: as for publish().
 
         Returns:
-            A CancelResult. If it is true, the message will never run. None: inside `atomic()`, where the message is
-            cancelled at the commit.
+            A CancelResult. If it is true, the message will never run. AT_COMMIT: inside `atomic()`, where the message
+            is cancelled at the commit, if it still waits then.
 
         Raises:
             InvalidMessage: both an id and a unique key are given, or none, or it is not text.
@@ -186,19 +185,19 @@ class Queue:
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
-    ) -> CancelResult | None:
+    ) -> CancelResult:
         """Give a delayed message another time, and return whether that was in time.
 
         Args:
             message_id: its id, as publish() returned it.
             unique: instead of the id: its unique key.
             delay: a timedelta or seconds from now, by Redis's clock.
-            deliver_at: instead of `delay`: a datetime; without a time zone it is UTC.
+            deliver_at: instead of `delay`: a datetime; without a time zone it is in Django's current one.
             using, on_commit, robust: as for publish().
 
         Returns:
-            A CancelResult. If it is true, the message will not run before its new time. None: inside `atomic()`, where
-            it is rescheduled at the commit.
+            A CancelResult. If it is true, the message will not run before its new time. AT_COMMIT: inside `atomic()`,
+            where it is rescheduled at the commit, if it still waits then.
 
         Raises:
             InvalidMessage: there is no time or two, or not exactly one of an id and a unique key.
@@ -234,9 +233,10 @@ class Queue:
     afind = asynchronous(find)
 
     def _ask(
-        self, request: Callable[[Store], Result], *, using: str | None, on_commit: bool, robust: bool
-    ) -> Result | None:
-        return after_commit(lambda: request(self._redis.store), using=using, on_commit=on_commit, robust=robust)
+        self, request: Callable[[Store], CancelResult], *, using: str | None, on_commit: bool, robust: bool
+    ) -> CancelResult:
+        found = after_commit(lambda: request(self._redis.store), using=using, on_commit=on_commit, robust=robust)
+        return CancelResult.AT_COMMIT if found is None else found
 
 
 def _named(message_id: str | None, unique: str | None) -> str:
@@ -270,7 +270,14 @@ class ByName(Mapping[str, Made]):
         return len(self._configured(get_config()))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._configured(get_config())
+        return self.get(name) is not None
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """Return the queue or topic of a name, or the default. UnknownQueue is no KeyError, which Mapping expects."""
+        try:
+            return self[name]
+        except UnknownQueue:
+            return default
 
 
 class Queues(ByName[Queue]):

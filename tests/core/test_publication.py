@@ -106,9 +106,9 @@ def test_an_expiry_counts_from_the_publish(expires, ms):
 
 def test_many_share_what_was_checked_once():
     made = publications(
-        QUEUE, (("welcome", n) for n in range(3)), delay=2, key="k", priority=5, expires=timedelta(seconds=1)
+        QUEUE, (("welcome", n) for n in range(3)), delay=2, key="k", priority=5, expires=timedelta(seconds=3)
     )
-    one = publication(QUEUE, "welcome", 0, delay=2, key="k", priority=5, expires=timedelta(seconds=1))
+    one = publication(QUEUE, "welcome", 0, delay=2, key="k", priority=5, expires=timedelta(seconds=3))
     assert [item.message._replace(id="", data=0) for item in made] == [one.message._replace(id="")] * 3
     assert [item.data_text for item in made] == [b"0", b"1", b"2"]
     assert len({item.message.id for item in made}) == 3
@@ -195,6 +195,8 @@ BAD = [
         {},
         "expires",
     ),
+    ("expires", [300, timedelta(hours=1), datetime(2032, 1, 1, tzinfo=UTC)], {"delay": 3600}, "before it is due"),
+    ("expires", [MOMENT], {"deliver_at": MOMENT}, "before it is due"),
     ("unique", ["u"], {}, "needs delay="),
     ("unique", ["", 7, LONG, "a\nb"], {"delay": 1}, "unique"),
     ("unique_for", [5], {}, "needs unique="),

@@ -192,6 +192,17 @@ def test_an_unknown_queue_names_the_known_ones(mq_settings):
         queues["nowhere"]
 
 
+def test_queues_are_a_mapping_in_which_groups_of_topics_are_found_too(mq_settings):
+    mq_settings(TOPICS={"orders": {}})
+    assert list(queues) == ["default", "emails"]
+    assert "emails" in queues
+    assert "orders:billing" in queues
+    assert "nowhere" not in queues
+    assert "nowhere:billing" not in queues
+    assert queues.get("nowhere") is None
+    assert queues.get("emails") is queues["emails"]
+
+
 def test_a_full_queue_refuses_a_batch_as_a_whole(mq_settings, redis_client):
     mq_settings(QUEUES={"emails": {"MAX_DEPTH": 3}})
     queue = queues["emails"]

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from mq_django import queues
 from mq_django.core.configs import QueueConfig
+from mq_django.core.lookup import CancelResult
 from mq_django.core.publication import publication, publications
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import AlreadyPublished, ConnectionLost, InvalidMessage
@@ -180,10 +181,10 @@ def test_bad_data_is_refused_before_the_commit(emails, keys, redis_client):
 def test_a_cancellation_waits_for_the_commit(emails, keys, redis_client):
     message_id = emails.publish("remind", 1, delay=60)
     with rolled_back():
-        assert emails.cancel(message_id) is None
+        assert emails.cancel(message_id) is CancelResult.AT_COMMIT
     assert list(places.delayed(redis_client, keys)) == [message_id]
     with transaction.atomic():
-        assert emails.cancel(message_id) is None
+        assert emails.cancel(message_id) is CancelResult.AT_COMMIT
         assert list(places.delayed(redis_client, keys)) == [message_id]
     assert places.delayed(redis_client, keys) == {}
 
