@@ -122,16 +122,23 @@ def publications(
     delay: Duration | None = None,
     deliver_at: datetime | None = None,
     key: str | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
     priority: int = 0,
     expires: Duration | datetime | None = None,
+    message_ids: Iterable[str] | None = None,
+    once: bool = False,
 ) -> list[Publication]:
     """Return a publication of each `(name, data)`. The shared options are checked once.
+
+    Args:
+        message_ids: the id of each message; None: new ids.
+        once: see PublishOptions.once.
 
     Raises:
         InvalidMessage: data, name, key or an option of any cannot be sent.
         NotSupported: the destination has no such option.
     """
-    options = _options(destination, delay, deliver_at)
+    options = _options(destination, delay, deliver_at, once=once)
     ready = options.delay_ms is None and options.due_ms is None and not priority
     at_ms = int(time.time() * 1000)
     shared = Message(
@@ -144,14 +151,30 @@ def publications(
         published_ms=None if ready else at_ms,
         expires_ms=None if expires is None else _expiry(expires, at_ms, options),
         priority=_priority(destination, priority),
+        headers=check_headers(headers),
     )[3:]
     new_id = destination.new_id
-    return [
+    made = [
         _new(
             Publication,
             (_new(Message, (new_id(), check_name(name), data, *shared)), data_text(data, destination), options),
         )
         for name, data in messages
+    ]
+    if message_ids is not None:
+        made = _with_ids(made, [check_id(message_id, destination) for message_id in message_ids])
+    if headers:
+        for message, text, _ in made:
+            check_whole(message, text)
+    return made
+
+
+def _with_ids(made: Sequence[Publication], message_ids: Sequence[str]) -> list[Publication]:
+    if len(message_ids) != len(made):
+        raise InvalidMessage(f"There are {len(message_ids)} message_ids for {len(made)} messages")
+    return [
+        publication._replace(message=publication.message._replace(id=message_id))
+        for publication, message_id in zip(made, message_ids, strict=True)
     ]
 
 

@@ -119,8 +119,10 @@ class Queue:
         delay: Duration | None = None,
         deliver_at: datetime | None = None,
         key: str | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
         priority: int = 0,
         expires: Duration | datetime | None = None,
+        message_ids: Iterable[str] | None = None,
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
@@ -134,7 +136,8 @@ class Queue:
 
         Args:
             messages: pairs of a name and data, as for publish().
-            delay, deliver_at, key, priority, expires: as for publish(), for all of them.
+            delay, deliver_at, key, headers, priority, expires: as for publish(), for all of them.
+            message_ids: as many ids as messages, in place of new ids.
             using, on_commit, robust: as for publish().
 
         Raises:
@@ -142,7 +145,15 @@ class Queue:
             QueueFull, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         made = publications(
-            self.config, messages, delay=delay, deliver_at=deliver_at, key=key, priority=priority, expires=expires
+            self.config,
+            messages,
+            delay=delay,
+            deliver_at=deliver_at,
+            key=key,
+            headers=headers,
+            priority=priority,
+            expires=expires,
+            message_ids=message_ids,
         )
         if made:
             send(made, self._redis, using=using, on_commit=on_commit, robust=robust)

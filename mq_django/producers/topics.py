@@ -108,6 +108,10 @@ class Topic:
         self,
         messages: Iterable[tuple[str, Any]],
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        expires: Duration | datetime | None = None,
+        message_ids: Iterable[str] | None = None,
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
@@ -119,13 +123,24 @@ class Topic:
 
         Args:
             messages: pairs of a name and data, as for publish().
+            key, headers, expires: as for publish(), for all of them.
+            message_ids: as many ids as messages. Within the topic's `DUPLICATE_WINDOW` each is added once, as with
+                `message_id` of publish().
             using, on_commit, robust: as for Queue.publish().
 
         Raises:
             InvalidMessage, MessageTooLarge: as publish(). Nothing was written.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
-        made = publications(self.config, messages)
+        made = publications(
+            self.config,
+            messages,
+            key=key,
+            headers=headers,
+            expires=expires,
+            message_ids=message_ids,
+            once=message_ids is not None,
+        )
         if made:
             send(made, self._redis, using=using, on_commit=on_commit, robust=robust)
         return [message.id for message, _, _ in made]
