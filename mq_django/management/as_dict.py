@@ -18,7 +18,8 @@ def as_dict(*views: Any) -> dict[str, Any]:
     match views:
         case [QueueView() as queue]:
             counts = {**{place: getattr(queue, place) for place in PLACES}, "consumers": queue.alive}
-            return {"queue": queue.name, **({"error": queue.error} if queue.error else counts)}
+            found = {"error": queue.error} if queue.error else {"paused": queue.paused, **counts}
+            return {"queue": queue.name, **found}
         case [MessageView() as message]:
             data = message.data if message.has_data else None
             return {"id": message.id, "name": message.name, "attempt": message.attempt, "data": data}

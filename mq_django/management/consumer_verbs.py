@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 from mq_django.core.visible import escape
 from mq_django.inspector import processes
 from mq_django.management.as_dict import as_dict
+from mq_django.management.tables import table
 
 #: The output of a verb: JSON values, and lines of text.
 Output = tuple[Any, Sequence[str]]
@@ -36,17 +37,20 @@ def consumers(options: Mapping[str, Any]) -> Output:
         for supervisor in processes.everybody().supervisors
         for process in supervisor.processes
     ]
-    lines = [line for row in found for line in _lines(row)]
-    return found, lines or ["No consumers."]
+    return found, _lines(found) or ["No consumers."]
 
 
-def _lines(row: Mapping[str, Any]) -> list[str]:
-    queues = ",".join(row["queues"])
-    state = f"{row['state']}  handled {row['handled']}  failed {row['failed']}  heartbeat {row['heartbeat_s']} s ago"
-    return [
-        f"{escape(row['consumer'])}  {state}  {queues}",
-        *(
-            f"    {escape(item['name'])}  {escape(item['id'])}  {item['queue']}  for {item['ms'] / 1000:.1f} s"
-            for item in row["running"]
-        ),
+def _lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a table of consumers, and one of their running messages."""
+    columns = ("consumer", "state", "handled", "failed", "heartbeat_s", "queues")
+    running = [
+        {
+            "consumer": row["consumer"],
+            **{key: item[key] for key in ("queue", "name", "id")},
+            "seconds": item["ms"] // 100 / 10,
+        }
+        for row in found
+        for item in row["running"]
     ]
+    lines = table([{column: row[column] for column in columns} for row in found])
+    return [*lines, "", *table(running)] if running else lines

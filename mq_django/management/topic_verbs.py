@@ -1,7 +1,7 @@
 """The verbs of the command `mq` for topics and their groups."""
 
 import argparse
-import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -11,11 +11,15 @@ from django.utils.module_loading import import_string
 
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Place
-from mq_django.core.visible import escape, truncate
+from mq_django.core.visible import escape
 from mq_django.inspector import entries
 from mq_django.inspector import topics as inspected
 from mq_django.management.as_dict import as_dict
+from mq_django.management.tables import table
 from mq_django.producers import topics
+
+#: How dates begin, and years and months alone, which are no times. Entry ids begin with more digits.
+_DATE = re.compile(r"\d{4}-\d\d-|\d{4}(-\d\d)?$|[^-]*T", re.ASCII)
 
 #: The output of a verb: JSON values, and lines of text.
 Output = tuple[Any, Sequence[str]]
@@ -67,7 +71,7 @@ def show_topics(_: Mapping[str, Any]) -> Output:
         if view.error:
             found.append({"topic": view.name, "error": view.error})
         found += [as_dict(group) for group in view.groups if group.subscribed]
-    return found, list(map(_line, found)) or ["No group has subscribed."]
+    return found, table(found) or ["No group has subscribed."]
 
 
 def log(options: Mapping[str, Any]) -> Output:
@@ -75,7 +79,7 @@ def log(options: Mapping[str, Any]) -> Output:
     since, until = place(options["since"]), place(options["until"])
     limit = max(1, min(500, options["limit"]))
     found = [as_dict(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
-    return found, list(map(_line, found)) or ["No messages."]
+    return found, table(found) or ["No messages."]
 
 
 def seek(options: Mapping[str, Any]) -> Output:
@@ -96,8 +100,9 @@ def unsubscribe(options: Mapping[str, Any]) -> Output:
     topic, group = _topic_and_group(options)
     if not options["yes"]:
         raise CommandError("This deletes the group's retries and dead letters. Confirm with --yes.", returncode=2)
-    removed = inspected.unsubscribe(topic, group)
-    return {"removed": removed}, ["removed" if removed else "the group did not exist"]
+    if not inspected.unsubscribe(topic, group):
+        raise CommandError(f"Topic {topic} has no group {escape(group)}.")
+    return {"removed": True}, ["removed"]
 
 
 def replay(options: Mapping[str, Any]) -> Output:
@@ -115,17 +120,17 @@ def replay(options: Mapping[str, Any]) -> Output:
     failed += [{"id": entry, "error": reason} for entry, reason in done.undecodable]
     output = {"dry": options["dry"], "handled": [message.id for message in done.handled], "failed": failed}
     lines = [f"{len(done.handled)} {'would be handled' if options['dry'] else 'handled'}, {len(failed)} failed"]
-    return output, [*lines, *map(_line, failed)]
+    return output, [*lines, *table(failed)]
 
 
 def place(text: str) -> Place:
-    """Parse a position in a log: text with a T in it is a time, other text is a word or an entry id."""
-    if "T" not in text:
+    """Parse a position in a log: a date or a time, or else a word or an entry id."""
+    if not _DATE.match(text):
         return text
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
-        raise CommandError(f"Not a valid time: {text!r}") from error
+        raise CommandError(f"Not a valid time: {text!r}. Write it as 2026-11-01T06:00Z.") from error
 
 
 def _topic_and_group(options: Mapping[str, Any]) -> tuple[str, str]:
@@ -133,14 +138,3 @@ def _topic_and_group(options: Mapping[str, Any]) -> tuple[str, str]:
     if not separator:
         raise CommandError(f"Name the group as topic:group, not {topic!r}.", returncode=2)
     return topic, group
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    is_entry = "entry" in row
-    return "  ".join(
-        truncate(escape(json.dumps(value, ensure_ascii=False) if key == "data" else str(value)), 200)
-        if is_entry
-        else f"{key} {escape(str(value))}"
-        for key, value in row.items()
-        if value is not None
-    )

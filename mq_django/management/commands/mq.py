@@ -14,14 +14,13 @@ from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.core.jsontext import loads
-from mq_django.core.visible import escape, truncate
 from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import Room
-from mq_django.inspector.queue_view import QueueView
 from mq_django.management import consumer_verbs, topic_verbs
 from mq_django.management.as_dict import as_dict
+from mq_django.management.tables import table
 from mq_django.producers import queues
 
 PLACES = ("ready", "delayed", "unhandled", "parked", "dead")
@@ -46,7 +45,10 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """See BaseCommand.add_arguments()."""
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS))
+        parser.add_argument("--json", action="store_true", help="Print JSON.")
+        # Without a verb it shows the status.
+        parser.set_defaults(verb="status", queues=[])
+        verbs = parser.add_subparsers(dest="verb", metavar="|".join(VERBS))
 
         status = self._verb(verbs, "status", "Show the number of messages by queue.")
         status.add_argument("queues", nargs="*", help="Default: all.")
@@ -90,7 +92,12 @@ class Command(BaseCommand):
 
     def _verb(self, verbs: Any, name: str, what: str, *, queue: bool = False) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
-        parser.add_argument("--json", action="store_true", help="Print JSON.")
+        # Without defaults, which would replace what was given before the verb.
+        parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="Print JSON.")
+        for option in ("--settings", "--pythonpath", "-v"):
+            parser.add_argument(option, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        for option in ("--traceback", "--no-color", "--force-color"):
+            parser.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         if queue:
             parser.add_argument("queue")
         return parser
@@ -105,25 +112,17 @@ class Command(BaseCommand):
     def _status(self, options: dict[str, Any]) -> None:
         names = options["queues"]
         views = [inspector.queue(name) for name in names] if names else inspector.overview()
-        found, columns = list(map(as_dict, views)), list(as_dict(QueueView(name="")))[1:]
-        width = max([5, *(len(row["queue"]) for row in found)])
-        lines = ["  ".join(["queue".ljust(width), *(column.rjust(9) for column in columns)])]
-        for row in found:
-            cells = [row["error"]] if "error" in row else [str(row[column]).rjust(9) for column in columns]
-            lines.append("  ".join([row["queue"].ljust(width), *cells]))
-        self._print(options, found, lines)
+        found = list(map(as_dict, views))
+        states = ["paused" if view.paused else "" for view in views]
+        rows = [
+            {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in ("queue", "paused")}}
+            for row, state in zip(found, states, strict=True)
+        ]
+        self._print(options, found, table(rows) or ["No queue is configured."])
 
     def _peek(self, options: dict[str, Any]) -> None:
         found = list(map(as_dict, _peeked(options["queue"], options["place"], max(1, min(500, options["limit"])))))
-        lines = [
-            "  ".join(
-                escape(str(value)) if key != "data" else truncate(escape(json.dumps(value, ensure_ascii=False)), 200)
-                for key, value in row.items()
-                if value is not None
-            )
-            for row in found
-        ]
-        self._print(options, found, lines or ["No messages."])
+        self._print(options, found, table(found) or ["No messages."])
 
     def _publish(self, options: dict[str, Any]) -> None:
         try:
@@ -238,6 +237,8 @@ class Command(BaseCommand):
         )
         if outcome.error is not None:
             raise CommandError(str(outcome.error)) from outcome.error
+        if outcome.missing and options.get("ids"):
+            raise CommandError(f"{outcome.missing} of {len(options['ids'])} ids were not found.")
 
     def _print(self, options: dict[str, Any], found: Any, lines: Iterable[str]) -> None:
         if options["json"]:

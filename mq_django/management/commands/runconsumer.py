@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers.log_formats import configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
@@ -18,7 +18,8 @@ from mq_django.consumers.supervisor.supervisor import Supervisor
 from mq_django.consumers.supervisor.worker_process import WorkerOptions
 from mq_django.consumers.worker import main
 from mq_django.consumers.worker.main import LaunchSpec
-from mq_django.errors import MQError
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.errors import MQError, UnknownGroup
 from mq_django.registry import groups
 
 NEEDS_POSIX = (
@@ -110,7 +111,15 @@ class Command(BaseCommand):
         # Checked here, so that a reload is refused, too, and the old consumers continue.
         if len(found) > MAX_QUEUES:
             raise CommandError(TOO_MANY.format(count=len(found), most=MAX_QUEUES))
-        return [config.queue(name) for name in found]
+        return [self._config(config, name) for name in found]
+
+    @staticmethod
+    def _config(config: Config, name: str) -> QueueConfig:
+        found, (topic, separator, group) = config.queue(name), name.partition(GROUP_SEPARATOR)
+        if separator and name not in groups(topic):
+            known = ", ".join(groups(topic)) or "none"
+            raise UnknownGroup(f"Topic {topic!r} has no subscriber with the group {group!r}; known: {known}")
+        return found
 
     def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:
         worker_options = WorkerOptions(

@@ -1,0 +1,33 @@
+"""Tables in a terminal, for the command `mq`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mq_django.core.visible import escape, truncate
+
+#: Characters of a cell with data.
+MAX_DATA = 200
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line of headings and a line for each row, none without rows. The columns are the keys of all rows."""
+    if not rows:
+        return []
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    lines = [columns, *([_cell(key, row.get(key)) for key in columns] for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    are_numbers = [all(isinstance(row.get(key), int | float | None) for row in rows) for key in columns]
+    return ["  ".join(map(_padded, line, widths, are_numbers)).rstrip() for line in lines]
+
+
+def _cell(key: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if key == "data":
+        return truncate(escape(json.dumps(value, ensure_ascii=False)), MAX_DATA)
+    return ",".join(map(escape, value)) if isinstance(value, list) else escape(str(value))
+
+
+def _padded(cell: str, width: int, is_number: bool) -> str:
+    return cell.rjust(width) if is_number else cell.ljust(width)
