@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from mq_django.conf import QueueConfig
+from mq_django.consumers.failure_logs import log_failure
 from mq_django.consumers.shared_state import HANDLED, Receipt
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
@@ -82,32 +83,28 @@ def decide(
 
 
 def settled_as(
-    delivery: Delivery, outcome: Outcome, *, micros: int | None = None, keeps_result: bool = False
+    delivery: Delivery,
+    outcome: Outcome,
+    handler: Handler | None,
+    *,
+    micros: int | None = None,
+    exception: BaseException | None = None,
 ) -> Settlement:
     """Return how to settle a delivery with this outcome, and log retries and burials."""
-    message, delay_ms = delivery.message, 0
+    delay_ms = 0
     if isinstance(outcome, Retry | Bury):
-        where = (message.id, message.name, message.queue)
-        error = repr(str(outcome.error)[:300])
-        if isinstance(outcome, Bury):
-            logger.error("Message %s (%s) of queue %s buried after attempt %d: %s", *where, message.attempt, error)
-        else:
+        if isinstance(outcome, Retry):
             assert isinstance(outcome.delay, timedelta)
             delay_ms = max(0, round(outcome.delay.total_seconds() * 1000))
-            logger.warning(
-                "Message %s (%s) of queue %s will be retried in %.1f s after attempt %d: %s",
-                *(*where, delay_ms / 1000, message.attempt, error),
-            )
-    return Settlement(delivery, outcome, delay_ms, micros, keeps_result)
+        log_failure(delivery.message, outcome, handler, delay_ms=delay_ms, exception=exception)
+    return Settlement(delivery, outcome, delay_ms, micros, handler is not None and handler.keeps_result)
 
 
 def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, alone: bool = False) -> Settlement:
     handler = find(item.message.queue, item.message.name)
     # A message that runs alone cannot harm others, so it is retried without delay.
     retry = Retry(delay=timedelta(0) if alone else None, error=error, alone=alone)
-    return settled_as(
-        item, decide(config, item.message, handler, retry, reason=reason), keeps_result=_keeps_result(item)
-    )
+    return settled_as(item, decide(config, item.message, handler, retry, reason=reason), handler)
 
 
 def _crashed(config: QueueConfig, item: Delivery) -> Settlement:

@@ -9,6 +9,9 @@ from types import TracebackType
 
 from mq_django.core.visible import escape
 
+#: Attributes of records about messages, see failure_logs.
+EXTRA = ("queue", "message_id", "handler", "attempt")
+
 _LEVELS = {0: logging.WARNING, 1: logging.INFO}
 _LINE = "%(asctime)s %(levelname)-7s %(message)s"
 
@@ -37,14 +40,17 @@ class JsonFormatter(logging.Formatter):
             "process": record.process,
             "thread": record.threadName,
         }
+        found |= {name: value for name in EXTRA if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
             found["traceback"] = self.formatException(record.exc_info)
         return json.dumps(found)
 
 
 def configure_logs(form: str, *, verbosity: int) -> None:
-    """Write the logs of mq_django to stderr as `text` or `json`. With `text`, handlers of the project's LOGGING win."""
-    logger = logging.getLogger("mq_django")
+    """Write logs to stderr: those of mq_django as `text`, unless the project's LOGGING has handlers for them, or all as
+    `json`, whatever handler writes them to a stream.
+    """
+    logger, root = logging.getLogger("mq_django"), logging.getLogger()
     if logger.handlers and form == "text":
         return
     handler = logging.StreamHandler(sys.stderr)
@@ -52,3 +58,11 @@ def configure_logs(form: str, *, verbosity: int) -> None:
     logger.handlers = [handler]
     logger.setLevel(_LEVELS.get(verbosity, logging.DEBUG))
     logger.propagate = False
+    if form == "json":
+        logging.captureWarnings(capture=True)
+        root.handlers = root.handlers or [handler]
+        for each in (root, *map(logging.getLogger, logging.root.manager.loggerDict)):
+            for found in each.handlers:
+                # Not those that write to files, which are StreamHandlers, too.
+                if type(found) is logging.StreamHandler:
+                    found.setFormatter(handler.formatter)

@@ -91,7 +91,7 @@ class Executor:
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             outcome = self._judge_left(delivery, handler, outcome, databases.clean_up())
-        outcome = self._settle(delivery, handler, outcome, seconds)
+        outcome = self._settle(delivery, handler, outcome, seconds, raised)
         if handler.ended is not None:
             handler.ended(delivery.message, outcome, seconds, raised)
         # Its traceback refers to this frame.
@@ -126,7 +126,7 @@ class Executor:
                 outcome = self._judge_error(delivery, handler, error)
         if databases.rollbacks != rollbacks:
             outcome = self._judge_beside(delivery, handler, outcome)
-        outcome = self._settle(delivery, handler, outcome, seconds)
+        outcome = self._settle(delivery, handler, outcome, seconds, raised)
         if handler.aended is not None:
             await handler.aended(delivery.message, outcome, seconds, raised)
         raised = None
@@ -219,9 +219,8 @@ class Executor:
     def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
         if forks.generation != self._generation:
             forks.end_child(handler.where, 1)
-        message, policy = delivery.message, handler.retry or self._config.retry
+        policy = handler.retry or self._config.retry
         try:
-            logger.debug("Message %s failed at attempt %d", message.id, message.attempt, exc_info=error)
             text = f"{_path(type(error))}: {error}"
             trace = "".join(traceback.format_exception(error))
             buries = isinstance(error, tuple(policy.bury_on))
@@ -265,7 +264,9 @@ class Executor:
             # By the queue's policy, because the handler's may be the cause.
             return decide(self._config, delivery.message, None, self._unjudged(delivery, handler, error))
 
-    def _settle(self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float) -> Outcome:
+    def _settle(
+        self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float, raised: BaseException | None
+    ) -> Outcome:
         """Pass an outcome to the settler, and return its final form."""
         message, micros = delivery.message, int(seconds * 1e6)
         if isinstance(outcome, Ack):
@@ -274,7 +275,7 @@ class Executor:
         else:
             outcome = self._decided(delivery, handler, outcome)
             self._shared_state.ended(FAILED, self._number, delivery.stream, delivery.entry)
-            self._settler.add(settled_as(delivery, outcome, micros=micros, keeps_result=handler.keeps_result))
+            self._settler.add(settled_as(delivery, outcome, handler, micros=micros, exception=raised))
         if handler_finished.receivers:
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)
         return outcome

@@ -1,0 +1,41 @@
+"""Log attempts that failed: a warning when the message will be retried, an error when it was buried."""
+
+import logging
+
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Message
+from mq_django.core.outcomes import Bury, Retry
+from mq_django.registry import Handler
+
+logger = get_logger(__name__)
+
+#: Characters of an error in a line.
+MAX_ERROR = 300
+
+
+def log_failure(
+    message: Message,
+    outcome: Retry | Bury,
+    handler: Handler | None,
+    *,
+    delay_ms: int = 0,
+    exception: BaseException | None = None,
+) -> None:
+    """Log a failed attempt, with the exception that the handler raised.
+
+    The record has the attributes `queue`, `message_id`, `handler` and `attempt`, for error trackers and JSON logs.
+    """
+    if isinstance(outcome, Retry):
+        level, what = logging.WARNING, f"will be retried in {delay_ms / 1000:.1f} s"
+    else:
+        # An error tracker gets one error: Django logs that a task has failed.
+        level, what = logging.WARNING if handler is not None and handler.ended else logging.ERROR, "buried"
+    about = (message.id, message.name, message.queue, what, message.attempt, repr(str(outcome.error)[:MAX_ERROR]))
+    text = "Message %s (%s) of queue %s %s after attempt %d: %s"
+    extra = {
+        "queue": message.queue,
+        "message_id": message.id,
+        "handler": handler.where if handler else "",
+        "attempt": message.attempt,
+    }
+    logger.log(level, text, *about, exc_info=exception, extra=extra)
