@@ -47,9 +47,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logs(form: str, *, verbosity: int) -> None:
-    """Write logs to stderr: those of mq_django as `text`, unless the project's LOGGING has handlers for them, or all as
-    `json`, whatever handler writes them to a stream.
-    """
+    """Write the logs of mq_django to stderr as `text`, unless the project's LOGGING handles them, or all logs as `json`."""
     logger, root = logging.getLogger("mq_django"), logging.getLogger()
     if logger.handlers and form == "text":
         return
