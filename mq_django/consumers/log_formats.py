@@ -47,7 +47,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logs(form: str, *, verbosity: int) -> None:
-    """Write the logs of mq_django to stderr as `text`, unless the project's LOGGING handles them, or all logs as `json`."""
+    """Write the logs of mq_django to stderr as text, unless the project's LOGGING handles them, or all logs as JSON."""
     logger, root = logging.getLogger("mq_django"), logging.getLogger()
     if logger.handlers and form == "text":
         return
