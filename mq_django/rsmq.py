@@ -23,8 +23,8 @@ __all__ = ["RSMQ", "Attributes", "Received"]
 class RSMQ:
     """The RSMQ queues of a namespace, on the Redis of `MQ_DJANGO["CONNECTION"]`.
 
-    All methods raise StoreError when Redis cannot be reached or refuses the command, and InvalidFormat for a name that no
-    queue can have. Errors of RSMQ, under RSMQError, have its own names for them in `name`.
+    All methods raise StoreError when Redis cannot be reached or refuses the command, and InvalidFormat for a name that
+    no queue can have. Errors of RSMQ, under RSMQError, have its own names for them in `name`.
 
     Args:
         namespace: what all keys begin with, as the option `ns` of other clients.
