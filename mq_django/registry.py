@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME
 from mq_django.core.messages import Message
-from mq_django.core.offsets import BEGINNING, Place, before
+from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.core.outcomes import Outcome
 from mq_django.core.publish_checks import check_name
 from mq_django.core.retries import RetryPolicy
@@ -55,7 +55,7 @@ _handlers: dict[tuple[str | None, str], Handler] = {}
 _kinds: dict[str, frozenset[bool]] = {}
 _schedules: dict[str, Scheduled] = {}
 #: `topic:group` -> where a new group starts.
-_starts: dict[str, Place] = {}
+_starts: dict[str, Offset] = {}
 
 
 def _skip(_: Message) -> None:
@@ -163,7 +163,7 @@ def subscriber(
     *,
     group: str,
     name: str | None = None,
-    start: Place = BEGINNING,
+    start: Offset = BEGINNING,
     retry: RetryPolicy | None = None,
     timeout: timedelta | float | None = None,
 ) -> Callable[[Function], Function]:
@@ -230,7 +230,7 @@ def _registers(
     return decorate
 
 
-def start_of(queue: str) -> Place:
+def start_of(queue: str) -> Offset:
     """Return where a new group, named `topic:group`, starts."""
     return _starts.get(queue, BEGINNING)
 

@@ -2,7 +2,7 @@
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
-from mq_django.core.offsets import BEGINNING, END, Place, parse
+from mq_django.core.offsets import BEGINNING, END, Offset, parse
 from mq_django.core.wire import MAX_ENTRY_BYTES
 from mq_django.inspector.message_views import EntrySource, EntryView, Rows
 from mq_django.inspector.readers import open_reader
@@ -32,8 +32,8 @@ def in_log(
     topic: str,
     where: Filter = NOTHING,
     *,
-    since: Place = BEGINNING,
-    until: Place = END,
+    since: Offset = BEGINNING,
+    until: Offset = END,
     newest_first: bool = False,
     after: str = "",
     limit: int,

@@ -8,7 +8,7 @@ from mq_django.conf import GroupConfig
 from mq_django.core import offsets
 from mq_django.core.filters import NOTHING
 from mq_django.core.keys import LOG, READY, UNIQUE_PREFIX, URGENT, GroupKeys, TopicKeys
-from mq_django.core.offsets import Place
+from mq_django.core.offsets import Offset
 from mq_django.inspector.message_views import EntrySource, EntryView, Matcher, Room, Rows, WaitingView, view_of_entry
 from mq_django.inspector.room_reader import MAX_BEFORE, MAX_LISTED, Receipt, RoomReader, place_in
 from mq_django.stores.dead_letter_queue import is_entry
@@ -186,8 +186,8 @@ class GroupReader(StreamReader):
 def page_of_log(
     keys: TopicKeys,
     wire: Wire,
-    since: Place,
-    until: Place,
+    since: Offset,
+    until: Offset,
     where: Matcher = NOTHING,
     *,
     after: str = "",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mq_django.conf import TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.offsets import Place, before, parse
+from mq_django.core.offsets import Offset, before, parse
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_hour
 from mq_django.inspector.queue_looks import MAX_COUNTED
@@ -82,7 +82,7 @@ def topic(name: str) -> TopicView:
     return view
 
 
-def preview(name: str, group: str, place: Place) -> SeekPreview:
+def preview(name: str, group: str, place: Offset) -> SeekPreview:
     """Return how many messages would be delivered again or skipped if a group were moved.
 
     Raises:
@@ -93,7 +93,7 @@ def preview(name: str, group: str, place: Place) -> SeekPreview:
     return seek_preview(get_config().topic(name), group, before(place), open_wire("inspect"))
 
 
-def seek(name: str, group: str, place: Place) -> None:
+def seek(name: str, group: str, place: Offset) -> None:
     """Move a group while consumers run. Raises as preview(); see also mq_django.topics."""
     _log(name).seek(group, place)
 

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.offsets import Place
+from mq_django.core.offsets import Offset
 from mq_django.core.visible import escape, truncate
 from mq_django.inspector import entries
 from mq_django.inspector import topics as inspected
@@ -115,7 +115,7 @@ def replay(options: Mapping[str, Any]) -> Output:
     return output, [*lines, *map(_line, failed)]
 
 
-def place(text: str) -> Place:
+def place(text: str) -> Offset:
     """Parse a position in a log: text with a T in it is a time, other text is a word or an entry id."""
     if "T" not in text:
         return text

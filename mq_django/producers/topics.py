@@ -12,7 +12,7 @@ from asgiref.sync import async_to_sync
 from mq_django.conf import GroupConfig, TopicConfig
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
-from mq_django.core.offsets import BEGINNING, END, Place
+from mq_django.core.offsets import BEGINNING, END, Offset
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import publication, publications
 from mq_django.errors import UnknownGroup, UnknownHandler
@@ -172,7 +172,7 @@ class Group:
         """Return the group's name."""
         return self.config.group
 
-    def subscribe(self, start: Place | None = None) -> bool:
+    def subscribe(self, start: Offset | None = None) -> bool:
         """Create the group, and return whether it was not there.
 
         Consumers do that themselves. Call it when a group should begin before its first consumer starts.
@@ -193,7 +193,7 @@ class Group:
         """
         return self._log("produce").unsubscribe(self.name, now=time.time())
 
-    def seek(self, place: Place) -> None:
+    def seek(self, place: Offset) -> None:
         """Continue with the message at a place in the log.
 
         Consumers may run meanwhile. What they have read from the log before is not settled when it ends. A message that
@@ -219,7 +219,7 @@ class Group:
                 return standing
         raise UnknownGroup(f"Topic {self.topic.name!r} has no group {self.name!r}")
 
-    def messages(self, since: Place = BEGINNING, until: Place = END) -> Iterator[Message]:
+    def messages(self, since: Offset = BEGINNING, until: Offset = END) -> Iterator[Message]:
         """Yield the messages in a range of the log. No group is changed.
 
         Args:
@@ -237,8 +237,8 @@ class Group:
         self,
         handler: Callable[[Message], Any] | None = None,
         *,
-        since: Place = BEGINNING,
-        until: Place = END,
+        since: Offset = BEGINNING,
+        until: Offset = END,
         dry: bool = False,
     ) -> Replayed:
         """Run a handler for the messages in a range of the log, in this process. The group is not moved.
