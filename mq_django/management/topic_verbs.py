@@ -68,7 +68,7 @@ def show_topics(_: Mapping[str, Any]) -> Output:
 
 
 def log(options: Mapping[str, Any]) -> Output:
-    """Show the first messages of a part of a log."""
+    """Show the first messages of a range of a log."""
     since, until = place(options["since"]), place(options["until"])
     limit = max(1, min(500, options["limit"]))
     found = [as_dict(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
@@ -98,7 +98,7 @@ def unsubscribe(options: Mapping[str, Any]) -> Output:
 
 
 def replay(options: Mapping[str, Any]) -> Output:
-    """Run a part of a log through a handler."""
+    """Run a range of a log through a handler."""
     topic, group = _topic_and_group(options)
     since, until = place(options["since"]), place(options["until"])
     handler = None

@@ -24,7 +24,7 @@ from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.topics import SeekPreview
 
-#: Form fields: the kind of position, and the values of two kinds.
+#: Form fields: the kind of position, and the values for a time and an offset.
 TO, MOMENT, OFFSET = "to", "moment", "offset"
 
 

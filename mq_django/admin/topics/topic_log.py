@@ -101,7 +101,7 @@ def _row(page: Page, view: TopicView, row: EntryView) -> dict[str, Any]:
 
 
 def _missing(view: TopicView, entry: str) -> list[str]:
-    """Return the groups to which a message was not delivered yet."""
+    """Return the groups to which a message has not been delivered yet."""
     return [group.name for group in view.groups if parse(group.offset) < parse(entry)]
 
 
