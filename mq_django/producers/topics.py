@@ -17,7 +17,7 @@ from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import publication, publications
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.group_standing import Standing, standing_of
+from mq_django.producers.group_status import GroupStatus, group_status
 from mq_django.producers.queues import ByName
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
@@ -143,21 +143,21 @@ class Topic:
         """
         return Group(self, self.config.group(name))
 
-    def groups(self) -> list[Standing]:
-        """Return every group that there is, with its lag and how much of the retention it is behind.
+    def groups(self) -> list[GroupStatus]:
+        """Return the status of every group that exists in Redis.
 
         Raises:
             StoreError: Redis cannot be reached, or refuses the command.
             ConfigurationError: CONNECTION cannot be used.
         """
-        return [standing_of(group) for group in self._log("inspect").groups()]
+        return [group_status(group) for group in self._log("inspect").groups()]
 
     def _log(self, role: Role) -> Log:
         return Log(self.config, open_wire(role))
 
 
 class Group:
-    """A group of a topic: its place in the log. Get it as `mq_django.topics["name"].group("name")`.
+    """A group of a topic: its offset in the log. Get it as `mq_django.topics["name"].group("name")`.
 
     Every method raises StoreError when Redis cannot be reached or refuses the command, and ConfigurationError when
     CONNECTION cannot be used.
@@ -208,15 +208,15 @@ class Group:
         """
         self._log("produce").seek(self.name, place)
 
-    def standing(self) -> Standing:
-        """Return the group's place, its lag, and how much of the retention it is behind.
+    def status(self) -> GroupStatus:
+        """Return the group's offset, its lag, and its share of the retention.
 
         Raises:
             UnknownGroup: nobody has subscribed.
         """
-        for standing in self.topic.groups():
-            if standing.place.name == self.name:
-                return standing
+        for status in self.topic.groups():
+            if status.position.name == self.name:
+                return status
         raise UnknownGroup(f"Topic {self.topic.name!r} has no group {self.name!r}")
 
     def messages(self, since: Offset = BEGINNING, until: Offset = END) -> Iterator[Message]:
