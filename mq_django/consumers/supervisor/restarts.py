@@ -29,12 +29,12 @@ class Restarts:
 
     def waiting(self, now: float) -> int:
         """Return how many starts are not due yet."""
-        return sum(place.moment > now for place in self._pending)
+        return sum(pending.moment > now for pending in self._pending)
 
     def take(self, now: float) -> int:
         """Remove a start that is due, and return how many processes have ended in its place in a row."""
-        due = [place for place in self._pending if place.moment <= now]
+        due = [pending for pending in self._pending if pending.moment <= now]
         if not due:
             return 0
-        self._pending.remove(max(due, key=lambda place: place.deaths))
-        return max(place.deaths for place in due)
+        self._pending.remove(max(due, key=lambda pending: pending.deaths))
+        return max(pending.deaths for pending in due)

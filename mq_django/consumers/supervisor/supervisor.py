@@ -73,7 +73,7 @@ class Supervisor:
             processes=processes,
             on_exit=self._reclaimer.consumer_exited,
             on_unresponsive=self._reclaimer.consumer_unresponsive,
-            name=self._reclaimer.consumer_late,
+            on_late=self._reclaimer.consumer_late,
         )
         on_silence = (self._reclaimer.supervisor_died, self._reclaimer.consumer_unknown)
         callbacks = HeartbeatCallbacks(self._announce, self._states.held, self._on_evicted, *on_silence, self._asked)
@@ -187,13 +187,19 @@ class Supervisor:
         process = self._process_info(os.getpid(), started(os.getpid()))
         return Announcement(self.id, process, self._states.announced(), self._states.doing())
 
-    def _describe(self, child: WorkerProcess) -> Mapping[str, Any]:
-        where = self._process_info(child.process.pid, child.started)
-        state = "stopping" if child.leaving else "quiet" if child.shared_state.is_quiet() else "running"
-        return {**where, "since_ms": child.since_ms, "threads": child.threads, "ward": child.quarantine, "state": state}
+    def _describe(self, worker: WorkerProcess) -> Mapping[str, Any]:
+        where = self._process_info(worker.process.pid, worker.started)
+        state = "stopping" if worker.leaving else "quiet" if worker.shared_state.is_quiet() else "running"
+        return {
+            **where,
+            "since_ms": worker.since_ms,
+            "threads": worker.threads,
+            "ward": worker.quarantine,
+            "state": state,
+        }
 
     def _process_info(self, pid: int, started_at: str) -> dict[str, Any]:
-        """Return what a supervisor on the same machine needs to see whether a process still runs."""
+        """Return the fields by which a supervisor on the same machine can tell whether a process still runs."""
         machine = here()
         found = {"host": socket.gethostname(), "pid": pid, "since_ms": self._since_ms, "version": VERSION}
         if machine is not None:
@@ -226,4 +232,4 @@ class Supervisor:
 
     def _seen(self, number: int, promoted: Promoted) -> None:
         self._states.pause(number, promoted.paused)
-        self._states.tell_of_unhandled(number, bool(promoted.unhandled))
+        self._states.set_unhandled(number, bool(promoted.unhandled))
