@@ -38,7 +38,7 @@ _CODES: tuple[tuple[str, type[StoreError]], ...] = (
     ("NOPERM", NotPermitted),
 )
 
-#: TLS errors of a broken connection. All others are errors of TLS itself.
+#: Errors of a broken connection that has TLS. All other SSL errors are errors of TLS itself.
 _BROKEN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
