@@ -20,7 +20,7 @@ MQError
 │   ├── WrongKeyType          a key has another type than expected
 │   ├── ReadOnly              Redis accepts no writes: a replica, or its disk is full
 │   └── NotSupported          the queue or topic does not support that
-├── InvalidOffset             not a place in a topic's log (also ValueError)
+├── InvalidOffset             not a position in a topic's log (also ValueError)
 ├── InvalidFilter             a filter of messages that cannot be applied (also ValueError)
 ├── UnknownGroup              the topic has no such group (also LookupError)
 ├── RSMQError                 RSMQ's own errors, with RSMQ's own names in `name`
@@ -71,7 +71,7 @@ class UnknownQueue(PublishError, LookupError):
 
 
 class InvalidOffset(MQError, ValueError):
-    """Not a place in a topic's log."""
+    """Not a position in a topic's log."""
 
 
 class InvalidFilter(MQError, ValueError):

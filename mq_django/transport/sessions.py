@@ -105,7 +105,7 @@ class Session(Wire):
         self._ends = math.inf
 
     def limit(self, ends: float) -> None:
-        """Set the time on the monotonic clock after which a missing reply is ConnectionLost; infinity: no such limit."""
+        """Set the time on the monotonic clock after which a missing reply is ConnectionLost; infinity: no limit."""
         self._ends = ends
         sock = self.socket
         if ends == math.inf and sock is not None:
