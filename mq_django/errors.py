@@ -12,7 +12,7 @@ MQError
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
 │   ├── QueueFull             the queue is at its MAX_DEPTH
 │   └── AlreadyPublished      a message with this unique key, or id, exists already
-├── StoreError                Redis could not do what was asked
+├── StoreError                Redis could not execute a command
 │   ├── ConnectionLost        Redis cannot be reached or did not answer in time; the command may have been executed
 │   ├── ConnectionRejected    the server does not accept CONNECTION: log-in, TLS, database; nothing was sent
 │   ├── NotPermitted          the Redis user may not do that
@@ -99,7 +99,7 @@ class AlreadyPublished(PublishError):
 
 
 class StoreError(MQError):
-    """Redis could not do what was asked."""
+    """Redis could not execute a command."""
 
 
 class ConnectionLost(StoreError):

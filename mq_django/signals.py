@@ -43,6 +43,6 @@ delivery_stale = Signal()
 #: A group of a topic is so far behind that it will lose messages to the retention. Sent once, by one supervisor, each
 #: time a group falls behind by more than RETENTION_ALARM.
 #: Sender: the supervisor's class that trims topics. Arguments: queue (str: the topic), group (str), share (float: how
-#: much of the retention the group is behind), lag (int: unread messages. If Redis does not report them, they are counted,
-#: up to about 10,000).
+#: much of the retention the group is behind), lag (int: unread messages. If Redis does not report their number, they
+#: are counted up to about 10,000).
 retention_alarm = Signal()

@@ -34,12 +34,12 @@ class Evidence:
 
 
 def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, evidence: Evidence) -> Settlement:
-    """Return how to settle a delivery that a dead or stopping consumer holds, of queue `number` in its shared state.
+    """Return how to settle a delivery that a dead or stopping consumer holds.
 
     A handled delivery is acked. If a single delivery was running, it may have killed the process: it is charged an
     attempt and runs alone the next time. If several were running, each is handed back to run alone, and charged when it
     ends that process as well. If some were past their timeout, these are the cause and only they are charged. All
-    others are handed back.
+    others are handed back. `number` is the number of the queue in the consumer's shared state.
     """
     if isinstance(item, Undecodable):
         return unusable(item)

@@ -1,4 +1,4 @@
-"""When to replace a process that has ended."""
+"""The time at which a process that has ended is replaced."""
 
 from typing import NamedTuple
 

@@ -65,7 +65,7 @@ class Scheduler(Service):
         return max(0.001, wait)
 
     def recover(self, error: Exception) -> None:
-        """Check all queues again: ticks may have passed while Redis was away."""
+        """Check all queues again: ticks may have passed while Redis could not be reached."""
         self._checks = dict.fromkeys(self._stores, 0.0)
 
     def _check(self, queue: str) -> None:

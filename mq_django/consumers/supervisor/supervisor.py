@@ -35,7 +35,7 @@ from mq_django.transport.connections import get_client, open_session
 logger = get_logger(__name__)
 
 #: Seconds between two checks of the consumer processes, for systems where no signal reports their exit.
-LOOK = 0.2
+CHECK_EVERY = 0.2
 #: Seconds to settle for the last consumers while Redis cannot be reached. After that, another supervisor does it.
 LAST_RECLAIM = 5.0
 
@@ -138,7 +138,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Wait for a signal or a wake-up, and handle it."""
-        for number in self._signals.wait(LOOK):
+        for number in self._signals.wait(CHECK_EVERY):
             if number in STOPS:
                 self._stop()
             elif number == signal.SIGHUP and not self._stop_asked:

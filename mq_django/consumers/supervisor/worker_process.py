@@ -18,7 +18,7 @@ from mq_django.consumers.supervisor.watchdog import Watchdog
 from mq_django.consumers.worker.consumer import lanes
 from mq_django.consumers.worker.main import LaunchSpec
 
-#: Ticks, about a second's, after which a process that dies did not fail to start.
+#: The number of ticks, in about a second, after which a process has started successfully.
 STARTED = 10
 #: Seconds that a consumer may take after its grace period to settle and exit.
 LAST_STEPS = 15.0
@@ -40,7 +40,7 @@ class WorkerOptions:
 
 
 class WorkerProcess:
-    """A consumer process as its supervisor sees it."""
+    """A consumer process, and what its supervisor knows about it."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class WorkerProcess:
 
     @property
     def has_begun(self) -> bool:
-        """Return whether the process has started to run messages, so that its end was no failed start."""
+        """Return whether the process has started successfully, so that its end does not count as a failed start."""
         # A quarantine may be killed by the first message that it runs: that is its purpose.
         ticked = self.shared_state.ticks() >= (1 if self.quarantine else STARTED)
         return ticked or bool(self.shared_state.running() or self.shared_state.results())
@@ -135,7 +135,7 @@ def spawn(
     """
     threads = 1 if backlog else options.threads
     with ExitStack() as undo:
-        # It fetches nothing before a heartbeat announces it: until then nobody would reclaim what it holds.
+        # It fetches nothing before a heartbeat announces it, because its messages could not be reclaimed until then.
         shared_state = SharedState.create(lanes(threads), held=False)
         undo.callback(shared_state.close)
         their_end, our_end = os.pipe()

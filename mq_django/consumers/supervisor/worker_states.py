@@ -18,7 +18,7 @@ class WorkerStates:
         self._describe = describe
         self._workers: list[WorkerProcess] = []
         #: Held while consumers are added or removed, and while their shared states are used.
-        self._changing = threading.Lock()
+        self._lock = threading.Lock()
         #: Queue -> whether it is paused, for consumers that are added later.
         self._paused: dict[int, bool] = {}
         #: Consumer or supervisor -> the latest request, until take_asked().
@@ -32,63 +32,63 @@ class WorkerStates:
 
     def add(self, worker: WorkerProcess) -> None:
         """Add a consumer that has just been started."""
-        with self._changing:
+        with self._lock:
             for number, paused in self._paused.items():
                 worker.shared_state.set_paused(number, paused)
             self._workers.append(worker)
 
     def remove(self, worker: WorkerProcess) -> None:
         """Remove a consumer that has ended, and close its shared state and pipe."""
-        with self._changing:
+        with self._lock:
             self._workers.remove(worker)
             worker.close()
 
     def evict(self) -> None:
         """Stop announcing these consumers: another supervisor took them for dead."""
-        with self._changing:
+        with self._lock:
             for worker in self._workers:
                 worker.evicted = True
 
     def suspend(self, worker: WorkerProcess, now: float) -> None:
         """Prevent a consumer from starting the messages that it holds. If it continues, it hands them back itself."""
-        with self._changing:
+        with self._lock:
             worker.suspended = now
             for number in self._queues:
                 worker.shared_state.hold_until(number, 0.0)
 
     def pause(self, number: int, paused: bool) -> None:
         """Set whether a queue is paused, for all consumers and those that are added later."""
-        with self._changing:
+        with self._lock:
             self._paused[number] = paused
             for worker in self._workers:
                 worker.shared_state.set_paused(number, paused)
 
     def set_unhandled(self, number: int, there_are: bool) -> None:
         """Set whether a queue has unhandled messages, for all consumers."""
-        with self._changing:
+        with self._lock:
             for worker in self._workers:
                 worker.shared_state.set_unhandled(number, there_are)
 
     def ask(self, asks: Mapping[str, str]) -> None:
         """Add the requests of operators to consumers, or to the supervisor with all of them."""
-        with self._changing:
+        with self._lock:
             self._asked |= asks
 
     def take_asked(self) -> Mapping[str, str]:
         """Return the requests since the last call."""
-        with self._changing:
+        with self._lock:
             asked, self._asked = self._asked, {}
         return asked
 
     def doing(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Return for each consumer its running messages and its counts, one value per queue."""
-        with self._changing:
+        with self._lock:
             shown = [worker for worker in self._workers if not worker.evicted]
             return {worker.consumer: doing(worker.shared_state, self._queues) for worker in shown}
 
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the descriptions of the consumers and of their backlogs, for the heartbeat."""
-        with self._changing:
+        with self._lock:
             shown = [worker for worker in self._workers if not worker.evicted]
             described = {worker.consumer: self._describe(worker) for worker in shown}
         backlogs = {worker.backlog: described[worker.consumer] for worker in shown if worker.backlog}
@@ -96,12 +96,12 @@ class WorkerStates:
 
     def running(self) -> Mapping[str, Sequence[Running]]:
         """Return the deliveries that each consumer runs."""
-        with self._changing:
+        with self._lock:
             return {worker.consumer: worker.shared_state.running() for worker in self._workers}
 
     def held(self, number: int, announcement: Announcement, moment: float) -> None:
         """Set for the announced consumers until when they hold their messages of a queue."""
-        with self._changing:
+        with self._lock:
             for worker in self._workers:
                 if worker.consumer in announcement.consumers and not worker.evicted and worker.suspended is None:
                     worker.shared_state.hold_until(number, moment)
