@@ -194,7 +194,7 @@ def subscriber(
             the group has another subscriber of this name.
     """
     check_retry(retry)
-    seconds(timeout)
+    parse_timeout(timeout)
     queue = f"{topic}{GROUP_SEPARATOR}{group}"
     for called in (topic, group):
         if not NAME.fullmatch(str(called)):
@@ -220,7 +220,7 @@ def _registers(
                 queue=queue,
                 call=function,
                 retry=retry,
-                timeout=seconds(timeout),
+                timeout=parse_timeout(timeout),
                 is_async=inspect.iscoroutinefunction(function),
                 where=f"{function.__module__}.{function.__qualname__}",
             )
@@ -252,7 +252,7 @@ def check_retry(value: object) -> None:
         )
 
 
-def seconds(value: timedelta | float | None) -> timedelta | None:
+def parse_timeout(value: timedelta | float | None) -> timedelta | None:
     """Return a timeout as a timedelta. A number is in seconds.
 
     Raises:

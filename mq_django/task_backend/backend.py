@@ -16,7 +16,7 @@ from mq_django.core.retries import RetryPolicy
 from mq_django.errors import ConfigurationError
 from mq_django.producers.queues import queues
 from mq_django.producers.sinks import after_commit
-from mq_django.registry import check_retry, register, seconds
+from mq_django.registry import check_retry, parse_timeout, register
 from mq_django.stores.results import find_result
 from mq_django.task_backend.announcing import ENQUEUED
 from mq_django.task_backend.compat import (
@@ -54,7 +54,7 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
 
     def __post_init__(self) -> None:
         # Django's decorator passes the timeout as it was given, which may be seconds.
-        object.__setattr__(self, "timeout", seconds(self.timeout))
+        object.__setattr__(self, "timeout", parse_timeout(self.timeout))
         check_retry(self.retry)
         Task.__post_init__(self)
 

@@ -11,7 +11,7 @@ from mq_django.conf import get_config
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.errors import ConfigurationError, UnknownQueue
-from mq_django.registry import seconds
+from mq_django.registry import parse_timeout
 from mq_django.task_backend.backend import OWN_ALIAS, MQTask
 from mq_django.task_backend.compat import InvalidTask
 
@@ -102,7 +102,7 @@ def task(
             run_after=None,
             takes_context=takes_context,
             retry=retry,
-            timeout=seconds(timeout),
+            timeout=parse_timeout(timeout),
         )
         if schedule is not None:
             registry.schedule(_scheduled(made, schedule))
