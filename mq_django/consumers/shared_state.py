@@ -161,7 +161,7 @@ class SharedState:
         self._memory[_FAST_STOP] = 1
 
     def quiet(self) -> None:
-        """Ask the consumer to fetch no more and to finish what it has. This cannot be undone."""
+        """Ask the consumer to stop fetching and to finish its messages. This cannot be undone."""
         if not self._memory[_QUIET]:
             self._memory[_QUIET] = _ASKED
 
@@ -178,7 +178,7 @@ class SharedState:
         self._memory[_QUARANTINE : _QUARANTINE + MAX_NAME] = consumer.encode().ljust(MAX_NAME, b"\0")
 
     def running(self) -> list[Running]:
-        """Return what the lanes run. A delivery that has just ended may be included."""
+        """Return the deliveries that the lanes run. One that has just ended may be included."""
         # A lane may be written meanwhile. Two equal reads are consistent.
         first, second = self._lanes(), self._lanes()
         return [one for one, other in zip(first, second, strict=True) if one is not None and one == other]

@@ -49,7 +49,7 @@ class Delivery(NamedTuple):
     data_text: bytes
     #: It was running when a process died, so it runs alone.
     alone: bool = False
-    #: Others were running there, too, so no attempt was charged. It is charged if it ends a process alone.
+    #: Other messages were running there as well, so no attempt was charged. It is charged if it ends a process alone.
     suspect: bool = False
     #: The earlier attempts: see `mq_django.core.attempts`.
     history: str = ""

@@ -31,7 +31,7 @@ class TaskSignal:
     def is_needed(self, level: int) -> bool:
         """Return whether there are other receivers, or Django logs this level.
 
-        If not, the caller saves the time to build a result, which exceeds that of a short task.
+        If not, the caller need not build a result, which takes longer than a short task.
         """
         return self._has_other_receivers() or _logger.isEnabledFor(level)
 

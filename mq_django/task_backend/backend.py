@@ -34,7 +34,7 @@ from mq_django.task_backend.running import arguments_of, handler_of, has_argumen
 from mq_django.task_backend.task_results import task_result
 from mq_django.transport.connections import open_wire
 
-#: The backend alias of `mq_django.task`. It is not in TASKS, and works whatever TASKS has.
+#: The backend alias of `mq_django.task`. It is not in the setting TASKS, and does not depend on it.
 OWN_ALIAS = "mq_django"
 OPTIONS = frozenset({"ON_COMMIT"})
 

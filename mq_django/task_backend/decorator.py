@@ -68,7 +68,7 @@ def task(
     timeout: timedelta | float | None = None,
     schedule: Schedule | None = None,
 ) -> MQTask | Callable[[Function], MQTask]:
-    """Make a function a task that `manage.py runconsumer` runs, whatever TASKS says.
+    """Make a function a task that `manage.py runconsumer` runs. The setting TASKS has no effect on it.
 
         @task(queue_name="emails", retry=RetryPolicy(max_attempts=3))
         def send_receipt(order_id): ...

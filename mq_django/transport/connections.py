@@ -1,4 +1,4 @@
-"""Redis clients for queues, with connection pools apart from those of the cache."""
+"""Redis clients for queues. Their connection pools are separate from those of caches."""
 
 import threading
 from typing import Any, Literal

@@ -102,7 +102,7 @@ def _where(options: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _without_ours(url: str, setting: str) -> str:
-    """Return a URL without the options that we set; in redis-py those of a URL override those of a pool."""
+    """Return a URL without the options that we set, because redis-py prefers options of the URL."""
     reason = _fault(url)
     if reason:
         raise ConfigurationError(f"{setting} is not a usable Redis URL: {reason}")

@@ -76,7 +76,7 @@ class Announcement(NamedTuple):
     doing: Mapping[str, Sequence[Mapping[str, Any]]] = {}
 
     def of_queue(self, number: int) -> Mapping[str, Mapping[str, Any]]:
-        """Return what is announced of the consumers in one queue."""
+        """Return the descriptions of the consumers in one queue."""
         return {
             name: {**announced, **self.doing[name][number]} if name in self.doing else announced
             for name, announced in self.consumers.items()

@@ -45,7 +45,7 @@ class Quarantines:
         return max(0, min(needed, self._most - self.restarts.waiting(now)) - len(quarantines))
 
     def end_backlog(self) -> None:
-        """Hand back what waits in the backlog when the last quarantine has ended."""
+        """Hand back the messages of the backlog when the last quarantine has ended."""
         if self.leader:
             # A consumer that has read the backlog's name before may still pass messages on to it.
             self._on_exit(backlog_of(self.leader), Evidence(may_receive=True))

@@ -96,13 +96,13 @@ def hand_back_unstarted(store: Store, number: int, consumer: str, started: Colle
 def reclaim_supervisor(
     store: Store, members: Members, number: int, supervisor: str, membership: Membership, evicted: list[str]
 ) -> int:
-    """Evict a dead supervisor, hand back what its consumers hold, and return how many messages.
+    """Evict a dead supervisor, hand back the messages of its consumers, and return their number.
 
     Appends its consumers to `evicted`, unless it has sent a heartbeat meanwhile.
 
-    It is not known what was running, so no attempt is charged. A message that loses its consumer like this twice runs
+    It is unknown which messages were running, so no attempt is charged. A message whose supervisor has died twice runs
     alone in a quarantine from then on. Messages of a quarantine are charged. So a message that crashes machines is
-    buried, and the messages beside it are not charged.
+    eventually buried, and the messages beside it are not charged.
     """
     if not members.evict(supervisor, membership.beats.get(supervisor, -1)):
         return 0
@@ -153,7 +153,7 @@ class Reclaimer(Service):
         self.wake()
 
     def consumer_unresponsive(self, consumer: str, started: Collection[Receipt]) -> None:
-        """Hand back what an unresponsive consumer holds and has not started."""
+        """Hand back the messages that an unresponsive consumer holds and has not started."""
         with self._lock:
             self._unresponsive[consumer] = started
         self.wake()
@@ -171,7 +171,7 @@ class Reclaimer(Service):
         self.wake()
 
     def consumer_unknown(self, number: int, consumer: str) -> None:
-        """Hand back what a consumer holds that no supervisor announces, and remove it."""
+        """Hand back the messages of a consumer that no supervisor announces, and remove it."""
         with self._lock:
             self._unknown.add((number, consumer))
         self.wake()

@@ -53,7 +53,7 @@ class Scheduler(Service):
         return cls(entries, {entry.queue: Schedules(configs[entry.queue], session) for entry in entries})
 
     def run_once(self) -> float:
-        """Fire what is due."""
+        """Fire the ticks that are due."""
         if not self._schedules:
             return CHECK_EVERY
         now = time.monotonic()

@@ -118,7 +118,7 @@ class WorkerProcess:
             self.process.kill()
 
     def close(self) -> None:
-        """Release what is shared with the process."""
+        """Release the shared state and the pipe."""
         os.close(self._lifeline)
         self.shared_state.close()
 

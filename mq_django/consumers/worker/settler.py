@@ -108,7 +108,7 @@ class Settler:
         return fetched.deliveries
 
     def try_refused(self, store: Store) -> None:
-        """Settle again what Redis refused, and send the counts that are still missing."""
+        """Settle the refused outcomes again, and send the counts that are still missing."""
         if self._uncounted:
             store.settle(self._consumer, (), also=self._also(()))
         refused, self._refused = self._refused, []
