@@ -1,1 +1,1 @@
-"""Messages, options and outcomes as plain values, and functions on them. No module here connects to anything."""
+"""Messages, options and outcomes as plain values, and functions on them. No module here imports Django or redis-py."""

@@ -55,7 +55,7 @@ class WorkerSet:
 
     @property
     def is_drained(self) -> bool:
-        """Return whether all consumers have ended because there was nothing left to do."""
+        """Return whether all consumers have ended for good: drained, or stopped by an operator."""
         return not self._processes
 
     def look(self, now: float) -> bool:
