@@ -73,12 +73,12 @@ class Announcement(NamedTuple):
     description: Mapping[str, Any]
     consumers: Mapping[str, Mapping[str, Any]]
     #: Consumer -> its running messages and its counts, one value per queue. For the admin.
-    doing: Mapping[str, Sequence[Mapping[str, Any]]] = {}
+    activity: Mapping[str, Sequence[Mapping[str, Any]]] = {}
 
     def of_queue(self, number: int) -> Mapping[str, Mapping[str, Any]]:
         """Return the descriptions of the consumers in one queue."""
         return {
-            name: {**announced, **self.doing[name][number]} if name in self.doing else announced
+            name: {**announced, **self.activity[name][number]} if name in self.activity else announced
             for name, announced in self.consumers.items()
         }
 

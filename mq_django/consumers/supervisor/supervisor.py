@@ -185,7 +185,7 @@ class Supervisor:
 
     def _announce(self) -> Announcement:
         process = self._process_info(os.getpid(), started(os.getpid()))
-        return Announcement(self.id, process, self._states.announced(), self._states.doing())
+        return Announcement(self.id, process, self._states.announced(), self._states.activity())
 
     def _describe(self, worker: WorkerProcess) -> Mapping[str, Any]:
         where = self._process_info(worker.process.pid, worker.started)

@@ -51,7 +51,7 @@ class WorkerProcess:
         options: WorkerOptions,
         *,
         backlog: str,
-        deaths: int,
+        failed_starts: int,
     ) -> None:
         self.consumer = consumer
         #: The backlog of a quarantine; "" for any other consumer.
@@ -60,7 +60,7 @@ class WorkerProcess:
         self.process = process
         self.quarantine = bool(backlog)
         #: How many processes in a row ended in its place before they started a message.
-        self.deaths = deaths
+        self.failed_starts = failed_starts
         self.threads = 1 if backlog else options.threads
         self.since = time.monotonic()
         self.since_ms = int(time.time() * 1000)
@@ -124,7 +124,7 @@ class WorkerProcess:
 
 
 def spawn(
-    consumer: str, supervisor: str, options: WorkerOptions, *, backlog: str = "", deaths: int = 0
+    consumer: str, supervisor: str, options: WorkerOptions, *, backlog: str = "", failed_starts: int = 0
 ) -> WorkerProcess:
     """Start a consumer, or with a backlog a quarantine, in a new interpreter that loads the current code.
 
@@ -147,7 +147,9 @@ def spawn(
         finally:
             os.close(their_end)
         undo.pop_all()
-    return WorkerProcess(consumer, shared_state, our_end, process, options, backlog=backlog, deaths=deaths)
+    return WorkerProcess(
+        consumer, shared_state, our_end, process, options, backlog=backlog, failed_starts=failed_starts
+    )
 
 
 def _launch_spec(

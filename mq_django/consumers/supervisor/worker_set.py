@@ -97,13 +97,13 @@ class WorkerSet:
     def _start(self, now: float, *, quarantine: bool = False) -> WorkerProcess | None:
         """Start a process, and return it; None if the system refuses. Then it is started later."""
         restarts = self._quarantines.restarts if quarantine else self._restarts
-        deaths = restarts.take(now)
+        failed_starts = restarts.take(now)
         name = f"{self._supervisor}-{token()[:6]}"
         backlog = self._quarantines.backlog(name) if quarantine else ""
         try:
-            worker = spawn(name, self._supervisor, self._options, backlog=backlog, deaths=deaths)
+            worker = spawn(name, self._supervisor, self._options, backlog=backlog, failed_starts=failed_starts)
         except OSError as error:
-            pause = restarts.ended(now, deaths + 1, at_least=REFUSED_PAUSE)
+            pause = restarts.ended(now, failed_starts + 1, at_least=REFUSED_PAUSE)
             logger.error("Cannot start a consumer process: %s. Next attempt in %g s", error, pause)  # noqa: TRY400
             return None
         self._states.add(worker)
@@ -235,7 +235,8 @@ class WorkerSet:
             elif not worker.leaving and not self._stopping:
                 logger.error("Consumer %s exited with code %d and will be replaced", worker.consumer, code)
                 if not worker.has_begun:
-                    (self._quarantines.restarts if worker.quarantine else self._restarts).ended(now, worker.deaths + 1)
+                    restarts = self._quarantines.restarts if worker.quarantine else self._restarts
+                    restarts.ended(now, worker.failed_starts + 1)
             # A process that exits with code 0 has interrupted its blocked reads before.
             self._on_exit(
                 worker.consumer, evidence_of(worker.shared_state, late=worker.was_late, now=now, may_receive=code != 0)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mq_django.consumers.shared_state import Running
-from mq_django.consumers.supervisor.doing import doing
 from mq_django.consumers.supervisor.heartbeat import Announcement
+from mq_django.consumers.supervisor.worker_activity import worker_activity
 from mq_django.consumers.supervisor.worker_process import WorkerProcess
 
 
@@ -80,11 +80,11 @@ class WorkerStates:
             asked, self._asked = self._asked, {}
         return asked
 
-    def doing(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def activity(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Return for each consumer its running messages and its counts, one value per queue."""
         with self._lock:
             shown = [worker for worker in self._workers if not worker.evicted]
-            return {worker.consumer: doing(worker.shared_state, self._queues) for worker in shown}
+            return {worker.consumer: worker_activity(worker.shared_state, self._queues) for worker in shown}
 
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the descriptions of the consumers and of their backlogs, for the heartbeat."""

@@ -10,7 +10,7 @@ from mq_django.consumers.shared_state import SharedState
 MAX_RUNNING = 20
 
 
-def doing(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:
+def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:
     """Return for each queue the running messages of a consumer, longest first, and its handled and failed counts."""
     now = time.monotonic()
     running: dict[int, list[Any]] = {}
