@@ -233,7 +233,7 @@ class WorkerSet:
             if is_done or worker.dismissed:
                 self._processes -= 1
             elif not worker.leaving and not self._stopping:
-                logger.error("Consumer %s exited with code %d and will be replaced", worker.consumer, code)
+                logger.error("Consumer %s exited with code %d; starting another", worker.consumer, code)
                 if not worker.has_begun:
                     restarts = self._quarantines.restarts if worker.quarantine else self._restarts
                     restarts.ended(now, worker.failed_starts + 1)
