@@ -69,7 +69,7 @@ def register(entry: Handler) -> None:
     """Add a handler.
 
     Raises:
-        ConfigurationError: the queue has another one of that name.
+        ConfigurationError: the queue has another handler of this name.
     """
     known = _handlers.get((entry.queue, entry.name))
     # A module may be imported again, by autoreload or tests.
@@ -85,7 +85,7 @@ def schedule(entry: Scheduled) -> None:
     """Add a schedule.
 
     Raises:
-        ConfigurationError: there is another one of that name.
+        ConfigurationError: another schedule has the name.
     """
     known = _schedules.get(entry.name)
     if known is not None and known.where != entry.where:
@@ -132,8 +132,8 @@ def handler(
 ) -> Callable[[Function], Function]:
     """Register a function as the handler of a queue's messages named `name`.
 
-    The function takes the `Message`. A message is handled when the function returns, and retried when it raises. To
-    decide otherwise it returns `mq_django.Retry(delay=...)` or `mq_django.Bury(...)`.
+    The function takes the `Message`. A message is handled when the function returns, and retried when it raises. The
+    function may also return `mq_django.Retry(delay=...)` or `mq_django.Bury(...)`.
 
         @handler("emails", "welcome", timeout=30)
         def send_welcome(message):
@@ -142,7 +142,7 @@ def handler(
     Args:
         queue: one of MQ_DJANGO["QUEUES"].
         name: 1 to 255 printable characters.
-        retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
+        retry: the policy for failed attempts; None: the queue's RETRY.
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
 
     Returns:
@@ -176,11 +176,11 @@ def subscriber(
     Args:
         topic: one of MQ_DJANGO["TOPICS"].
         group: 1 to 160 letters, digits, _ and -.
-        name: only messages of this name. None: of every name that has no subscriber of its own in the group. If all
+        name: only messages of this name. None: messages of all names without another subscriber in the group. If all
             subscribers of a group have a name, the group skips all other messages.
-        start: where a new group begins: "beginning", "end", a datetime, or the id of an entry such as
+        start: the position at which a new group begins: "beginning", "end", a datetime, or the id of an entry such as
             "1700000000000-0".
-        retry: as for handler(); None: as the topic's RETRY says.
+        retry: the policy for failed attempts; None: the topic's RETRY.
         timeout: seconds or a timedelta; None: the topic's TIMEOUT.
 
     Returns:
@@ -188,13 +188,13 @@ def subscriber(
 
     Raises:
         InvalidMessage: no message can have this name.
-        InvalidOffset: `start` is not a place in a log.
+        InvalidOffset: `start` is not a position in a log.
         ConfigurationError: the topic or the group cannot have this name, another subscriber of the group has another
             `start`, `retry` is not a RetryPolicy, or the timeout is not above zero; when it decorates a function, also:
             the group has another subscriber of this name.
     """
     check_retry(retry)
-    seconds(timeout)
+    parse_timeout(timeout)
     queue = f"{topic}{GROUP_SEPARATOR}{group}"
     for called in (topic, group):
         if not NAME.fullmatch(str(called)):
@@ -220,7 +220,7 @@ def _registers(
                 queue=queue,
                 call=function,
                 retry=retry,
-                timeout=seconds(timeout),
+                timeout=parse_timeout(timeout),
                 is_async=inspect.iscoroutinefunction(function),
                 where=f"{function.__module__}.{function.__qualname__}",
             )
@@ -252,7 +252,7 @@ def check_retry(value: object) -> None:
         )
 
 
-def seconds(value: timedelta | float | None) -> timedelta | None:
+def parse_timeout(value: timedelta | float | None) -> timedelta | None:
     """Return a timeout as a timedelta. A number is in seconds.
 
     Raises:
