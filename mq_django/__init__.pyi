@@ -11,8 +11,8 @@ from mq_django.core.schedules import Every as Every
 from mq_django.core.schedules import cron as cron
 from mq_django.core.schedules import every as every
 from mq_django.errors import MQError as MQError
-from mq_django.producers.group_standing import GroupPlace as GroupPlace
-from mq_django.producers.group_standing import Standing as Standing
+from mq_django.producers.group_status import GroupPosition as GroupPosition
+from mq_django.producers.group_status import GroupStatus as GroupStatus
 from mq_django.producers.queues import Queue as Queue
 from mq_django.producers.queues import queues as queues
 from mq_django.producers.topics import Group as Group

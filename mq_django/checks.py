@@ -72,7 +72,7 @@ def _check_alias(alias: str) -> list[CheckMessage]:
 
 
 def check_subscribers(**_: Any) -> list[CheckMessage]:
-    """Report topics that have a subscriber but are not configured, so that nobody reads them."""
+    """Report topics that have a subscriber but are not configured, so that no consumer reads them."""
     config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
     named = dict.fromkeys(name.partition(GROUP_SEPARATOR)[0] for name in groups())
     return [

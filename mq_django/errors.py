@@ -12,7 +12,7 @@ MQError
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
 │   ├── QueueFull             the queue is at its MAX_DEPTH
 │   └── AlreadyPublished      a message with this unique key, or id, exists already
-├── StoreError                Redis could not do what was asked
+├── StoreError                Redis could not execute a command
 │   ├── ConnectionLost        Redis cannot be reached or did not answer in time; the command may have been executed
 │   ├── ConnectionRejected    the server does not accept CONNECTION: log-in, TLS, database; nothing was sent
 │   ├── NotPermitted          the Redis user may not do that
@@ -22,7 +22,7 @@ MQError
 │   ├── ServerBusy            Redis is running a script that does not end, and accepts no other command
 │   ├── WrongNode             the key is on another node of a Redis Cluster
 │   └── NotSupported          the queue or topic does not support that
-├── InvalidOffset             not a place in a topic's log (also ValueError)
+├── InvalidOffset             not a position in a topic's log (also ValueError)
 ├── InvalidFilter             a filter of messages that cannot be applied (also ValueError)
 ├── UnknownGroup              the topic has no such group (also LookupError)
 ├── RSMQError                 RSMQ's own errors, with RSMQ's own names in `name`
@@ -73,7 +73,7 @@ class UnknownQueue(PublishError, LookupError):
 
 
 class InvalidOffset(MQError, ValueError):
-    """Not a place in a topic's log."""
+    """Not a position in a topic's log."""
 
 
 class InvalidFilter(MQError, ValueError):
@@ -101,7 +101,7 @@ class AlreadyPublished(PublishError):
 
 
 class StoreError(MQError):
-    """Redis could not do what was asked."""
+    """Redis could not execute a command."""
 
 
 class ConnectionLost(StoreError):

@@ -1,6 +1,6 @@
-"""What a project runs around each publish and each handling: the functions in `MQ_DJANGO["MIDDLEWARE"]`.
+"""Middleware around handlers and publishing: the functions in `MQ_DJANGO["MIDDLEWARE"]`.
 
-A middleware is written as Django's: a function (or a class) that takes what comes next and returns a callable.
+It is written like Django's: a function or a class that takes the next callable, and returns a callable.
 
     @around_handling
     def with_tenant(handle):
@@ -18,8 +18,9 @@ A middleware is written as Django's: a function (or a class) that takes what com
 
         return middleware
 
-The first in the list is the outermost. Around coroutine functions it has to be async: `sync_and_async_middleware` and
-`async_only_middleware` of `django.utils.decorators` say so. `MiddlewareNotUsed` leaves a middleware out.
+The first in the list is the outermost. Middleware around coroutine functions must be async, and be decorated with
+`sync_and_async_middleware` or `async_only_middleware` of `django.utils.decorators`. A middleware that raises
+`MiddlewareNotUsed` when it is made is left out.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -40,7 +41,7 @@ __all__ = ["Handling", "PublishCall", "around_handling", "around_publishing"]
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
-#: The attribute of a middleware with its kind: "handling" or "publishing".
+#: The attribute of a middleware that has its kind: "handling" or "publishing".
 AROUND = "mq_django_around"
 
 
@@ -55,7 +56,7 @@ class Handling:
     handler: str
     #: Runs the handler. Middleware must not call this, but `handle(handling)`, whose innermost call is this.
     run: Callable[["Handling"], Any]
-    #: What the handler raised, once it has.
+    #: The exception of the handler, after it has raised one.
     exception: BaseException | None = None
 
     @property
@@ -85,11 +86,12 @@ Publish = Callable[[PublishCall], Sequence[str | None]]
 def around_handling(factory: Factory) -> Factory:
     """Mark a middleware that runs around handlers, and return it.
 
-    It is called once a process with `handle`, and returns a callable that takes a `Handling`, calls `handle(handling)`
-    and returns the outcome: an `Ack`, a `Retry` with the delay until the next attempt, or a `Bury`. `handle` raises
-    nothing: `handling.exception` has what the handler raised. What a middleware raises itself counts as raised by the
-    handler. The handler's timeout does not cover it. After it, transactions that were left open are rolled back, so
-    that an `Ack` may still become a `Retry`: the signal `handler_finished` has the final outcome.
+    It is called once per process with `handle`, and returns a callable that takes a `Handling`, calls
+    `handle(handling)` and returns the outcome: an `Ack`, a `Retry` with the delay until the next attempt, or a `Bury`.
+    `handle` does not raise: the exception of the handler is in `handling.exception`. An exception of the middleware
+    counts as one of the handler. The handler's timeout does not apply to the middleware. Transactions that are left
+    open are rolled back after it, which turns an `Ack` into a `Retry`. The signal `handler_finished` has the final
+    outcome.
 
     Args:
         factory: a function or a class that takes `handle`.
@@ -101,10 +103,11 @@ def around_handling(factory: Factory) -> Factory:
 def around_publishing(factory: Factory) -> Factory:
     """Mark a middleware that runs around `publish()`, `publish_many()` and `enqueue()`, and return it.
 
-    It is called once a process with `publish`, and returns a callable that takes a `PublishCall`, calls `publish(call)`
-    and returns what that returns: the ids. What it writes into `call.headers` goes with the messages. What it raises is
-    raised by the call; without `publish(call)` nothing is sent. Inside `atomic()` it runs at the call, and the messages
-    are sent at the commit. It does not run for what a schedule fires or an operator redrives.
+    It is called once per process with `publish`, and returns a callable that takes a `PublishCall`, calls
+    `publish(call)` and returns its result, the ids. Headers that it adds to `call.headers` are sent with the messages.
+    An exception of the middleware is raised to the caller. If it does not call `publish(call)`, nothing is sent. Inside
+    `atomic()` it runs at the call, and the messages are sent at the commit. It does not run for messages of schedules,
+    and for redriven ones.
 
     Args:
         factory: a function or a class that takes `publish`.

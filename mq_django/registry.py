@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mq_django.core.keys import GROUP_SEPARATOR, NAME
 from mq_django.core.messages import Message
-from mq_django.core.offsets import BEGINNING, Place, before
+from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.core.outcomes import Outcome
 from mq_django.core.publish_checks import check_name
 from mq_django.core.retries import RetryPolicy
@@ -56,7 +56,7 @@ _handlers: dict[tuple[str | None, str], Handler] = {}
 _kinds: dict[str, frozenset[bool]] = {}
 _schedules: dict[str, Scheduled] = {}
 #: `topic:group` -> where a new group starts.
-_starts: dict[str, Place] = {}
+_starts: dict[str, Offset] = {}
 
 
 def _skip(_: Message) -> None:
@@ -70,7 +70,7 @@ def register(entry: Handler) -> None:
     """Add a handler.
 
     Raises:
-        ConfigurationError: the queue has another one of that name.
+        ConfigurationError: the queue has another handler of this name.
     """
     known = _handlers.get((entry.queue, entry.name))
     # A module may be imported again, by autoreload or tests.
@@ -86,7 +86,7 @@ def schedule(entry: Scheduled) -> None:
     """Add a schedule.
 
     Raises:
-        ConfigurationError: there is another one of that name.
+        ConfigurationError: another schedule has the name.
     """
     known = _schedules.get(entry.name)
     if known is not None and known.where != entry.where:
@@ -133,8 +133,8 @@ def handler(
 ) -> Callable[[Function], Function]:
     """Register a function as the handler of a queue's messages named `name`.
 
-    The function takes the `Message`. A message is handled when the function returns, and retried when it raises. To
-    decide otherwise it returns `mq_django.Retry(delay=...)` or `mq_django.Bury(...)`.
+    The function takes the `Message`. A message is handled when the function returns, and retried when it raises. The
+    function may also return `mq_django.Retry(delay=...)` or `mq_django.Bury(...)`.
 
         @handler("emails", "welcome", timeout=30)
         def send_welcome(message):
@@ -143,7 +143,7 @@ def handler(
     Args:
         queue: one of MQ_DJANGO["QUEUES"].
         name: 1 to 255 printable characters.
-        retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
+        retry: the policy for failed attempts; None: the queue's RETRY.
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
 
     Returns:
@@ -164,7 +164,7 @@ def subscriber(
     *,
     group: str,
     name: str | None = None,
-    start: Place = BEGINNING,
+    start: Offset = BEGINNING,
     retry: RetryPolicy | None = None,
     timeout: Duration | None = None,
 ) -> Callable[[Function], Function]:
@@ -177,11 +177,11 @@ def subscriber(
     Args:
         topic: one of MQ_DJANGO["TOPICS"].
         group: 1 to 160 letters, digits, _ and -.
-        name: only messages of this name. None: of every name that has no subscriber of its own in the group. If all
+        name: only messages of this name. None: messages of all names without another subscriber in the group. If all
             subscribers of a group have a name, the group skips all other messages.
-        start: where a new group begins: "beginning", "end", a datetime, or the id of an entry such as
+        start: the position at which a new group begins: "beginning", "end", a datetime, or the id of an entry such as
             "1700000000000-0".
-        retry: as for handler(); None: as the topic's RETRY says.
+        retry: the policy for failed attempts; None: the topic's RETRY.
         timeout: seconds or a timedelta; None: the topic's TIMEOUT.
 
     Returns:
@@ -189,13 +189,13 @@ def subscriber(
 
     Raises:
         InvalidMessage: no message can have this name.
-        InvalidOffset: `start` is not a place in a log.
+        InvalidOffset: `start` is not a position in a log.
         ConfigurationError: the topic or the group cannot have this name, another subscriber of the group has another
             `start`, `retry` is not a RetryPolicy, or the timeout is not above zero; when it decorates a function, also:
             the group has another subscriber of this name.
     """
     check_retry(retry)
-    seconds(timeout)
+    parse_timeout(timeout)
     queue = f"{topic}{GROUP_SEPARATOR}{group}"
     for called in (topic, group):
         if not NAME.fullmatch(str(called)):
@@ -221,7 +221,7 @@ def _registers(
                 queue=queue,
                 call=function,
                 retry=retry,
-                timeout=seconds(timeout),
+                timeout=parse_timeout(timeout),
                 is_async=inspect.iscoroutinefunction(function),
                 where=f"{function.__module__}.{function.__qualname__}",
             )
@@ -231,7 +231,7 @@ def _registers(
     return decorate
 
 
-def start_of(queue: str) -> Place:
+def start_of(queue: str) -> Offset:
     """Return where a new group, named `topic:group`, starts."""
     return _starts.get(queue, BEGINNING)
 
@@ -253,7 +253,7 @@ def check_retry(value: object) -> None:
         )
 
 
-def seconds(value: Duration | None) -> timedelta | None:
+def parse_timeout(value: Duration | None) -> timedelta | None:
     """Return a timeout as a timedelta. A number is in seconds.
 
     Raises:

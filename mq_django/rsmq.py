@@ -1,4 +1,4 @@
-"""RSMQ from Python: the same queues as npm's `rsmq`, PyRSMQ and others use, and the same calls.
+"""RSMQ in Python: the same queues and operations as npm's `rsmq`, PyRSMQ and other clients.
 
     from mq_django.rsmq import RSMQ
 
@@ -7,7 +7,7 @@
     rsmq.send("jobs", "hello")
     received = rsmq.receive("jobs")
 
-Messages that Django handles need none of this: see `"STORE": "rsmq"` in the settings.
+For messages that Django handles, configure a queue with `"STORE": "rsmq"` instead.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ class RSMQ:
     """The RSMQ queues of a namespace, on the Redis of `MQ_DJANGO["CONNECTION"]`.
 
     All methods raise StoreError when Redis cannot be reached or refuses the command, and InvalidFormat for a name that
-    no queue can have. Errors of RSMQ, under RSMQError, have its own names for them in `name`.
+    no queue can have. The subclasses of RSMQError have RSMQ's own name of the error in `name`.
 
     Args:
-        namespace: what all keys begin with, as the option `ns` of other clients.
-        realtime: each send publishes the number of messages on RSMQ's channel, as npm's option of that name does.
+        namespace: the prefix of all keys; the option `ns` of other clients.
+        realtime: each send publishes the number of messages on RSMQ's channel, like the same option of npm's `rsmq`.
     """
 
     def __init__(self, namespace: str = "rsmq", *, realtime: bool = False) -> None:
@@ -47,7 +47,7 @@ class RSMQ:
 
         Raises:
             InvalidFormat, InvalidValue: the name or a number cannot be used.
-            QueueExists: it is there; nothing was changed.
+            QueueExists: the queue exists already; nothing was changed.
         """
         self._queues.create(queue, vt=vt, delay=delay, maxsize=maxsize)
 
@@ -62,7 +62,7 @@ class RSMQ:
             queue: its name.
 
         Raises:
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         return self._queues.attributes(queue)
 
@@ -77,8 +77,8 @@ class RSMQ:
 
         Raises:
             InvalidValue: a number is out of bounds.
-            NoAttributeSupplied: nothing is to be changed.
-            QueueNotFound: there is no such queue.
+            NoAttributeSupplied: all three are None.
+            QueueNotFound: the queue does not exist.
         """
         given = {"vt": vt, "delay": delay, "maxsize": maxsize}
         return self._queues.attributes(queue, {name: value for name, value in given.items() if value is not None})
@@ -90,7 +90,7 @@ class RSMQ:
             queue: its name.
 
         Raises:
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         self._queues.delete_queue(queue)
 
@@ -125,14 +125,14 @@ class RSMQ:
 
         Args:
             queue: its name.
-            vt: for how long, in seconds: 0 to 9999999; None: the queue's vt.
+            vt: the seconds for which it is hidden: 0 to 9999999; None: the queue's vt.
 
         Returns:
             The message, or None when there is none.
 
         Raises:
             InvalidValue: `vt` is out of bounds.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         found = self._queues.receive(queue, vt=vt)
         return found[0] if found else None
@@ -147,12 +147,12 @@ class RSMQ:
 
         Raises:
             InvalidValue: `count` or `vt` is out of bounds.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         return self._queues.receive(queue, vt=vt, count=count)
 
     def pop(self, queue: str) -> Received | None:
-        """Receive a message and delete it in one step: if this program ends now, the message is gone.
+        """Receive a message and delete it in one step. If this program crashes afterwards, the message is lost.
 
         Args:
             queue: its name.
@@ -161,31 +161,31 @@ class RSMQ:
             The message, or None when there is none.
 
         Raises:
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         return self._queues.pop(queue)
 
     def delete(self, queue: str, message_id: str) -> bool:
-        """Delete a message, whoever holds it, and return whether it was there.
+        """Delete a message, even if a consumer holds it, and return whether it existed.
 
         Args:
             queue: its name.
-            message_id: as send() returned it, or the `id` of a received message.
+            message_id: the id that send() returned, or the `id` of a received message.
         """
         return bool(self._queues.delete(queue, [message_id]))
 
     def change_visibility(self, queue: str, message_id: str, vt: int) -> bool:
-        """Hide a message from now on, and return whether it was there.
+        """Hide a message for `vt` seconds from now, and return whether it existed.
 
         Args:
             queue: its name.
-            message_id: as send() returned it, or the `id` of a received message.
-            vt: for how long, in seconds: 0 to 9999999; 0 shows it.
+            message_id: the id that send() returned, or the `id` of a received message.
+            vt: the seconds for which it is hidden: 0 to 9999999; 0 makes it visible.
 
         Raises:
             InvalidFormat: no message can have this id.
             InvalidValue: `vt` is out of bounds.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         if not message_id:
             raise InvalidFormat(f"Invalid id format: {message_id!r:.100}")

@@ -7,7 +7,7 @@ effect. The sender is a class, the same for all queues: filter by `queue`. A sig
 from django.dispatch import Signal
 
 #: Redis accepted a message, after the commit if the publish waited for one. Sent by the process that publishes, in the
-#: thread that sends; not for what a schedule fires or an operator redrives.
+#: thread that sends. Not sent for messages of schedules, and for redriven ones.
 #: Sender: mq_django.producers.Queue or mq_django.producers.Topic.
 #: Arguments: queue (str: a queue or a topic), message_id (str), name (str: the message's).
 message_published = Signal()
@@ -23,13 +23,13 @@ handler_started = Signal()
 #: another of mq_django.core.outcomes), seconds (float: how many seconds the handler ran).
 handler_finished = Signal()
 
-#: A message is tried again: its handler failed, or its process died. Sent after Redis accepted that, by the consumer
+#: A message will be retried: its handler failed, or its process died. Sent after Redis accepted that, by the consumer
 #: process, in the thread that settles outcomes; for a consumer that died, by a supervisor.
 #: Sender: mq_django.registry.Handler. Arguments: queue (str), message_id (str), message (mq_django.Message, as it was
 #: at the attempt that failed), error (str: one line), delay (timedelta: until the next attempt).
 message_retried = Signal()
 
-#: A message is buried: it is in the dead-letter queue from now on. Sent after Redis accepted that, by the consumer
+#: A message was moved to the dead-letter queue. Sent after Redis accepted that, by the consumer
 #: process, in the thread that settles outcomes; for a consumer that died, by a supervisor.
 #: Sender: mq_django.registry.Handler. Arguments: queue (str), message_id (str), message (mq_django.Message; None: the
 #: entry could not be decoded), error (str: one line), reason (str: attempts, error, undecodable or crashed).
@@ -43,5 +43,6 @@ delivery_stale = Signal()
 #: A group of a topic is so far behind that it will lose messages to the retention. Sent once, by one supervisor, each
 #: time a group falls behind by more than RETENTION_ALARM.
 #: Sender: the supervisor's class that trims topics. Arguments: queue (str: the topic), group (str), share (float: how
-#: much of the retention the group is behind), lag (int: messages; None if unknown).
+#: much of the retention the group is behind), lag (int: unread messages. If Redis does not report their number, they
+#: are counted up to about 10,000).
 retention_alarm = Signal()

@@ -10,7 +10,7 @@ from example_project.office.models import Invoice, Report, Sale, StockMove
 from example_project.shop.models import Cart, Channel, NotificationStep, Order
 from example_project.shop.triggers import remind
 from mq_django import inspector
-from mq_django.inspector.message_ids import Place
+from mq_django.inspector.message_ids import MessageState
 
 #: What a group of the topic `orders` writes for each order.
 Written = StockMove | Sale | Invoice
@@ -66,7 +66,7 @@ def carts_with_reminders() -> set[int]:
     return {view.data["args"][0] for view in found if view.name == NAME and view.has_data}
 
 
-def lost_reminders(reminding: Set[int], places: Mapping[str, Place]) -> list[str]:
+def lost_reminders(reminding: Set[int], places: Mapping[str, MessageState]) -> list[str]:
     """Return the carts that should get a reminder and will not.
 
     A reminder has no line in the ledger, because each change of its cart replaces it. What must be true is

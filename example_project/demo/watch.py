@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from mq_django import inspector, queues
 from mq_django.conf import get_config
 from mq_django.inspector import dead_letters, messages
-from mq_django.inspector.message_ids import Place
+from mq_django.inspector.message_ids import MessageState
 from mq_django.inspector.message_views import MessageView
 from mq_django.transport.connections import get_client
 
@@ -29,7 +29,7 @@ def is_busy() -> bool:
     return counts.ready + counts.pending > 0
 
 
-def places(names: Iterable[str] = ()) -> dict[str, Place]:
+def places(names: Iterable[str] = ()) -> dict[str, MessageState]:
     """Return where each message of some queues is, or of all, by its id."""
     chosen = list(names) or list(queues)
     return {message_id: place for queue in chosen for place, found in inspector.ids(queue) for message_id in found}

@@ -26,7 +26,7 @@ class Evidence:
     running: Collection[Receipt] = ()
     #: Those of them that were past their timeout.
     late: Collection[Receipt] = ()
-    #: It is not known what was running, because its machine is gone.
+    #: It is unknown which deliveries were running, because its machine is gone.
     lost: bool = False
     #: It was a quarantine: it ran the one message that it held.
     alone: bool = False
@@ -35,12 +35,12 @@ class Evidence:
 
 
 def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, evidence: Evidence) -> Settlement:
-    """Return how to settle a delivery that a dead or stopping consumer holds, of queue `number` in its shared state.
+    """Return how to settle a delivery that a dead or stopping consumer holds.
 
     A handled delivery is acked. If a single delivery was running, it may have killed the process: it is charged an
     attempt and runs alone the next time. If several were running, each is handed back to run alone, and charged when it
     ends that process as well. If some were past their timeout, these are the cause and only they are charged. All
-    others are handed back.
+    others are handed back. `number` is the number of the queue in the consumer's shared state.
     """
     if isinstance(item, Undecodable):
         return unusable(item)
@@ -102,14 +102,14 @@ def settled_as(
 
 def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, alone: bool = False) -> Settlement:
     handler = find(item.message.queue, item.message.name)
-    # A message that runs alone cannot harm others, so it is retried without delay.
+    # A message that runs alone cannot affect other messages, so it is retried without delay.
     retry = Retry(delay=timedelta(0) if alone else None, error=error, alone=alone)
     return settled_as(item, decide(config, item.message, handler, retry, reason=reason), handler)
 
 
 def _crashed(config: QueueConfig, item: Delivery) -> Settlement:
     if item.suspect:
-        # It has also caused the first crash, when it ran beside others.
+        # It has also caused the first crash, when it ran beside other messages.
         item = item._replace(message=item.message._replace(attempt=item.message.attempt + 1))
     return _charged(config, item, "running when its process died", reason="crashed", alone=True)
 

@@ -15,5 +15,5 @@ def silence_limit(visibility_seconds: float) -> float:
 
 
 def held_for(visibility_seconds: float) -> float:
-    """Return the seconds after sending a heartbeat in which nobody takes its sender for dead."""
+    """Return the seconds after a heartbeat in which no supervisor takes its sender for dead."""
     return silence_limit(visibility_seconds) - min(0.1, visibility_seconds / 20)

@@ -80,7 +80,7 @@ class Service:
         return self._thread is None or not self._thread.is_alive()
 
     def progress(self) -> Mapping[str, object]:
-        """Return a number that changes with each round, or None if the loop has ended; see Liveness."""
+        """Return the name with a value that changes with each round, or None if the loop has ended; see Liveness."""
         if self._thread is None or self.stopping:
             return {}
         if not self._thread.is_alive():
@@ -138,7 +138,7 @@ class Service:
         try:
             pause = self.run_once()
         except StoreError as error:
-            return self._refused(error)
+            return self._back_off(error)
         except BaseException as error:
             # SystemExit as well: a receiver of a signal may raise it, and the thread must not end.
             if self._may_log("", error):
@@ -152,7 +152,7 @@ class Service:
             self._backoff = 0.0
         return pause
 
-    def _refused(self, error: StoreError) -> float:
+    def _back_off(self, error: StoreError) -> float:
         if self.stopping:
             return 0.0
         now = time.monotonic()

@@ -88,7 +88,7 @@ class SharedState:
         self._memory = mmap.mmap(fd, self._ring_at + RING * _RESULT.size)
         # Aligned doubles, so that each is read and written atomically.
         self._until = memoryview(self._memory)[_HELD_UNTIL:_PAUSED].cast("d")
-        self._turn = itertools.count()
+        self._result_count = itertools.count()
         self._ticks = 0
 
     @classmethod
@@ -126,7 +126,7 @@ class SharedState:
 
     def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
         """Note that a delivery was HANDLED or FAILED; it may still be unsettled."""
-        at = self._ring_at + next(self._turn) % RING * _RESULT.size
+        at = self._ring_at + next(self._result_count) % RING * _RESULT.size
         if len(entry) > MAX_ENTRY:
             entry = stored_entry(entry)
         _RESULT.pack_into(self._memory, at, state, stream, queue, entry)
@@ -145,7 +145,7 @@ class SharedState:
         self._memory[_WANTS_QUARANTINE] = 1
 
     def hold_until(self, queue: int, moment: float) -> None:
-        """Set the time until which nobody takes the consumer for dead, by the latest heartbeat."""
+        """Set the time until which no supervisor takes the consumer for dead, by the latest heartbeat."""
         self._until[queue] = moment
 
     def set_paused(self, queue: int, paused: bool) -> None:
@@ -161,7 +161,7 @@ class SharedState:
         self._memory[_FAST_STOP] = 1
 
     def quiet(self) -> None:
-        """Ask the consumer to fetch no more and to finish what it has. This cannot be undone."""
+        """Ask the consumer to stop fetching and to finish its messages. This cannot be undone."""
         if not self._memory[_QUIET]:
             self._memory[_QUIET] = _ASKED
 
@@ -178,7 +178,7 @@ class SharedState:
         self._memory[_QUARANTINE : _QUARANTINE + MAX_NAME] = consumer.encode().ljust(MAX_NAME, b"\0")
 
     def running(self) -> list[Running]:
-        """Return what the lanes run. A delivery that has just ended may be included."""
+        """Return the deliveries that the lanes run. One that has just ended may be included."""
         # A lane may be written meanwhile. Two equal reads are consistent.
         first, second = self._lanes(), self._lanes()
         return [one for one, other in zip(first, second, strict=True) if one is not None and one == other]
@@ -237,7 +237,7 @@ class SharedState:
         return bool(self._memory[_LEAVING])
 
     def wants_quarantine(self) -> bool:
-        """Return whether the consumer holds a message that must run alone, and reset that."""
+        """Return whether the consumer has asked for a quarantine since the last call."""
         is_asked = bool(self._memory[_WANTS_QUARANTINE])
         if is_asked:
             self._memory[_WANTS_QUARANTINE] = 0
@@ -248,7 +248,7 @@ class SharedState:
         return bytes(self._memory[_QUARANTINE : _QUARANTINE + MAX_NAME]).rstrip(b"\0").decode()
 
     def held_until(self, queue: int) -> float:
-        """Return the time on the monotonic clock until which nobody takes the consumer for dead."""
+        """Return the time on the monotonic clock until which no supervisor takes the consumer for dead."""
         return self._until[queue]
 
     def paused(self, queue: int) -> bool:

@@ -1,1 +1,1 @@
-"""What a message is and what happens to it, as values and arithmetic: no Django, no Redis."""
+"""Messages, options and outcomes as plain values, and functions on them. No module here imports Django or redis-py."""

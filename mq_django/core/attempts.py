@@ -1,8 +1,8 @@
-"""The attempts at handling a message, and the JSON lines that keep them.
+"""The attempts at handling a message, and the JSON lines in which they are stored.
 
-Two places keep attempts. The history of a message that failed is part of the message and of its dead letter, and lasts
-as long as they do. The result of a task is a key of its own: it is there after the message has succeeded, and ends by
-its time to live. Some fields have another name in each, because other versions and programs read them.
+They are stored in two places. The history of a failed message is an attribute of the message and a field of its dead
+letter, and is deleted with them. The result of a task is a key of its own, which stays after the message has succeeded
+until its TTL ends. Some fields have different names in the two, because other versions and programs read them.
 """
 
 from collections.abc import Mapping
@@ -12,24 +12,24 @@ from mq_django.core.jsontext import dumps, loads
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.errors import DecodeError
 
-#: Attempts that a history keeps.
+#: The most attempts in a history.
 HISTORY_LENGTH = 10
-#: Bytes of a traceback, of which the end says most; characters of an error.
+#: The most bytes of a traceback, whose end is stored; the most characters of an error.
 MAX_TRACEBACK, MAX_ERROR = 4 * 1024, 500
-#: Bytes of data from which on a message is too long to take a history along: an entry has to stay below 1 MiB.
+#: The most bytes of data of a message with a history, because an entry must stay below 1 MiB.
 MAX_DATA = 512 * 1024
-#: Bytes of a history, after which another program wrote it.
+#: The most characters of a history. A longer one was written by another program, and is ignored.
 MAX_HISTORY = 256 * 1024
 
-#: What an attempt left, in the words of Django's TaskResultStatus. READY: the message is tried again.
+#: The outcome of an attempt, named as in Django's TaskResultStatus. READY: the message is retried.
 Status = Literal["READY", "FAILED", "SUCCESSFUL"]
 READY: Status = "READY"
 FAILED: Status = "FAILED"
 SUCCESSFUL: Status = "SUCCESSFUL"
 
-#: Its name in a history.
+#: Status -> its name in a history.
 _ENDINGS: Mapping[Status, str] = {READY: "retried", FAILED: "buried"}
-#: The status for each name, in a history or in a result.
+#: Name in a history or in a result -> status.
 _STATUSES: Mapping[str, Status] = {
     **{ending: status for status, ending in _ENDINGS.items()},
     **{status: status for status in (READY, FAILED, SUCCESSFUL)},
@@ -37,26 +37,26 @@ _STATUSES: Mapping[str, Status] = {
 
 
 class Attempt(NamedTuple):
-    """What became of one attempt."""
+    """One attempt at handling a message."""
 
     status: Status
     #: From 1.
     number: int
-    #: Who held the message.
+    #: The consumer that held the message.
     consumer: str
-    #: When its handler started and finished, by that machine's clock: ms since 1970. None when it is not known.
+    #: When its handler started and finished, in ms since 1970 by the consumer's clock; None if unknown.
     started_ms: int | None
     finished_ms: int | None
-    #: In a history the text; in a result the path of the exception's class. Empty when there was none.
+    #: In a history its text, in a result the path of the exception's class; empty if there was none.
     error: str = ""
-    #: None: there was none, or in a history it equals the one before.
+    #: None: there was none, or in a history it equals the latest earlier one.
     traceback: str | None = None
-    #: What a task returned, in its result.
+    #: In a result: the task's return value.
     value: Any = None
 
 
 def read_attempt(line: Mapping[str, Any]) -> Attempt | None:
-    """Return the attempt in the fields of a line, or None when it has none: anybody may have written it."""
+    """Return the attempt in a line's fields, or None without a valid status: any program may have written it."""
     status = _STATUSES.get(_text(line.get("status")) or _text(line.get("ending")))
     if status is None:
         return None
@@ -73,7 +73,7 @@ def read_attempt(line: Mapping[str, Any]) -> Attempt | None:
 
 
 def read_line(text: bytes) -> dict[str, Any]:
-    """Return the fields of a line, or none when it is no JSON object: it may be cut, or written by somebody else."""
+    """Return the fields of a line; {} if it is not a JSON object. It may be truncated, or of another program."""
     try:
         found = loads(text)
     except DecodeError:
@@ -82,7 +82,7 @@ def read_line(text: bytes) -> dict[str, Any]:
 
 
 def failure(error: str, traceback: str | None) -> dict[str, str]:
-    """Return the fields of a failure, cut to the limits, with `?` for characters that UTF-8 does not have."""
+    """Return the fields of a failure, truncated to the limits, with `?` for characters that UTF-8 cannot encode."""
     found = {"error": _sendable(error[:MAX_ERROR])}
     if traceback is not None:
         found["traceback"] = traceback.encode(errors="replace")[-MAX_TRACEBACK:].decode(errors="ignore")
@@ -90,7 +90,7 @@ def failure(error: str, traceback: str | None) -> dict[str, str]:
 
 
 def with_attempt(history: str, attempt: Attempt) -> str:
-    """Return a history with another attempt; a traceback that equals the one before is left out."""
+    """Return a history with another attempt. A traceback that equals the latest earlier one is left out."""
     earlier = _lines(history)[-HISTORY_LENGTH + 1 :]
     line = {
         "attempt": attempt.number,
@@ -107,7 +107,7 @@ def with_attempt(history: str, attempt: Attempt) -> str:
 
 
 def read_history(history: str) -> list[Attempt]:
-    """Return the attempts of a history, the last one last; lines that make no sense are left out."""
+    """Return the attempts of a history, oldest first. Invalid lines are skipped."""
     found = (read_attempt(read_line(line)) for line in _lines(history)[-HISTORY_LENGTH:])
     return [attempt for attempt in found if attempt is not None]
 

@@ -38,7 +38,7 @@ from mq_django.errors import ConfigurationError
 
 STORE = option(
     read_store,
-    'How the queue lives in Redis: `"rsmq"` for [queues shared with other programs](#queues-in-rsmqs-format).',
+    'The format of the queue in Redis: `"rsmq"` for [queues shared with other programs](#queues-in-rsmqs-format).',
 )
 
 #: Cached, because the config of a group is made at each access, and making the keys takes 5 µs.

@@ -36,7 +36,7 @@ class _Encoder(json.JSONEncoder):
 _encode = _Encoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _orjson: Any = import_module("orjson") if find_spec("orjson") else None
 #: orjson turns integers over 64 bits into floats, so text with 19 digits in a row is parsed by the standard library.
-#: This way of searching takes a tenth of the time of a regular expression, which would exceed that of the parsing.
+#: This search takes a tenth of the time of a regular expression, which would take longer than the parsing.
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19
 #: The last version of marshal that does not search for repeated objects, which would double its time.

@@ -49,7 +49,7 @@ KINDS = (
 #: The last part of a key, where it is not the kind with "-" for "_".
 _KEY_NAMES = {"next_checks": "turns", "permit_wakeups": "freed"}
 
-#: Members of `due` that stand for a unique key, and of `parked` that stand for a place in line. Ids never start so.
+#: The prefixes of members of `due` that are unique keys, and of members of `parked`. No id starts with them.
 UNIQUE_PREFIX = "u:"
 PARKED_PREFIX = "p:"
 
@@ -78,7 +78,7 @@ class QueueKeys:
     unique: str = field(init=False)
     #: ZSET, score the time in ms: ids of waiting messages that another one has replaced, for a day.
     replaced: str = field(init=False)
-    #: HASH: unique keys that are taken until a message is handled: `k:` + key -> until and id, `i:` + id -> key.
+    #: HASH: unique keys taken by `unique_for`: `k:` + key -> the time of the end and the id, `i:` + id -> key.
     claims: str = field(init=False)
     #: STREAM: dead letters.
     dead: str = field(init=False)
@@ -98,7 +98,7 @@ class QueueKeys:
     rates: str = field(init=False)
     #: ZSET, score the hash of the key: deliveries that hold a permit of their key.
     permits: str = field(init=False)
-    #: ZSET, score when to look again, in ms: keys that have parked messages.
+    #: ZSET, score the time of the next check, in ms: keys that have parked messages.
     next_checks: str = field(init=False)
     #: STREAM, group `mq`: an entry wakes one consumer that waits for a permit of the queue.
     permit_wakeups: str = field(init=False)

@@ -21,7 +21,7 @@ class Message(NamedTuple):
     queue: str
     #: The number of this delivery, from 1.
     attempt: int = 1
-    #: What the message is about, such as `order:7`. Limits by key use it.
+    #: The subject of the message, such as `order:7`. Limits by key use it.
     key: str | None = None
     #: When it was published, in milliseconds since 1970; None if unknown.
     published_ms: int | None = None
@@ -49,9 +49,9 @@ class Delivery(NamedTuple):
     data_text: bytes
     #: It was running when a process died, so it runs alone.
     alone: bool = False
-    #: Others were running there, too, so no attempt was charged. It is charged if it ends a process alone.
+    #: Other messages were running there as well, so no attempt was charged. It is charged if it ends a process alone.
     suspect: bool = False
-    #: What became of earlier attempts: see `mq_django.core.attempts`.
+    #: The earlier attempts: see `mq_django.core.attempts`.
     history: str = ""
 
 

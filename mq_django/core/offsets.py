@@ -7,7 +7,7 @@ from mq_django.core.times import aware
 from mq_django.errors import InvalidOffset
 
 #: Where a group can start, or be moved to: "beginning", "end", a time, or the id of an entry.
-Place = str | datetime
+Offset = str | datetime
 
 BEGINNING, END = "beginning", "end"
 
@@ -33,7 +33,7 @@ def parse(offset: str) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def before(place: Place) -> str:
+def before(place: Offset) -> str:
     """Return the id after which a group reads, so that the message at `place` is next: 0, $, or an entry id.
 
     Raises:
@@ -49,13 +49,13 @@ def before(place: Place) -> str:
     return f"{first - 1}-{_LAST}" if first else "0"
 
 
-def first(place: Place) -> str:
+def first(place: Offset) -> str:
     """Return the start of a range for XRANGE that begins with the message at `place`."""
     after = before(place)
     return {"0": "-", "$": "+"}.get(after, f"({after}")
 
 
-def last(place: Place) -> str:
+def last(place: Offset) -> str:
     """Return the end of a range for XRANGE that ends with the message at `place`."""
     if place in (BEGINNING, END):
         return "-" if place == BEGINNING else "+"

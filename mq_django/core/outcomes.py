@@ -8,9 +8,9 @@ from mq_django.core.times import Duration
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The message is handled. A handler that returns anything but an outcome means this, too."""
+    """The message is handled. Any return value of a handler that is not an outcome has the same effect."""
 
-    #: What a task returned, as JSON text; kept for the queue's RESULT_TTL.
+    #: A task's return value as JSON text. It is stored for the queue's RESULT_TTL.
     result: Any = None
 
 
@@ -18,7 +18,7 @@ class Ack:
 class Retry:
     """Handle the message again later; this attempt counts.
 
-    A handler may return one, or raise any exception and let its `RetryPolicy` choose the delay.
+    A handler may return a Retry. When it raises an exception, its `RetryPolicy` chooses the delay.
 
         @handler("invoices", "paid")
         def send_receipt(message):
@@ -28,7 +28,7 @@ class Retry:
 
     #: A timedelta or seconds; None: the retry policy decides.
     delay: Duration | None = None
-    #: One line, for people: it is logged, and shown in the admin with the traceback.
+    #: One line, which is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
     #: It runs alone, because it was running when its process died.
@@ -39,7 +39,8 @@ class Retry:
 class HandBack:
     """The message goes back to its place in the queue. This attempt does not count."""
 
-    #: Its supervisor died, and it is not known what was running. A message to which that happens twice runs alone.
+    #: Its supervisor died, and it is unknown which messages were running. When that happens to a message twice, it
+    #: runs alone.
     lost: bool = False
     #: Its process died while it and others were running. It runs alone from then on. If it ends another process, both
     #: attempts are charged.
@@ -55,10 +56,10 @@ class Bury:
             if not Invoice.objects.filter(pk=message.data["invoice_id"]).exists():
                 return Bury("no such invoice")
 
-    An operator can look at it there, and redrive it.
+    An operator can inspect it there, and redrive it.
     """
 
-    #: One line, for people: it is logged, and shown in the admin with the traceback.
+    #: One line, which is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
     #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.

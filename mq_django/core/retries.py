@@ -1,4 +1,4 @@
-"""When a failed message is tried again."""
+"""Retry policies: the delay before the next attempt, and the number of attempts."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -16,8 +16,8 @@ MAX_FACTOR = 1000
 class RetryPolicy:
     """Retry with exponential backoff and jitter.
 
-    With the defaults an attempt follows after about 1 s, 2 s, 4 s, 8 s, ... and never later than an hour. Without
-    jitter everything that failed together would come back together.
+    With the defaults the delays are about 1 s, 2 s, 4 s, 8 s and so on, up to an hour. Jitter prevents messages that
+    failed together from being retried together.
 
         RetryPolicy(max_attempts=5, delay=10, bury_on=(ValidationError,))
 
@@ -25,17 +25,17 @@ class RetryPolicy:
         ConfigurationError: an argument is not valid.
     """
 
-    #: Deliveries that may fail before the message is buried; None: the queue's MAX_ATTEMPTS.
+    #: The number of failed attempts after which the message is buried; None: the queue's MAX_ATTEMPTS.
     max_attempts: int | None = None
     #: The delay after the first failure: a timedelta or seconds.
     delay: Duration = timedelta(seconds=1)
-    #: Each further delay is this many times the one before; 1 keeps them equal.
+    #: Each further delay is the previous one times this factor; with 1 all are equal.
     factor: float = 2.0
-    #: No delay is longer: a timedelta or seconds.
+    #: The longest delay: a timedelta or seconds.
     max_delay: Duration = timedelta(hours=1)
-    #: A share of the delay, taken off at random: 0.25 gives 75 % to 100 % of it.
+    #: The largest share of a delay that is subtracted at random: with 0.25 it is 75 % to 100 % of the full delay.
     jitter: float = 0.25
-    #: Exceptions that bury at once, for failures that no retry can fix.
+    #: Exceptions that bury the message at once, because a retry cannot help.
     bury_on: Sequence[type[Exception]] = ()
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class RetryPolicy:
         object.__setattr__(self, "bury_on", tuple(given))
 
     def delay_ms(self, attempt: int, *, rand: Callable[[], float] = random.random) -> int:
-        """Return the milliseconds to wait after a failed attempt.
+        """Return the delay after a failed attempt, in milliseconds.
 
         Args:
             attempt: the number of the attempt that failed, from 1.

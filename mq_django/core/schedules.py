@@ -187,7 +187,7 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
 
     Raises:
         MissingDependency: croniter is not installed.
-        ConfigurationError: it is no cron expression, no day ever matches it, or there is no such time zone.
+        ConfigurationError: `expression` is not a cron expression, it never matches, or the time zone does not exist.
     """
     croniter = _croniter()
     if croniter is None:

@@ -1,4 +1,4 @@
-"""What secrets look like: the names of their keys, and the formats of values that are secret under any key.
+"""Detect secrets: by the names of their keys, and by the formats of values that are secret under any key.
 
 Libraries that detect secrets report lines of files and need PyYAML and requests; none replaces a part of a text. So
 the formats are here: those in the issuers' documentation that have a distinctive prefix.
@@ -32,10 +32,10 @@ _ERROR = re.compile(r"(?:Error|Exception|Warning|Expired|Invalid)\Z|\A(?:[\w.]*\
 
 _FORMS = re.compile(
     r"""
-      # A private key, which may be cut.
+      # A private key, which may be truncated.
       -----BEGIN[ ](?:[A-Z0-9]{1,20}[ ]){0,4}PRIVATE[ ]KEY(?:[ ]BLOCK)?-----
         (?:(?!-----END[ ])[\s\S])*(?:-----END[ ][A-Z0-9 ]{1,60}-----)?
-      # A JSON Web Token: its head is JSON, and so begins alike; it may be cut.
+      # A JSON Web Token: its header is JSON, so it always starts with eyJ. It may be truncated.
     | \beyJ[\w-]{10,}(?:\.[\w-]*){0,4}
       # After the scheme of an Authorization header: anything that is not a word.
     | (?<=\bBearer[ ])(?!(?:auth\w*|token\w*|scheme|realm\b)(?![\w.-]))[\w.~+/=-]{6,}

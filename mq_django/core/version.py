@@ -1,3 +1,3 @@
-"""The version of mq_django, for those inside who say it; a test holds it equal to `mq_django.__version__`."""
+"""The version of mq_django, for use inside the package. A test checks that `mq_django.__version__` is the same."""
 
 VERSION = "0.1.0"

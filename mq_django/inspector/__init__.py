@@ -1,7 +1,7 @@
-"""The read side: queues, messages and dead letters for the admin and the command `mq`, and their actions.
+"""Reads of queues, messages and dead letters for the admin and the command `mq`, and actions on them.
 
-Producers and consumers do not use it. It returns frozen values, with the secrets in data, headers and errors replaced
-(`mq_django.core.redaction`).
+Producers and consumers do not use it. Its views are frozen values, with the secrets in data, headers and errors
+replaced (`mq_django.core.redaction`).
 """
 
 from mq_django.inspector.message_ids import ids

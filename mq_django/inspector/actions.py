@@ -15,7 +15,7 @@ from mq_django.transport.connections import open_wire
 #: The places that purge() deletes from. Dead letters are deleted by jobs.
 Purgeable = Literal["ready", "delayed", "unhandled", "parked"]
 
-#: Seconds that one call may take: a page waits for it.
+#: Seconds that one call may take, because a page waits for it.
 SECONDS = 1.0
 
 
@@ -28,9 +28,9 @@ class Outcome:
     missing: int = 0
     #: Could not be redriven, because they are not valid messages.
     refused: int = 0
-    #: The time was over before all was done.
+    #: The time limit was reached, and messages are left.
     more: bool = False
-    #: The error that ended it. One more batch may have been done than is counted.
+    #: The error that ended the action. One more batch may have been processed than is counted.
     error: StoreError | None = None
     #: Some of the affected messages, for the log.
     examples: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ def resume(name: str) -> bool:
 
 
 def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS) -> Outcome:
-    """Delete the messages of one place from its front, for up to `seconds`.
+    """Delete the messages of one place, the first ones first, for up to `seconds`.
 
     It ends after about `at_most` messages, because more may be published meanwhile.
     """

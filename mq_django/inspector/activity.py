@@ -49,7 +49,7 @@ class Activity:
     elapsed: float
     #: Minutes of a step.
     minutes: int = 1
-    #: Percentiles of the whole time, and of each step.
+    #: Percentiles of the whole period, and of each step.
     took: Spread = Spread()
     waited: Spread = Spread()
     took_each: tuple[Spread, ...] = ()
@@ -58,7 +58,7 @@ class Activity:
     names: tuple[NameActivity, ...] = ()
 
     def per_minute(self, what: str) -> float:
-        """Return the rate per minute: the current minute, completed by the share of the one before."""
+        """Return the count of the last 60 seconds, estimated: the current minute, and a share of the one before."""
         *_, before, now = getattr(self, what)
         return float(now + before * (1 - self.elapsed))
 
@@ -92,13 +92,13 @@ def _activity(
     names: dict[str, Counter[str]] = defaultdict(Counter)
     for start, fields in found:
         for slot, what, name, count in counts(fields):
-            place = start + slot - first
-            if not 0 <= place < steps:
+            step = start + slot - first
+            if not 0 <= step < steps:
                 continue
             if name:
                 names[name][what] += count
             if name == of:
-                each[place][what] += count
+                each[step][what] += count
     in_all = sum(each, Counter())
     took, waited = _took(in_all), _waited(in_all)
     nothing = (Spread(),) * steps
@@ -125,21 +125,21 @@ def counts(fields: Mapping[bytes, bytes]) -> Iterator[tuple[int, str, str, int]]
     for field, value in fields.items():
         slot, _, rest = field.partition(b"|")
         what, _, name = rest.partition(b"|")
-        place, count = whole(slot), whole(value)
-        if place is not None and count is not None:
-            yield place, what.decode(errors="replace"), name.decode(errors="backslashreplace"), count
+        number, count = whole(slot), whole(value)
+        if number is not None and count is not None:
+            yield number, what.decode(errors="replace"), name.decode(errors="backslashreplace"), count
 
 
 def percentile(buckets: Sequence[int], share: float, *, first: float = HANDLING) -> float | None:
     """Return a percentile in seconds from log-scale buckets. `first` is the upper bound of the first bucket."""
     threshold = sum(buckets) * share
     below = 0.0
-    for place, count in enumerate(buckets):
+    for index, count in enumerate(buckets):
         if count and below + count >= threshold:
-            if place == len(buckets) - 1:
+            if index == len(buckets) - 1:
                 return inf
-            start = 0 if place == 0 else first * 2 ** (place - 1)
-            return float(start + (first * 2**place - start) * (threshold - below) / count)
+            start = 0 if index == 0 else first * 2 ** (index - 1)
+            return float(start + (first * 2**index - start) * (threshold - below) / count)
         below += count
     return None
 

@@ -50,7 +50,7 @@ class ConsumerView:
 
     @property
     def is_process(self) -> bool:
-        """Return whether it is a process. The backlog of a quarantine is a consumer without threads."""
+        """Return whether it is a process. The backlog of a quarantine is listed as a consumer with 0 threads."""
         return self.threads != 0
 
     @property
@@ -68,16 +68,16 @@ def consumers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, 
 def _view(membership: Membership, name: str, described: Mapping[str, Any], now_ms: int) -> ConsumerView:
     supervisor = supervisor_of(described)
     seen = membership.seen_ms.get(supervisor)
-    says = {**membership.supervisors.get(supervisor, {}), **described}
+    fields = {**membership.supervisors.get(supervisor, {}), **described}
     ago = None if seen is None else max(0, now_ms - seen)
     return ConsumerView(
         id=name,
         supervisor=supervisor,
-        host=_text(says, "host"),
-        pid=_number(says, "pid"),
-        version=_text(says, "version"),
-        threads=_number(says, "threads"),
-        since_ms=_number(says, "since_ms"),
+        host=_text(fields, "host"),
+        pid=_number(fields, "pid"),
+        version=_text(fields, "version"),
+        threads=_number(fields, "threads"),
+        since_ms=_number(fields, "since_ms"),
         seen_ms_ago=ago,
         state=_state(described.get("state")),
         asked=membership.asks.get(name) or membership.asks.get(supervisor, ""),
@@ -99,11 +99,11 @@ def _running(described: object, ago: int) -> Iterable[RunningView]:
                 yield RunningView(source=source, entry=entry, ms=(whole(ms, LAST_MS) or 0) + ago)
 
 
-def _number(says: Mapping[str, Any], name: str) -> int | None:
-    value = says.get(name)
+def _number(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
     return whole(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _text(says: Mapping[str, Any], name: str) -> str:
-    value = says.get(name)
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
     return value if isinstance(value, str) else ""

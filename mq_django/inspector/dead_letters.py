@@ -31,10 +31,10 @@ from mq_django.transport.sessions import reply_or_raise
 #: Dead letters read at a time with all fields.
 WHOLE = 50
 
-#: Longer values are left out of a page of dead letters, in bytes.
+#: A value of more bytes than this is left out of a page of dead letters.
 MAX_LISTED = 16 * 1024
 
-#: Newer dead letters counted at most, to compute how many there are up to one.
+#: The most newer dead letters that are counted, to compute the number of dead letters up to one of them.
 MAX_COUNTED = 1000
 
 
@@ -74,7 +74,7 @@ class DeadPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadCount:
-    """The number of dead letters up to one of them."""
+    """The number of dead letters up to one of them, by age."""
 
     #: The newest counted one: those buried later are not counted. Empty if there is none.
     until: str
@@ -106,15 +106,15 @@ def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPag
 class DeadGroup:
     """Dead letters of one name that failed with the same error."""
 
-    #: None: all further ones, beyond 1000 groups.
+    #: None: the dead letters of all groups beyond the first 1000.
     group: FailureGroup | None
     count: int
-    #: When one was buried last: ms since 1970.
+    #: When the last one was buried, in ms since 1970.
     buried_ms: int
 
 
 def groups(name: str) -> list[DeadGroup]:
-    """Return the counts of dead letters by name and error, largest first. Counted when they were buried.
+    """Return the counts of dead letters by name and error, largest first, as counted when they were buried.
 
     Raises:
         UnknownQueue: the queue is not configured.
@@ -150,7 +150,7 @@ def look_among(name: str, where: Filter, *, after: str = "", limit: int) -> Scan
 
 
 def _listed(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
-    """Return those of the dead letters that still exist, without long values."""
+    """Return the dead letters that still exist, without long values."""
     if not entries:
         return []
     keys = [get_config().queue(name).keys.dead]
@@ -186,7 +186,7 @@ def find(name: str, message_id: str) -> str | None:
 
 
 def labels(name: str, entries: Sequence[str]) -> list[str]:
-    """Return the message ids of those of the dead letters that still exist."""
+    """Return the message ids of the dead letters that still exist."""
     found = _listed(name, [entry for entry in entries if is_entry(entry)])
     return [text_of(fields.get(b"id")) or entry for entry, fields in found]
 

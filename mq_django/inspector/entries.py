@@ -2,7 +2,7 @@
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
-from mq_django.core.offsets import BEGINNING, END, Place, parse
+from mq_django.core.offsets import BEGINNING, END, Offset, parse
 from mq_django.core.wire import MAX_ENTRY_BYTES
 from mq_django.inspector.message_views import EntrySource, EntryView, Rows
 from mq_django.inspector.readers import open_reader
@@ -32,13 +32,13 @@ def in_log(
     topic: str,
     where: Filter = NOTHING,
     *,
-    since: Place = BEGINNING,
-    until: Place = END,
+    since: Offset = BEGINNING,
+    until: Offset = END,
     newest_first: bool = False,
     after: str = "",
     limit: int,
 ) -> Scanned[EntryView]:
-    """Return a page of the messages of a topic's log that match, between two places, both included.
+    """Return a page of the messages of a topic's log that match, between two offsets, both included.
 
     `after` is the cursor at the end of the previous page.
 
@@ -68,13 +68,13 @@ def get_in_log(topic: str, entry: str) -> EntryView | None:
 
 
 def get(name: str, source: EntrySource, entry: bytes) -> EntryView | None:
-    """Return a message that is ready or pending, or None if it no longer is."""
+    """Return a ready or pending message, or None if it is neither now."""
     return open_reader(name).entry(source, entry)
 
 
 def find(name: str, text: str) -> EntryView | None:
-    """Return a message that is ready or pending by its id, if it can be found without a scan, else None.
+    """Return a ready or pending message by its id if it can be found without a scan, else None.
 
-    It can while it waits by priority, if it was published without an id, and in RSMQ's format.
+    That is so for prioritised messages, for messages that were published without an id, and in RSMQ's format.
     """
     return open_reader(name).find_entry(text.encode())

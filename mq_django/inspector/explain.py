@@ -50,7 +50,7 @@ class Cause:
     consumer: str = ""
     #: Set for "parked" and "throttled".
     key: str = ""
-    #: Set for these, "full" and "rate": the limit, of concurrency or per `window`.
+    #: Set for "parked", "throttled", "full" and "rate": the limit, of concurrency or per `window`.
     most: int = 0
     window: timedelta = timedelta(0)
 
@@ -102,12 +102,13 @@ def _of_key(view: WaitingView, name: str) -> Cause:
         ("ZSCORE", keys.next_checks, key),
         ("TIME",),
     ]
-    rank, others, at_once, turn, time = (reply_or_raise(reply) for reply in open_wire("inspect").trip(commands))
-    before, most, rate = max(0, (rank or 0) - others), config.limits.key_concurrency, config.limits.key_rate
-    if most is not None and at_once >= most:
+    replies = open_wire("inspect").trip(commands)
+    rank, first_rank, permits, next_check, time = (reply_or_raise(reply) for reply in replies)
+    before, most, rate = max(0, (rank or 0) - first_rank), config.limits.key_concurrency, config.limits.key_rate
+    if most is not None and permits >= most:
         return Cause(kind="parked", key=key, count=before, most=most)
     if rate is not None:
-        left = max(0, (score_ms(turn) or 0) - _micros(time) // 1000)
+        left = max(0, (score_ms(next_check) or 0) - _micros(time) // 1000)
         return Cause(kind="throttled", key=key, count=before, ms=left, most=rate.count, window=rate.window)
     # A permit is free, or the limit was removed.
     return Cause(kind="due")

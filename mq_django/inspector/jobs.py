@@ -48,7 +48,7 @@ def look(name: str) -> BackgroundJob | None:
 
 
 def cancel(name: str) -> bool:
-    """Cancel the running job; its effects stay. False: no job is running."""
+    """Cancel the running job; dead letters that it has redriven or deleted stay so. False: no job is running."""
     return _jobs(name).cancel()
 
 

@@ -31,10 +31,10 @@ class LimitUse:
     granted: int
     #: Pending deliveries.
     concurrent: int
-    #: Parked messages, and keys that have some.
+    #: Parked messages, and the number of their keys.
     parked: int
     keys: int
-    #: Some of these keys, in the order of their next checks.
+    #: A page of these keys, in the order of their next checks.
     page: Sequence[KeyUse]
 
 

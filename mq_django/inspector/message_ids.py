@@ -11,7 +11,7 @@ from mq_django.stores.dead_letter_queue import next_to, open_dead_letters
 from mq_django.transport.connections import open_wire
 
 #: Where a message is.
-Place = Literal["delayed", "unhandled", "parked", "ready", "pending", "dead"]
+MessageState = Literal["delayed", "unhandled", "parked", "ready", "pending", "dead"]
 
 #: Messages read at a time.
 BATCH = 500
@@ -25,14 +25,14 @@ class _Ids(list[str]):
         return False
 
 
-def ids(name: str) -> Iterator[tuple[Place, list[str]]]:
+def ids(name: str) -> Iterator[tuple[MessageState, list[str]]]:
     """Yield the ids of all messages in a queue, in pages of at most 500 with their place.
 
     A message that moves meanwhile may be returned twice, or not at all.
     """
     config, wire = get_config().queue(name), open_wire("inspect")
     reader, dead = reader_of(config, wire), open_dead_letters(config, wire)
-    reads: dict[Place, Callable[[_Ids, str], Iterable[tuple[str, Any]]]] = {
+    reads: dict[MessageState, Callable[[_Ids, str], Iterable[tuple[str, Any]]]] = {
         "delayed": lambda found, after: reader.waiting("delayed", found, start=place_in(after), limit=BATCH)[2],
         "unhandled": lambda found, after: reader.waiting("unhandled", found, start=place_in(after), limit=BATCH)[2],
         "parked": lambda found, after: reader.waiting("parked", found, start=place_in(after), limit=BATCH)[2],

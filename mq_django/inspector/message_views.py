@@ -1,6 +1,6 @@
 """Views of messages for display, with secrets replaced.
 
-A reader decodes and filters messages. Views are built only of those that match, because redaction takes longest.
+A reader decodes and filters messages. It builds views only of those that match, because redaction takes longest.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class WaitingView:
 
     #: Its member in Redis: its id, `u:` + its unique key, or `p:` + its position.
     member: bytes
-    #: A name that can be shown and finds it: its id or position; empty if only the unique key finds it.
+    #: A reference that may be shown: its id or position; empty if only its unique key finds it.
     handle: bytes
     room: Room
     message: MessageView
@@ -83,7 +83,7 @@ class EntryView:
     """A message that is ready or pending."""
 
     source: EntrySource
-    #: Its entry, or its member of `priority`.
+    #: The id of its stream entry, or its member of `priority`.
     entry: bytes
     message: MessageView
     #: When it became ready, in ms since 1970; None if unknown.
@@ -118,7 +118,7 @@ def attempts_of(history: str, *, error: str = "", traceback: str | None = None) 
     if found and traceback is not None:
         found[-1] = found[-1]._replace(error=error or found[-1].error, traceback=traceback)
     shown: list[Attempt] = []
-    # Of one whose like is no longer kept there is none.
+    # None means: the same traceback as the attempt before, which may no longer be in the history.
     last = ""
     for attempt in found:
         last = last if attempt.traceback is None else redact_text(attempt.traceback)

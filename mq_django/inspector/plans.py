@@ -103,7 +103,7 @@ def forget(plan: Planned) -> None:
 
 
 def limits(name: str, *, count: int) -> LimitUse | None:
-    """Return the usage of a queue's limits with `count` of the waiting keys; None if it has no limits."""
+    """Return the usage of a queue's limits with up to `count` keys with parked messages; None without limits."""
     config = get_config().queue(name)
     return limit_use(config, open_wire("inspect"), count=count) if config.limits else None
 

@@ -18,7 +18,7 @@ from mq_django.transport.connections import open_wire
 #: What a consumer can be asked to do.
 Ask = Literal["quiet", "stop"]
 
-#: Running deliveries of one queue whose messages are read at most.
+#: The most running deliveries of one queue whose messages are read.
 MAX_RUNNING = 200
 
 
@@ -67,7 +67,7 @@ class SupervisorView:
 
     @property
     def queues(self) -> list[str]:
-        """The queues that it consumes."""
+        """Return the queues that it consumes."""
         return sorted({queue for process in self.processes for queue in process.queues})
 
 
@@ -136,7 +136,7 @@ def _process(found: Sequence[tuple[str, ConsumerView]], known: dict[str, Mapping
         RunningMessage(queue=queue, ms=item.ms, entry=known[queue][item.source, item.entry])
         for queue, consumer in found
         for item in consumer.running
-        # Without those that have finished since the heartbeat.
+        # The others have finished since the heartbeat.
         if (item.source, item.entry) in known[queue]
     ]
     return ProcessView(
@@ -162,7 +162,7 @@ def _supervisor(
     name: str, processes: Sequence[ProcessView], found: Sequence[Sequence[tuple[str, ConsumerView]]]
 ) -> SupervisorView:
     views = [consumer for each in found for _, consumer in each]
-    # It sends heartbeats to one queue after another: the latest counts.
+    # It sends its heartbeat to one queue after another: the latest one counts.
     seen = min((view.seen_ms_ago for view in views if view.seen_ms_ago is not None), default=None)
     return SupervisorView(
         id=name,

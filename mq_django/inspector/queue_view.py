@@ -12,7 +12,7 @@ LATE_MS = 60_000
 #: Minutes in which dead letters count as recent.
 RECENT = 30
 
-#: Share of errors from which it is highlighted.
+#: Share of failed attempts from which it is highlighted.
 MANY_ERRORS = 0.05
 
 #: Minutes over which growth is measured, and the minimum growth in messages.
@@ -70,14 +70,15 @@ class QueueView:
 
     @property
     def fails_often(self) -> bool:
-        """Return whether the share of errors is high."""
+        """Return whether the share of failed attempts is high."""
         return (self.error_share or 0.0) >= MANY_ERRORS
 
     @property
     def growth(self) -> int:
         """Return the growth of the queue in the last full minutes, 0 if it does not grow steadily.
 
-        Bursts, which come in only one half of that time, and delayed messages do not count.
+        It must grow in both halves of that time, so that bursts do not count. Half of the growth must be ready, so that
+        delayed messages do not count.
         """
         halves = [self._surplus(-GROWING - 1, -GROWING // 2 - 1), self._surplus(-GROWING // 2 - 1, -1)]
         total = sum(halves)
@@ -89,7 +90,7 @@ class QueueView:
         return sum(self.activity.published[first:last]) - gone
 
     def problems(self) -> list[Problem]:
-        """Return what is wrong, the worst first."""
+        """Return the problems of the queue, the worst first."""
         wrong: dict[Problem, bool] = {
             "unreadable": bool(self.error),
             "unconsumed": not self.alive and self.depth > 0,
@@ -99,4 +100,4 @@ class QueueView:
             "buried": self.recently_buried > 0,
             "late": self.alive > 0 and not self.paused and (self.oldest_ms or 0) >= LATE_MS,
         }
-        return [problem for problem, there in wrong.items() if there]
+        return [problem for problem, exists in wrong.items() if exists]

@@ -110,7 +110,7 @@ def totals() -> Totals:
     """Return the sums over all queues.
 
     Raises:
-        StoreError: Redis cannot be reached, or a queue cannot be read.
+        StoreError: cannot reach Redis, or read a queue.
     """
     wire = open_wire("inspect")
     configs, today = _all(wire), int(time.time()) // 86400

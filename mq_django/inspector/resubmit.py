@@ -13,7 +13,7 @@ from mq_django.transport.connections import open_wire
 def resubmit(name: str, entry: str, written: str) -> str | None:
     """Put a dead letter back into its queue with changed data, as a new message. Returns its id; None if it is gone.
 
-    `written` is JSON text. A placeholder for a secret that was not changed is replaced by the secret.
+    `written` is the JSON text of the new data. Placeholders that stand for secrets are replaced by these.
 
     Raises:
         DecodeError: it is not JSON.

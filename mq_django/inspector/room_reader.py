@@ -22,10 +22,10 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: Longer bodies are left out of a page of messages, in bytes.
+#: A body of more bytes than this is left out of a page of messages.
 MAX_LISTED = 32 * 1024
 
-#: Messages before another one that are counted at most.
+#: The most messages that are counted before a message.
 MAX_BEFORE = 1000
 
 #: A delivery as in a heartbeat: the number of its stream, and its entry.
@@ -56,8 +56,8 @@ class RoomReader:
         now_ms, total, found = self._page(self._room_command(room, start, limit, max_bytes))
         handles = self._handles([member for member, _, _ in found])
         rows = (
-            (str(place), self._waiting_view(room, handles.get(member, member), member, score, body, where))
-            for place, (member, score, body) in enumerate(found, start + 1)
+            (str(rank), self._waiting_view(room, handles.get(member, member), member, score, body, where))
+            for rank, (member, score, body) in enumerate(found, start + 1)
         )
         return now_ms, total, rows
 
@@ -116,9 +116,9 @@ class RoomReader:
     def _ranked(self, key: str, where: Matcher, start: int, limit: int, max_bytes: int) -> Rows[EntryView]:
         """Yield the ready messages of a sorted set."""
         now_ms, _, found = self._page(self._page_command(key, start, limit, max_bytes))
-        for place, (member, score, body) in enumerate(found, start + 1):
+        for rank, (member, score, body) in enumerate(found, start + 1):
             if self._is_ready(score, now_ms):
-                yield f"priority.{place}", self._entry_view(member, body, where)
+                yield f"priority.{rank}", self._entry_view(member, body, where)
 
     def _is_ready(self, score: bytes, now_ms: int) -> bool:
         return True

@@ -8,7 +8,7 @@ from mq_django.errors import UnknownGroup
 from mq_django.stores.topic_stats import count_between, stats_of_group
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: Messages that are counted at most: a user waits for it.
+#: The most messages that are counted, because a user waits for it.
 MAX_COUNTED = 50_000
 
 
@@ -25,7 +25,7 @@ class SeekPreview(NamedTuple):
     more: bool
     #: Pending deliveries. Their outcomes are ignored after the move.
     pending: int
-    #: Those of them that would not be delivered again, up to a thousand.
+    #: The pending deliveries that would not be delivered again, up to a thousand.
     given_up: int
 
 

@@ -8,7 +8,7 @@ from mq_django.conf import GroupConfig
 from mq_django.core import offsets
 from mq_django.core.filters import NOTHING
 from mq_django.core.keys import LOG, READY, UNIQUE_PREFIX, URGENT, GroupKeys, TopicKeys
-from mq_django.core.offsets import Place
+from mq_django.core.offsets import Offset
 from mq_django.inspector.message_views import EntrySource, EntryView, Matcher, Room, Rows, WaitingView, view_of_entry
 from mq_django.inspector.room_reader import MAX_BEFORE, MAX_LISTED, Receipt, RoomReader, place_in
 from mq_django.stores.dead_letter_queue import is_entry
@@ -42,24 +42,24 @@ class StreamReader(RoomReader):
         """Yield up to `limit` ready messages: urgent ones, prioritised ones, then the others in order.
 
         Prioritised ones include those with a negative priority, though they are delivered last. `after` is the cursor
-        of the last message before.
+        of the last message of the previous page.
         """
         return self._by_source(partial(self._ready, where, max_bytes), after, limit)
 
     def _by_source(
         self, read: Callable[[EntrySource, str, int], Rows[EntryView]], after: str, limit: int
     ) -> Rows[EntryView]:
-        begin, place = _cursor(after)
+        begin, position = _cursor(after)
         for source in self.sources[SOURCES.index(begin) :]:
-            for row in read(source, place if source == begin else "", limit) if limit > 0 else ():
+            for row in read(source, position if source == begin else "", limit) if limit > 0 else ():
                 limit -= 1
                 yield row
 
-    def _ready(self, where: Matcher, max_bytes: int, source: EntrySource, place: str, limit: int) -> Rows[EntryView]:
+    def _ready(self, where: Matcher, max_bytes: int, source: EntrySource, after: str, limit: int) -> Rows[EntryView]:
         if source == "priority":
-            yield from self._ranked(self._keys.priority, where, place_in(place), limit, max_bytes)
+            yield from self._ranked(self._keys.priority, where, place_in(after), limit, max_bytes)
             return
-        args: list[Argument] = [self._keys.group, place, limit, max_bytes]
+        args: list[Argument] = [self._keys.group, after, limit, max_bytes]
         command = scripts.command("entries_ready", keys=[self._stream(source)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         for entry, fields in zip(flat[::2], flat[1::2], strict=True):
@@ -71,10 +71,10 @@ class StreamReader(RoomReader):
         """Yield up to `limit` pending messages, with their consumers and for how long these hold them."""
         return self._by_source(partial(self._pending, where, max_bytes), after, limit)
 
-    def _pending(self, where: Matcher, max_bytes: int, source: EntrySource, place: str, limit: int) -> Rows[EntryView]:
+    def _pending(self, where: Matcher, max_bytes: int, source: EntrySource, after: str, limit: int) -> Rows[EntryView]:
         if source == "priority":
             return
-        args: list[Argument] = [self._keys.group, f"({place}" if place else "-", limit, max_bytes]
+        args: list[Argument] = [self._keys.group, f"({after}" if after else "-", limit, max_bytes]
         command = scripts.command("entries_pending", keys=[self._stream(source)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
@@ -83,7 +83,7 @@ class StreamReader(RoomReader):
             yield f"{source}.{entry.decode()}", view
 
     def entry(self, source: EntrySource, entry: bytes) -> EntryView | None:
-        """Return a message that is ready or pending, or None."""
+        """Return a ready or pending message, or None."""
         keys, text = self._keys, entry.decode(errors="replace")
         if source == "priority":
             replies = self._wire.trip([("ZSCORE", keys.priority, entry), ("HGET", keys.waiting, entry)])
@@ -111,7 +111,7 @@ class StreamReader(RoomReader):
         return next((found for source in sources if (found := self.entry(source, named))), None)
 
     def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
-        """Return those of the deliveries that are still pending."""
+        """Return the messages of the deliveries that still exist, by their receipts."""
         sources = {number: source for source, number in _STREAMS.items() if source in self.sources}
         # The receipt of a log's entry ends with the group's generation.
         asked = {receipt: receipt[1].partition("@")[0] for receipt in receipts if receipt[0] in sources}
@@ -186,8 +186,8 @@ class GroupReader(StreamReader):
 def page_of_log(
     keys: TopicKeys,
     wire: Wire,
-    since: Place,
-    until: Place,
+    since: Offset,
+    until: Offset,
     where: Matcher = NOTHING,
     *,
     after: str = "",
@@ -195,7 +195,7 @@ def page_of_log(
     newest_first: bool = False,
     max_bytes: int = MAX_LISTED,
 ) -> Rows[EntryView]:
-    """Yield up to `limit` entries of a log between two places, both included, that follow `after`."""
+    """Yield up to `limit` entries of a log between two offsets, both included, that follow `after`."""
     begins, ends = offsets.first(since), offsets.last(until)
     if after:
         begins, ends = (begins, f"({after}") if newest_first else (f"({after}", ends)
@@ -208,10 +208,10 @@ def page_of_log(
 
 def _cursor(text: str) -> tuple[EntrySource, str]:
     """Return the source and position of a cursor; the beginning if it is invalid."""
-    source, _, place = text.partition(".")
-    if source == "priority" and place.isdecimal() and len(place) < 16:
-        return "priority", place
+    source, _, position = text.partition(".")
+    if source == "priority" and position.isdecimal() and len(position) < 16:
+        return "priority", position
     for known in _STREAMS:
-        if source == known and is_entry(place):
-            return known, place
+        if source == known and is_entry(position):
+            return known, position
     return SOURCES[0], ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mq_django.conf import TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.offsets import Place, before, parse
+from mq_django.core.offsets import Offset, before, parse
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_hour
 from mq_django.inspector.queue_looks import MAX_COUNTED
@@ -33,9 +33,9 @@ class TopicView:
     first: str = "0-0"
     last: str = "0-0"
     groups: tuple[GroupStats, ...] = ()
-    #: The names of the groups with a subscriber in this project. Others belong to other programs or to removed code.
+    #: The names of the groups with a subscriber in this project. The others belong to other programs or removed code.
     in_code: Set[str] = frozenset()
-    #: Only what was published. Handling is counted by each group.
+    #: Only published messages. Handled ones are counted by each group.
     activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
     error: str = ""
@@ -82,19 +82,19 @@ def topic(name: str) -> TopicView:
     return view
 
 
-def preview(name: str, group: str, place: Place) -> SeekPreview:
+def preview(name: str, group: str, place: Offset) -> SeekPreview:
     """Return how many messages would be delivered again or skipped if a group were moved.
 
     Raises:
         UnknownTopic, UnknownGroup: it does not exist.
-        InvalidOffset: the place is invalid.
+        InvalidOffset: `place` is invalid.
         StoreError: cannot reach Redis.
     """
     return seek_preview(get_config().topic(name), group, before(place), open_wire("inspect"))
 
 
-def seek(name: str, group: str, place: Place) -> None:
-    """Move a group while consumers run. Raises as preview(); see also mq_django.topics."""
+def seek(name: str, group: str, place: Offset) -> None:
+    """Move a group; consumers may be running. Raises the same errors as preview()."""
     _log(name).seek(group, place)
 
 

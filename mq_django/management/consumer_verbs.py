@@ -19,9 +19,9 @@ def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     """Add the verbs to the command, each by `add(name, help)`."""
     consumers = add("consumers", "Show consumers and their running messages, or ask one to go quiet or to stop.")
     asking = consumers.add_mutually_exclusive_group()
-    whom = "A consumer or a supervisor, by its id."
-    asking.add_argument("--quiet", metavar="id", help=f"Stop fetching, and finish the messages it holds. {whom}")
-    asking.add_argument("--stop", metavar="id", help=f"Stop when its running handlers have finished. {whom}")
+    whom = "The id of a consumer or a supervisor."
+    asking.add_argument("--quiet", metavar="id", help=f"{whom} It stops fetching, and finishes the messages it holds.")
+    asking.add_argument("--stop", metavar="id", help=f"{whom} It stops when its running handlers have finished.")
 
 
 def consumers(options: Mapping[str, Any]) -> Output:

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.offsets import Place
+from mq_django.core.offsets import Offset
 from mq_django.core.visible import escape
 from mq_django.inspector import entries
 from mq_django.inspector import topics as inspected
@@ -75,7 +75,7 @@ def show_topics(_: Mapping[str, Any]) -> Output:
 
 
 def log(options: Mapping[str, Any]) -> Output:
-    """Show the first messages of a part of a log."""
+    """Show the first messages of a range of a log."""
     since, until = place(options["since"]), place(options["until"])
     limit = max(1, min(500, options["limit"]))
     found = [as_dict(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
@@ -106,7 +106,7 @@ def unsubscribe(options: Mapping[str, Any]) -> Output:
 
 
 def replay(options: Mapping[str, Any]) -> Output:
-    """Run a part of a log through a handler."""
+    """Run a range of a log through a handler."""
     topic, group = _topic_and_group(options)
     since, until = place(options["since"]), place(options["until"])
     handler = None
@@ -123,7 +123,7 @@ def replay(options: Mapping[str, Any]) -> Output:
     return output, [*lines, *table(failed)]
 
 
-def place(text: str) -> Place:
+def place(text: str) -> Offset:
     """Parse a position in a log: a date or a time, or else a word or an entry id."""
     if not _DATE.match(text):
         return text

@@ -1,4 +1,4 @@
-"""Asynchronous versions of methods."""
+"""Make asynchronous versions of methods."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps

@@ -26,7 +26,7 @@ class Queue:
 
         queues["emails"].publish("welcome", {"user_id": 7}, delay=60)
 
-    Each method that talks to Redis has a coroutine function of the same parameters: `apublish()` and so on.
+    Each method that uses Redis has an asynchronous version with the same parameters, such as `apublish()`.
     """
 
     def __init__(self, config: QueueConfig) -> None:
@@ -60,32 +60,36 @@ class Queue:
     ) -> str:
         """Publish a message and return its id.
 
-        Inside `atomic()` of database `using` the message is checked now and sent at the commit; until then the id is
-        pending, and a rollback leaves nothing. `on_commit=False` sends at once.
+        Inside `atomic()` of database `using` the message is checked now and sent at the commit. After a rollback
+        nothing is sent. With `on_commit=False` it is sent at once.
 
         Args:
-            name: chooses the handler; 1 to 255 printable characters.
-            data: JSON: None, bool, int, float, str, lists and dicts of them.
-            delay: a timedelta or seconds from now (of the sending), by Redis's clock.
-            deliver_at: not handled before this datetime; without a time zone it is in Django's current one.
-            key: what the message is about, such as "order:7".
-            headers: text by lower-case name.
+            name: selects the handler; 1 to 255 printable characters.
+            data: a JSON value: None, a bool, int, float or str, or a list or dict of JSON values. Values that Django's
+                JSON encoder supports, such as dates and UUIDs, are written as it writes them, and an enum as its value.
+            delay: a timedelta or seconds from the sending, by Redis's clock.
+            deliver_at: a datetime before which the message is not handled. A naive one is in Django's current
+                time zone.
+            key: the subject of the message, such as "order:7". Limits by key use it.
+            headers: a dict of text by lower-case name.
             priority: -100 to 100; higher runs sooner.
-            unique: with a delay, the message replaces the one that waits under this key; see `on_conflict`.
-            unique_for: the key is taken, also while the message is ready or being handled: "handled" until it is
-                handled, buried, cancelled, expired or purged, but no longer than a week after it is due; a timedelta or
-                seconds: until then or for that long.
-            on_conflict: "replace", "keep" the first and return its id, the "earliest" of both, or "error". With
-                unique_for: "error" or "keep".
-            expires: a timedelta or seconds from now, or a datetime. The message is not handled after it.
-            using: the alias of the database whose transaction is waited for; None: the default database.
-            on_commit: False: at once, also inside `atomic()`.
-            robust: what fails after the commit is logged, not raised.
-            message_id: in place of a new id. Another message may have it; in RSMQ's format that is AlreadyPublished.
-            enqueued_ms: it runs a task that was enqueued at this moment, in ms since 1970, and whose result is kept.
+            unique: a unique key. With a delay, the message replaces the delayed one with the same key; see
+                `on_conflict`.
+            unique_for: how long the unique key is taken, even while the message is ready or being handled. "handled":
+                until the message is handled, buried, cancelled, expired or purged, but at most until a week after it
+                is due. A timedelta or seconds: until the same moment, but at most for this long.
+            on_conflict: "replace" the other message, "keep" it and return its id, keep the "earliest" of both, or
+                "error". With unique_for: "error" or "keep".
+            expires: a datetime, or a timedelta or seconds from now, after which the message is not handled.
+            using: the alias of the database whose commit is awaited; None: the default database.
+            on_commit: False: send at once, even inside `atomic()`.
+            robust: errors after the commit are logged, not raised.
+            message_id: replaces the generated id. It need not be unique, except in RSMQ's format, where a second
+                message with the same id is AlreadyPublished.
+            enqueued_ms: the message runs a task that was enqueued at this time, in ms since 1970. Its result is stored.
 
         Returns:
-            The id: that of the message that stays, where `on_conflict` keeps another one.
+            The id of the message, or of the other message if `on_conflict` keeps that one.
 
         Raises:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
@@ -129,8 +133,8 @@ class Queue:
     ) -> list[str]:
         """Publish many messages in few round trips, and return their ids in the same order.
 
-        All are checked before the first is sent. One script call takes up to 1000 messages or 2 MiB of data. Each call
-        is all or nothing: when Redis refuses one, those before it are done.
+        All are checked before the first is sent. They are sent in batches of up to 1000 messages or 2 MiB of data. Each
+        batch is written as a whole or not at all. When Redis refuses one, earlier batches have been written.
 
             queues["emails"].publish_many(("welcome", {"user_id": user.pk}) for user in users)
 
@@ -168,7 +172,7 @@ class Queue:
         on_commit: bool = True,
         robust: bool = False,
     ) -> CancelResult:
-        """Remove a message that waits, and return whether that was in time.
+        """Cancel a waiting message, and return whether it was still waiting.
 
         Args:
             message_id: its id, as publish() returned it.
@@ -176,8 +180,8 @@ class Queue:
             using, on_commit, robust: as for publish().
 
         Returns:
-            A CancelResult. If it is true, the message will never run. AT_COMMIT: inside `atomic()`, where the message
-            is cancelled at the commit, if it still waits then.
+            A CancelResult. If it is true, the message will never run. AT_COMMIT inside `atomic()`: the message is
+            cancelled at the commit, if it is still waiting then.
 
         Raises:
             InvalidMessage: both an id and a unique key are given, or none, or it is not text.
@@ -197,21 +201,21 @@ class Queue:
         on_commit: bool = True,
         robust: bool = False,
     ) -> CancelResult:
-        """Give a delayed message another time, and return whether that was in time.
+        """Change the due time of a delayed message, and return whether it was still delayed.
 
         Args:
             message_id: its id, as publish() returned it.
             unique: instead of the id: its unique key.
             delay: a timedelta or seconds from now, by Redis's clock.
-            deliver_at: instead of `delay`: a datetime; without a time zone it is in Django's current one.
+            deliver_at: instead of `delay`: a datetime. A naive one is in Django's current time zone.
             using, on_commit, robust: as for publish().
 
         Returns:
-            A CancelResult. If it is true, the message will not run before its new time. AT_COMMIT: inside `atomic()`,
-            where it is rescheduled at the commit, if it still waits then.
+            A CancelResult. If it is true, the message will not run before its new time. AT_COMMIT inside `atomic()`: it
+            is rescheduled at the commit, if it is still delayed then.
 
         Raises:
-            InvalidMessage: there is no time or two, or not exactly one of an id and a unique key.
+            InvalidMessage: not exactly one of `delay` and `deliver_at`, or of an id and a unique key, is given.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         named, (delay_ms, due_ms) = _named(message_id, unique), due(delay, deliver_at)
@@ -225,7 +229,7 @@ class Queue:
         )
 
     def find(self, message_id: str | None = None, *, unique: str | None = None) -> Lookup:
-        """Look up a message that waits, and return a Lookup: where it is, the message, and when it is due.
+        """Look up a waiting message, and return where it waits, the message, and when it is due.
 
         Args:
             message_id: its id, as publish() returned it.
@@ -258,7 +262,7 @@ def _named(message_id: str | None, unique: str | None) -> str:
 
 
 class ByName(Mapping[str, Made]):
-    """What `MQ_DJANGO` configures by name, each made when it is first asked for, and again when the settings change."""
+    """A mapping of configured names to objects. Each is made at its first use, and again after settings change."""
 
     def __init__(self, configured: Callable[[Config], Mapping[str, Any]], make: Callable[[Config, str], Made]) -> None:
         self._configured, self._make = configured, make

@@ -12,13 +12,13 @@ from asgiref.sync import async_to_sync
 from mq_django.conf import GroupConfig, TopicConfig
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
-from mq_django.core.offsets import BEGINNING, END, Place
+from mq_django.core.offsets import BEGINNING, END, Offset
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import publication, publications
 from mq_django.core.times import Duration
 from mq_django.errors import UnknownGroup, UnknownHandler
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.group_standing import Standing, standing_of
+from mq_django.producers.group_status import GroupStatus, group_status
 from mq_django.producers.queues import ByName
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import find, start_of
@@ -45,7 +45,7 @@ class Topic:
 
         topics["orders"].publish("order.paid", {"order_id": 7})
 
-    `apublish()` and `apublish_many()` are coroutine functions of the same parameters.
+    `apublish()` and `apublish_many()` are asynchronous versions with the same parameters.
     """
 
     def __init__(self, config: TopicConfig) -> None:
@@ -72,17 +72,17 @@ class Topic:
     ) -> str:
         """Publish a message to every group, and return its id.
 
-        A log has one order, so there is neither a delay nor a priority; a handler's `Retry(delay=...)` delays for its
-        group.
+        A log has one order, so delays and priorities are not supported. A handler's `Retry(delay=...)` delays the
+        message for its own group.
 
         Args:
-            name: chooses the subscribers; 1 to 255 printable characters.
-            data: JSON: None, bool, int, float, str, lists and dicts of them.
-            key: what the message is about, such as "order:7".
-            headers: text by lower-case name.
-            expires: not handled after this datetime, or this timedelta from now.
-            message_id: in place of a new id. Publishing the same id again within the topic's DUPLICATE_WINDOW adds
-                nothing, so that a publish that failed without an answer can be repeated.
+            name: selects the subscribers; 1 to 255 printable characters.
+            data: a JSON value: None, a bool, int, float or str, or a list or dict of JSON values.
+            key: the subject of the message, such as "order:7".
+            headers: a dict of text by lower-case name.
+            expires: a datetime, or a timedelta from now, after which the message is not handled.
+            message_id: replaces the generated id. Publishing the same id again within the topic's DUPLICATE_WINDOW has
+                no effect, so a publish can be repeated safely when its reply was lost.
             using, on_commit, robust: as for Queue.publish().
 
         Raises:
@@ -118,8 +118,8 @@ class Topic:
     ) -> list[str]:
         """Publish many messages in few round trips, and return their ids in the same order.
 
-        All are checked before the first is sent. One script call takes up to 1000 messages or 2 MiB of data. Each call
-        is all or nothing: when Redis refuses one, those before it are done.
+        All are checked before the first is sent. They are sent in batches of up to 1000 messages or 2 MiB of data. Each
+        batch is written as a whole or not at all. When Redis refuses one, earlier batches have been written.
 
         Args:
             messages: pairs of a name and data, as for publish().
@@ -149,7 +149,7 @@ class Topic:
     apublish_many = asynchronous(publish_many)
 
     def group(self, name: str) -> "Group":
-        """Return a group of the topic, whether or not there is one of that name yet.
+        """Return a group of the topic. It need not exist in Redis.
 
         Args:
             name: 1 to 160 letters, digits, _ and -.
@@ -159,21 +159,21 @@ class Topic:
         """
         return Group(self, self.config.group(name))
 
-    def groups(self) -> list[Standing]:
-        """Return every group that there is, with its lag and how much of the retention it is behind.
+    def groups(self) -> list[GroupStatus]:
+        """Return the status of every group that exists in Redis.
 
         Raises:
             StoreError: Redis cannot be reached, or refuses the command.
             ConfigurationError: CONNECTION cannot be used.
         """
-        return [standing_of(group) for group in self._log("inspect").groups()]
+        return [group_status(group) for group in self._log("inspect").groups()]
 
     def _log(self, role: Role) -> Log:
         return Log(self.config, open_wire(role))
 
 
 class Group:
-    """A group of a topic: its place in the log. Get it as `mq_django.topics["name"].group("name")`.
+    """A group of a topic: its offset in the log. Get it as `mq_django.topics["name"].group("name")`.
 
     Every method raises StoreError when Redis cannot be reached or refuses the command, and ConfigurationError when
     CONNECTION cannot be used.
@@ -188,54 +188,55 @@ class Group:
         """Return the group's name."""
         return self.config.group
 
-    def subscribe(self, start: Place | None = None) -> bool:
-        """Create the group, and return whether it was not there.
+    def subscribe(self, start: Offset | None = None) -> bool:
+        """Create the group, and return whether it did not exist.
 
-        Consumers do that themselves. Call it when a group should begin before its first consumer starts.
+        Consumers create groups when they start. Call this if a group should begin before its first consumer starts.
 
         Args:
-            start: "beginning", "end", a datetime, or the id of an entry; None: as its subscriber says.
+            start: "beginning", "end", a datetime, or the id of an entry; None: the `start` of its subscriber.
 
         Raises:
-            InvalidOffset: `start` is not a place in a log.
+            InvalidOffset: `start` is not a position in a log.
         """
         place = start_of(self.config.name) if start is None else start
         return self._log("produce").subscribe(self.name, place)
 
     def unsubscribe(self) -> bool:
-        """Remove the group with its retries, dead letters, counters and alarm, and return whether it was there.
+        """Remove the group with its retries, dead letters, counters and alarm, and return whether it existed.
 
-        Consumers of it that still run create it again, where their subscriber says: they may handle messages again.
+        Running consumers of the group create it again at the `start` of its subscriber, so messages may be handled
+        again.
         """
         return self._log("produce").unsubscribe(self.name, now=time.time())
 
-    def seek(self, place: Place) -> None:
-        """Continue with the message at a place in the log.
+    def seek(self, place: Offset) -> None:
+        """Move the group: the next message that it reads is the one at `place`.
 
-        Consumers may run meanwhile. What they have read from the log before is not settled when it ends. A message that
-        waits for another attempt still does, because it is no longer read from the log.
+        Consumers may run meanwhile. Outcomes of messages that they have read from the log before are ignored. Messages
+        that wait for a retry still wait, because they are no longer read from the log.
 
         Args:
             place: "beginning", "end", a datetime (the first message since then), or the id of an entry.
 
         Raises:
-            UnknownGroup: nobody has subscribed.
-            InvalidOffset: it is not a place in a log.
+            UnknownGroup: the group does not exist.
+            InvalidOffset: `place` is not a position in a log.
         """
         self._log("produce").seek(self.name, place)
 
-    def standing(self) -> Standing:
-        """Return the group's place, its lag, and how much of the retention it is behind.
+    def status(self) -> GroupStatus:
+        """Return the group's offset, its lag, and its share of the retention.
 
         Raises:
-            UnknownGroup: nobody has subscribed.
+            UnknownGroup: the group does not exist.
         """
-        for standing in self.topic.groups():
-            if standing.place.name == self.name:
-                return standing
+        for status in self.topic.groups():
+            if status.position.name == self.name:
+                return status
         raise UnknownGroup(f"Topic {self.topic.name!r} has no group {self.name!r}")
 
-    def messages(self, since: Place = BEGINNING, until: Place = END) -> Iterator[Message]:
+    def messages(self, since: Offset = BEGINNING, until: Offset = END) -> Iterator[Message]:
         """Yield the messages in a range of the log. No group is changed.
 
         Args:
@@ -243,7 +244,7 @@ class Group:
             until: "end", a datetime, or the id of an entry, which is included.
 
         Raises:
-            InvalidOffset: one of them is not a place in a log.
+            InvalidOffset: `since` or `until` is not a position in a log.
         """
         for found in self._log("inspect").read(since, until):
             if isinstance(found, Delivery):
@@ -253,11 +254,11 @@ class Group:
         self,
         handler: Callable[[Message], Any] | None = None,
         *,
-        since: Place = BEGINNING,
-        until: Place = END,
+        since: Offset = BEGINNING,
+        until: Offset = END,
         dry: bool = False,
     ) -> Replayed:
-        """Run a handler for the messages in a range of the log, in this process. The group is not moved.
+        """Run a handler for the messages in a range of the log, in this process. The group is not changed.
 
             replayed = topics["orders"].group("billing").replay(since=yesterday, dry=True)
 
@@ -265,14 +266,14 @@ class Group:
             handler: a function of a Message, not a coroutine function; None: the group's own subscriber.
             since: "beginning", a datetime, or the id of an entry, which is included.
             until: "end", a datetime, or the id of an entry, which is included.
-            dry: run nothing, and return what would be run.
+            dry: do not run the handler; return the messages for which it would run.
 
         Returns:
-            The messages that were handled, those that failed, and the entries that are no messages.
+            The messages that were handled, those that failed, and the entries that are not valid messages.
 
         Raises:
-            UnknownHandler: none was given, and the group has no subscriber.
-            InvalidOffset: `since` or `until` is not a place in a log.
+            UnknownHandler: no handler was given, and the group has no subscriber.
+            InvalidOffset: `since` or `until` is not a position in a log.
         """
         handled: list[Message] = []
         failed: list[tuple[Message, str]] = []

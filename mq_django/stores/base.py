@@ -40,7 +40,7 @@ class Depths(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """Return ready + waiting + pending."""
+        """Return the number of messages that are ready, waiting or pending."""
         return self.ready + self.delayed + self.unhandled + self.parked + self.pending
 
 

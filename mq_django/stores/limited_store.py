@@ -151,7 +151,7 @@ class LimitedStore(StreamStore):
         return self._source.in_order(ready, urgent, lead), frozenset(permitted)
 
     def _permitted(self, consumer: str, found: Taken, *, charge: bool) -> Taken:
-        """Return those of the deliveries read without permits that may run."""
+        """Take permits for deliveries that were read without any, and return those that may run."""
         gone = self._parked(consumer, found, charge=charge)
         self._take_again = bool(found)
         return [item for item in found if (item.stream, item.entry) not in gone]

@@ -8,7 +8,7 @@ from mq_django.conf import TopicConfig
 from mq_django.core.ids import token
 from mq_django.core.keys import LOG
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.offsets import Place, before, first, last
+from mq_django.core.offsets import Offset, before, first, last
 from mq_django.core.publication import Publication
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import StoreError, UnknownGroup
@@ -61,7 +61,7 @@ class Log:
             for word, (message, _, _) in zip(words, publications, strict=True)
         ]
 
-    def subscribe(self, group: str, start: Place) -> bool:
+    def subscribe(self, group: str, start: Offset) -> bool:
         """Create a group that starts at a place, and return whether it did not exist."""
         keys = self.keys.group(group)
         command = scripts.command(
@@ -71,7 +71,7 @@ class Log:
         )
         return bool(reply_or_raise(self._wire.trip([command])[0])[0] == b"CREATED")
 
-    def seek(self, group: str, place: Place) -> None:
+    def seek(self, group: str, place: Offset) -> None:
         """Move a group, drop its pending entries of the log, and raise its generation.
 
         Raises:
@@ -89,7 +89,7 @@ class Log:
         command = scripts.command("topic_unsubscribe", keys=keys, args=[group])
         return bool(reply_or_raise(self._wire.trip([command])[0]) == b"REMOVED")
 
-    def read(self, since: Place, until: Place, *, batch: int = 100) -> Iterator[Delivery | Undecodable]:
+    def read(self, since: Offset, until: Offset, *, batch: int = 100) -> Iterator[Delivery | Undecodable]:
         """Yield the entries of the log between two places, both included. They do not become pending."""
         begins, ends = first(since), last(until)
         while True:

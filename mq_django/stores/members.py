@@ -35,7 +35,7 @@ class Membership:
     unknown: Mapping[str, str] = field(default_factory=dict)
     #: Changes when Redis was flushed.
     generation: str = ""
-    #: Consumer or supervisor -> what it was asked to do: "quiet" or "stop".
+    #: Consumer or supervisor -> the request to it: "quiet" or "stop".
     asks: Mapping[str, str] = field(default_factory=dict)
 
     def consumers_of(self, supervisor: str) -> list[str]:

@@ -1,10 +1,10 @@
-"""The results of tasks: a STRING each with a time to live, one JSON line for the task and one for each attempt.
+"""The results of tasks: one STRING with a TTL per task, with a JSON line for the task and one for each attempt.
 
-`mq_django.core.attempts` reads the lines of attempts. A result adds to them the id of the stream entry.
+`mq_django.core.attempts` reads the lines of attempts. Those of a result also have the id of the stream entry.
 
-Lines are appended without reading what is there, so that keeping a result costs no round trip. A consumer that no
-longer held its delivery writes its line too, because its attempt did happen; which attempt decides follows from the
-ids of the stream entries, which only rise, and not from the order in which the lines came.
+Lines are appended without reading the key, so storing a result costs no round trip. A consumer that no longer held its
+delivery also appends its line, because the attempt has happened. Attempts are ordered by the ids of their stream
+entries, which only increase, and not by the order of the lines.
 """
 
 import builtins
@@ -27,13 +27,13 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: What has not ended is kept at least so long: people ask about a backlog of days.
+#: The shortest TTL of the result of an unfinished task, because a backlog may last for days.
 UNFINISHED_TTL_MS = 7 * 24 * 3600 * 1000
-#: Results of one script call. Redis serves nobody else meanwhile: about 1 ms at this size.
+#: Results that one script call writes. This blocks Redis for about 1 ms.
 BATCH = 500
-#: Attempts whose traceback is kept, besides the last: what fails a thousand times fails in one way.
+#: The number of first attempts whose traceback is stored. That of a burial is always stored.
 TRACEBACKS = 5
-#: Bytes of a result that are read.
+#: The most bytes of a result that are read.
 MAX_RESULT = 4 * 1024 * 1024
 
 _ENTRY = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
@@ -42,12 +42,12 @@ _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=: |:?$)", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What is known of an enqueued task."""
+    """The stored result of a task."""
 
     queue: str
-    #: Its message's name: the task's path.
+    #: The task's path, which is the message's name.
     name: str
-    #: Its message's data.
+    #: The message's data.
     data: Any
     #: Milliseconds since 1970.
     enqueued_ms: int | None
@@ -58,12 +58,12 @@ class Result:
 
     @property
     def status(self) -> str:
-        """Return what the last attempt left."""
+        """Return the status of the last attempt; READY before the first has ended."""
         return self.attempts[-1].status if self.attempts else READY
 
 
 def ready_command(config: QueueConfig, publication: Publication) -> Command:
-    """Return the command that begins a task's result, for the round trip that enqueues it."""
+    """Return the command that creates a task's result, for the round trip that publishes its message."""
     message, data_text, options = publication
     ttl_ms, due_ms = _unfinished_ms(config), options.due_ms
     if options.delay_ms is not None or due_ms is not None:
@@ -74,21 +74,21 @@ def ready_command(config: QueueConfig, publication: Publication) -> Command:
 
 
 def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
-    """Return the commands that note what became of tasks, for the round trip that settles them."""
+    """Return the commands that store the outcomes of tasks, for the round trip that settles them."""
     ended = [s for s in settlements if s.keeps_result and type(s.outcome) in _STATUS and config.keeps_results]
     return [_append_command(config, consumer, ended[at : at + BATCH]) for at in range(0, len(ended), BATCH)]
 
 
 def find_result(wire: Wire, configs: Sequence[QueueConfig], message_id: str) -> Result | None:
-    """Look for a task's result in several queues, in one round trip a server.
+    """Look up a task's result in several queues, in one round trip per server.
 
     Raises:
-        StoreError: Redis cannot be reached, or no queue has it and one of them cannot be read.
+        StoreError: Redis cannot be reached, or no queue has the result and one of them cannot be read.
     """
     trips: list[list[Command]] = [
         [("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1)] for config in configs
     ]
-    # Errors last: a queue that cannot be read hides no result of another one.
+    # Errors last, so that a queue that cannot be read does not hide the result in another one.
     for (reply,) in sorted(wire.trips(trips), key=lambda replies: isinstance(replies[0], Exception)):
         if text := reply_or_raise(reply):
             return read_result(text)
@@ -96,11 +96,11 @@ def find_result(wire: Wire, configs: Sequence[QueueConfig], message_id: str) -> 
 
 
 def read_result(text: bytes) -> Result | None:
-    """Return the result in the lines of a key, or None when they are not ours."""
+    """Return the result in the value of a key, or None if another program has written it."""
     head, *lines = map(read_line, text.split(b"\n"))
     if not isinstance(head.get("name"), str) or not isinstance(head.get("queue"), str):
         return None
-    found = [(_place(line.get("entry")), attempt) for line in lines if (attempt := read_attempt(line))]
+    found = [(_entry_order(line.get("entry")), attempt) for line in lines if (attempt := read_attempt(line))]
     found.sort(key=lambda each: (each[0], each[1].number))
     return Result(
         queue=head["queue"],
@@ -114,12 +114,12 @@ def read_result(text: bytes) -> Result | None:
 
 
 def _whole(value: object, largest: int) -> int | None:
-    """Return a number as far as it makes sense: anybody may have written it."""
+    """Return an integer from -`largest` to `largest`, or None: any program may have written the value."""
     return value if isinstance(value, int) and -largest <= value <= largest else None
 
 
-def _place(entry: object) -> tuple[int, int]:
-    """Return where a stream entry stands among all entries of its queue."""
+def _entry_order(entry: object) -> tuple[int, int]:
+    """Return the two numbers of a stream entry's id, by which attempts are ordered; (0, 0) if it is not valid."""
     found = _ENTRY.fullmatch(str(entry)[:44])
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -134,12 +134,12 @@ def _ttl_ms(config: QueueConfig) -> int:
 
 @lru_cache(maxsize=1000)
 def _task_head(queue: str, name: str) -> bytes:
-    """Return how a task's line begins; the names are those of a project's tasks: few, and asked for every time."""
+    """Return the beginning of a task's line. Cached, because a project has few tasks."""
     return b'{"queue":%b,"name":%b,"enqueued":' % (dumps(queue), dumps(name))
 
 
 def _task_line(message: Message, data_text: bytes, due_ms: int | None = None) -> bytes:
-    # Published by somebody else, as JSON over several lines: in JSON a line break stands between values only.
+    # Another program may have published JSON with line breaks, which are allowed only between values.
     data_text = data_text.replace(b"\n", b" ")
     enqueued_ms = message.published_ms
     return b'%b%b,"due":%b,"priority":%d,"data":%b}' % (
@@ -162,7 +162,7 @@ _STATUS: Mapping[type, bytes] = {
 def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> Command:
     finished_ms = int(time.time() * 1000)
     ended_ttl, unfinished_ttl = _ttl_ms(config), _unfinished_ms(config)
-    # What all lines share, made once.
+    # The parts that all lines share.
     prefix, who = config.keys.result(""), b'","consumer":%b,"started":' % dumps(consumer)
     finished = b',"finished":%d' % finished_ms
     keys: list[str] = []
@@ -178,15 +178,15 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
             who,
             b"null" if micros is None else b"%d" % (finished_ms - micros // 1000),
             finished,
-            b"" if outcome is ACK else _came_to(outcome, message.attempt),
+            b"" if outcome is ACK else _result_fields(outcome, message.attempt),
         )
         ttl = unfinished_ttl + delay_ms if isinstance(outcome, Retry) else ended_ttl
         args += (_task_line(message, delivery.data_text), attempt, ttl)
     return scripts.command("results_append", keys=keys, args=args)
 
 
-def _came_to(outcome: object, number: int) -> bytes:
-    """Return further attributes of an attempt's line: what a task returned, or why it failed."""
+def _result_fields(outcome: object, number: int) -> bytes:
+    """Return the last fields of an attempt's line: the task's return value, or its error and traceback."""
     if isinstance(outcome, Ack):
         return b"" if outcome.result is None else b',"value":' + outcome.result
     if isinstance(outcome, Retry | Bury) and (outcome.error or outcome.traceback):
@@ -199,7 +199,7 @@ def _came_to(outcome: object, number: int) -> bytes:
 def error_path(error: str) -> str:
     """Return the path of the exception's class in an outcome's error, such as "shop.errors.GatewayDown: no answer".
 
-    A handler may also return an outcome with any text, which is no exception's; that counts as a plain `Exception`.
+    A handler may also return an outcome with any text as its error. That counts as `Exception`.
     """
     found = _EXCEPTION.match(error)
     if found is not None and "." in found[0]:

@@ -90,7 +90,7 @@ class StreamSource(Source):
         super().__init__(config, wire, [stream_receipts(keys, keys.ready), stream_receipts(keys, keys.urgent)])
         #: Whether the queue ever had a message with a priority, as of the last reply.
         self.ranked = False
-        #: Whether the last take returned a full batch, with no urgent or prioritised messages.
+        #: Whether the last take returned a full batch without priorities: see take_commands().
         self._flows = False
 
     def take_commands(self, consumer: str, count: int) -> list[Command]:

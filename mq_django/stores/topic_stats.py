@@ -216,7 +216,7 @@ def _share(config: TopicConfig, behind: int, behind_ms: int, bytes_each: float) 
 def count_between(
     keys: TopicKeys, wire: Wire, after: str, until: str, *, at_most: float = math.inf
 ) -> tuple[int, bool]:
-    """Count the entries after one up to another, or `+`. Returns the count, and whether there may be more."""
+    """Count the entries after `after` up to `until`, or `+`. Returns the count, and whether there may be more."""
     total, more = 0, 1
     while more and total < at_most:
         command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, until])

@@ -12,7 +12,7 @@ from mq_django.core.ids import token
 from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
-from mq_django.core.offsets import BEGINNING, Place, before
+from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.stores.base import Depths
 from mq_django.stores.settling import BATCH, log_receipts, stream_receipts
 from mq_django.stores.sources import Source, Taken
@@ -95,7 +95,7 @@ class TopicStore(StreamStore):
     Its `publish` adds messages to the group's own queue, for this group only; `Log.publish` reaches all groups.
     """
 
-    def __init__(self, config: GroupConfig, wire: Wire, *, start: Place = BEGINNING) -> None:
+    def __init__(self, config: GroupConfig, wire: Wire, *, start: Offset = BEGINNING) -> None:
         super().__init__(config, wire, GroupSource(config, wire))
         self._group_keys = config.keys
         self._log = config.keys.topic.log

@@ -31,7 +31,7 @@ class TaskSignal:
     def is_needed(self, level: int) -> bool:
         """Return whether there are other receivers, or Django logs this level.
 
-        If not, the caller saves the time to build a result, which exceeds that of a short task.
+        If not, the caller need not build a result, which takes longer than a short task.
         """
         return self._has_other_receivers() or _logger.isEnabledFor(level)
 
@@ -40,7 +40,7 @@ class TaskSignal:
         return len(receivers) != 1 or receivers[0][0][0] != id(self.logs)
 
     def send(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
-        """Send the signal; with `error`, while that is being handled, so that Django logs its traceback."""
+        """Send the signal. With an `error` it is sent inside `except`, so that Django logs the traceback."""
         if error is None:
             self.signal.send(sender, task_result=result)
             return
@@ -52,7 +52,7 @@ class TaskSignal:
             self.signal.send(sender, task_result=result)
 
     async def asend(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
-        """Send the signal on an event loop. Receivers that are no coroutines run in a thread."""
+        """Send the signal on an event loop. Receivers that are not coroutine functions run in a thread."""
         if not self._has_other_receivers():
             self.send(sender, result, error)
         elif error is None:

@@ -16,7 +16,7 @@ from mq_django.core.times import Duration
 from mq_django.errors import ConfigurationError
 from mq_django.producers.queues import queues
 from mq_django.producers.sinks import after_commit
-from mq_django.registry import check_retry, register, seconds
+from mq_django.registry import check_retry, parse_timeout, register
 from mq_django.stores.results import find_result
 from mq_django.task_backend.announcing import ENQUEUED
 from mq_django.task_backend.compat import (
@@ -34,7 +34,7 @@ from mq_django.task_backend.running import arguments_of, handler_of, has_argumen
 from mq_django.task_backend.task_results import task_result
 from mq_django.transport.connections import open_wire
 
-#: The backend alias of `mq_django.task`. It is not in TASKS, and works whatever TASKS has.
+#: The backend alias of `mq_django.task`. It is not in the setting TASKS, and does not depend on it.
 OWN_ALIAS = "mq_django"
 OPTIONS = frozenset({"ON_COMMIT"})
 
@@ -48,13 +48,13 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
 
     #: None: the queue's.
     retry: RetryPolicy | None = None
-    #: None: the queue's. Seconds are taken, too.
+    #: None: the queue's. A number is in seconds.
     timeout: timedelta | None = None
     publishing: Publishing = DEFAULT
 
     def __post_init__(self) -> None:
         # Django's decorator passes the timeout as it was given, which may be seconds.
-        object.__setattr__(self, "timeout", seconds(self.timeout))
+        object.__setattr__(self, "timeout", parse_timeout(self.timeout))
         check_retry(self.retry)
         Task.__post_init__(self)
 
@@ -75,7 +75,7 @@ class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
         on_commit: bool | None = None,
         robust: bool | None = None,
     ) -> "MQTask":
-        """Return a task with other options; None keeps what is there.
+        """Return a task with other options. None keeps the present value.
 
             remind.using(delay=3600, unique=f"cart:{cart.pk}").enqueue(cart.pk)
 
@@ -139,14 +139,14 @@ class MQBackend(BaseTaskBackend):
         self.on_commit = self.options.get("ON_COMMIT", True)
 
     def validate_task(self, task: AnyTask) -> None:
-        """Refuse a task that could not run, and make the others known to the consumers of this project.
+        """Refuse a task that could not run. Register any other as the handler of its messages.
 
         Args:
-            task: as Django's or our decorator made it.
+            task: a task made by Django's or our decorator.
 
         Raises:
             InvalidTask: its function, priority or queue cannot be used.
-            ConfigurationError: another handler has the name of its path.
+            ConfigurationError: its path is the name of another handler.
         """
         super().validate_task(task)
         self._check_queue(task.queue_name)
@@ -170,13 +170,13 @@ class MQBackend(BaseTaskBackend):
         """Publish a message that runs the task, and return its result, which is READY.
 
         Args:
-            task: what runs; `task.enqueue()` calls this.
-            args, kwargs: the arguments of its function, of what JSON has a form for.
+            task: the task to run; `task.enqueue()` calls this.
+            args, kwargs: the arguments of its function: JSON values.
 
         Raises:
-            TypeError, ValueError: an argument has no form in JSON.
+            TypeError, ValueError: an argument cannot be encoded as JSON.
             InvalidTask: the task cannot run in its queue.
-            PublishError, StoreError: as `Queue.publish`.
+            PublishError, StoreError: as for `Queue.publish`.
             ConfigurationError: `MQ_DJANGO` cannot be used.
         """
         if _is_known(task):
@@ -225,13 +225,13 @@ class MQBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> AnyResult:
-        """Return the result of an enqueued task, as far as it is known.
+        """Return the stored result of an enqueued task.
 
         Args:
             result_id: the `id` of the result that `enqueue()` returned.
 
         Raises:
-            TaskResultDoesNotExist: there is none, or no longer, or no task of its path is known in this process.
+            TaskResultDoesNotExist: there is no result, it has expired, or this process has no task of its path.
             StoreError: Redis cannot be reached, or refuses the command.
             ConfigurationError: `MQ_DJANGO` cannot be used.
         """
@@ -244,7 +244,7 @@ class MQBackend(BaseTaskBackend):
         return task_result(found, task, str(result_id))
 
     def check(self, **_: object) -> list[CheckMessage]:
-        """Return what is wrong in the backend's settings, for `manage.py check`."""
+        """Return the errors in the backend's settings, for `manage.py check`."""
         return list(self._problems())
 
     def _problems(self) -> Iterator[CheckMessage]:

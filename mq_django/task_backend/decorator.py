@@ -11,7 +11,7 @@ from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.core.times import Duration
 from mq_django.errors import ConfigurationError, UnknownQueue
-from mq_django.registry import seconds
+from mq_django.registry import parse_timeout
 from mq_django.task_backend.backend import OWN_ALIAS, MQTask
 from mq_django.task_backend.compat import InvalidTask
 
@@ -23,7 +23,7 @@ def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
         inspect.signature(task.func).bind(*([None] if task.takes_context else []))
     except TypeError as error:
         raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
-    with suppress(ConfigurationError, UnknownQueue):  # `manage.py check` names what is wrong
+    with suppress(ConfigurationError, UnknownQueue):  # reported by `manage.py check`
         if not get_config().queue(task.queue_name).has_schedules:
             raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
     path = task.module_path
@@ -68,7 +68,7 @@ def task(
     timeout: Duration | None = None,
     schedule: Schedule | None = None,
 ) -> MQTask | Callable[[Function], MQTask]:
-    """Make a function a task that `manage.py runconsumer` runs, whatever TASKS says.
+    """Make a function a task that `manage.py runconsumer` runs. The setting TASKS has no effect on it.
 
         @task(queue_name="emails", retry=RetryPolicy(max_attempts=3))
         def send_receipt(order_id): ...
@@ -80,16 +80,16 @@ def task(
         priority: -100 to 100; higher runs sooner.
         queue_name: one of MQ_DJANGO["QUEUES"].
         takes_context: the function takes a `TaskContext` as its first argument, `context`.
-        retry: when a failed attempt is followed by another; None: as the queue's RETRY says.
+        retry: the policy for failed attempts; None: the queue's RETRY.
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
         schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
-            fires each tick; of the ticks that passed while none ran, only the last one is fired.
+            fires each tick. Of the ticks missed while nothing was running, only the last one fires.
 
     Returns:
-        The task: Django's, with `using()` for all options of `Queue.publish`. Without `function`, a decorator.
+        The task, whose `using()` takes all options of `Queue.publish`. Without `function`, a decorator.
 
     Raises:
-        InvalidTask: it could not run.
+        InvalidTask: the task could not run with these options.
         ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy.
     """
 
@@ -102,7 +102,7 @@ def task(
             run_after=None,
             takes_context=takes_context,
             retry=retry,
-            timeout=seconds(timeout),
+            timeout=parse_timeout(timeout),
         )
         if schedule is not None:
             registry.schedule(_scheduled(made, schedule))

@@ -32,7 +32,7 @@ class Publishing:
             raise InvalidTask(str(error)) from error
 
     def options(self) -> dict[str, Any]:
-        """Return the options as `Queue.publish` takes them, all but `on_commit`."""
+        """Return the options for `Queue.publish`, except `on_commit`."""
         return {
             "delay": self.delay,
             "unique": self.unique,

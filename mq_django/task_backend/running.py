@@ -33,7 +33,7 @@ from mq_django.task_backend.task_errors import AttemptError
 
 logger = get_logger(__name__)
 
-#: Attempts whose consumers are named one by one.
+#: The most attempts whose consumers are listed in a result.
 MAX_ATTEMPT = 10_000
 
 #: The worker id while a task runs. The stored result has the name of the consumer instead.
@@ -110,7 +110,7 @@ MALFORMED = Bury('The data of a task\'s message is {"args": [...], "kwargs": {..
 
 
 def arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a task's arguments as its function will get them.
+    """Return a copy of a task's arguments as its function will receive them.
 
     Raises:
         TypeError, ValueError: an argument cannot be encoded as JSON.
@@ -164,7 +164,7 @@ def _outcome(message: Message, returned: Any) -> Outcome:
 
 
 def _finished(task: AnyTask, message: Message, outcome: Outcome, seconds: float) -> AnyResult | None:
-    """Return the result for the signal that a task has ended, or None if it is retried or nobody needs the signal."""
+    """Return the result for the signal that a task has ended; None if it is retried, or there is no receiver."""
     if not isinstance(outcome, Ack | Bury) or not has_arguments(message.data):
         return None
     if not FINISHED.is_needed(logging.ERROR if isinstance(outcome, Bury) else logging.INFO):

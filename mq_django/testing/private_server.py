@@ -16,7 +16,7 @@ from mq_django.errors import ConnectionLost
 from mq_django.transport.guard_process import ask, log_tail
 from mq_django.transport.servers import MAX_SOCKET_PATH, ServerBinary, find_server, server_arguments, socket_url
 
-#: Seconds until a server without data must answer. It takes about 30 ms, and longer on a machine under load.
+#: Seconds until a server without data must reply. It takes about 30 ms, and longer on a machine under load.
 START_TIMEOUT = 10.0
 
 #: Seconds for a server to write its data before it is killed.
@@ -34,10 +34,10 @@ def answers(address: str | tuple[str, int]) -> bool:
 
 
 class PrivateServer:
-    """A Redis server that belongs to this process, and ends with it even if that is killed.
+    """A Redis server for this process. It ends with the process, even if that is killed.
 
-    Listens on a unix socket, or with `tcp=True` on a free loopback port. Keeps its data in `directory`, which
-    stays; without one in a temporary folder, which goes at `stop()`. `settings` are lines of redis.conf.
+    It listens on a unix socket, or with `tcp=True` on a free loopback port. Its data are in `directory`, which is not
+    deleted, or in a temporary folder, which `stop()` deletes. `settings` are settings of redis.conf.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class PrivateServer:
 
     @property
     def url(self) -> str:
-        """The server's URL; the same again after a restart."""
+        """The server's URL. It stays the same after a restart."""
         if isinstance(self._address, str):
             return socket_url(self._address)
         host, port = self._address
@@ -80,9 +80,9 @@ class PrivateServer:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> Self:
-        """Start the server and wait until it answers; do nothing when it runs.
+        """Start the server if it does not run, and wait until it replies.
 
-        Raises NoServer when there is no program to start, ConnectionLost when it does not come up.
+        Raises NoServer when there is no program to start, ConnectionLost when the server does not start.
         """
         if self.pid:
             return self
@@ -106,7 +106,7 @@ class PrivateServer:
         return self
 
     def stop(self) -> None:
-        """Stop the server, letting it write its data first; may be called twice."""
+        """Stop the server, which writes its data first. May be called twice."""
         if self._process and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             # A suspended process handles SIGTERM only when it continues.
@@ -121,7 +121,7 @@ class PrivateServer:
             self._folder = None
 
     def kill(self) -> None:
-        """End the server as a crash does; `start()` brings it back on the data that reached the disk."""
+        """Kill the server, like a crash. `start()` starts it again with the data that were on disk."""
         if self._process:
             self._process.kill()
         self._collect()
@@ -153,9 +153,9 @@ class PrivateServer:
             ended = self._process.poll() is not None
             if ended or time.monotonic() > deadline:
                 reason = "ended at once" if ended else f"did not answer within {START_TIMEOUT:g} s"
-                last_words = log_tail(log)
+                end_of_log = log_tail(log)
                 self.stop()
-                raise ConnectionLost(f"The private Redis server {reason}: {last_words}")
+                raise ConnectionLost(f"The private Redis server {reason}: {end_of_log}")
             time.sleep(0.01)
 
     def _collect(self) -> None:
@@ -172,7 +172,7 @@ class PrivateServer:
 def _guard(pid: int, folder: Path) -> subprocess.Popen[bytes]:
     """Start a process that kills the server when this process and its forks have ended.
 
-    It reads from a pipe that nobody writes to. The pipe ends with its last writer, in any case.
+    It reads from a pipe that is never written to. The pipe ends when the last process that can write to it has ended.
     """
     return subprocess.Popen(  # noqa: S603
         ["/bin/sh", "-c", 'cat; kill -9 "$0"; rm -rf "$1"', str(pid), str(folder)],

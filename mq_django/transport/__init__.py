@@ -1,1 +1,1 @@
-"""The wire: connections, servers, scripts."""
+"""Connections to Redis, local Redis servers, and Lua scripts."""

@@ -49,7 +49,7 @@ def examine(client: redis.Redis) -> list[Finding]:
 
 
 def _knows(client: redis.Redis, command: str) -> bool:
-    """Return whether the server has a command; True if it does not say."""
+    """Return whether the server has a command; True if it rejects the question."""
     # Not through the client: versions of redis-py parse this reply differently.
     session = Session(client)
     (reply,) = session.trip([("COMMAND", "INFO", command)])

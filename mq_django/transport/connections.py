@@ -1,4 +1,4 @@
-"""Redis clients for queues, with connection pools apart from those of the cache."""
+"""Redis clients for queues. Their connection pools are separate from those of caches."""
 
 import threading
 from typing import Any, Literal
@@ -67,12 +67,12 @@ def get_client(role: Role) -> redis.Redis:
 
 
 def open_wire(role: Role) -> Wire:
-    """Return a wire for any thread, which takes a connection for each round trip; get_client() says what it raises."""
+    """Return a wire for any thread, which takes a connection for each round trip. Raises the errors of get_client()."""
     return Pooled(get_client(role))
 
 
 def open_session(role: Role) -> Session:
-    """Return a wire on a connection of its own, for one thread; get_client() says what it raises."""
+    """Return a wire on a connection of its own, for one thread. Raises the errors of get_client()."""
     return Session(get_client(role))
 
 

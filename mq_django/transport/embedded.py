@@ -36,7 +36,7 @@ NEEDS_POSIX = (
     '"redis://127.0.0.1:6379/0", or work in WSL.'
 )
 
-#: The open files that hold the users' lock, by directory. Forked children inherit them, and count as users, too.
+#: Directory -> the open file that holds the users' lock. Forked children inherit it, and count as users, too.
 _memberships: dict[Path, int] = {}
 _lock = threading.Lock()
 
@@ -71,7 +71,7 @@ class EmbeddedConnection(redis.UnixDomainSocketConnection):
 def connection_pool(directory: Path, **options: Any) -> redis.ConnectionPool:
     """Return a pool of connections to the server with its data in this directory, started if necessary.
 
-    Raises what `url()` raises.
+    Raises the errors of `url()`.
     """
     url(directory)
     return redis.ConnectionPool(connection_class=EmbeddedConnection, directory=directory, **options)

@@ -69,7 +69,7 @@ _ADVICE: dict[type[StoreError], str] = {
     WrongNode: "Another node of the Redis Cluster has the key, and mq_django talks to one: {}",
 }
 
-#: TLS errors of a broken connection. All others are errors of TLS itself.
+#: Errors of a broken connection that has TLS. All other SSL errors are errors of TLS itself.
 _BROKEN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
@@ -134,22 +134,22 @@ def translate_connecting(
 
     `during` is the exception that was being handled when the pool connected: it is not part of the cause.
     """
-    at, said, cause = address(pool), _sentence(error), _cause(error, during)
+    at, reason, cause = address(pool), _sentence(error), _cause(error, during)
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
         return ConnectionRejected(
-            f"Redis at {at} refuses the log-in: {said} Check the user name and the password in {SETTING}."
+            f"Redis at {at} refuses the log-in: {reason} Check the user name and the password in {SETTING}."
         )
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, _BROKEN):
         return _tls_failed(at, cause)
     if isinstance(cause, FileNotFoundError | PermissionError) and _uses_tls(pool):
         return ConnectionRejected(f"A file for TLS that {SETTING} names cannot be read: {cause.strerror}.")
     if isinstance(error, exceptions.InvalidResponse):
-        return ConnectionRejected(f"The server at {at} is not Redis: {said} Check the address in {SETTING}.")
+        return ConnectionRejected(f"The server at {at} is not Redis: {reason} Check the address in {SETTING}.")
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
         return ConnectionLost(f"Cannot reach Redis at {at}: {_reason(error, cause)}{_hint(error, cause, pool)}")
     translation = translate(error)
     if type(translation) is StoreError:
-        return ConnectionRejected(f"Redis at {at} refuses the connection: {said} Check {SETTING}.")
+        return ConnectionRejected(f"Redis at {at} refuses the connection: {reason} Check {SETTING}.")
     return translation
 
 
@@ -169,9 +169,9 @@ def _tls_failed(at: str, cause: ssl.SSLError) -> ConnectionRejected:
             f"The certificate of Redis at {at} cannot be verified: {cause.verify_message.strip('.')}. "
             f"Check the host in {SETTING}, and name the CA there: rediss://...?ssl_ca_certs=/path/ca.pem."
         )
-    said = (cause.reason or str(cause)).replace("_", " ").lower()
+    reason = (cause.reason or str(cause)).replace("_", " ").lower()
     return ConnectionRejected(
-        f"TLS with Redis at {at} fails: {said}. Check {SETTING}: a server without TLS needs redis://, not rediss://."
+        f"TLS with Redis at {at} fails: {reason}. Check {SETTING}: a server without TLS needs redis://, not rediss://."
     )
 
 

@@ -1,6 +1,7 @@
-"""Which keys a command has, and which hash slot of a Redis Cluster a key is in.
+"""The keys of commands, and the hash slots of keys in a Redis Cluster.
 
-Commands stay plain tuples, because making them is a hot path: only who routes a trip, or checks it, asks for its keys.
+Commands are plain tuples, because they are made on a hot path. Their keys are looked up only when a trip is routed or
+checked.
 """
 
 from collections.abc import Sequence
@@ -9,12 +10,12 @@ from redis.crc import key_slot
 
 from mq_django.transport.scripts import Argument, Command
 
-#: Commands without a key. They go to the server of the trip that they are in.
+#: Commands without a key. They run on the server of their trip.
 _KEYLESS = frozenset({"COMMAND", "PING", "SUBSCRIBE", "TIME"})
 
 
 def keys_of(command: Command) -> Sequence[Argument]:
-    """Return the keys of a command, in their order; none for one that may go to any server."""
+    """Return the keys of a command in order; none for a command that any server can run."""
     name = command[0]
     if name in ("EVALSHA", "EVAL"):
         return command[3 : 3 + int(command[2])]
@@ -29,5 +30,5 @@ def keys_of(command: Command) -> Sequence[Argument]:
 
 
 def hash_slot(key: Argument) -> int:
-    """Return the hash slot of a key: that of what stands in its first braces, else of the whole key."""
+    """Return the hash slot of a key. It is computed from the text in its first braces, or else from the whole key."""
     return key_slot(key if isinstance(key, bytes) else str(key).encode())

@@ -34,7 +34,7 @@ _SENTINEL_OPTIONS: dict[str, Any] = {
     "protocol": 2,
 }
 
-#: Options of redis-py that say where a server is or how to log in, and all whose names begin with `ssl`.
+#: Options of redis-py for the address, the login and the socket. Options of TLS, which start with `ssl`, also count.
 _WHERE = frozenset(
     {
         *("host", "port", "path", "unix_socket_path", "db", "connection_class"),
@@ -149,7 +149,7 @@ def _where(options: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _without_ours(url: str, setting: str) -> str:
-    """Return a URL without the options that we set; in redis-py those of a URL override those of a pool."""
+    """Return a URL without the options that we set, because redis-py prefers options of the URL."""
     reason = _fault(url)
     if reason:
         raise ConfigurationError(f"{setting} is not a usable Redis URL: {reason}")
@@ -159,7 +159,7 @@ def _without_ours(url: str, setting: str) -> str:
 
 
 def _fault(url: str) -> str:
-    """Return what is wrong with a URL, or "". Does not quote the URL, because it may contain a password."""
+    """Return the error of a URL, or "". Does not quote the URL, because it may contain a password."""
     try:
         parse_url(url)  # type: ignore[no-untyped-call]
     except ValueError as error:

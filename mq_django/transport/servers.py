@@ -1,4 +1,4 @@
-"""Find a Redis server on this machine, and run a private one."""
+"""Find a Redis server program on this machine, and make its command line."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Several commands in one round trip, on a connection of one's own or one from the pool."""
+"""Send several commands in one round trip, on a connection for one thread or on a pooled one."""
 
 import math
 import os
@@ -26,37 +26,37 @@ _pack_command: Callable[[Command], bytes] | None = (
 
 
 class Wire(Protocol):
-    """What a store talks through."""
+    """Sends the commands of stores to Redis."""
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands in one round trip and return a reply each; an error reply is a `ResponseError` in its place.
+        """Send commands in one round trip, and return their replies. An error reply is a `ResponseError` in its place.
 
-        All their keys are in one hash slot: those of one queue, or of one topic with its groups.
+        All keys must be in one hash slot: keys of one queue, or of one topic and its groups.
 
         Raises:
-            ConnectionLost: the connection broke; which commands ran is not known.
+            ConnectionLost: the connection broke. It is unknown which commands ran.
         """
 
     def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
-        """Send several trips, each for a hash slot of its own, and return the replies of each.
+        """Send several trips, each with keys of one hash slot, and return the replies of each.
 
-        Trips to one server are one round trip. An error reply stays in its place and says nothing of the other trips.
+        Trips to the same server are one round trip. An error reply does not affect the other trips.
 
         Raises:
-            ConnectionLost: the connection broke; which commands ran is not known.
+            ConnectionLost: the connection broke. It is unknown which commands ran.
         """
         commands = [command for trip in trips for command in trip]
         replies = iter(self.trip(commands) if commands else ())
         return [[next(replies) for _ in trip] for trip in trips]
 
 
-def _introduced(connection: Any, commands: Sequence[Command]) -> Sequence[Command]:
-    """Return the commands, with each script in full the first time that a connection sends it.
+def _with_new_scripts(connection: Any, commands: Sequence[Command]) -> Sequence[Command]:
+    """Return the commands, with the full text of each script that this connection sends for the first time.
 
-    A script that turned out to be unknown would run after the commands behind it: a message would be settled before
-    what belongs before that.
+    A script that the server does not know runs only in a second round trip, after the commands that follow it. A
+    message would then be settled before its result is written.
     """
-    # Kept with the connection, which one thread holds at a time; a new socket may lead to a server that knows nothing.
+    # Stored on the connection, which one thread holds at a time. A new socket may lead to a server without the scripts.
     socket_now = getattr(connection, "_sock", None)
     socket_then, known = getattr(connection, "mq_django_scripts", (None, frozenset()))
     if socket_then is not socket_now:
@@ -69,7 +69,7 @@ def _introduced(connection: Any, commands: Sequence[Command]) -> Sequence[Comman
 
 
 def interrupt(connection: Any) -> None:
-    """End another thread's wait on a connection of redis-py, without taking its socket from under it."""
+    """End another thread's wait on a connection of redis-py, without closing the socket that it uses."""
     sock = getattr(connection, "_sock", None)
     if sock is not None:
         with suppress(OSError):
@@ -77,7 +77,7 @@ def interrupt(connection: Any) -> None:
 
 
 class _Select:
-    """Does for one socket what `select.poll` does, where there is none: on Windows."""
+    """Replaces `select.poll` for one socket on Windows, which has no poll."""
 
     def register(self, sock: Any, _mask: int) -> None:
         self._sock = sock
@@ -86,26 +86,26 @@ class _Select:
         return select.select([self._sock], [], [], timeout / 1000)[0]
 
 
-#: Returns what tells whether a socket can be read.
+#: Returns an object that checks whether a socket can be read.
 _poll: Callable[[], Any] = getattr(select, "poll", _Select)
 _POLLIN: int = getattr(select, "POLLIN", 1)
 
 
 class Session(Wire):
-    """A connection of one's own, for one thread: what was sent and what is still to come are known."""
+    """A wire on a connection of its own, for one thread. Sending and receiving may also be separate calls."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
         self._pool = client.connection_pool
         self._connection: Any = None
-        #: The socket that is registered for polling, which takes a third of asking redis-py.
+        #: The socket that is registered with `_poll`. Polling takes a third of the time of redis-py's own check.
         self._polled: Any = None
         self._poll = _poll()
-        #: When the last reply must have come, in seconds on the monotonic clock.
+        #: The time on the monotonic clock by which replies must have arrived.
         self._ends = math.inf
 
     def limit(self, ends: float) -> None:
-        """Let every reply come by a moment of the monotonic clock, or ConnectionLost is raised; infinite: as usual."""
+        """Set the time on the monotonic clock after which a missing reply is ConnectionLost; infinity: no limit."""
         self._ends = ends
         sock = self.socket
         if ends == math.inf and sock is not None:
@@ -126,7 +126,7 @@ class Session(Wire):
         if self._connection is None:
             self._connection = self._connect()
         try:
-            self._connection.send_packed_command(self._packed(_introduced(self._connection, commands)))
+            self._connection.send_packed_command(self._packed(_with_new_scripts(self._connection, commands)))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error
@@ -139,13 +139,13 @@ class Session(Wire):
             raise translate_connecting(error, self._pool, during=during) from error
 
     def _packed(self, commands: Sequence[Command]) -> list[bytes]:
-        # In one piece: redis-py's own way looks at each argument, and sends what is long in several.
+        # As one bytes object. redis-py itself checks each argument, and sends long commands in several pieces.
         if _pack_command is None:
             return [b"".join(self._connection.pack_commands(commands))]
         return [b"".join(map(_pack_command, commands))]
 
     def receive(self) -> Any:
-        """Return the next reply; an error reply is returned, not raised."""
+        """Return the next reply. An error reply is returned, not raised."""
         if self._ends != math.inf:
             self._set_timeout()
         try:
@@ -162,18 +162,18 @@ class Session(Wire):
         replies = [self.receive() for _ in commands]
         if any([isinstance(reply, exceptions.ResponseError) for reply in replies]):  # noqa: C419 - a list is faster
             replies = self.again_in_full(commands, replies)
-            if any(isinstance(reply, exceptions.ResponseError) and _is_elsewhere(reply) for reply in replies):
-                # A master that was demoted answers for ever. The next connection is made to whoever is master then.
+            if any(isinstance(reply, exceptions.ResponseError) and _requires_reconnect(reply) for reply in replies):
+                # A demoted master would reply like this for ever. The next connection is made to the new master.
                 self.close()
         return replies
 
     def again_in_full(self, commands: Sequence[Command], replies: list[Any]) -> list[Any]:
-        """Run again, by their text, the scripts that the server did not know, and return all replies."""
-        forgotten = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
-        if forgotten:
-            self.send([in_full(commands[place]) for place in forgotten])
-            for place in forgotten:
-                replies[place] = self.receive()
+        """Run the scripts that the server did not know again, by their text, and return all replies."""
+        unknown = [at for at, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
+        if unknown:
+            self.send([in_full(commands[at]) for at in unknown])
+            for at in unknown:
+                replies[at] = self.receive()
         return replies
 
     def another(self) -> "Session":
@@ -182,11 +182,11 @@ class Session(Wire):
 
     @property
     def socket(self) -> Any:
-        """The connection's socket, to wait for beside others; None while there is none."""
+        """The connection's socket, for select(); None while not connected."""
         return getattr(self._connection, "_sock", None)
 
     def can_receive(self) -> bool:
-        """Tell whether something has come.
+        """Return whether there is data to receive.
 
         Raises:
             ConnectionLost: the connection has ended.
@@ -198,7 +198,7 @@ class Session(Wire):
             raise translate(error) from error
 
     def is_quiet(self) -> bool:
-        """Tell whether nothing has come, which could only be the end of the connection."""
+        """Return whether there is no data to read. On an idle connection, data means that the server has closed it."""
         sock = self.socket
         if sock is None:
             return True
@@ -208,7 +208,7 @@ class Session(Wire):
         return not self._poll.poll(0)
 
     def interrupt(self) -> None:
-        """End a wait for a reply in another thread: it gets ConnectionLost."""
+        """End another thread's wait for a reply. That thread gets ConnectionLost."""
         interrupt(self._connection)
 
     def release(self) -> None:
@@ -218,22 +218,22 @@ class Session(Wire):
             self._pool.release(connection)
 
     def close(self) -> None:
-        """Give the connection up: no late reply can then be taken for another command's."""
+        """Disconnect, so that a late reply cannot be taken for the reply to another command."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
             self._pool.release(connection)
 
 
-#: Until when the round trips of pooled connections must be over, in seconds on the monotonic clock.
+#: The time on the monotonic clock by which round trips of pooled connections must have ended.
 _ends: ContextVar[float] = ContextVar("mq_django_ends", default=math.inf)
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Give all round trips of pooled connections inside so many seconds together: who waits for a page waits no longer.
+    """Limit the total time of all round trips of pooled connections inside, such as those of one page.
 
-    What has not come by then raises ConnectionLost. A new connection is made within its own timeouts.
+    A reply that has not arrived by then is ConnectionLost. Connecting has its own timeouts.
     """
     token = _ends.set(time.monotonic() + seconds)
     try:
@@ -243,7 +243,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 class Idle:
-    """The connections of a client that wait for their next round trip."""
+    """The idle connections of a client."""
 
     def __init__(self) -> None:
         self._sessions: list[Session] = []
@@ -264,19 +264,19 @@ class Idle:
             session.close()
 
     def put(self, session: Session) -> None:
-        """Keep a session for the next who needs one."""
+        """Keep a session for the next round trip."""
         self._sessions.append(session)
 
 
 class Pooled(Wire):
-    """A connection for each round trip, for any thread.
+    """A wire for any thread, which takes an idle connection for each round trip.
 
-    Connections are kept beside redis-py's pool, whose taking and putting back is a fifth of a publish.
+    Idle connections are kept outside redis-py's pool, because that would add a fifth to the time of a publish.
     """
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        # With the client, so that all who use it share them.
+        # Stored on the client, so that all its wires share them.
         self._idle: Idle = vars(client).setdefault("mq_django_idle", Idle())
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
@@ -296,19 +296,19 @@ class Pooled(Wire):
         return replies
 
 
-def _is_elsewhere(reply: exceptions.ResponseError) -> bool:
+def _requires_reconnect(reply: exceptions.ResponseError) -> bool:
     return isinstance(translate(reply), ReadOnly | ConnectionLost) or error_code(reply) == "UNBLOCKED"
 
 
 def is_gone(reply: Any) -> bool:
-    """Tell whether a reply says that the stream or its group is not there (any more)."""
+    """Return whether an error reply means that the stream or its consumer group does not exist, or was deleted."""
     if not isinstance(reply, Exception):
         return False
     return error_code(reply) in ("NOGROUP", "UNBLOCKED") or error_text(reply) == "no such key"
 
 
 def reply_or_raise(reply: Any) -> Any:
-    """Return a reply, or raise what an error reply means."""
+    """Return a reply, or raise the StoreError for an error reply."""
     if isinstance(reply, exceptions.RedisError):
         raise translate(reply) from reply
     return reply

@@ -1,4 +1,4 @@
-"""`@on_signal`, and how its arguments become a trigger."""
+"""`@on_signal`, and how a trigger is made from its arguments."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,9 +37,9 @@ def on_signal(
     args: Any = None,
     strict: bool = False,
 ) -> Callable[[Task], Task]:
-    """Enqueue the decorated task when a signal fires, after the commit of the database that it is about.
+    """Enqueue the decorated task when a signal is sent, after the commit of the database of the change.
 
-    Never for `raw=True` (fixtures). Of m2m_changed only the `post_` actions count.
+    Signals with `raw=True` (fixtures) are ignored, and those of m2m_changed unless their action starts with `post_`.
 
         @on_signal(post_save, sender="shop.Cart", delay=3600, unique="cart:{instance.pk}")
         @task
@@ -47,26 +47,27 @@ def on_signal(
 
     Args:
         signal: a Django signal, or a list of them.
-        sender: a model, "app.Model", an abstract model (all that inherit from it), any other sender, a list
-            of these, or None for everybody.
+        sender: a model, "app.Model", an abstract model (for all its subclasses), any other sender, a list of these, or
+            None for all senders.
         delay: a timedelta or seconds until the task is due.
-        unique: a template such as "cart:{instance.pk}", filled when the signal fires. It sees the signal's
-            arguments and their attributes. Of one key one message waits; `on_conflict` is as in publish().
-        unique_for: as in publish(): of one key there is one message, also while it is ready or being handled. What
-            comes meanwhile is dropped; with on_conflict="error" it is an error.
+        unique: a template of the unique key, such as "cart:{instance.pk}". It is filled from the signal's arguments and
+            their attributes. Only one message with the same key is delayed at a time; see `on_conflict`.
+        unique_for: as in publish(): only one message with the same key exists, even while it is ready or being
+            handled. Further ones are dropped, or are an error with on_conflict="error".
         on_conflict: as in publish().
-        expires, priority: as in publish(); without `priority` it is the task's.
-        cancel_on: (signal, sender) or (signal, sender, template of the unique key): these cancel what waits.
-        when: a function of the signal's arguments (those that it names); false: nothing is enqueued.
-        args: such a function, or a list or dict that may hold templates: the task's arguments. Without it,
-            the instance's pk, as text when it is not an integer.
-        strict: what fails is raised to the sender of the signal, instead of being logged.
+        expires, priority: as in publish(). The default of `priority` is the task's.
+        cancel_on: pairs (signal, sender) or triples (signal, sender, template of the unique key). These signals cancel
+            the waiting message.
+        when: a function that takes any of the signal's arguments by name. If it returns false, nothing is enqueued.
+        args: the task's arguments: such a function, or a list or dict that may contain templates. Default: the
+            instance's pk, as text if it is not an integer.
+        strict: errors are raised to the sender of the signal, instead of being logged.
 
     Returns:
         A decorator that returns the task as it is.
 
     Raises:
-        ConfigurationError: the trigger cannot work.
+        ConfigurationError: an option is not valid.
     """
 
     def decorate(task: Task) -> Task:
@@ -169,7 +170,7 @@ def _checked(
     priority: int | None = None,
 ) -> dict[str, Any]:
     """Return the given options of a publish, with the default of on_conflict for a trigger."""
-    # A second signal for a key is not an error, but the purpose of the key.
+    # Several signals for one key are normal, so by default a further one is not an error.
     chosen = "keep" if unique_for is not None and on_conflict is None else on_conflict
     try:
         due(delay, None)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mq_django import signals
-from mq_django.consumers.worker.isolation import FEW, Isolation
+from mq_django.consumers.worker.isolation import BATCH, Isolation
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, Bury, Retry
 from mq_django.stores.base import Settlement
@@ -36,7 +36,7 @@ def observe(into: History) -> None:
 
 def _passing(into: History, reassign: Callable[..., None]) -> Callable[..., None]:
     def observed(self: Isolation, number: int, *args: Any) -> None:
-        some = [id_of(delivery.message) for delivery in self._waiting[number][:FEW]]
+        some = [id_of(delivery.message) for delivery in self._waiting[number][:BATCH]]
         reassign(self, number, *args)
         if ids := [known for known in some if known]:
             # Whatever becomes of this consumer now, they wait for the quarantine.

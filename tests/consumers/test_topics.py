@@ -25,7 +25,7 @@ def of(told, group):
 
 
 def groups():
-    return {standing.place.name: standing for standing in topics["orders"].groups()}
+    return {status.position.name: status for status in topics["orders"].groups()}
 
 
 def test_every_group_handles_every_message_with_retries_of_its_own(shop):
@@ -43,8 +43,8 @@ def test_every_group_handles_every_message_with_retries_of_its_own(shop):
         "stock": 1,
         "billing": 2,
     }
-    wait_until(lambda: all(standing.place.pending == 0 for standing in groups().values()))
-    assert {standing.place.lag for standing in groups().values()} == {0}
+    wait_until(lambda: all(status.position.pending == 0 for status in groups().values()))
+    assert {status.position.lag for status in groups().values()} == {0}
 
 
 def test_a_seek_replays_while_consumers_run(shop):
@@ -62,7 +62,7 @@ def test_a_killed_consumer_loses_nothing_of_a_topic(shop):
     topics["orders"].publish_many([("order.paid", n) for n in range(300)])
     shop.wait_handled(20)
     os.kill(shop.handled()[0]["pid"], signal.SIGKILL)
-    wait_until(lambda: {s.place.lag + s.place.pending for s in groups().values()} == {0}, timeout=30)
+    wait_until(lambda: {s.position.lag + s.position.pending for s in groups().values()} == {0}, timeout=30)
     wait_until(lambda: set(of(shop.handled(), "billing")) == set(of(shop.handled(), "stock")) == set(range(300)))
     assert program.stop() == 0
 
@@ -91,7 +91,7 @@ def test_a_group_is_drained(shop):
     program = shop.runconsumer("orders:billing", "--drain")
     assert program.process.wait(30) == 0
     assert sorted(of(shop.handled(), "billing")) == list(range(30))
-    assert (groups()["billing"].place.lag, groups()["billing"].place.pending) == (0, 0)
+    assert (groups()["billing"].position.lag, groups()["billing"].position.pending) == (0, 0)
 
 
 def test_a_group_that_is_removed_while_it_is_consumed_begins_again(shop):

@@ -80,7 +80,7 @@ def ready(redis_client: redis.Redis, namespace: str) -> Ready:
         entries: Any = redis_client.xrange(QueueKeys(namespace, queue).ready)
         for entry, fields in entries:
             flat = [part for pair in fields.items() for part in pair]
-            delivery = decode_entry(flat, queue=queue, home=READY, entry=entry)
+            delivery = decode_entry(flat, queue=queue, stream=READY, entry=entry)
             assert isinstance(delivery, Delivery)
             found.append(delivery.message)
         return found

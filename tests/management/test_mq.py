@@ -182,10 +182,10 @@ def test_a_group_is_shown_and_moved(mq_settings):
     assert mq_json("topics")[0]["lag"] == 0
     assert mq_json("seek", "events:billing", "beginning", "--dry")["replayed"] == 3
     assert "3 read again, 0 passed over" in mq("seek", "events:billing", "beginning", "--dry")
-    assert billing.standing().place.lag == 0
+    assert billing.status().position.lag == 0
     mq("seek", "events:billing", "2020-01-01T00:00Z")
-    assert billing.standing().place.lag == 3
-    mq("seek", "events:billing", billing.standing().place.offset)
+    assert billing.status().position.lag == 3
+    mq("seek", "events:billing", billing.status().position.offset)
     with pytest.raises(CommandError, match="topic:group"):
         mq("seek", "events", "end")
     for nonsense in ("2020-99-01T00", "never", "2020", "2020-11", "2020-99-01"):
@@ -243,7 +243,7 @@ def test_a_part_of_a_log_is_replayed_into_a_chosen_handler(mq_settings):
     assert (len(told["handled"]), replayed) == (2, [1, 3])
     assert [failed["error"] for failed in told["failed"]] == ["ValueError: not this one"]
     assert "2 handled, 1 failed" in mq("replay", *chosen)
-    assert group.standing().place.lag == 5
+    assert group.status().position.lag == 5
     with pytest.raises(CommandError, match="nowhere"):
         mq("replay", "events:billing", "--handler", "nowhere.handle")
     with pytest.raises(CommandError, match="no subscriber"):

@@ -128,7 +128,7 @@ def test_one_xadd_reaches_every_group_of_a_topic(project, redis_client):
     read = cli(shop, "XREADGROUP", "GROUP", "shipping", "node-1", "COUNT", 10, "STREAMS", log, ">")
     assert entry in read
     assert cli(shop, "XACK", log, "shipping", entry) == "1"
-    wait_until(lambda: {(s.place.lag, s.place.pending) for s in topics["orders"].groups()} == {(0, 0)})
+    wait_until(lambda: {(s.position.lag, s.position.pending) for s in topics["orders"].groups()} == {(0, 0)})
 
 
 def promote(queue):

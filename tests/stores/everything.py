@@ -120,7 +120,7 @@ def _be_a_topic():
     orders, group = topics["orders"], topics["orders"].group("billing")
     assert orders.publish("paid", marked(), message_id="a") == orders.publish("paid", marked(), message_id="a")
     assert orders.group("other").subscribe("end")
-    assert group.standing().place.pending
+    assert group.status().position.pending
     group.seek("beginning")
     assert inspected.topic("orders").groups
     assert inspected.preview("orders", "billing", "end").skipped == 8

@@ -556,12 +556,12 @@ def test_a_topic_publishes_and_moves_its_groups(log, forget_subscribers):
     orders.publish_many([("order.paid", 2), ("order.paid", 3)])
     billing = orders.group("billing")
     with pytest.raises(UnknownGroup):
-        billing.standing()
+        billing.status()
     assert billing.subscribe()
     assert not billing.subscribe()
-    assert billing.standing().place.lag == 0
+    assert billing.status().position.lag == 0
     billing.seek("beginning")
-    assert billing.standing().place.lag == 3
+    assert billing.status().position.lag == 3
     assert [message.data for message in billing.messages()] == [1, 2, 3]
     dry = billing.replay(dry=True)
     assert ([message.data for message in dry.handled], seen) == ([1, 2, 3], [])
@@ -573,7 +573,7 @@ def test_a_topic_publishes_and_moves_its_groups(log, forget_subscribers):
     chosen = []
     billing.replay(lambda message: chosen.append(message.data), since=datetime.now(UTC) - timedelta(hours=1))
     assert chosen == [1, 2, 3]
-    assert billing.standing().place.lag == 3
+    assert billing.status().position.lag == 3
     assert billing.unsubscribe()
     assert orders.groups() == []
 

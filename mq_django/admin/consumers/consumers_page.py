@@ -17,7 +17,7 @@ from mq_django.inspector.processes import Ask, Everybody, ProcessView, RunningMe
 
 PARTS = ("supervisors",)
 
-#: Supervisors on the page at most, live ones first; running messages shown per consumer at most.
+#: The most supervisors on the page, live ones first, and the most running messages per consumer.
 MAX_SHOWN, MAX_RUNNING = 100, 5
 
 
@@ -35,13 +35,13 @@ def stats(page: Page) -> HttpResponse:
 
 @needs(VIEW, OPERATE)
 def quiet(page: Page, who: str) -> HttpResponse:
-    """Ask a consumer, or all of a supervisor, to stop fetching."""
+    """Ask a consumer, or all consumers of a supervisor, to stop fetching."""
     return _ask(page, who, "quiet")
 
 
 @needs(VIEW, OPERATE)
 def stop(page: Page, who: str) -> HttpResponse:
-    """Ask a consumer, or all of a supervisor, to stop when its running handlers have finished."""
+    """Ask a consumer, or all consumers of a supervisor, to stop when their running handlers have finished."""
     return _ask(page, who, "stop")
 
 
@@ -67,16 +67,16 @@ def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
 
 def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
     found = processes.everybody()
-    those = [
+    selected = [
         process
         for supervisor in found.supervisors
         for process in supervisor.processes
         if asked in (process.id, supervisor.id)
     ]
-    if not those:
+    if not selected:
         page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": escape(asked)[:200]})
         return HttpResponseRedirect(back_url)
-    count, running = len(those), sum(len(process.running) for process in those)
+    count, running = len(selected), sum(len(process.running) for process in selected)
     titles = {
         "quiet": ngettext("Quiet %(count)s consumer?", "Quiet %(count)s consumers?", count),
         "stop": ngettext("Stop %(count)s consumer?", "Stop %(count)s consumers?", count),
@@ -98,7 +98,7 @@ def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
         titles[what] % {"count": text.number(count)},
         tabs=sections(page, "consumers"),
         sentence=sentences[what] % {"running": text.number(running)},
-        listed=[text.visible(process.id, limit=160) for process in those[:20]],
+        listed=[text.visible(process.id, limit=160) for process in selected[:20]],
         unlisted=text.number(count - 20) if count > 20 else "",
         button=words[what],
         act_url=page.request.path,
@@ -120,14 +120,14 @@ def _context(page: Page) -> dict[str, Any]:
 
 
 def _summary(found: Everybody) -> str:
-    living = [one for one in found.supervisors if one.alive]
-    count = sum(len(one.processes) for one in living)
+    alive = [one for one in found.supervisors if one.alive]
+    count = sum(len(one.processes) for one in alive)
     if not count:
         return _("No consumer is running.")
     said = ngettext("%(count)s consumer is running.", "%(count)s consumers are running.", count) % {
         "count": text.number(count)
     }
-    gone = len(found.supervisors) - len(living)
+    gone = len(found.supervisors) - len(alive)
     if not gone:
         return said
     lost = ngettext("%(count)s supervisor is gone.", "%(count)s supervisors are gone.", gone)

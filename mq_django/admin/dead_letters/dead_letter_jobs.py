@@ -24,7 +24,7 @@ from mq_django.inspector import dead_letters, jobs
 from mq_django.inspector.jobs import BackgroundJob, What
 from mq_django.inspector.queues import quick_stats
 
-#: Up to this many dead letters are processed within the request, for up to this many seconds, without consumers.
+#: A job on up to this many dead letters is run by the request itself, for up to this many seconds.
 AT_ONCE, SECONDS = 1000, 1.0
 
 #: The highest rate that can be entered.
@@ -75,7 +75,7 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
 
 def _work_at_once(name: str) -> None:
     worker, deadline = f"admin-{secrets.token_hex(4)}", time.monotonic() + SECONDS
-    # A wait means that another worker has the job, or that it is finished.
+    # It returns 0 while there is another step to run at once.
     while not work_here(name, worker) and time.monotonic() < deadline:
         pass
 
@@ -230,7 +230,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "job_runs": runs,
         "job_is_idle": is_idle,
         "job_line": _progress(found),
-        "job_meant": text.visible(_filterable(found, can_see_data=page.can(SEE_DATA)), limit=1000),
+        "job_filter": text.visible(_filter_text(found, can_see_data=page.can(SEE_DATA)), limit=1000),
         "job_facts": [(label, value) for label, value in facts if value],
         # Numbers for attributes, without separators.
         "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
@@ -257,7 +257,7 @@ def _progress(found: BackgroundJob) -> str:
     return sentences[found.what, found.state] % {"done": text.number(found.done)}
 
 
-def _filterable(found: BackgroundJob, *, can_see_data: bool) -> str:
+def _filter_text(found: BackgroundJob, *, can_see_data: bool) -> str:
     """Return the filter of a job as text. Keys and errors may contain message data."""
     criteria = found.criteria
     if not criteria:

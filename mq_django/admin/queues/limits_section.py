@@ -13,12 +13,12 @@ from mq_django.core.redaction import redact_forms
 from mq_django.inspector import plans
 from mq_django.inspector.plans import KeyUse, LimitUse
 
-#: Keys with parked messages that are listed at most.
+#: The most keys with parked messages that are listed.
 MAX_KEYS = 20
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
-    """Return a queue's limits, their usage, and the waiting keys. Keys may contain message data."""
+    """Return a queue's limits, their usage, and the keys with parked messages. Keys may contain message data."""
     limits, use = get_config().queue(name).limits, plans.limits(name, count=MAX_KEYS)
     if use is None:
         return {"limits": []}
@@ -63,8 +63,8 @@ def _key(page: Page, limits: Limits, found: KeyUse, now_ms: int) -> dict[str, An
         "key": text.visible(redact_forms(found.key), limit=80) if page.can(SEE_DATA) else _("hidden"),
         "parked": text.number(found.parked),
         "granted": "" if rate is None else _of(found.granted, rate.count),
-        "at_once": "" if most is None else _of(found.concurrent, most),
-        "turn": _("now") if found.next_check_ms <= now_ms else text.moment(found.next_check_ms, now=now_ms),
+        "concurrent": "" if most is None else _of(found.concurrent, most),
+        "next_check": _("now") if found.next_check_ms <= now_ms else text.moment(found.next_check_ms, now=now_ms),
     }
 
 

@@ -97,7 +97,7 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
             "bad": bad and count > 0,
         }
 
-    # Only limits of keys park messages.
+    # Without limits of keys there are no parked messages.
     parked = []
     if view.parked:
         url = page.url("waiting", view.name, "parked")

@@ -16,7 +16,7 @@ from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.offsets import BEGINNING, END, Place
+from mq_django.core.offsets import BEGINNING, END, Offset
 from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter, InvalidOffset, UnknownGroup
 from mq_django.inspector import entries, topics
@@ -24,7 +24,7 @@ from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.topics import SeekPreview
 
-#: Form fields: the kind of position, and the values of two kinds.
+#: Form fields: the kind of position, and the values for a time and an offset.
 TO, MOMENT, OFFSET = "to", "moment", "offset"
 
 
@@ -56,7 +56,7 @@ def seek(page: Page, name: str) -> HttpResponse:
     return HttpResponseRedirect(page.queue_url(name))
 
 
-def _place(asked: dict[str, str]) -> Place | None:
+def _place(asked: dict[str, str]) -> Offset | None:
     to = asked.get(TO)
     if to in (BEGINNING, END):
         return to
@@ -67,7 +67,7 @@ def _place(asked: dict[str, str]) -> Place | None:
     return None
 
 
-def said(place: Place) -> str:
+def said(place: Offset) -> str:
     """Return a position as text."""
     if isinstance(place, datetime):
         return timezone.localtime(place).isoformat(sep=" ", timespec="seconds")
@@ -113,7 +113,7 @@ def _at_least(count: int, preview: SeekPreview) -> str:
     return _("at least %(count)s") % {"count": text.number(count)} if preview.more else text.number(count)
 
 
-def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Place, preview: SeekPreview) -> HttpResponse:
+def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Offset, preview: SeekPreview) -> HttpResponse:
     sentences = [_will(preview)]
     if preview.pending:
         sentences.append(

@@ -11,7 +11,7 @@ from mq_django.admin.messages.message_rows import facts, listed
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import topic_tabs
-from mq_django.core.offsets import BEGINNING, END, Place, parse
+from mq_django.core.offsets import BEGINNING, END, Offset, parse
 from mq_django.errors import InvalidOffset
 from mq_django.inspector import entries, topics
 from mq_django.inspector.message_views import EntryView
@@ -61,7 +61,7 @@ def log(page: Page, topic: str) -> HttpResponse:
     )
 
 
-def _place(offset: str, moment: str, otherwise: Place) -> Place:
+def _place(offset: str, moment: str, otherwise: Offset) -> Offset:
     return offset or (filter_form.moment(moment) if moment else otherwise)
 
 
@@ -101,7 +101,7 @@ def _row(page: Page, view: TopicView, row: EntryView) -> dict[str, Any]:
 
 
 def _missing(view: TopicView, entry: str) -> list[str]:
-    """Return the groups to which a message was not delivered yet."""
+    """Return the groups to which a message has not been delivered yet."""
     return [group.name for group in view.groups if parse(group.offset) < parse(entry)]
 
 

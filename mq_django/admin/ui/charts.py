@@ -35,7 +35,7 @@ def sparkline(values: Sequence[int], *, label: str) -> SafeString:
     """Return a sparkline of counts per minute. Without the current minute, where the line would drop."""
     shown = values[-SHORT - 1 : -1]
     top = max(*shown, 1)
-    points = " ".join(f"{place * 4},{22 - 20 * value / top:.1f}" for place, value in enumerate(shown))
+    points = " ".join(f"{step * 4},{22 - 20 * value / top:.1f}" for step, value in enumerate(shown))
     return format_html(
         '<svg class="mq-spark" viewBox="0 0 {} 24" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<polygon points="0,24 {} {},24"/><polyline points="{}"/></svg>',
@@ -50,30 +50,30 @@ def sparkline(values: Sequence[int], *, label: str) -> SafeString:
 def columns(activity: Activity, *, label: str, stacks: Sequence[tuple[str, str]] = HANDLED) -> Chart:
     """Return a chart with a column per step, and a line of published messages if it shows handled ones."""
     steps = range(len(activity.published))
-    counts = [[getattr(activity, what)[place] for what, _ in stacks] for place in steps]
+    counts = [[getattr(activity, what)[step] for what, _ in stacks] for step in steps]
     top = _top(max(*map(sum, counts), *activity.published, 2))
     bars = format_html_join(
         "",
         '<g><title>{}</title><rect class="mq-column" x="{}" y="0" width="10" height="100"/>{}</g>',
-        ((column_title(activity, place), place * 10, _stack(place, counts[place], stacks, top)) for place in steps),
+        ((column_title(activity, step), step * 10, _stack(step, counts[step], stacks, top)) for step in steps),
     )
     line = SafeString("")
     if stacks is HANDLED:
         heights = (_HEIGHT - _HEIGHT * count / top for count in activity.published)
-        points = " ".join(f"{place * 10 + 5},{height:.1f}" for place, height in enumerate(heights))
+        points = " ".join(f"{step * 10 + 5},{height:.1f}" for step, height in enumerate(heights))
         line = format_html('<polyline class="mq-published" points="{}"/>', points)
     per = _("%(count)s/min") if activity.minutes == 1 else _("%(count)s/h")
     scale = [per % {"count": number(top)}, number(top / 2) if top > 1 else "", "0"]
     return Chart(_frame(len(steps), label, [50], bars + line), scale)
 
 
-def _stack(place: int, counts: Sequence[int], stacks: Sequence[tuple[str, str]], top: int) -> SafeString:
+def _stack(step: int, counts: Sequence[int], stacks: Sequence[tuple[str, str]], top: int) -> SafeString:
     def rows() -> Iterator[tuple[str, int, str, str]]:
         below = 0
         for (_what, kind), count in zip(stacks, counts, strict=True):
             below += count
             if count:
-                yield kind, place * 10 + 1, f"{_HEIGHT - _HEIGHT * below / top:.1f}", f"{_HEIGHT * count / top:.1f}"
+                yield kind, step * 10 + 1, f"{_HEIGHT - _HEIGHT * below / top:.1f}", f"{_HEIGHT * count / top:.1f}"
 
     return format_html_join("", '<rect class="{}" x="{}" y="{}" width="8" height="{}"/>', rows())
 
@@ -89,20 +89,20 @@ def spreads(steps: Sequence[Spread], activity: Activity, *, label: str, kind: st
         return _HEIGHT - _HEIGHT * (exponent - low) / (high - low)
 
     def rows() -> Iterator[tuple[str, int, SafeString]]:
-        for place, spread in enumerate(steps):
+        for step, spread in enumerate(steps):
             bar = SafeString("")
             if spread.p50 is not None:
                 foot, head = height(spread.p50), height(spread.p95)
                 bar = format_html(
                     '<rect class="{}" x="{}" y="{}" width="8" height="{}"/>'
                     '<rect class="mq-half" x="{}" y="{}" width="10" height="2"/>',
-                    *(kind, place * 10 + 1, f"{head:.1f}", f"{max(foot - head, 1):.1f}"),
-                    *(place * 10, f"{min(foot, _HEIGHT - 2):.1f}"),
+                    *(kind, step * 10 + 1, f"{head:.1f}", f"{max(foot - head, 1):.1f}"),
+                    *(step * 10, f"{min(foot, _HEIGHT - 2):.1f}"),
                 )
-            yield spread_title(activity, place, spread, endless), place * 10, bar
+            yield spread_title(activity, step, spread, endless), step * 10, bar
 
     column = '<g><title>{}</title><rect class="mq-column" x="{}" y="0" width="10" height="100"/>{}</g>'
-    decades = [_HEIGHT * place / (high - low) for place in range(1, high - low)]
+    decades = [_HEIGHT * decade / (high - low) for decade in range(1, high - low)]
     scale = [_power(exponent) for exponent in range(high, low - 1, -1)]
     return Chart(_frame(len(steps), label, decades, format_html_join("", column, rows())), scale)
 
@@ -174,25 +174,25 @@ def _with_times(sentence: str, spread: Spread, *, endless: str = "") -> str:
     return sentence % {"half": seconds(spread.p50, endless=endless), "most": seconds(spread.p95, endless=endless)}
 
 
-def ago(activity: Activity, place: int) -> str:
+def ago(activity: Activity, step: int) -> str:
     """Return how long ago a step began."""
-    return duration((len(activity.published) - 1 - place) * activity.minutes * 60_000)
+    return duration((len(activity.published) - 1 - step) * activity.minutes * 60_000)
 
 
-def column_title(activity: Activity, place: int) -> str:
+def column_title(activity: Activity, step: int) -> str:
     """Return the activity of a step as text."""
     return _("%(ago)s ago: %(published)s published, %(handled)s handled, %(retried)s retried, %(buried)s buried") % {
-        "ago": ago(activity, place),
-        "published": number(activity.published[place]),
-        "handled": number(activity.handled[place]),
-        "retried": number(activity.retried[place]),
-        "buried": number(activity.buried[place]),
+        "ago": ago(activity, step),
+        "published": number(activity.published[step]),
+        "handled": number(activity.handled[step]),
+        "retried": number(activity.retried[step]),
+        "buried": number(activity.buried[step]),
     }
 
 
-def spread_title(activity: Activity, place: int, spread: Spread, endless: str) -> str:
+def spread_title(activity: Activity, step: int, spread: Spread, endless: str) -> str:
     """Return the times of a step as text."""
     if spread.p50 is None:
-        return _("%(ago)s ago: nothing") % {"ago": ago(activity, place)}
+        return _("%(ago)s ago: nothing") % {"ago": ago(activity, step)}
     words = _("p50 %(half)s, p95 %(most)s")
-    return f"{_('%(time)s ago') % {'time': ago(activity, place)}}: {_with_times(words, spread, endless=endless)}"
+    return f"{_('%(time)s ago') % {'time': ago(activity, step)}}: {_with_times(words, spread, endless=endless)}"

@@ -20,7 +20,7 @@ CONFIRMED = "confirmed"
 #: The form field with the selected items, as in the admin's own actions.
 CHOSEN = "_selected_action"
 
-#: Selected items that are listed at most.
+#: The most selected items that are listed.
 MAX_LISTED = 20
 
 
@@ -76,6 +76,6 @@ def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str) 
         more = _("Changes made so far stay. You can safely try again.")
         page.say(messages.ERROR, f"{sentence_of(outcome.error)} {more}")
     if outcome.done or outcome.error is not None:
-        # Redis may have executed the last batch although its reply was lost, so the log must include it.
+        # Redis may have executed the last batch although its reply was lost, so the log mentions it.
         doubt = " (interrupted; up to one more batch may have been done)" if outcome.error is not None else ""
         page.log(queue, truncate(logged, 1000) + doubt)

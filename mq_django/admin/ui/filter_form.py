@@ -1,7 +1,7 @@
 """The filter in a request, its search form, and the progress of its scan.
 
-Every page and every action reads filters here. What cannot be applied is an error and never left out: a filter that is
-left out selects everything.
+Every page and every action reads filters here. A filter that cannot be applied is an error. It is never ignored,
+because without a filter an action would affect everything.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from mq_django.inspector.scan import Scanned
 #: Fields of the form.
 FIELDS = ("name", "key", "error", "from", "to")
 
-#: The parameters of a link to a group of dead letters. Both are given; an empty one means that the group has none.
+#: The parameters of a link to a group of dead letters. A link has both. An empty one means: without a name or error.
 OF_NAME, OF_ERROR = "of_name", "of_error"
 
 #: Maximum characters of a field: as many as in the name of a group.
@@ -36,7 +36,7 @@ def asked(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, str]:
     """Return the filter fields of a request, from its query or form.
 
     Raises:
-        InvalidFilter: a field cannot be applied, or not for this user. The text says why.
+        InvalidFilter: a field cannot be applied, or this user must not filter by it. The text says why.
     """
     found = {field: value.strip() for field in fields if (value := given(page, field))}
     for field, value in found.items():
@@ -68,7 +68,7 @@ def given(page: Page, field: str) -> str | None:
     """Return the value of a field in the query or form of a request, or None.
 
     Raises:
-        InvalidFilter: it has several, or one that is too long.
+        InvalidFilter: the field has several values, or a value that is too long.
     """
     values = {*page.request.GET.getlist(field), *page.request.POST.getlist(field)}
     if len(values) > 1:
@@ -83,7 +83,7 @@ def refuse_others(page: Page, *known: str) -> None:
     """Reject unknown parameters of a request: they may be meant as a filter.
 
     Raises:
-        InvalidFilter: there is such a thing.
+        InvalidFilter: there is an unknown parameter.
     """
     for field in {*page.request.GET, *page.request.POST} - {*known, CONFIRMED, "csrfmiddlewaretoken"}:
         raise InvalidFilter(_("This page has no filter “%(field)s”.") % {"field": escape(field)[:200]})
@@ -140,7 +140,7 @@ def moment(value: str) -> datetime:
     """Return the time in a form field, in the user's time zone.
 
     Raises:
-        InvalidFilter: it is none.
+        InvalidFilter: it is not a date and a time.
     """
     try:
         found = parse_datetime(value)
@@ -155,7 +155,7 @@ def shown(page: Page, *, message_id: str, with_error: bool = False) -> dict[str,
     """Return the context of the search form."""
     fields = asked(page)
     return {
-        "wanted": message_id,
+        "message_id": message_id,
         "group": describe(page) if OF_NAME in fields else "",
         "group_terms": [(field, fields[field]) for field in (OF_NAME, OF_ERROR) if field in fields],
         "filter": fields,

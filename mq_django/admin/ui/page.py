@@ -108,7 +108,7 @@ class Page:
         }
 
     def _topic_of(self, queue: str) -> dict[str, str]:
-        """Return the topic of a page's group, for a link back to it."""
+        """Return the topic of a group's page, for a link back to it."""
         topic, separator, group = queue.partition(GROUP_SEPARATOR)
         return {"topic": topic, "topic_url": self.queue_url(topic), "leaf": group} if separator else {}
 

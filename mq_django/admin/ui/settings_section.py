@@ -17,10 +17,10 @@ def settings_of(name: str) -> list[tuple[str, str]]:
     """Return the options of a queue, a group or a topic as rows of a table: name and value."""
     project = get_config()
     config: DeliveryOptions = project.topics[name] if name in project.topics else project.queue(name)
-    # A group has no other options of its own.
+    # A group has only the options of deliveries.
     options = options_of(DeliveryOptions if GROUP_SEPARATOR in name else type(config)).values()
     rows = [(option, getattr(config, option.attribute)) for option in options]
-    # Limits have a table of their own.
+    # Limits are shown in their own table.
     return [(option.name, _value(value, option.is_bytes)) for option, value in rows if not isinstance(value, Limit)]
 
 

@@ -19,7 +19,7 @@ SPANS = {
 }
 HOURS = {"day": 24, "week": 168}
 
-#: Names that a page lists at most.
+#: The most names that a page lists.
 MAX_NAMES = 50
 
 

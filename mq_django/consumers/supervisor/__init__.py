@@ -1,1 +1,1 @@
-"""The process that starts consumers, watches them, and does what needs no handler."""
+"""The process that starts and watches consumers, and runs the background services of their queues."""

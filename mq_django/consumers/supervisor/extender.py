@@ -20,16 +20,16 @@ PER_TIMEOUT = 3
 
 
 class Runs(Protocol):
-    """The source of what consumers run."""
+    """A source of the deliveries that consumers run."""
 
     def running(self) -> Mapping[str, Sequence[Running]]:
-        """Return what each consumer runs."""
+        """Return the deliveries that each consumer runs."""
 
 
 class Extender(Service):
     """Extends the deliveries that have run for long, by the shared states.
 
-    mq_django goes by heartbeats and not by idle time. This is for people who inspect the stream, and for consumers of
+    mq_django itself uses heartbeats, not idle time. This is for operators who inspect the stream, and for consumers of
     other software.
     """
 

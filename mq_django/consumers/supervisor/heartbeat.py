@@ -39,7 +39,7 @@ class Silence:
         self._observed: float | None = None
 
     def forget(self) -> None:
-        """Start all measurements again, because Redis was away."""
+        """Start all measurements again, because Redis could not be reached."""
         self._last.clear()
 
     def observe(
@@ -73,12 +73,12 @@ class Announcement(NamedTuple):
     description: Mapping[str, Any]
     consumers: Mapping[str, Mapping[str, Any]]
     #: Consumer -> its running messages and its counts, one value per queue. For the admin.
-    doing: Mapping[str, Sequence[Mapping[str, Any]]] = {}
+    activity: Mapping[str, Sequence[Mapping[str, Any]]] = {}
 
     def of_queue(self, number: int) -> Mapping[str, Mapping[str, Any]]:
-        """Return what is announced of the consumers in one queue."""
+        """Return the descriptions of the consumers in one queue."""
         return {
-            name: {**announced, **self.doing[name][number]} if name in self.doing else announced
+            name: {**announced, **self.activity[name][number]} if name in self.activity else announced
             for name, announced in self.consumers.items()
         }
 
@@ -87,7 +87,7 @@ class HeartbeatCallbacks(NamedTuple):
     """The callbacks from the heartbeat's thread to its supervisor. Queues are given by number."""
 
     announce: Callable[[], Announcement]
-    #: (queue, announcement, moment): nobody takes the announced consumers for dead before this moment.
+    #: (queue, announcement, moment): no supervisor takes the announced consumers for dead before this moment.
     held: Callable[[int, Announcement, float], None]
     #: (announcement): another supervisor took this one for dead.
     evicted: Callable[[Announcement], None]
@@ -95,7 +95,7 @@ class HeartbeatCallbacks(NamedTuple):
     dead: Callable[[int, str, Membership], None]
     #: (queue, consumer): no supervisor announces this consumer, which may hold messages.
     unknown: Callable[[int, str], None]
-    #: (consumer or supervisor -> "quiet" or "stop"): requests from the admin, each passed on once.
+    #: (consumer or supervisor -> "quiet" or "stop"): requests of operators, each passed on once.
     asked: Callable[[Mapping[str, str]], None]
 
 
@@ -150,7 +150,7 @@ class Heartbeat(Service):
         return self._queues[number].name
 
     def recover(self, error: Exception) -> None:
-        """Start all measurements again: nobody could send heartbeats while Redis was away."""
+        """Start all measurements again: no supervisor could send heartbeats while Redis could not be reached."""
         for silence in (*self._silences, *self._unknown):
             silence.forget()
 

@@ -1,4 +1,4 @@
-"""When a service checks each of its queues next."""
+"""The times at which a service checks each of its queues next."""
 
 import time
 from collections.abc import Iterator

@@ -45,7 +45,7 @@ def examine_server(queues: Sequence[QueueConfig]) -> None:
     """Log the risks of the Redis server's configuration, and refuse a server that would certainly lose messages.
 
     Raises:
-        ConfigurationError: messages would be lost, or the server lacks what is needed.
+        ConfigurationError: messages would be lost, or the server lacks a needed command.
         ConnectionRejected: the server does not accept the CONNECTION settings.
         NotPermitted: the Redis user has no permission for any of the queues.
     """

@@ -41,7 +41,7 @@ class Promoter(Service):
         return self._checks.pause()
 
     def recover(self, error: Exception) -> None:
-        """Check all queues again: messages may have become due while Redis was away."""
+        """Check all queues again: messages may have become due while Redis could not be reached."""
         self._checks.ask_all()
 
     def _promote(self, number: int) -> None:

@@ -26,9 +26,9 @@ class Quarantines:
         self.leader = self.leader or quarantine
         return backlog_of(self.leader)
 
-    def ended(self, child: WorkerProcess) -> None:
+    def ended(self, worker: WorkerProcess) -> None:
         """Note that a quarantine has ended."""
-        self._crowded += child.shared_state.wants_quarantine()
+        self._crowded += worker.shared_state.wants_quarantine()
 
     def missing(self, quarantines: Sequence[WorkerProcess], asked: Sequence[WorkerProcess], now: float) -> int:
         """Return how many quarantines to start, given those that run and the processes that asked for one.
@@ -37,7 +37,7 @@ class Quarantines:
         waited.
         """
         needed = len(quarantines)
-        if self._crowded or any(child.quarantine for child in asked):
+        if self._crowded or any(worker.quarantine for worker in asked):
             needed += self._crowded + 1
         elif asked and all(quarantine.shared_state.running() for quarantine in quarantines):
             needed += 1
@@ -45,7 +45,7 @@ class Quarantines:
         return max(0, min(needed, self._most - self.restarts.waiting(now)) - len(quarantines))
 
     def end_backlog(self) -> None:
-        """Hand back what waits in the backlog when the last quarantine has ended."""
+        """Hand back the messages of the backlog when the last quarantine has ended."""
         if self.leader:
             # A consumer that has read the backlog's name before may still pass messages on to it.
             self._on_exit(backlog_of(self.leader), Evidence(may_receive=True))

@@ -96,13 +96,13 @@ def hand_back_unstarted(store: Store, number: int, consumer: str, started: Colle
 def reclaim_supervisor(
     store: Store, members: Members, number: int, supervisor: str, membership: Membership, evicted: list[str]
 ) -> int:
-    """Evict a dead supervisor, hand back what its consumers hold, and return how many messages.
+    """Evict a dead supervisor, hand back the messages of its consumers, and return their number.
 
     Appends its consumers to `evicted`, unless it has sent a heartbeat meanwhile.
 
-    It is not known what was running, so no attempt is charged. A message that loses its consumer like this twice runs
+    It is unknown which messages were running, so no attempt is charged. A message whose supervisor has died twice runs
     alone in a quarantine from then on. Messages of a quarantine are charged. So a message that crashes machines is
-    buried, and the messages beside it are not charged.
+    eventually buried, and the messages beside it are not charged.
     """
     if not members.evict(supervisor, membership.beats.get(supervisor, -1)):
         return 0
@@ -123,7 +123,7 @@ def reclaim_supervisor(
 
 
 class Reclaimer(Service):
-    """Settles for dead consumers in a thread of its own, because Redis may be slow or away."""
+    """Settles for dead consumers in a thread of its own, because Redis may be slow or unreachable."""
 
     name = "reclaimer"
 
@@ -136,11 +136,11 @@ class Reclaimer(Service):
         #: Called with a queue and a consumer that holds nothing in it any more.
         self._settled = settled
         self._dead_workers: list[DeadWorker] = []
-        self._dead: dict[tuple[int, str], Membership] = {}
+        self._dead_supervisors: dict[tuple[int, str], Membership] = {}
         self._unknown: set[tuple[int, str]] = set()
         self._unresponsive: dict[str, Collection[Receipt]] = {}
         self._late: dict[str, Collection[Receipt]] = {}
-        self._posting = threading.Lock()
+        self._lock = threading.Lock()
 
     def consumer_exited(self, consumer: str, evidence: Evidence) -> None:
         """Settle for a consumer of this supervisor that has ended. Failures are retried until it is done."""
@@ -148,31 +148,31 @@ class Reclaimer(Service):
         dead_worker = DeadWorker(consumer, evidence, set(queues))
         if evidence.may_receive:
             dead_worker.check_repeatedly(queues)
-        with self._posting:
+        with self._lock:
             self._dead_workers.append(dead_worker)
         self.wake()
 
     def consumer_unresponsive(self, consumer: str, started: Collection[Receipt]) -> None:
-        """Hand back what an unresponsive consumer holds and has not started."""
-        with self._posting:
+        """Hand back the messages that an unresponsive consumer holds and has not started."""
+        with self._lock:
             self._unresponsive[consumer] = started
         self.wake()
 
     def consumer_late(self, consumer: str, late: Collection[Receipt]) -> None:
         """Log the handlers and messages that a consumer runs past their timeout."""
-        with self._posting:
+        with self._lock:
             self._late[consumer] = late
         self.wake()
 
     def supervisor_died(self, number: int, supervisor: str, membership: Membership) -> None:
         """Reclaim from a dead supervisor's consumers. The heartbeat calls this until the supervisor is removed."""
-        with self._posting:
-            self._dead[number, supervisor] = membership
+        with self._lock:
+            self._dead_supervisors[number, supervisor] = membership
         self.wake()
 
     def consumer_unknown(self, number: int, consumer: str) -> None:
-        """Hand back what a consumer holds that no supervisor announces, and remove it."""
-        with self._posting:
+        """Hand back the messages of a consumer that no supervisor announces, and remove it."""
+        with self._lock:
             self._unknown.add((number, consumer))
         self.wake()
 
@@ -182,7 +182,7 @@ class Reclaimer(Service):
 
     def run_once(self) -> float:
         """Settle for all consumers that were reported."""
-        with self._posting:
+        with self._lock:
             overdue, self._late = self._late, {}
         late = [(n, *found) for found in overdue.items() for n in {receipt.queue for receipt in found[1]}]
         self._each_case(self._log_late, late)
@@ -193,13 +193,13 @@ class Reclaimer(Service):
             self._settle,
             [(n, dead_worker) for dead_worker in list(self._dead_workers) for n in sorted(dead_worker.queues)],
         )
-        with self._posting:
+        with self._lock:
             self._dead_workers = [
                 dead_worker
                 for dead_worker in self._dead_workers
                 if dead_worker.queues or dead_worker.next_check < math.inf
             ]
-            dead, self._dead = self._dead, {}
+            dead, self._dead_supervisors = self._dead_supervisors, {}
             unknown, self._unknown = self._unknown, set()
             unresponsive, self._unresponsive = self._unresponsive, {}
         self._each_case(
@@ -237,7 +237,7 @@ class Reclaimer(Service):
     def _evict(self, number: int, supervisor: str, membership: Membership) -> None:
         evicted: list[str] = []
         reclaim_supervisor(self._stores[number], self._members[number], number, supervisor, membership, evicted)
-        with self._posting:
+        with self._lock:
             self._dead_workers += [DeadWorker(consumer, Evidence()).check_repeatedly([number]) for consumer in evicted]
 
     def _remove_unknown(self, number: int, consumer: str) -> None:

@@ -32,7 +32,7 @@ _FINGERPRINT = re.compile(r"^mq_django fingerprint ([0-9a-f]{64})$", re.MULTILIN
 
 
 class Change(enum.Enum):
-    """What has changed since a supervisor was started."""
+    """A kind of change since a supervisor was started."""
 
     #: Nothing that the supervisor uses. New consumers load all other changes.
     NONE = "none"
@@ -84,7 +84,7 @@ class Probe:
             logger.error("Cannot check the changed project; keeping the old consumers: %s", error)  # noqa: TRY400
 
     def _start(self) -> None:
-        # Files, because nobody reads while the process runs and a pipe would fill up.
+        # Files, because a pipe would fill up: it would not be read while the process runs.
         self._files = output, errors = os.fdopen(new_file(), "w+b"), os.fdopen(new_file(), "w+b")
         with ignoring_interrupts():
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and command

@@ -1,4 +1,4 @@
-"""When to replace a process that has ended."""
+"""The time at which a process that has ended is replaced."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ class PendingStart(NamedTuple):
     #: When it may start, in seconds on the monotonic clock.
     moment: float
     #: How many processes in a row ended in its place before they started a message.
-    deaths: int
+    failed_starts: int
 
 
 class Restarts:
@@ -21,20 +21,21 @@ class Restarts:
     def __init__(self) -> None:
         self._pending: list[PendingStart] = []
 
-    def ended(self, now: float, deaths: int, *, at_least: float = 0.0) -> float:
-        """Add a start after a process has ended, the `deaths`-th in a row; return the seconds until that start."""
-        pause = max(at_least, min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(deaths - 2, 10)) if deaths > 1 else 0.0)
-        self._pending.append(PendingStart(now + pause, deaths))
+    def ended(self, now: float, failed_starts: int, *, at_least: float = 0.0) -> float:
+        """Add a start after this number of failed starts in a row, and return the seconds until then."""
+        backoff = min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(failed_starts - 2, 10)) if failed_starts > 1 else 0.0
+        pause = max(at_least, backoff)
+        self._pending.append(PendingStart(now + pause, failed_starts))
         return pause
 
     def waiting(self, now: float) -> int:
         """Return how many starts are not due yet."""
-        return sum(place.moment > now for place in self._pending)
+        return sum(pending.moment > now for pending in self._pending)
 
     def take(self, now: float) -> int:
-        """Remove a start that is due, and return how many processes have ended in its place in a row."""
-        due = [place for place in self._pending if place.moment <= now]
+        """Remove a start that is due, and return its number of failed starts; 0 if none is due or none has failed."""
+        due = [pending for pending in self._pending if pending.moment <= now]
         if not due:
             return 0
-        self._pending.remove(max(due, key=lambda place: place.deaths))
-        return max(place.deaths for place in due)
+        self._pending.remove(max(due, key=lambda pending: pending.failed_starts))
+        return max(pending.failed_starts for pending in due)

@@ -53,7 +53,7 @@ class Scheduler(Service):
         return cls(entries, {entry.queue: Schedules(configs[entry.queue], session) for entry in entries})
 
     def run_once(self) -> float:
-        """Fire what is due."""
+        """Fire the ticks that are due."""
         if not self._schedules:
             return CHECK_EVERY
         now = time.monotonic()
@@ -65,7 +65,7 @@ class Scheduler(Service):
         return max(0.001, wait)
 
     def recover(self, error: Exception) -> None:
-        """Check all queues again: ticks may have passed while Redis was away."""
+        """Check all queues again: ticks may have passed while Redis could not be reached."""
         self._checks = dict.fromkeys(self._stores, 0.0)
 
     def _check(self, queue: str) -> None:

@@ -35,7 +35,7 @@ from mq_django.transport.connections import get_client, open_session
 logger = get_logger(__name__)
 
 #: Seconds between two checks of the consumer processes, for systems where no signal reports their exit.
-LOOK = 0.2
+CHECK_EVERY = 0.2
 #: Seconds to settle for the last consumers while Redis cannot be reached. After that, another supervisor does it.
 LAST_RECLAIM = 5.0
 
@@ -73,7 +73,7 @@ class Supervisor:
             processes=processes,
             on_exit=self._reclaimer.consumer_exited,
             on_unresponsive=self._reclaimer.consumer_unresponsive,
-            name=self._reclaimer.consumer_late,
+            on_late=self._reclaimer.consumer_late,
         )
         on_silence = (self._reclaimer.supervisor_died, self._reclaimer.consumer_unknown)
         callbacks = HeartbeatCallbacks(self._announce, self._states.held, self._on_evicted, *on_silence, self._asked)
@@ -138,7 +138,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Wait for a signal or a wake-up, and handle it."""
-        for number in self._signals.wait(LOOK):
+        for number in self._signals.wait(CHECK_EVERY):
             if number in STOPS:
                 self._stop()
             elif number == signal.SIGHUP and not self._stop_asked:
@@ -185,15 +185,21 @@ class Supervisor:
 
     def _announce(self) -> Announcement:
         process = self._process_info(os.getpid(), started(os.getpid()))
-        return Announcement(self.id, process, self._states.announced(), self._states.doing())
+        return Announcement(self.id, process, self._states.announced(), self._states.activity())
 
-    def _describe(self, child: WorkerProcess) -> Mapping[str, Any]:
-        where = self._process_info(child.process.pid, child.started)
-        state = "stopping" if child.leaving else "quiet" if child.shared_state.is_quiet() else "running"
-        return {**where, "since_ms": child.since_ms, "threads": child.threads, "ward": child.quarantine, "state": state}
+    def _describe(self, worker: WorkerProcess) -> Mapping[str, Any]:
+        where = self._process_info(worker.process.pid, worker.started)
+        state = "stopping" if worker.leaving else "quiet" if worker.shared_state.is_quiet() else "running"
+        return {
+            **where,
+            "since_ms": worker.since_ms,
+            "threads": worker.threads,
+            "ward": worker.quarantine,
+            "state": state,
+        }
 
     def _process_info(self, pid: int, started_at: str) -> dict[str, Any]:
-        """Return what a supervisor on the same machine needs to see whether a process still runs."""
+        """Return the fields by which a supervisor on the same machine can tell whether a process still runs."""
         machine = here()
         found = {"host": socket.gethostname(), "pid": pid, "since_ms": self._since_ms, "version": VERSION}
         if machine is not None:
@@ -226,4 +232,4 @@ class Supervisor:
 
     def _seen(self, number: int, promoted: Promoted) -> None:
         self._states.pause(number, promoted.paused)
-        self._states.tell_of_unhandled(number, bool(promoted.unhandled))
+        self._states.set_unhandled(number, bool(promoted.unhandled))

@@ -19,7 +19,7 @@ MAX_GAP = 0.5
 
 
 class Decision(enum.Enum):
-    """What to do about a consumer."""
+    """A decision of the watchdog about a consumer."""
 
     KEEP = "keep"
     #: It has a late handler, and can finish the others.

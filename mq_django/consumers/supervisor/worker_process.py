@@ -18,7 +18,7 @@ from mq_django.consumers.supervisor.watchdog import Watchdog
 from mq_django.consumers.worker.consumer import lanes
 from mq_django.consumers.worker.main import LaunchSpec
 
-#: Ticks, about a second's, after which a process that dies did not fail to start.
+#: The number of ticks, in about a second, after which a process has started successfully.
 STARTED = 10
 #: Seconds that a consumer may take after its grace period to settle and exit.
 LAST_STEPS = 15.0
@@ -40,7 +40,7 @@ class WorkerOptions:
 
 
 class WorkerProcess:
-    """A consumer process as its supervisor sees it."""
+    """A consumer process, and what its supervisor knows about it."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class WorkerProcess:
         options: WorkerOptions,
         *,
         backlog: str,
-        deaths: int,
+        failed_starts: int,
     ) -> None:
         self.consumer = consumer
         #: The backlog of a quarantine; "" for any other consumer.
@@ -60,7 +60,7 @@ class WorkerProcess:
         self.process = process
         self.quarantine = bool(backlog)
         #: How many processes in a row ended in its place before they started a message.
-        self.deaths = deaths
+        self.failed_starts = failed_starts
         self.threads = 1 if backlog else options.threads
         self.since = time.monotonic()
         self.since_ms = int(time.time() * 1000)
@@ -85,7 +85,7 @@ class WorkerProcess:
 
     @property
     def has_begun(self) -> bool:
-        """Return whether the process has started to run messages, so that its end was no failed start."""
+        """Return whether the process has started successfully, so that its end does not count as a failed start."""
         # A quarantine may be killed by the first message that it runs: that is its purpose.
         ticked = self.shared_state.ticks() >= (1 if self.quarantine else STARTED)
         return ticked or bool(self.shared_state.running() or self.shared_state.results())
@@ -118,13 +118,13 @@ class WorkerProcess:
             self.process.kill()
 
     def close(self) -> None:
-        """Release what is shared with the process."""
+        """Release the shared state and the pipe."""
         os.close(self._lifeline)
         self.shared_state.close()
 
 
 def spawn(
-    consumer: str, supervisor: str, options: WorkerOptions, *, backlog: str = "", deaths: int = 0
+    consumer: str, supervisor: str, options: WorkerOptions, *, backlog: str = "", failed_starts: int = 0
 ) -> WorkerProcess:
     """Start a consumer, or with a backlog a quarantine, in a new interpreter that loads the current code.
 
@@ -135,7 +135,7 @@ def spawn(
     """
     threads = 1 if backlog else options.threads
     with ExitStack() as undo:
-        # It fetches nothing before a heartbeat announces it: until then nobody would reclaim what it holds.
+        # It fetches nothing before a heartbeat announces it, because its messages could not be reclaimed until then.
         shared_state = SharedState.create(lanes(threads), held=False)
         undo.callback(shared_state.close)
         their_end, our_end = os.pipe()
@@ -147,7 +147,9 @@ def spawn(
         finally:
             os.close(their_end)
         undo.pop_all()
-    return WorkerProcess(consumer, shared_state, our_end, process, options, backlog=backlog, deaths=deaths)
+    return WorkerProcess(
+        consumer, shared_state, our_end, process, options, backlog=backlog, failed_starts=failed_starts
+    )
 
 
 def _launch_spec(

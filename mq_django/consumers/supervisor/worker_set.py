@@ -1,4 +1,4 @@
-"""The consumers of a supervisor: started, watched, replaced."""
+"""Start, watch and replace the consumer processes of a supervisor."""
 
 from collections.abc import Callable, Collection
 
@@ -15,142 +15,146 @@ from mq_django.core.logs import get_logger
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at what comes to a process that does not respond: its blocked reads still take messages.
+#: Seconds between two hand-backs for a process that does not respond: its blocked reads may still be assigned messages.
 SUSPEND_AGAIN = 1.0
-#: Seconds until a process is started that the system just refused to start.
+#: Seconds until the next attempt when the system has refused to start a process.
 REFUSED_PAUSE = 0.5
 
 
 class WorkerSet:
-    """Keeps a number of consumers alive. One thread calls it; other threads use the states."""
+    """Keeps a number of consumer processes running. For one thread; other threads use the WorkerStates."""
 
     def __init__(
         self,
         supervisor: str,
-        terms: WorkerOptions,
+        options: WorkerOptions,
         states: WorkerStates,
         *,
         processes: int,
         on_exit: Callable[[str, Evidence], None],
         on_unresponsive: Callable[[str, Collection[Receipt]], None],
-        name: Callable[[str, Collection[Receipt]], None],
+        on_late: Callable[[str, Collection[Receipt]], None],
     ) -> None:
         self._supervisor = supervisor
-        self._terms = terms
+        self._options = options
         self._states = states
         self._processes = processes
-        #: Told of a consumer that has ended, and what its shared state says.
+        #: Called with a consumer that has ended, and the evidence in its shared state.
         self._on_exit = on_exit
-        #: Told of a consumer that does not respond, and what it has begun.
+        #: Called with a consumer that does not respond, and the deliveries that it has started.
         self._on_unresponsive = on_unresponsive
-        #: Told of a consumer that is replaced, and what it runs past its timeout, to log the names of that.
-        self._name = name
+        #: Called with a consumer that is killed or replaced, and its deliveries past their timeout, to log these.
+        self._on_late = on_late
         self._stopping = False
         self._restarts = Restarts()
         self._quarantines = Quarantines(processes, on_exit)
         self._to_renew: list[WorkerProcess] = []
         self._renewing: tuple[WorkerProcess, WorkerProcess] | None = None
-        #: Nobody is started any more.
+        #: No more processes are started.
         self._quiet = False
 
     @property
     def is_drained(self) -> bool:
-        """Tell whether every consumer found nothing more to do."""
+        """Return whether all consumers have ended for good: drained, or stopped by an operator."""
         return not self._processes
 
     def look(self, now: float) -> bool:
-        """See to everybody once; tell whether there is something to announce soon."""
-        self._let_go_of_the_dead(now)
-        back = self._obey()
-        for child in self._states:
-            self._watch(child, now)
-            back |= self._suspend(child, now) | _has_fallen_quiet(child)
+        """Check every process once; return whether the next heartbeat should be sent at once."""
+        self._remove_ended(now)
+        has_news = self._handle_requests()
+        for worker in self._states:
+            self._watch(worker, now)
+            has_news |= self._suspend(worker, now) | _became_quiet(worker)
         before = len(self._states)
         self._renew(now)
-        self._fill_up(now)
-        self._keep_quarantines(now)
-        return back or len(self._states) > before
+        self._start_missing(now)
+        self._manage_quarantines(now)
+        return has_news or len(self._states) > before
 
     def stop(self) -> None:
-        """Ask all to finish; asked again, to hand back at once."""
+        """Ask all processes to finish; the second time, to hand back their running messages at once."""
         self._stopping = True
         self._to_renew, self._renewing = [], None
-        for child in self._states:
-            child.terminate()
+        for worker in self._states:
+            worker.terminate()
 
     def renew(self) -> None:
-        """Replace the consumers one after another, so that the new ones run the code as it is now."""
-        self._to_renew = [child for child in self._states if not child.leaving]
+        """Replace the consumers one after another, so that they load the current code."""
+        self._to_renew = [worker for worker in self._states if not worker.leaving]
 
     def begin_anew(self, supervisor: str) -> None:
-        """Replace all consumers at once: others took them for dead, and may have what they hold."""
+        """Replace all consumers at once, under a new supervisor id.
+
+        Another supervisor took them for dead, and other consumers may have their messages.
+        """
         self._supervisor = supervisor
         self._quarantines.end_backlog()
         self._states.evict()
-        for child in self._states:
-            if not child.leaving:
-                child.terminate()
+        for worker in self._states:
+            if not worker.leaving:
+                worker.terminate()
 
     def _start(self, now: float, *, quarantine: bool = False) -> WorkerProcess | None:
-        """Start a process; None when the system refuses, which is tried again."""
+        """Start a process, and return it; None if the system refuses. Then it is started later."""
         restarts = self._quarantines.restarts if quarantine else self._restarts
-        deaths = restarts.take(now)
+        failed_starts = restarts.take(now)
         name = f"{self._supervisor}-{token()[:6]}"
         backlog = self._quarantines.backlog(name) if quarantine else ""
         try:
-            child = spawn(name, self._supervisor, self._terms, backlog=backlog, deaths=deaths)
+            worker = spawn(name, self._supervisor, self._options, backlog=backlog, failed_starts=failed_starts)
         except OSError as error:
-            pause = restarts.ended(now, deaths + 1, at_least=REFUSED_PAUSE)
+            pause = restarts.ended(now, failed_starts + 1, at_least=REFUSED_PAUSE)
             logger.error("Cannot start a consumer process: %s. Next attempt in %g s", error, pause)  # noqa: TRY400
             return None
-        self._states.add(child)
-        return child
+        self._states.add(worker)
+        return worker
 
     def _active(self) -> list[WorkerProcess]:
-        """Return who counts as one of those that there shall be; a dismissed one does until it has ended."""
-        return [child for child in self._states if not child.quarantine and (child.dismissed or not child.leaving)]
+        """Return the consumers that count towards the number to run. A dismissed one counts until it has ended."""
+        return [worker for worker in self._states if not worker.quarantine and (worker.dismissed or not worker.leaving)]
 
-    def _is_ready(self, child: WorkerProcess) -> bool:
-        """Tell whether a process takes messages: it has started, and was announced where that is possible."""
-        return bool(child.shared_state.ticks() and child.announced)
+    def _is_ready(self, worker: WorkerProcess) -> bool:
+        """Return whether a process can take messages: it has started, and was announced in at least one queue."""
+        return bool(worker.shared_state.ticks() and worker.announced)
 
-    def _is_renewed(self, child: WorkerProcess) -> bool:
-        """Tell whether a successor of a process has started, or will."""
-        return child.leaving or child in self._to_renew or (self._renewing is not None and self._renewing[0] is child)
+    def _is_renewed(self, worker: WorkerProcess) -> bool:
+        """Return whether a process is stopping, or its replacement is planned or has started."""
+        is_being_replaced = self._renewing is not None and self._renewing[0] is worker
+        return worker.leaving or worker in self._to_renew or is_being_replaced
 
     def _active_quarantines(self) -> list[WorkerProcess]:
-        return [child for child in self._states if child.quarantine and not child.leaving]
+        return [worker for worker in self._states if worker.quarantine and not worker.leaving]
 
-    def _obey(self) -> bool:
-        """Do what people ask, and tell whether there was something.
+    def _handle_requests(self) -> bool:
+        """Pass on the requests of operators, and return whether there were any.
 
-        Who is to stop is not replaced; who is to be quiet stays until it is told to stop.
+        A consumer that was asked to stop is not replaced. A quiet one runs until it is asked to stop.
         """
         asked = self._states.take_asked()
-        whole = asked.get(self._supervisor)
-        self._quiet |= whole == "quiet"
-        for child in self._states:
-            what = asked.get(child.consumer, "quiet" if whole == "quiet" else "")
-            if child.leaving or not what:
+        of_all = asked.get(self._supervisor)
+        self._quiet |= of_all == "quiet"
+        for worker in self._states:
+            request = asked.get(worker.consumer, "quiet" if of_all == "quiet" else "")
+            if worker.leaving or not request:
                 continue
-            logger.info("Consumer %s was asked to %s", child.consumer, "go quiet" if what == "quiet" else "stop")
-            if what == "quiet" and not child.quarantine:
-                child.shared_state.quiet()
+            logger.info("Consumer %s was asked to %s", worker.consumer, "go quiet" if request == "quiet" else "stop")
+            if request == "quiet" and not worker.quarantine:
+                worker.shared_state.quiet()
             else:
-                # Others pass on to a quarantine what must run alone: it cannot stay and take nothing.
-                child.dismissed = not child.quarantine
-                child.terminate()
+                # Not quiet: consumers would still pass messages on to a quarantine that runs none.
+                worker.dismissed = not worker.quarantine
+                worker.terminate()
         return bool(asked)
 
-    def _fill_up(self, now: float) -> None:
+    def _start_missing(self, now: float) -> None:
         if self._quiet:
             return
         while not self._stopping and len(self._active()) + self._restarts.waiting(now) < self._processes:
             self._start(now)
 
-    def _keep_quarantines(self, now: float) -> None:
-        """Have processes for what must run alone while there is such, and tell all where it waits for them."""
-        asked = [child for child in self._states if child.shared_state.wants_quarantine()]
+    def _manage_quarantines(self, now: float) -> None:
+        """Start quarantines while messages must run alone, and announce their backlog to all consumers."""
+        asked = [worker for worker in self._states if worker.shared_state.wants_quarantine()]
         for _ in range(self._quarantines.missing(self._active_quarantines(), asked, now)):
             if not self._stopping and not self._quiet:
                 self._start(now, quarantine=True)
@@ -158,8 +162,8 @@ class WorkerSet:
         if not quarantines:
             self._quarantines.end_backlog()
         ready = any(self._is_ready(quarantine) for quarantine in quarantines)
-        for child in self._states:
-            child.shared_state.set_quarantine(self._quarantines.leader if ready else "")
+        for worker in self._states:
+            worker.shared_state.set_quarantine(self._quarantines.leader if ready else "")
 
     def _renew(self, now: float) -> None:
         if self._renewing is not None:
@@ -181,67 +185,68 @@ class WorkerSet:
                 started = self._start(now)
                 self._renewing = (old, started) if started is not None else None
 
-    def _watch(self, child: WorkerProcess, now: float) -> None:
-        if child.kill_if_overdue(now):
-            logger.error("Consumer %s did not stop in time and was killed", child.consumer)
+    def _watch(self, worker: WorkerProcess, now: float) -> None:
+        if worker.kill_if_overdue(now):
+            logger.error("Consumer %s did not stop in time and was killed", worker.consumer)
             return
-        decision = child.watchdog.look(now)
+        decision = worker.watchdog.look(now)
         if decision in (Decision.KILL, Decision.KILL_LATE):
-            child.was_late = decision is Decision.KILL_LATE
-            self._tell_of(child, "killed: it does not respond", now)
-            child.kill()
-        elif decision is Decision.ASK_TO_LEAVE and not self._is_renewed(child) and not self._restarts.waiting(now):
-            self._tell_of(child, "replaced: a handler cannot be interrupted", now)
-            # Its successor first: its other queues need not wait until that has started.
+            worker.was_late = decision is Decision.KILL_LATE
+            self._report_late(worker, "killed: it does not respond", now)
+            worker.kill()
+        elif decision is Decision.ASK_TO_LEAVE and not self._is_renewed(worker) and not self._restarts.waiting(now):
+            self._report_late(worker, "replaced: a handler cannot be interrupted", now)
+            # The replacement is started first, because this process still serves its queues meanwhile.
             if self._quiet:
-                child.terminate()
+                worker.terminate()
             else:
-                self._to_renew.insert(0, child)
+                self._to_renew.insert(0, worker)
 
-    def _tell_of(self, child: WorkerProcess, what: str, now: float) -> None:
-        late = child.watchdog.late
+    def _report_late(self, worker: WorkerProcess, action: str, now: float) -> None:
+        late = worker.watchdog.late
         runs = [
-            f"entry {item.receipt.entry.decode(errors='replace')!r} of queue {self._terms.queues[item.receipt.queue]}"
+            f"entry {item.receipt.entry.decode(errors='replace')!r} of queue {self._options.queues[item.receipt.queue]}"
             f" for {now - item.since:.1f} s"
             for item in late
         ]
-        logger.error("Consumer %s is %s. Past its timeout: %s", child.consumer, what, ", ".join(runs) or "nothing")
-        self._name(child.consumer, {item.receipt for item in late})
+        logger.error("Consumer %s is %s. Past its timeout: %s", worker.consumer, action, ", ".join(runs) or "nothing")
+        self._on_late(worker.consumer, {item.receipt for item in late})
 
-    def _suspend(self, child: WorkerProcess, now: float) -> bool:
-        """Give to others what lies ready in a process that does not respond; tell whether one responds again."""
-        if child.watchdog.responds:
-            back = child.suspended is not None
-            child.suspended = None
-            return back
-        if child.suspended is None or now - child.suspended > SUSPEND_AGAIN:
-            self._states.suspend(child, now)
-            begun = {item.receipt for item in child.shared_state.running()} | set(child.shared_state.results())
-            self._on_unresponsive(child.consumer, begun)
+    def _suspend(self, worker: WorkerProcess, now: float) -> bool:
+        """Hand back the unstarted messages of a process that does not respond; return whether it responds again."""
+        if worker.watchdog.responds:
+            responds_again = worker.suspended is not None
+            worker.suspended = None
+            return responds_again
+        if worker.suspended is None or now - worker.suspended > SUSPEND_AGAIN:
+            self._states.suspend(worker, now)
+            started = {item.receipt for item in worker.shared_state.running()} | set(worker.shared_state.results())
+            self._on_unresponsive(worker.consumer, started)
         return False
 
-    def _let_go_of_the_dead(self, now: float) -> None:
-        for child in self._states:
-            code = child.process.poll()
+    def _remove_ended(self, now: float) -> None:
+        for worker in self._states:
+            code = worker.process.poll()
             if code is None:
                 continue
-            is_done = self._terms.drain and code == 0 and not child.quarantine and not child.leaving
-            if is_done or child.dismissed:
+            is_done = self._options.drain and code == 0 and not worker.quarantine and not worker.leaving
+            if is_done or worker.dismissed:
                 self._processes -= 1
-            elif not child.leaving and not self._stopping:
-                logger.error("Consumer %s ended with %d; another takes its place", child.consumer, code)
-                if not child.has_begun:
-                    (self._quarantines.restarts if child.quarantine else self._restarts).ended(now, child.deaths + 1)
-            # Whoever ends in order cuts its blocked reads short first.
+            elif not worker.leaving and not self._stopping:
+                logger.error("Consumer %s exited with code %d; starting another", worker.consumer, code)
+                if not worker.has_begun:
+                    restarts = self._quarantines.restarts if worker.quarantine else self._restarts
+                    restarts.ended(now, worker.failed_starts + 1)
+            # A process that exits with code 0 has interrupted its blocked reads before.
             self._on_exit(
-                child.consumer, evidence_of(child.shared_state, late=child.was_late, now=now, may_receive=code != 0)
+                worker.consumer, evidence_of(worker.shared_state, late=worker.was_late, now=now, may_receive=code != 0)
             )
-            if child.quarantine:
-                self._quarantines.ended(child)
-            self._states.remove(child)
+            if worker.quarantine:
+                self._quarantines.ended(worker)
+            self._states.remove(worker)
 
 
-def _has_fallen_quiet(child: WorkerProcess) -> bool:
-    """Tell, once, that a consumer fetches no more."""
-    before, child.quiet = child.quiet, child.shared_state.is_quiet()
-    return child.quiet and not before
+def _became_quiet(worker: WorkerProcess) -> bool:
+    """Return whether a consumer has stopped fetching since the last call."""
+    before, worker.quiet = worker.quiet, worker.shared_state.is_quiet()
+    return worker.quiet and not before

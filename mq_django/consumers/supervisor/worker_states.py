@@ -1,27 +1,27 @@
-"""What the threads of a supervisor read of its consumers and tell them, by their shared states."""
+"""The running consumers of a supervisor, for all of its threads."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mq_django.consumers.shared_state import Running
-from mq_django.consumers.supervisor.doing import doing
 from mq_django.consumers.supervisor.heartbeat import Announcement
+from mq_django.consumers.supervisor.worker_activity import worker_activity
 from mq_django.consumers.supervisor.worker_process import WorkerProcess
 
 
 class WorkerStates:
-    """The consumers of a supervisor that have not ended. One thread changes which these are; any thread may ask."""
+    """The consumers of a supervisor that have not ended. One thread adds and removes them; any thread may use them."""
 
     def __init__(self, queues: range, describe: Callable[[WorkerProcess], Mapping[str, Any]]) -> None:
         self._queues = queues
         self._describe = describe
         self._workers: list[WorkerProcess] = []
         #: Held while consumers are added or removed, and while their shared states are used.
-        self._changing = threading.Lock()
-        #: The latest that is known of each queue.
+        self._lock = threading.Lock()
+        #: Queue -> whether it is paused, for consumers that are added later.
         self._paused: dict[int, bool] = {}
-        #: What people ask, by consumer or supervisor, until it is taken.
+        #: Consumer or supervisor -> the latest request, until take_asked().
         self._asked: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -30,79 +30,79 @@ class WorkerStates:
     def __iter__(self) -> Iterator[WorkerProcess]:
         return iter(self._workers.copy())
 
-    def add(self, child: WorkerProcess) -> None:
+    def add(self, worker: WorkerProcess) -> None:
         """Add a consumer that has just been started."""
-        with self._changing:
+        with self._lock:
             for number, paused in self._paused.items():
-                child.shared_state.set_paused(number, paused)
-            self._workers.append(child)
+                worker.shared_state.set_paused(number, paused)
+            self._workers.append(worker)
 
-    def remove(self, child: WorkerProcess) -> None:
-        """Remove a consumer that has ended, and close what was shared with it."""
-        with self._changing:
-            self._workers.remove(child)
-            child.close()
+    def remove(self, worker: WorkerProcess) -> None:
+        """Remove a consumer that has ended, and close its shared state and pipe."""
+        with self._lock:
+            self._workers.remove(worker)
+            worker.close()
 
     def evict(self) -> None:
-        """Announce none of these consumers any more: others took them for dead."""
-        with self._changing:
-            for child in self._workers:
-                child.evicted = True
+        """Stop announcing these consumers: another supervisor took them for dead."""
+        with self._lock:
+            for worker in self._workers:
+                worker.evicted = True
 
-    def suspend(self, child: WorkerProcess, now: float) -> None:
-        """Let a consumer begin nothing more of what it has: it may go on at any moment, and gives that back itself."""
-        with self._changing:
-            child.suspended = now
+    def suspend(self, worker: WorkerProcess, now: float) -> None:
+        """Prevent a consumer from starting the messages that it holds. If it continues, it hands them back itself."""
+        with self._lock:
+            worker.suspended = now
             for number in self._queues:
-                child.shared_state.hold_until(number, 0.0)
+                worker.shared_state.hold_until(number, 0.0)
 
     def pause(self, number: int, paused: bool) -> None:
-        """Tell the consumers, and those to come, whether a queue is paused."""
-        with self._changing:
+        """Set whether a queue is paused, for all consumers and those that are added later."""
+        with self._lock:
             self._paused[number] = paused
-            for child in self._workers:
-                child.shared_state.set_paused(number, paused)
+            for worker in self._workers:
+                worker.shared_state.set_paused(number, paused)
 
-    def tell_of_unhandled(self, number: int, there_are: bool) -> None:
-        """Tell the consumers whether a queue has messages whose name nobody knew."""
-        with self._changing:
-            for child in self._workers:
-                child.shared_state.set_unhandled(number, there_are)
+    def set_unhandled(self, number: int, there_are: bool) -> None:
+        """Set whether a queue has unhandled messages, for all consumers."""
+        with self._lock:
+            for worker in self._workers:
+                worker.shared_state.set_unhandled(number, there_are)
 
     def ask(self, asks: Mapping[str, str]) -> None:
-        """Add what people ask of consumers or of all of them."""
-        with self._changing:
+        """Add the requests of operators to consumers, or to the supervisor with all of them."""
+        with self._lock:
             self._asked |= asks
 
     def take_asked(self) -> Mapping[str, str]:
-        """Return what people have asked since the last call."""
-        with self._changing:
+        """Return the requests since the last call."""
+        with self._lock:
             asked, self._asked = self._asked, {}
         return asked
 
-    def doing(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Return what each consumer does and has done, a value a queue."""
-        with self._changing:
-            shown = [child for child in self._workers if not child.evicted]
-            return {child.consumer: doing(child.shared_state, self._queues) for child in shown}
+    def activity(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Return for each consumer its running messages and its counts, one value per queue."""
+        with self._lock:
+            shown = [worker for worker in self._workers if not worker.evicted]
+            return {worker.consumer: worker_activity(worker.shared_state, self._queues) for worker in shown}
 
     def announced(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return what to tell of the consumers."""
-        with self._changing:
-            shown = [child for child in self._workers if not child.evicted]
-            described = {child.consumer: self._describe(child) for child in shown}
-        backlogs = {child.backlog: described[child.consumer] for child in shown if child.backlog}
+        """Return the descriptions of the consumers and of their backlogs, for the heartbeat."""
+        with self._lock:
+            shown = [worker for worker in self._workers if not worker.evicted]
+            described = {worker.consumer: self._describe(worker) for worker in shown}
+        backlogs = {worker.backlog: described[worker.consumer] for worker in shown if worker.backlog}
         return described | {backlog: {**owner, "ward": False, "threads": 0} for backlog, owner in backlogs.items()}
 
     def running(self) -> Mapping[str, Sequence[Running]]:
-        """Return what each consumer runs."""
-        with self._changing:
-            return {child.consumer: child.shared_state.running() for child in self._workers}
+        """Return the deliveries that each consumer runs."""
+        with self._lock:
+            return {worker.consumer: worker.shared_state.running() for worker in self._workers}
 
     def held(self, number: int, announcement: Announcement, moment: float) -> None:
-        """Tell the announced consumers until when they hold what they have of a queue."""
-        with self._changing:
-            for child in self._workers:
-                if child.consumer in announcement.consumers and not child.evicted and child.suspended is None:
-                    child.shared_state.hold_until(number, moment)
-                    child.announced.add(number)
+        """Set for the announced consumers until when they hold their messages of a queue."""
+        with self._lock:
+            for worker in self._workers:
+                if worker.consumer in announcement.consumers and not worker.evicted and worker.suspended is None:
+                    worker.shared_state.hold_until(number, moment)
+                    worker.announced.add(number)

@@ -232,7 +232,7 @@ class Consumer:
         self._settling.each(range(len(self._queues)), do, called=lambda number: self._queues[number].name)
 
     def _settle_held(self, number: int, *, known: Collection[StreamEntry] = ()) -> None:
-        """Settle what this consumer holds, except the `known` deliveries. At the end that is what still runs."""
+        """Settle the deliveries that this consumer holds, except the `known` ones."""
         store, config, shared_state = self._stores[number], self._queues[number], self._shared_state
         for name in self.names:
             while held := store.held_by(name, limit=BATCH + len(known)):

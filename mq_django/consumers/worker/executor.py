@@ -85,7 +85,7 @@ class Executor:
             if self._handle is None:
                 outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
             else:
-                outcome, raised = self._within(self._handle, lane, delivery, handler, timeout)
+                outcome, raised = self._run_in_middleware(self._handle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
             raised, outcome = error, self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
@@ -111,7 +111,7 @@ class Executor:
             if self._ahandle is None:
                 outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
             else:
-                outcome, raised = await self._awithin(self._ahandle, lane, delivery, handler, timeout)
+                outcome, raised = await self._arun_in_middleware(self._ahandle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
             raised, outcome = error, self._judge_error(delivery, handler, error)
         seconds = time.monotonic() - started
@@ -125,7 +125,7 @@ class Executor:
             except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
                 outcome = self._judge_error(delivery, handler, error)
         if databases.rollbacks != rollbacks:
-            outcome = self._judge_beside(delivery, handler, outcome)
+            outcome = self._judge_shared_rollback(delivery, handler, outcome)
         outcome = self._settle(delivery, handler, outcome, seconds, raised)
         if handler.aended is not None:
             await handler.aended(delivery.message, outcome, seconds, raised)
@@ -143,7 +143,7 @@ class Executor:
         """Pass on the outcome of a delivery that did not run."""
         self._settler.add(settlement)
 
-    def _within(
+    def _run_in_middleware(
         self, handle: Handle, lane: ThreadLane, delivery: Delivery, handler: Handler, timeout: float | None
     ) -> tuple[Outcome, BaseException | None]:
         """Run a handler within the middleware; return its outcome and its exception."""
@@ -156,9 +156,9 @@ class Executor:
             return self._decided(delivery, handler, outcome)
 
         handling = Handling(self._config.name, delivery.message, handler.where, run)
-        return self._judge_within(handler, handling, handle(handling))
+        return self._judge_middleware(handler, handling, handle(handling))
 
-    async def _awithin(
+    async def _arun_in_middleware(
         self, handle: AsyncHandle, lane: LoopLane, delivery: Delivery, handler: Handler, timeout: float | None
     ) -> tuple[Outcome, BaseException | None]:
         """Run a coroutine function within the middleware; return its outcome and its exception."""
@@ -171,9 +171,9 @@ class Executor:
             return self._decided(delivery, handler, outcome)
 
         handling = Handling(self._config.name, delivery.message, handler.where, run)
-        return self._judge_within(handler, handling, await handle(handling))
+        return self._judge_middleware(handler, handling, await handle(handling))
 
-    def _judge_within(
+    def _judge_middleware(
         self, handler: Handler, handling: Handling, returned: object
     ) -> tuple[Outcome, BaseException | None]:
         # Cleared, because its traceback refers to frames that refer to the handling.
@@ -225,7 +225,7 @@ class Executor:
             trace = "".join(traceback.format_exception(error))
             buries = isinstance(error, tuple(policy.bury_on))
         except BaseException as second:  # noqa: BLE001 - __str__ of an exception is user code
-            return self._unjudged(delivery, handler, second)
+            return self._retry_invalid(delivery, handler, second)
         return Bury(text, trace) if buries else Retry(error=text, traceback=trace)
 
     def _judge_left(self, delivery: Delivery, handler: Handler, outcome: Outcome, left: str) -> Outcome:
@@ -239,7 +239,7 @@ class Executor:
         return Retry(error=f"The handler left {left}; it was rolled back") if isinstance(outcome, Ack) else outcome
 
     @staticmethod
-    def _judge_beside(delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
+    def _judge_shared_rollback(delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
         """Return the outcome of a coroutine during which an open transaction was rolled back, its own or another's.
 
         Coroutines share the connection, so its own changes may be lost. It runs again alone, which shows the cause.
@@ -249,7 +249,7 @@ class Executor:
         return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
 
     @staticmethod
-    def _unjudged(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
+    def _retry_invalid(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
         text = "Invalid return value or exception of handler %s for message %s: the message will be retried"
         logger.error(text, handler.where, delivery.message.id, exc_info=error)
         return Retry(error=f"{_path(type(error))} while its outcome was settled")
@@ -262,7 +262,7 @@ class Executor:
             return decide(self._config, delivery.message, handler, outcome)
         except BaseException as error:  # noqa: BLE001 - a handler may return Retry(delay="soon")
             # By the queue's policy, because the handler's may be the cause.
-            return decide(self._config, delivery.message, None, self._unjudged(delivery, handler, error))
+            return decide(self._config, delivery.message, None, self._retry_invalid(delivery, handler, error))
 
     def _settle(
         self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float, raised: BaseException | None

@@ -1,4 +1,4 @@
-"""Fetch messages of one queue, no more than can be run soon."""
+"""Fetch the messages of one queue, only as many as can run soon."""
 
 import time
 from collections.abc import Callable, Collection

@@ -49,13 +49,13 @@ class Isolation(Service):
         self._stores = stores
         self._settlers = settlers
         self._waiting: dict[int, list[Delivery]] = defaultdict(list)
-        self._moving = threading.Lock()
+        self._lock = threading.Lock()
 
     def adder(self, number: int) -> Callable[[Delivery], None]:
         """Return a function that adds a delivery of a queue."""
 
         def add(delivery: Delivery) -> None:
-            with self._moving:
+            with self._lock:
                 self._waiting[number].append(delivery)
             self._shared_state.want_quarantine()
             self.wake()
@@ -78,13 +78,13 @@ class Isolation(Service):
     def hand_back(self) -> None:
         """Hand back the messages that still wait."""
         for number, settler in enumerate(self._settlers):
-            with self._moving:
+            with self._lock:
                 waiting, self._waiting[number] = self._waiting[number], []
             for delivery in waiting:
                 settler.add(Settlement(delivery, HandBack()))
 
     def _pass_on(self, number: int, store: Store, quarantine: str) -> None:
-        with self._moving:
+        with self._lock:
             batch, self._waiting[number] = self._waiting[number][:BATCH], self._waiting[number][BATCH:]
         if not batch:
             return
@@ -93,7 +93,7 @@ class Isolation(Service):
             store.reassign(self._consumer, backlog_of(quarantine), receipts)
         except BaseException:
             # They may have been passed on already, and passing on is idempotent.
-            with self._moving:
+            with self._lock:
                 self._waiting[number] = [*batch, *self._waiting[number]]
             raise
         self._settlers[number].in_hand.difference_update(receipts)
@@ -127,7 +127,7 @@ class QuarantineFetcher(Service):
 
     def _run_held(self, number: int) -> None:
         store, dispatcher = self._queues[number]
-        # It takes nothing before a heartbeat announces it: nobody would reclaim it.
+        # It takes nothing before a heartbeat announces it, because its messages could not be reclaimed until then.
         if time.monotonic() < self._shared_state.held_until(number):
             # A failed round trip may have moved a message to its own name already.
             self._run(store, dispatcher, self._consumer)

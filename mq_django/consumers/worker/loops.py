@@ -69,7 +69,7 @@ class LoopPool(Pool):
         self._jobs: deque[WorkItem] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._databases: Databases | None = None
-        self._opening = asyncio.Lock()
+        self._databases_lock = asyncio.Lock()
         self._context = Context()
         #: A call of _start_waiting() is scheduled on the loop.
         self._scheduled = False
@@ -80,7 +80,7 @@ class LoopPool(Pool):
         self._quiet = self._ending = False
         #: Jobs that were put and have not ended. Counted by several threads.
         self.held = 0
-        self._counting = threading.Lock()
+        self._held_lock = threading.Lock()
         self.thread = threading.Thread(target=self._run_loop, name="mq_django loop", daemon=True)
 
     def start(self) -> None:
@@ -89,7 +89,7 @@ class LoopPool(Pool):
 
     def put(self, job: WorkItem) -> None:
         """Run a job as soon as a place is free."""
-        with self._counting:
+        with self._held_lock:
             self.held += 1
         self._jobs.append(job)
         if self._quiet:
@@ -221,14 +221,14 @@ class LoopPool(Pool):
             if self.held == 1 and databases is not None and databases.is_obsolete(time.monotonic()):
                 await sync_to_async(databases.refresh)()
         finally:
-            with self._counting:
+            with self._held_lock:
                 self.held -= 1
             self._on_ended()
 
     async def _opened(self) -> Databases:
         """Return the connections of the thread in which `sync_to_async` runs database operations."""
         if self._databases is None:
-            async with self._opening:
+            async with self._databases_lock:
                 if self._databases is None:
                     self._databases = await sync_to_async(Databases.of_this_thread)()
         return self._databases
@@ -241,7 +241,7 @@ class LoopPool(Pool):
             except IndexError:
                 return
             job.executor.settle(Settlement(job.delivery, HandBack()))
-            with self._counting:
+            with self._held_lock:
                 self.held -= 1
 
     def stop(self) -> None:

@@ -46,7 +46,7 @@ class OrphanHeartbeat(Service):
         return self._queues[number].name
 
     def end(self) -> None:
-        """Stop, and remove the consumer: nobody else would for a while."""
+        """Stop, and remove the consumer. Without this it would stay registered until its heartbeat expires."""
         self.stop()
         if not self.join(1.0):
             return

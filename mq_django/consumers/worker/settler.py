@@ -43,7 +43,7 @@ class Settler:
         self._slots = Slots(store.keys)
         self._consumer = consumer
         self._unsettled: deque[Settlement] = deque()
-        self._taking = threading.Lock()
+        self._lock = threading.Lock()
         self._due = due
         self._full = full
         #: The deliveries that this process has fetched and not yet settled.
@@ -108,7 +108,7 @@ class Settler:
         return fetched.deliveries
 
     def try_refused(self, store: Store) -> None:
-        """Settle again what Redis refused, and send the counts that are still missing."""
+        """Settle the refused outcomes again, and send the counts that are still missing."""
         if self._uncounted:
             store.settle(self._consumer, (), also=self._also(()))
         refused, self._refused = self._refused, []
@@ -145,7 +145,7 @@ class Settler:
 
     def _take(self) -> list[Settlement]:
         # The fetcher and the service take batches. Lanes only append, which needs no lock.
-        with self._taking:
+        with self._lock:
             unsettled = self._unsettled
             batch = [unsettled.popleft() for _ in range(min(len(unsettled), BATCH))]
             self._ended = self._first_ended
@@ -168,7 +168,7 @@ class Settler:
         else:
             counted = batch
         counts = tally(counted)
-        with self._taking:
+        with self._lock:
             for (what, _), count in counts.items():
                 if what in _ENDS:
                     self.ended[what] += count

@@ -131,7 +131,7 @@ class Command(BaseCommand):
             max_memory=options["max_memory"],
             arguments=["--log-format", options["log_format"], "--verbosity", str(options["verbosity"])],
         )
-        # First, because signals that came while exec() replaced the program wait for it.
+        # First, because signals that arrived during execv() are blocked until then.
         with SignalPipe() as signals:
             if not await_server(signals):
                 return

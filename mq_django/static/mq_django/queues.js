@@ -1,10 +1,10 @@
 "use strict";
-// Live updates, and the checkboxes of a list. Pages also work without it, but do not update.
+// Live updates, and the checkboxes of a list. Pages also work without JavaScript, but do not update.
 {
     const FIRST = 3000;
     const LONGEST = 60000;
 
-    /** Put new HTML into a part of the page; leave it while its text is selected, and keep the focus inside. */
+    /** Replace the HTML of a part of the page, unless text in it is selected. Keep the focus inside it. */
     const show = (part, html) => {
         const selection = document.getSelection();
         if (part.dataset.mqShown === html || (!selection.isCollapsed && selection.containsNode(part, true))) {
@@ -24,7 +24,7 @@
     };
 
     const watch = root => {
-        const words = root.dataset;
+        const data = root.dataset;
         const controls = root.querySelector(".mq-controls");
         const note = root.querySelector("[data-mq-note]");
         const toggle = root.querySelector("[data-mq-toggle]");
@@ -35,35 +35,35 @@
 
         const plan = () => {
             clearTimeout(timer);
-            timer = paused || document.hidden ? null : setTimeout(look, wait);
+            timer = paused || document.hidden ? null : setTimeout(refresh, wait);
         };
 
-        const look = async () => {
+        const refresh = async () => {
             try {
-                const response = await fetch(words.mqLive, {
+                const response = await fetch(data.mqLive, {
                     credentials: "same-origin",
                     redirect: "manual",
                     signal: AbortSignal.timeout(10000),
                 });
                 if (response.type === "opaqueredirect" || response.status === 403) {
-                    note.textContent = words.mqOut;
+                    note.textContent = data.mqOut;
                     return;
                 }
-                const answer = await response.json();
-                for (const [name, html] of Object.entries(answer.parts ?? {})) {
+                const result = await response.json();
+                for (const [name, html] of Object.entries(result.parts ?? {})) {
                     const part = root.querySelector(`[data-mq-part="${name}"]`);
                     if (part) {
                         show(part, html);
                     }
                 }
-                // Screen readers announce each change of a live region, so it only changes with new text.
-                if (answer.summary && summary.textContent !== answer.summary) {
-                    summary.textContent = answer.summary;
+                // Screen readers announce each change of a live region, so it is only written when the text differs.
+                if (result.summary && summary.textContent !== result.summary) {
+                    summary.textContent = result.summary;
                 }
-                note.textContent = answer.error ?? new Date().toLocaleTimeString();
+                note.textContent = result.error ?? new Date().toLocaleTimeString();
                 wait = response.ok ? FIRST : Math.min(wait * 2, LONGEST);
             } catch {
-                note.textContent = words.mqLost;
+                note.textContent = data.mqLost;
                 wait = Math.min(wait * 2, LONGEST);
             }
             plan();
@@ -71,19 +71,19 @@
 
         toggle.addEventListener("click", () => {
             paused = !paused;
-            toggle.textContent = paused ? words.mqResume : words.mqPause;
-            note.textContent = paused ? words.mqPaused : "";
+            toggle.textContent = paused ? data.mqResume : data.mqPause;
+            note.textContent = paused ? data.mqPaused : "";
             wait = FIRST;
             if (paused) {
                 plan();
             } else {
-                look();
+                refresh();
             }
         });
         document.addEventListener("visibilitychange", () => {
             if (!document.hidden && !paused) {
                 wait = FIRST;
-                look();
+                refresh();
             } else {
                 plan();
             }
@@ -93,7 +93,7 @@
         plan();
     };
 
-    const choose = form => {
+    const countChosen = form => {
         const all = form.querySelector("[data-mq-all]");
         const counter = form.querySelector("[data-mq-chosen]");
         const boxes = [...form.querySelectorAll(".action-select")];
@@ -120,7 +120,7 @@
         watch(root);
     }
     for (const form of document.querySelectorAll("#changelist-form")) {
-        choose(form);
+        countChosen(form);
     }
     // Entering a value selects its option.
     for (const field of document.querySelectorAll("[data-mq-picks]")) {

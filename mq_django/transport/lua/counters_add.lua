@@ -4,7 +4,7 @@
 -- KEYS[2]  hours     {queue}:counters:h:<day>    HASH
 -- ARGV[1]  minute    slot in `minutes`
 -- ARGV[2]  hour      slot in `hours`
--- then for each counter: `|<what>|<name>`, how many
+-- then for each counter: `|<kind>|<name>`, and the number to add
 --
 -- Returns 'ADDED'.
 
@@ -13,9 +13,9 @@ for at = 3, #ARGV, 2 do
   local count = tonumber(ARGV[at + 1])
   for i = 1, 2 do
     if redis.pcall('hincrby', KEYS[i], ARGV[i] .. ARGV[at], ARGV[at + 1]) == count then
-      local what, name = string.match(ARGV[at], '^(|[^|]*|)(.+)$')
+      local kind, name = string.match(ARGV[at], '^(|[^|]*|)(.+)$')
       if name then
-        bound_names(KEYS[i], ARGV[i] .. what, name, count)
+        bound_names(KEYS[i], ARGV[i] .. kind, name, count)
       end
     end
   end

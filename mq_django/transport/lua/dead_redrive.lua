@@ -9,7 +9,7 @@
 -- then entries of `dead`, at most 500
 --
 -- Returns for each: 'REDRIVEN', 'MISSING' when it no longer exists, or 'UNDECODABLE' when it is not a valid message; or
--- 'STOPPED' when the job is over, or another's.
+-- 'STOPPED' when this worker does not run the job.
 
 -- with types
 -- with clock

@@ -1,7 +1,7 @@
 -- Decide which deliveries may run: by the limits of their keys and, if they did not come from `limits_fetch`, of the
 -- queue.
 --
--- KEYS and ARGV[1..8]: see parts/limits; without limits of the queue only keys are checked
+-- KEYS and ARGV[1..8]: see parts/limits; if the limits of the queue are 0, only those of keys are checked
 -- then for each delivery: stream, entry, key or ''
 --
 -- Returns for each: 'GO', 'PARK' when its key has no permit, or 'BACK' when the queue has none.

@@ -58,7 +58,7 @@ end
 if taking.failed and found == 0 then
   return taking.failed
 end
-local turn = keep_taken(taking, redis.call, 'zrange', next_checks, 0, 0, 'withscores')
-local next_ms = turn and turn[2] and math.min(9e15, math.max(1, turn[2] - ms)) or -1
+local next_check = keep_taken(taking, redis.call, 'zrange', next_checks, 0, 0, 'withscores')
+local next_ms = next_check and next_check[2] and math.min(9e15, math.max(1, next_check[2] - ms)) or -1
 local taken, ranked = taking.taken, state[2] and 1 or 0
 return { 'TAKEN', taken[1], taken[2], taking.lead or #taken[2], has_permit, next_ms, ranked }

@@ -4,8 +4,8 @@
 -- ARGV[9..10]  start, count   of the keys, in the order of their next checks
 --
 -- Returns {now in ms, deliveries granted in the queue's window, pending deliveries, parked messages, keys with parked
--- messages, then for each of these: key, parked, granted in its window, permits (at most so many run), next check in
--- ms}.
+-- messages, then for each of these: key, parked, granted in its window, permits (an upper bound of its running
+-- deliveries), next check in ms}.
 
 -- with limits
 -- with windows

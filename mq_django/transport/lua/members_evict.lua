@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  consumers    {queue}:consumers   HASH
 -- ARGV[1]  supervisor
--- ARGV[2]  count        of its heartbeats when the caller read it, or '' for none
+-- ARGV[2]  count        its heartbeat counter when the caller read it, or '' if it had none
 --
 -- Returns 'EVICTED', or 'ALIVE' when it has sent a heartbeat since, or another caller evicted it first.
 

@@ -15,8 +15,9 @@
 -- ARGV[2]  n          fields of `this hour`
 -- then these, and then those of `last hour`
 --
--- Returns {now in ms, deliverable, pending, delayed, unhandled, parked, dead, id of the oldest ready entry or '',
--- first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters' values, twice}.
+-- Returns {now in ms, ready and pending together, pending, delayed, unhandled, parked, dead, id of the oldest
+-- ready entry or '', first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters'
+-- values, twice}.
 
 local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
 

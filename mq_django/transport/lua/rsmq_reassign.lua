@@ -1,4 +1,5 @@
--- Reassign deliveries of an RSMQ queue to another consumer, or to the same to extend them. No attempt is counted.
+-- Reassign deliveries of an RSMQ queue to another consumer, or extend them if it is the same one.
+-- No attempt is counted.
 --
 -- KEYS[1]  zset      {namespace}:<queue>             ZSET   score: when visible, ms
 -- KEYS[2]  hash      {namespace}:<queue>:Q           HASH   attributes, bodies, counts

@@ -9,8 +9,8 @@
 -- ARGV[2]  consumer
 -- ARGV[3]  count      messages, at most 1000; 0: only wake the next blocked reader, if prioritised messages are left
 --
--- Returns {entries of ready, entries of urgent, 1 if priorities were ever used, how many of urgent's precede ready's},
--- each entry {id, {field, value, ...}}; or 'PAUSED'.
+-- Returns {entries of ready, entries of urgent, 1 if priorities were ever used, how many entries of urgent
+-- precede those of ready}, each entry {id, {field, value, ...}}; or 'PAUSED'.
 
 -- with take_by_priority
 local ready, urgent, control, priority, waiting = unpack(KEYS)

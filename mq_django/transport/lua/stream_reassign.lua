@@ -1,4 +1,4 @@
--- Reassign deliveries to another consumer, or to the same to extend them. No attempt is counted.
+-- Reassign deliveries to another consumer, or extend them if it is the same one. No attempt is counted.
 --
 -- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
 -- ARGV[1]  group

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  log     {topic}:log   STREAM
 -- ARGV[1]  first   start of the range, as in XRANGE
--- ARGV[2]  last    end of the range
+-- ARGV[2]  last    end of the range, as in XRANGE
 -- ARGV[3]  order   'xrange', or 'xrevrange' for newest first
 -- ARGV[4]  limit   entries, at most 501
 -- ARGV[5]  bytes   a longer value is replaced by its length

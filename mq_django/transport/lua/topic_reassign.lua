@@ -1,4 +1,5 @@
--- Reassign deliveries of a topic's log to another consumer, or to the same to extend them. No attempt is counted.
+-- Reassign deliveries of a topic's log to another consumer, or extend them if it is the same one.
+-- No attempt is counted.
 --
 -- KEYS[1]  log        {topic}:log                   STREAM   settled entries are acked, not deleted
 -- KEYS[2]  control    {topic}:g:<group>:control     HASH     log-generation

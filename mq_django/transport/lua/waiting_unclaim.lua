@@ -1,6 +1,6 @@
 -- Release the unique keys that deliveries claim, before they are acked, expired or buried.
 --
--- KEYS[1]  stream      {queue}:ready or :urgent   STREAM
+-- KEYS[1]  stream    {queue}:ready or :urgent   STREAM
 -- KEYS[2]  claims    {queue}:claims             HASH   'k:' key -> 'until:id' (ms, or 0), and 'i:' id -> key
 -- ARGV[1]  group
 -- ARGV[2]  consumer  must still hold each delivery

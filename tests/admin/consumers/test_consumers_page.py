@@ -29,7 +29,7 @@ def words(page):
 def work(queue="emails", **told):
     """Let a consumer run the message that is ready, and tell so."""
     (delivery,) = take(queue, 1)
-    running = [[delivery.source, delivery.entry.decode(), 12_000], [0, "1-1", 99_000]]
+    running = [[delivery.stream, delivery.entry.decode(), 12_000], [0, "1-1", 99_000]]
     members(queue).beat("s1", {"host": "web1", "version": "0.1.0"}, {CONSUMER: {"running": running, **told}})
 
 

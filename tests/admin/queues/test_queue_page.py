@@ -124,7 +124,7 @@ def test_limits_show_how_far_they_are_used_and_who_waits(operator, viewer, limit
         ("1", None),
     ]
     (waits,) = response.context["limit_keys"]
-    assert (waits["parked"], waits["granted"], waits["at_once"]) == ("2", "1 of 3", "1 of 1")
+    assert (waits["parked"], waits["granted"], waits["concurrent"]) == ("2", "1 of 3", "1 of 1")
     assert "tenant:a" in main_of(response)
     assert "limits" in operator.get(STATS).json()["parts"]
     # A key may quote data.

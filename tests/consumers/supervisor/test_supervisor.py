@@ -744,7 +744,7 @@ def test_grown_too_large_a_process_is_replaced(trees, publish, history, store):
     # What ran has finished, and what lay ready went on elsewhere.
     assert history.counts("start") == history.counts() == dict.fromkeys(ids, 1)
     assert len({line["pid"] for line in history.lines()}) > 1
-    assert "grown to" in tree.logged()
+    assert "will be replaced: it uses" in tree.logged()
     assert tree.stop() == 0
 
 

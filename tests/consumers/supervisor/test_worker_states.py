@@ -30,7 +30,7 @@ def start(states):
         process.wait(30)
         lifeline = os.open(os.devnull, os.O_RDONLY)
         state = SharedState.create(1, held=False)
-        states.add(WorkerProcess(name, state, lifeline, process, terms, backlog=backlog, deaths=0))
+        states.add(WorkerProcess(name, state, lifeline, process, terms, backlog=backlog, failed_starts=0))
         return state
 
     return add
@@ -73,7 +73,7 @@ def test_those_that_were_evicted_are_not_announced(states, start):
     states.evict()
     start("c2")
 
-    assert states.announced().keys() == states.doing().keys() == {"c2"}
+    assert states.announced().keys() == states.activity().keys() == {"c2"}
     assert states.running().keys() == {"c1", "c2"}
 
 

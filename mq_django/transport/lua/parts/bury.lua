@@ -3,8 +3,8 @@
 -- with settle
 -- with types
 -- Move deliveries to the dead-letter queue. From `from` on the arguments are for each: its receipt, the message's id,
--- the number of fields and values, and these. `receipts.body`, if present, returns the body of an entry, which is
--- added.
+-- the number of fields and values, and these. If the receipts have a function `body`, the body of the
+-- message is added as the field `deadbody`.
 local function bury(receipts, dead, ids, groups, arguments, from)
   local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash' })
   if wrong then

@@ -2,8 +2,8 @@
 -- The queue's own limits. Uses the names of parts/limits and parts/windows.
 
 -- Return how many of `count` deliveries the limits allow, the grant log if there is a rate, and how many more
--- deliveries may run if concurrency is limited; or nil and the script's reply. `turn` is the time that the last reply
--- gave the consumer, or 0.
+-- deliveries may run if concurrency is limited; or nil and the script's reply. `turn` is when the last
+-- reply told the consumer to ask again, or 0.
 local function capacity(count, turn)
   local concurrent = nil
   if most > 0 then

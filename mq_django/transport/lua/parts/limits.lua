@@ -1,8 +1,9 @@
 -- The keys and first arguments of every script about limits.
 --
 -- KEYS[1..6]   ready, urgent, control, priority, waiting, unique
--- KEYS[7]      limits    {queue}:limits    HASH     grant logs: 'r' of the queue, 'r:' key; 't' the last turn given to
---                                                   a consumer; 'w' a consumer waits for a permit
+-- KEYS[7]      limits    {queue}:limits    HASH     grant logs: 'r' of the queue, 'r:' key; 't' the latest time at
+--                                                   which a consumer was told to ask again; 'w' a consumer
+--                                                   waits for a permit
 -- KEYS[8]      rates     {queue}:rates     ZSET     keys by the time their grant log ends, ms
 -- KEYS[9]      permits   {queue}:permits   ZSET     deliveries (stream '-' entry) by the hash of their key
 -- KEYS[10]     parked    {queue}:parked    ZSET     parked members by the hash of their key

@@ -5,7 +5,8 @@ local function make_ready_with(ready, priority, waiting, control, group)
   -- A reader that blocked before the queue's first priority does not read `priority` when it wakes.
   local readers_know = redis.call('hexists', control, 'ranked') == 1
   local is_queued, added
-  -- `member` already has the body, if given. Returns the error, or nil and whether the member is still in use.
+  -- If `member` is given, `waiting` already has the body under it. Returns the error, or nil and whether the member is
+  -- still in use.
   return function(id, body, member)
     local ranked = id and priority_of(body) ~= 0
     if ranked and is_queued == nil then

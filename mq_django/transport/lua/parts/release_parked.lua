@@ -1,5 +1,6 @@
 -- with forget_member
--- Make the first parked message of a key ready if the key has a free permit, and return its entry.
+-- Make the first parked message of a key ready if the key has a free permit, and return its entry. `stream` is 0 for
+-- `ready`, 1 for `urgent`.
 local function release_parked(key, stream)
   local hash = hash_of(key)
   local member = redis.call('zrangebyscore', parked, hash, hash, 'limit', 0, 1)[1]

@@ -1,6 +1,6 @@
 -- with numbers
--- Return vt, delay and maxsize of an RSMQ queue; nothing when the hash is not a queue. Some clients write fractions,
--- which npm's rsmq cuts off.
+-- Return vt, delay and maxsize of an RSMQ queue; nothing when the hash is not a queue. Fractions,
+-- which some clients write, are cut off, as in npm's rsmq.
 local function attributes(hash)
   local found = redis.call('hmget', hash, 'vt', 'delay', 'maxsize')
   local numbers = {}

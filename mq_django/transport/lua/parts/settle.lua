@@ -25,7 +25,7 @@ local function settle_done(receipts, arguments, from)
   return stale
 end
 
--- Reassign deliveries to another consumer, or to the same to extend them: from `from` on the arguments are their
+-- Reassign deliveries to another consumer, or extend them if it is the same one: from `from` on the arguments are their
 -- receipts.
 local function reassign(receipts, new_owner, arguments, from)
   local found, stale = held_and_stale(receipts, arguments, from)

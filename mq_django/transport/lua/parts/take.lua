@@ -1,7 +1,8 @@
 -- Take messages for a consumer from the streams of a queue or group: 1 is `ready`, 2 is `urgent`, 3 a topic's log.
 --   taken   the entries read from each stream
 --   lead    how many entries of `urgent` were read before `ready`: these precede its entries, the others follow them
---   failed  the last error. The script still returns what was taken before: the consumer would hold it without knowing
+--   failed  the last error. The entries taken before are still returned: otherwise the consumer would hold them without
+--           knowing it
 local function taking_from(streams, group, consumer)
   return { streams = streams, group = group, consumer = consumer, taken = { {}, {}, {} } }
 end

@@ -32,7 +32,8 @@ local function by_rank(taking, keys, count)
   if redis.call('zcard', keys.priority) == 0 then
     return read(taking, 1, count)
   end
-  -- Every 16th fetch prevents starvation: in turn it begins with `ready` or with the oldest message of each priority.
+  -- Every 16th fetch prevents starvation: it begins with `ready` or, the next time, with the oldest message of each
+  -- priority.
   local turn = increment(keys.control, 'turns', 1) % 32
   if turn == 16 then
     count = read(taking, 1, count)
@@ -44,7 +45,7 @@ local function by_rank(taking, keys, count)
   return deliver_between(taking, keys, BAND / 2, '+inf', count)
 end
 
--- If that fails, `ready` is still read.
+-- Take messages by priority. If that fails, read `ready`. Return how many may still be taken.
 local function take_by_rank(taking, keys, count)
   local before = count_taken(taking)
   if not keep_taken(taking, by_rank, taking, keys, count) then

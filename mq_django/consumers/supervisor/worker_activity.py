@@ -10,8 +10,8 @@ from mq_django.consumers.shared_state import SharedState
 MAX_RUNNING = 20
 
 
-def doing(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:
-    """Return for each queue what a consumer runs, longest first, and how many messages it has handled and failed."""
+def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:
+    """Return for each queue the running messages of a consumer, longest first, and its handled and failed counts."""
     now = time.monotonic()
     running: dict[int, list[Any]] = {}
     for item in sorted(shared_state.running(), key=lambda item: item.since):
