@@ -46,8 +46,6 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """See BaseCommand.add_arguments()."""
         parser.add_argument("--json", action="store_true", help="Print JSON.")
-        # Without a verb it shows the status.
-        parser.set_defaults(verb="status", queues=[])
         verbs = parser.add_subparsers(dest="verb", metavar="|".join(VERBS))
 
         status = self._verb(verbs, "status", "Show the number of messages by queue.")
@@ -105,12 +103,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
         try:
-            getattr(self, f"_{options['verb']}")(options)
+            getattr(self, f"_{options['verb'] or 'status'}")(options)
         except MQError as error:
             raise CommandError(str(error)) from error
 
     def _status(self, options: dict[str, Any]) -> None:
-        names = options["queues"]
+        names = options.get("queues")
         views = [inspector.queue(name) for name in names] if names else inspector.overview()
         found = list(map(as_dict, views))
         states = ["paused" if view.paused else "" for view in views]
