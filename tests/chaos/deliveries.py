@@ -161,7 +161,8 @@ class Told:
             self._close(message, event)
         for message, delay_ms in event.told.get("retried", ()):
             life = self.lives[message]
-            life.retries.append((life.last_end, delay_ms / 1000))
+            # Counted from before the settling: a handler's end may be noted after its outcome was sent.
+            life.retries.append((float(told.get("began", life.last_end)), delay_ms / 1000))
             self._close(message, event)
         for message in event.told.get("stale", ()):
             self.stale += 1

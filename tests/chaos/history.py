@@ -10,7 +10,7 @@
 | started  | handler_started              | `id`, `attempt` |
 | effect   | the handler                  | `id`, `attempt` |
 | ended    | handler_finished             | `id`, `outcome` |
-| settled  | whoever settled, after       | `acked`, `buried`, `back`, `stale`: ids; `retried`: ids, ms |
+| settled  | whoever settled, after       | `acked`, `buried`, `back`, `stale`: ids; `retried`: ids, ms; `began` |
 | fault    | who made it                  | `fault`, a name; `kind`, `began`, `struck`, `pids`; `spares`: for free |
 | healed   | who made it                  | `fault` |
 | removed  | who deletes behind our back  | `ids` |

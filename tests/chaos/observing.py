@@ -1,5 +1,6 @@
 """Note what a consumer does, from outside: signals, and the store's own methods."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -77,8 +78,9 @@ def _taking(into: History, taking: Callable[..., Any]) -> Callable[..., Any]:
 
 def _settling(into: History, settling: Callable[..., Any]) -> Callable[..., Any]:
     def observed(store: Any, consumer: str, settlements: Sequence[Settlement], **options: Any) -> Any:
+        began = time.monotonic()
         stale = settling(store, consumer, settlements, **options)
-        _note_settled(into, settlements, stale)
+        _note_settled(into, settlements, stale, began)
         return stale
 
     return observed
@@ -86,8 +88,9 @@ def _settling(into: History, settling: Callable[..., Any]) -> Callable[..., Any]
 
 def _settling_and_taking(into: History, settling: Callable[..., Any]) -> Callable[..., Any]:
     def observed(store: Any, consumer: str, settlements: Sequence[Settlement], **options: Any) -> Any:
+        began = time.monotonic()
         fetched = settling(store, consumer, settlements, **options)
-        _note_settled(into, settlements, fetched.stale)
+        _note_settled(into, settlements, fetched.stale, began)
         _note_taken(into, fetched.deliveries)
         return fetched
 
@@ -100,7 +103,7 @@ def _note_taken(into: History, found: Iterable[Any]) -> None:
         into.note("taken", ids=ids)
 
 
-def _note_settled(into: History, settlements: Sequence[Settlement], stale: Sequence[str]) -> None:
+def _note_settled(into: History, settlements: Sequence[Settlement], stale: Sequence[str], began: float) -> None:
     told: dict[str, list[Any]] = {}
     lost = set(stale)
     for delivery, outcome, delay_ms, *_ in settlements:
@@ -114,7 +117,7 @@ def _note_settled(into: History, settlements: Sequence[Settlement], stale: Seque
         else:
             told.setdefault(_WORDS.get(type(outcome), "back"), []).append(known)
     if told:
-        into.note("settled", **told)
+        into.note("settled", began=began, **told)
 
 
 _WORDS: dict[type, str] = {Ack: "acked", Bury: "buried"}

@@ -200,6 +200,14 @@ def test_i7_a_retry_does_not_start_early():
     assert invariants(told(*published("a"), *failed, *handled("a")), ending()) == {"I7"}
 
 
+def test_i7_a_retry_waits_from_its_settling_also_when_its_end_was_noted_later():
+    failed = [started("a"), (A, "ended", {"id": "a", "outcome": "Retry"})]
+    begun = told(*published("a"), *failed)[-1].at - 1.0
+    events = told(*published("a"), *failed, settled(retried=[["a", 3_500]], began=begun), *handled("a"))
+
+    assert invariants(events, ending()) == set()
+
+
 def test_i7_says_nothing_about_what_waited_while_the_clock_was_stepped():
     events = told(*published("a", delay=9.0), (PRODUCER, "clock", {"by": 3600}), *handled("a"))
 
