@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from mq_django.consumers.outage import LOG_AGAIN, OUTAGE
 from mq_django.core.logs import get_logger
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 
@@ -15,8 +16,6 @@ T = TypeVar("T")
 #: Seconds until a service retries after an error of Redis: the first time, and at most.
 FIRST_BACKOFF = 0.1
 MAX_BACKOFF = 2.0
-#: Seconds until the same failure is logged again.
-LOG_AGAIN = 60.0
 
 #: Errors of the whole server: the next queue would fail in the same way.
 SERVER_ERRORS = (ConnectionLost, ConnectionRejected, ReadOnly)
@@ -132,6 +131,7 @@ class Service:
                     self._sleeping = False
                 self._woken.clear()
         finally:
+            OUTAGE.forget(self)
             self.close()
 
     def _round(self) -> float:
@@ -148,7 +148,8 @@ class Service:
         self._successes += 1
         # The first successful round may only have cleaned up, and the next may fail again.
         if self._backoff and self._successes > 1:
-            logger.info("%s has recovered", self.name)
+            if not OUTAGE.recovered(self):
+                logger.info("%s has recovered", self.name)
             self._backoff = 0.0
         return pause
 
@@ -157,9 +158,11 @@ class Service:
             return 0.0
         now = time.monotonic()
         self._successes = 0
-        if not self._backoff or now - self._logged.get(("", ""), now) >= LOG_AGAIN:
+        if isinstance(error, SERVER_ERRORS):
+            OUTAGE.failed(self, error)
+        elif not self._backoff or now - self._logged.get(("", ""), now) >= LOG_AGAIN:
             self._logged["", ""] = now
-            logger.warning("Waiting for Redis (%s): %s", self.name, error)
+            logger.warning("%s failed, and will retry: %s", self.name, error)
         self._backoff = min(MAX_BACKOFF, self._backoff * 2 or FIRST_BACKOFF)
         self._recover(error)
         return self._backoff

@@ -74,7 +74,8 @@ def test_what_redis_refuses_is_tried_again_and_logged_once(caplog):
     assert ended(service)
     assert service.recovered == [error] * 3
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert caplog.messages == ["Waiting for Redis (scripted): away", "scripted has recovered"]
+    assert caplog.messages[0] == "Waiting for Redis for 0 s: away"
+    assert caplog.messages[1].startswith("Redis has been reached again after")
 
 
 def test_an_error_of_its_own_does_not_end_it(caplog, monkeypatch):

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 
 from mq_django.conf import get_config
 from mq_django.consumers.machine import resident_mib
+from mq_django.consumers.outage import LOG_AGAIN, OUTAGE
 from mq_django.consumers.shared_state import OVERTIME, SharedState
 from mq_django.consumers.worker.consumer import Consumer
 from mq_django.consumers.worker.consumer import lanes as lanes_of
@@ -174,6 +175,7 @@ class ChildProcess:
 
 def run(spec: LaunchSpec) -> int:
     """Run a consumer process with these options, and return its exit code."""
+    OUTAGE.grace = LOG_AGAIN
     code = ChildProcess(spec).run()
     if code:
         # A handler that still runs in any thread would prevent the interpreter from exiting.

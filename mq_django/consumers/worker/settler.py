@@ -6,7 +6,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from itertools import chain
 
-from mq_django.consumers.service import LOG_AGAIN, SERVER_ERRORS, Service
+from mq_django.consumers.outage import LOG_AGAIN
+from mq_django.consumers.service import SERVER_ERRORS, Service
 from mq_django.consumers.settlements import send_signals
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable

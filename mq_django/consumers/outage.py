@@ -1,0 +1,57 @@
+"""Log that Redis cannot be reached: once when that begins, once a minute, and once when it is over."""
+
+import threading
+import time
+
+from mq_django.core.logs import get_logger
+from mq_django.errors import StoreError
+
+logger = get_logger(__name__)
+
+#: Seconds between two lines.
+LOG_AGAIN = 60.0
+
+
+class Outage:
+    """The outage that the services of a process notice, if there is one. It may be used by any thread."""
+
+    def __init__(self) -> None:
+        #: Seconds until the first line. A consumer waits for a minute, because its supervisor logs the same outage.
+        self.grace = 0.0
+        self._lock = threading.Lock()
+        self._affected: set[object] = set()
+        #: On the monotonic clock.
+        self._since = self._next_line = 0.0
+
+    def failed(self, service: object, error: StoreError) -> None:
+        """Note that a service could not reach Redis, and log that when it is time for a line."""
+        now = time.monotonic()
+        with self._lock:
+            if not self._affected:
+                self._since, self._next_line = now, now + self.grace
+            self._affected.add(service)
+            if now < self._next_line:
+                return
+            self._next_line = now + LOG_AGAIN
+        logger.warning("Waiting for Redis for %.0f s: %s", now - self._since, error)
+
+    def recovered(self, service: object) -> bool:
+        """Note that a service has reached Redis, and return whether it could not before. The last one is logged."""
+        now = time.monotonic()
+        with self._lock:
+            if service not in self._affected:
+                return False
+            self._affected.discard(service)
+            is_over = not self._affected and self._next_line > self._since + self.grace
+        if is_over:
+            logger.info("Redis has been reached again after %.0f s", now - self._since)
+        return True
+
+    def forget(self, service: object) -> None:
+        """Forget a service that has ended."""
+        with self._lock:
+            self._affected.discard(service)
+
+
+#: That of this process.
+OUTAGE = Outage()
