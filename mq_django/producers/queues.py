@@ -81,7 +81,8 @@ class Queue:
             on_conflict: "replace" the other message, "keep" it and return its id, keep the "earliest" of both, or
                 "error". With unique_for: "error" or "keep".
             expires: a datetime, or a timedelta or seconds from now, after which the message is not handled.
-            using: the alias of the database whose commit is awaited; None: the default database.
+            using: the alias of the database whose commit is awaited; None: the default database, with a RuntimeWarning
+                inside `atomic()` of another one only.
             on_commit: False: send at once, even inside `atomic()`.
             robust: errors after the commit are logged, not raised.
             message_id: replaces the generated id. It need not be unique, except in RSMQ's format, where a second

@@ -3,16 +3,23 @@
 All public functions that publish use `send()`, which selects the sink.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from mq_django.core.publication import Publication, with_headers
 from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.signals import message_published
 from mq_django.transport.connections import clients_closed, open_wire
 from mq_django.transport.sessions import Wire
+
+#: Published inside atomic() of another database than the default one, without `using`.
+NOT_AWAITED = (
+    "Published inside atomic(using={alias!r}), whose rollback does not undo it. Pass using={alias!r} to wait for that "
+    "commit, or on_commit=False to send at once."
+)
 
 #: The most messages of one script call, which blocks Redis for about 3 ms at this size.
 BATCH = 1000
@@ -39,7 +46,7 @@ def send(
 
     See Queue.publish() for `using`, `on_commit` and `robust`.
     """
-    sink = OnCommitSink(redis, using, robust=robust) if on_commit and in_transaction(using) else redis
+    sink = OnCommitSink(redis, using, robust=robust) if _waits(using, on_commit=on_commit) else redis
     middleware = publishing_chain()
     return sink.send(publications) if middleware is None else _within(middleware, publications, sink)
 
@@ -143,10 +150,22 @@ def after_commit(
     Returns the result of `action` if it ran at once, else None. An error of a `robust` action after the commit is
     logged, and later actions run. Any other error is raised by the `atomic()` that has committed.
     """
-    if on_commit and in_transaction(using):
+    if _waits(using, on_commit=on_commit):
         transaction.on_commit(action, using=using or DEFAULT_DB_ALIAS, robust=robust)
         return None
     return action()
+
+
+def _waits(using: str | None, *, on_commit: bool) -> bool:
+    """Return whether to wait for a commit; warn if the only open transaction is that of a database nobody has named."""
+    if not on_commit:
+        return False
+    waits = in_transaction(using)
+    if not waits and using is None and len(connections.settings) > 1:
+        for connection in connections.all(initialized_only=True):
+            if connection.in_atomic_block:
+                warnings.warn(NOT_AWAITED.format(alias=connection.alias), RuntimeWarning, stacklevel=2)
+    return waits
 
 
 def in_transaction(using: str | None) -> bool:

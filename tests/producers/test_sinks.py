@@ -159,10 +159,18 @@ def test_a_scheduled_tick_waits_for_nobody_s_commit(emails, keys, redis_client):
     assert len(places.ready(redis_client, keys)) == 1
 
 
-def test_outside_of_its_own_database_s_transaction_a_publish_is_sent_at_once(emails, keys, redis_client):
+def test_in_the_transaction_of_another_database_a_publish_is_sent_at_once_with_a_warning(emails, keys, redis_client):
     with transaction.atomic(using="other"):
-        emails.publish("welcome", 1)
+        with pytest.warns(RuntimeWarning, match=r"Published inside atomic\(using='other'\).*Pass using='other'"):
+            emails.publish("welcome", 1)
         assert len(places.ready(redis_client, keys)) == 1
+
+
+@pytest.mark.parametrize("options", [{"on_commit": False}, {"using": "default"}])
+def test_who_says_so_is_not_warned(emails, keys, redis_client, options):
+    with transaction.atomic(using="other"):
+        emails.publish("welcome", 1, **options)
+    assert len(places.ready(redis_client, keys)) == 1
 
 
 def test_a_delay_counts_from_the_commit(emails, keys, redis_client):
