@@ -41,6 +41,8 @@ _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19
 #: The last version of marshal that does not search for repeated objects, which would double its time.
 _NO_REFERENCES = 2
+#: Steps of the path to a value without a form in JSON that an error names.
+MAX_PATH = 8
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -56,7 +58,23 @@ def dumps(value: Any) -> bytes:
     try:
         return _encode(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidMessage(f"The data is not JSON: {error}") from error
+        raise InvalidMessage(f"The data is not JSON{invalid_at(value)}: {error}") from error
+
+
+def invalid_at(value: Any) -> str:
+    """Return where the first value is that has no form in JSON, such as " at ['user'][0]"; "" for all of it."""
+    path = _invalid_path(value, MAX_PATH)
+    return f" at {path}" if path else ""
+
+
+def _invalid_path(value: Any, levels: int) -> str:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, item in items:
+        try:
+            _encode(item).encode()
+        except (TypeError, ValueError, RecursionError):
+            return f"[{key!r:.50}]" + (_invalid_path(item, levels - 1) if levels else "")
+    return ""
 
 
 def _fast_dumps(value: Any) -> bytes | None:

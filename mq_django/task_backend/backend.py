@@ -199,7 +199,7 @@ class MQBackend(BaseTaskBackend):
             worker_ids=[],
         )
         # Set directly, because the result's own conversion to JSON takes longer than the rest of this method.
-        arguments = arguments_of(args, kwargs)
+        arguments = arguments_of(task.module_path, args, kwargs)
         for name, value in arguments.items():
             object.__setattr__(result, name, value)
         publishing: Publishing = getattr(task, "publishing", DEFAULT)

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from mq_django.conf import get_config
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import dumps, invalid_at, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
@@ -109,8 +109,8 @@ RECEIVER_FAILED = "A receiver of task_finished failed"
 MALFORMED = Bury('The data of a task\'s message is {"args": [...], "kwargs": {...}}')
 
 
-def arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a task's arguments as its function will receive them.
+def arguments_of(path: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a task's arguments as its function will receive them; `path` is the task's.
 
     Raises:
         TypeError, ValueError: an argument cannot be encoded as JSON.
@@ -118,9 +118,19 @@ def arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, An
     try:
         found: dict[str, Any] = loads(dumps({"args": args, "kwargs": kwargs}))
     except (InvalidMessage, DecodeError):
-        # Django also accepts bytes, and raises a precise error for anything else.
-        return {"args": normalize_json(args), "kwargs": normalize_json(kwargs)}
+        found = {name: _normalized(path, name, value) for name, value in (("args", args), ("kwargs", kwargs))}
     return found
+
+
+def _normalized(path: str, name: str, value: Any) -> Any:
+    """Return arguments in the form that Django gives them, which also accepts bytes."""
+    try:
+        return normalize_json(value)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
+            f"Task {path} cannot be enqueued, {name}{invalid_at(value).removeprefix(' at ')}: {error}"
+        ) from error
 
 
 def has_arguments(data: Any) -> bool:

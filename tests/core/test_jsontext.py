@@ -84,8 +84,8 @@ def test_what_goes_in_comes_out(value):
 )
 @pytest.mark.usefixtures("_library")
 def test_what_has_no_form_in_json_is_refused(value):
-    with pytest.raises(InvalidMessage):
-        dumps({"deep": [value]})
+    with pytest.raises(InvalidMessage, match=r"^The data is not JSON at \['deep'\]\[1\]"):
+        dumps({"fine": 1, "deep": [0, value]})
 
 
 @pytest.mark.parametrize(
