@@ -128,9 +128,8 @@ def _normalized(path: str, name: str, value: Any) -> Any:
         return normalize_json(value)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(
-            f"Task {path} cannot be enqueued, {name}{invalid_at(value).removeprefix(' at ')}: {error}"
-        ) from error
+        where = name + invalid_at(value).removeprefix(" at ")
+        raise kind(f"Task {path} cannot be enqueued with {where}: {error}") from error
 
 
 def has_arguments(data: Any) -> bool:
