@@ -155,7 +155,7 @@ def test_what_json_has_not_is_refused_and_nothing_is_written(argument, error, re
     with pytest.raises(error):
         tasks.noop.enqueue(argument)
     named = error in (TypeError, ValueError)
-    with pytest.raises(error, match=r"^Task .*\.noop cannot be enqueued with kwargs\['key'\]: " if named else ""):
+    with pytest.raises(error, match=r"^Task .*\.noop cannot be enqueued with kwargs\['key'\]: " if named else "."):
         tasks.noop.enqueue(key=argument)
     assert list(redis_client.scan_iter(f"{namespace}:*")) == []
 
