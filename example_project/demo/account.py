@@ -22,26 +22,26 @@ NAME = remind.module_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What became of what was published."""
+    """What happened to the published messages."""
 
     accepted: int
     handled: int
     repeated: int
     #: Handled, by the names of the messages.
     by_name: Mapping[str, int]
-    #: Too old to be handled, and gone.
+    #: Discarded because they had expired.
     expired: int
-    #: Accepted and not handled, by where they are: ready, pending, delayed, unhandled, dead.
-    kept: Mapping[str, int]
+    #: Accepted and not handled, by state: ready, pending, delayed, unhandled, dead.
+    remaining: Mapping[str, int]
     #: Carts whose reminder was mailed, and carts whose reminder waits (or is a dead letter).
     reminded: int
     reminding: int
-    #: What is nowhere, in words.
+    #: Descriptions of messages that are nowhere.
     lost: list[str]
 
 
 def settle() -> Account:
-    """Compare the ledger with what is in the queues; nothing may run meanwhile."""
+    """Compare the ledger with the messages in the queues. No consumer may run meanwhile."""
     balance = book.balance()
     places = watch.places()
     gone = {message_id: label for message_id, label in balance.open.items() if message_id not in places}
@@ -53,7 +53,7 @@ def settle() -> Account:
         repeated=balance.repeated,
         by_name=balance.by_name,
         expired=len(gone) - len(lost),
-        kept=Counter(places[message_id] for message_id in balance.open if message_id in places),
+        remaining=Counter(places[message_id] for message_id in balance.open if message_id in places),
         reminded=Cart.objects.exclude(reminded_at=None).count(),
         reminding=len(reminding),
         lost=[*lost, *lost_reminders(reminding, watch.places([remind.queue_name])), *lost_orders()],
@@ -94,24 +94,24 @@ def lost_orders() -> list[str]:
 
 
 def report(account: Account) -> str:
-    """Put the account into words."""
+    """Return the account as text."""
     delivered = NotificationStep.objects.filter(outcome=NotificationStep.Outcome.DELIVERED)
-    told = ", ".join(f"{delivered.filter(channel=channel).count()} by {channel.label}" for channel in Channel)
-    kept = ", ".join(f"{count} {place}" for place, count in sorted(account.kept.items())) or "none"
+    notified = ", ".join(f"{delivered.filter(channel=channel).count()} by {channel.label}" for channel in Channel)
+    remaining = ", ".join(f"{count} {state}" for state, count in sorted(account.remaining.items())) or "none"
     receipts = Order.objects.exclude(receipt_sent_at=None).count()
     books = {"sales": Sale.objects.count(), "invoices": Invoice.objects.count()}
     report = Report.objects.last()
     mails = {"codes": "code", "passwords": "send_password_mail", "newsletters": "newsletter"}
     lines = [
         "By the shop's own books, in its database:",
-        f"Orders      {Order.objects.count()}; buyers told: {told}; receipts mailed: {receipts}",
+        f"Orders      {Order.objects.count()}; buyers notified: {notified}; receipts mailed: {receipts}",
         f"Office      {', '.join(f'{count} {name}' for name, count in books.items())}",
         f"Reports     {report.edition if report else 0}, every few seconds here; {report or 'none'}",
         f"Mails       {', '.join(f'{account.by_name.get(name, 0)} {what}' for what, name in mails.items())}",
         f"Reminders   {account.reminded} mailed, {account.reminding} waiting",
         f"Accepted    {account.accepted} messages",
         f"Handled     {account.handled} ({account.repeated} of them again)",
-        f"Kept        {kept}",
+        f"Remaining   {remaining}",
         f"Expired     {account.expired}",
         f"Lost        {len(account.lost)}",
         *(f"  {label}" for label in account.lost[:20]),

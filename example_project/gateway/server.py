@@ -127,7 +127,7 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
             message = self._read()
             key = _text({KEY_HEADER: self.headers[KEY_HEADER]}, KEY_HEADER)
             _text(message, "text")
-            refusal = self._refuse(message) or self._hurry()
+            refusal = self._refuse(message) or self._throttle()
         except BadRequest as error:
             self._answer(HTTPStatus.BAD_REQUEST, {"error": str(error)})
             return
@@ -153,7 +153,7 @@ class GatewayRequestHandler(BaseHTTPRequestHandler):
         outbox.note(f"{self.path.strip('/')} {status.value}{' late' if late else ''}")
         self._answer(status, body)
 
-    def _hurry(self) -> tuple[HTTPStatus, str] | None:
+    def _throttle(self) -> tuple[HTTPStatus, str] | None:
         if self.path == "/sms" and self.server.outbox.is_over(self.server.manners.sms_a_second):
             return HTTPStatus.TOO_MANY_REQUESTS, "too many SMS in a second"
         return None

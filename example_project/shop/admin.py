@@ -47,16 +47,16 @@ class CartAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Orders: a wrong address is fixed here, then the dead letter is redriven."""
 
-    list_display = ["__str__", "name", "email", "total", "placed_at", "told_by", "receipt_sent_at"]
+    list_display = ["__str__", "name", "email", "total", "placed_at", "notified_by", "receipt_sent_at"]
     list_select_related = ["notification"]
     search_fields = ["name", "email"]
     readonly_fields = ["cart", "total", "placed_at", "receipt_sent_at"]
     inlines = [OrderLineInline]
     actions = ["send_receipts"]
 
-    @admin.display(description="told by")
-    def told_by(self, order: Order) -> str:
-        """Name the channel that reached the buyer."""
+    @admin.display(description="notified by")
+    def notified_by(self, order: Order) -> str:
+        """Return the channel that reached the buyer."""
         step = NotificationStep.objects.filter(
             notification__order=order, outcome=NotificationStep.Outcome.DELIVERED
         ).first()

@@ -31,7 +31,7 @@ def test_what_is_handled_or_in_a_queue_is_not_lost() -> None:
 
     found = account.settle()
 
-    assert (found.accepted, found.handled, found.kept, found.lost) == (3, 1, {"ready": 1, "delayed": 1}, [])
+    assert (found.accepted, found.handled, found.remaining, found.lost) == (3, 1, {"ready": 1, "delayed": 1}, [])
 
 
 def test_what_is_nowhere_is_lost(redis_client: redis.Redis, namespace: str) -> None:
