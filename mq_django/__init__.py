@@ -23,7 +23,7 @@ _PUBLIC = {
     "Message": "mq_django.core.messages",
     "Place": "mq_django.core.lookup",
     "Queue": "mq_django.producers.queues",
-    "Replayed": "mq_django.producers.topics",
+    "Replayed": "mq_django.producers.replay",
     "Retry": "mq_django.core.outcomes",
     "RetryPolicy": "mq_django.core.retries",
     "Topic": "mq_django.producers.topics",

@@ -15,8 +15,8 @@ from mq_django.producers.group_status import GroupPosition as GroupPosition
 from mq_django.producers.group_status import GroupStatus as GroupStatus
 from mq_django.producers.queues import Queue as Queue
 from mq_django.producers.queues import queues as queues
+from mq_django.producers.replay import Replayed as Replayed
 from mq_django.producers.topics import Group as Group
-from mq_django.producers.topics import Replayed as Replayed
 from mq_django.producers.topics import Topic as Topic
 from mq_django.producers.topics import topics as topics
 from mq_django.registry import handler as handler

@@ -1,43 +1,25 @@
 """Publish to topics, and manage their groups."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from asgiref.sync import async_to_sync
-
 from mq_django.conf import GroupConfig, TopicConfig
-from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Offset
-from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import publication, publications
 from mq_django.core.times import Duration
-from mq_django.errors import UnknownGroup, UnknownHandler
+from mq_django.errors import UnknownGroup
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.group_status import GroupStatus, group_status
 from mq_django.producers.queues import ByName
+from mq_django.producers.replay import Replayed, replay
 from mq_django.producers.sinks import RedisSink, send
-from mq_django.registry import find, start_of
+from mq_django.registry import start_of
 from mq_django.stores.log import Log
 from mq_django.transport.connections import Role, open_wire
-
-logger = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
-    """The result of a replay."""
-
-    #: Messages that were handled, or would be in a dry run.
-    handled: Sequence[Message]
-    #: Messages whose handler failed, with the error.
-    failed: Sequence[tuple[Message, str]] = field(default=())
-    #: Ids of entries that are not valid messages, with the reason.
-    undecodable: Sequence[tuple[str, str]] = field(default=())
 
 
 class Topic:
@@ -275,40 +257,10 @@ class Group:
             UnknownHandler: no handler was given, and the group has no subscriber.
             InvalidOffset: `since` or `until` is not a position in a log.
         """
-        handled: list[Message] = []
-        failed: list[tuple[Message, str]] = []
-        undecodable: list[tuple[str, str]] = []
-        for found in self._log("produce").read(since, until):
-            if not isinstance(found, Delivery):
-                undecodable.append((found.entry.decode(), found.reason))
-                continue
-            message = found.message._replace(queue=self.config.name)
-            call = handler or self._subscriber(message.name)
-            error = "" if dry else _run(call, message)
-            if error:
-                failed.append((message, error))
-            else:
-                handled.append(message)
-        return Replayed(handled=handled, failed=failed, undecodable=undecodable)
-
-    def _subscriber(self, name: str) -> Callable[[Message], Any]:
-        found = find(self.config.name, name)
-        if found is None:
-            raise UnknownHandler(f"Group {self.name!r} of topic {self.topic.name!r} has no subscriber here")
-        return async_to_sync(found.call) if found.is_async else found.call
+        return replay(self._log("produce").read(since, until), self.config, handler, dry=dry)
 
     def _log(self, role: Role) -> Log:
         return Log(self.topic.config, open_wire(role))
-
-
-def _run(call: Callable[[Message], Any], message: Message) -> str:
-    """Run a handler, and return its error, or "" if it succeeded."""
-    try:
-        outcome = call(message)
-    except Exception as error:
-        logger.exception("Message %s (%s) failed in a replay", message.id, message.name)
-        return f"{type(error).__name__}: {error}"
-    return (outcome.error or type(outcome).__name__) if isinstance(outcome, Retry | Bury) else ""
 
 
 class Topics(ByName[Topic]):

@@ -1,0 +1,80 @@
+"""Run the handler of a group for messages in the log, outside a consumer."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from asgiref.sync import async_to_sync
+
+from mq_django.conf import GroupConfig
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.outcomes import Bury, Retry
+from mq_django.errors import UnknownHandler
+from mq_django.registry import find
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """The result of a replay."""
+
+    #: Messages that were handled, or would be in a dry run.
+    handled: Sequence[Message]
+    #: Messages whose handler failed, with the error.
+    failed: Sequence[tuple[Message, str]] = field(default=())
+    #: Ids of entries that are not valid messages, with the reason.
+    undecodable: Sequence[tuple[str, str]] = field(default=())
+
+
+def replay(
+    entries: Iterable[Delivery | Undecodable],
+    group: GroupConfig,
+    handler: Callable[[Message], Any] | None,
+    *,
+    dry: bool,
+) -> Replayed:
+    """Run a handler for entries of a log, in this process.
+
+    Args:
+        entries: what the log has, in its order.
+        group: whose subscriber runs when no handler is given.
+        handler: a function of a Message, not a coroutine function; None: the group's own subscriber.
+        dry: do not run the handler.
+
+    Raises:
+        UnknownHandler: no handler was given, and the group has no subscriber.
+    """
+    handled: list[Message] = []
+    failed: list[tuple[Message, str]] = []
+    undecodable: list[tuple[str, str]] = []
+    for found in entries:
+        if not isinstance(found, Delivery):
+            undecodable.append((found.entry.decode(), found.reason))
+            continue
+        message = found.message._replace(queue=group.name)
+        call = handler or _subscriber(group, message.name)
+        error = "" if dry else _run(call, message)
+        if error:
+            failed.append((message, error))
+        else:
+            handled.append(message)
+    return Replayed(handled=handled, failed=failed, undecodable=undecodable)
+
+
+def _subscriber(group: GroupConfig, name: str) -> Callable[[Message], Any]:
+    found = find(group.name, name)
+    if found is None:
+        raise UnknownHandler(f"Group {group.group!r} of topic {group.topic!r} has no subscriber here")
+    return async_to_sync(found.call) if found.is_async else found.call
+
+
+def _run(call: Callable[[Message], Any], message: Message) -> str:
+    """Run a handler, and return its error, or "" if it succeeded."""
+    try:
+        outcome = call(message)
+    except Exception as error:
+        logger.exception("Message %s (%s) failed in a replay", message.id, message.name)
+        return f"{type(error).__name__}: {error}"
+    return (outcome.error or type(outcome).__name__) if isinstance(outcome, Retry | Bury) else ""
