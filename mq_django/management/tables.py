@@ -9,9 +9,15 @@ from mq_django.core.visible import escape, truncate
 #: Characters of a cell with data.
 MAX_DATA = 200
 
+#: What a cell without a value shows.
+EMPTY = "-"
+
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line of headings and a line for each row, none without rows. The columns are the keys of all rows."""
+    """Return a line of headings and a line for each row, none without rows. The columns are the keys of all rows.
+
+    An empty cell is "-", so that each line has as many words as columns as long as no value has a space.
+    """
     if not rows:
         return []
     columns = list(dict.fromkeys(key for row in rows for key in row))
@@ -23,10 +29,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _cell(key: str, value: Any) -> str:
     if value is None:
-        return ""
+        return EMPTY
     if key == "data":
         return truncate(escape(json.dumps(value, ensure_ascii=False)), MAX_DATA)
-    return ",".join(map(escape, value)) if isinstance(value, list) else escape(str(value))
+    return (",".join(map(escape, value)) if isinstance(value, list) else escape(str(value))) or EMPTY
 
 
 def _padded(cell: str, width: int, is_number: bool) -> str:

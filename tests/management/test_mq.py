@@ -56,7 +56,7 @@ def test_status_counts_every_queue():
         ("ready", "pending", "delayed", "unhandled", "parked", "dead", "consumers"), 0
     )
     assert (emails["ready"], emails["delayed"]) == (1, 1)
-    assert mq("status", "emails").splitlines()[1].split() == ["emails", "1", "0", "1", "0", "0", "0", "0"]
+    assert mq("status", "emails").splitlines()[1].split() == ["emails", "-", "1", "0", "1", "0", "0", "0", "0"]
 
 
 @pytest.mark.parametrize("place", ["ready", "delayed", "unhandled", "dead"])
