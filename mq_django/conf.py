@@ -80,18 +80,20 @@ class _Reader:
                     self.refuse(setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}.")
         return found
 
-    def queues(self, raw: Mapping[Any, Any], namespace: str) -> dict[str, QueueConfig]:
+    def queues(self, raw: Mapping[Any, Any], namespace: str, connection: str) -> dict[str, QueueConfig]:
         found: dict[str, QueueConfig] = {}
-        for name, options in self._named(raw, "QUEUES", _queue_config):
+        for name, options in self._named(raw, "QUEUES", _queue_config, connection):
             if options.get("store") == "rsmq":
                 found[name] = RsmqConfig(name=name, **options)
             else:
                 found[name] = QueueConfig(name=name, namespace=namespace, **options)
         return found
 
-    def topics(self, raw: Mapping[Any, Any], namespace: str, queues: Container[str]) -> dict[str, TopicConfig]:
+    def topics(
+        self, raw: Mapping[Any, Any], namespace: str, connection: str, queues: Container[str]
+    ) -> dict[str, TopicConfig]:
         found = {}
-        for name, options in self._named(raw, "TOPICS", lambda _: TopicConfig):
+        for name, options in self._named(raw, "TOPICS", lambda _: TopicConfig, connection):
             if name in queues:
                 self.refuse(
                     f'MQ_DJANGO["TOPICS"][{name!r}]',
@@ -102,7 +104,11 @@ class _Reader:
         return found
 
     def _named(
-        self, raw: Mapping[Any, Any], what: str, config_of: Callable[[Mapping[Any, Any]], type[DeliveryOptions]]
+        self,
+        raw: Mapping[Any, Any],
+        what: str,
+        config_of: Callable[[Mapping[Any, Any]], type[DeliveryOptions]],
+        connection: str,
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         where, kind = f'MQ_DJANGO["{what}"]', what.lower()[:-1]
         for name, options in raw.items():
@@ -112,7 +118,11 @@ class _Reader:
             elif not isinstance(options, Mapping):
                 self.refuse(f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}.")
             else:
-                yield name, self.options(options, config_of(options), f"{where}[{name!r}]")
+                found = self.options(options, config_of(options), f"{where}[{name!r}]")
+                if found.get("connection") == connection:
+                    # Named or not, it is the same server.
+                    del found["connection"]
+                yield name, found
 
     def schedule(self, scheduled: Scheduled, configs: Mapping[str, QueueConfig]) -> None:
         """Check that a schedule's message can be published to its queue."""
@@ -142,8 +152,9 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
         raw = {}
     found = reader.options(raw, Config, "MQ_DJANGO")
     namespace = found.get("namespace", "mq")
-    configs = reader.queues(found.pop("queues", {"default": {}}), namespace)
-    logs = reader.topics(found.pop("topics", {}), namespace, configs)
+    connection = found.get("connection", EMBEDDED)
+    configs = reader.queues(found.pop("queues", {"default": {}}), namespace, connection)
+    logs = reader.topics(found.pop("topics", {}), namespace, connection, configs)
     for scheduled in found.get("schedules", {}).values():
         reader.schedule(scheduled, configs)
     base = getattr(settings, "BASE_DIR", None)

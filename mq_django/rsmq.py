@@ -21,7 +21,7 @@ __all__ = ["RSMQ", "Attributes", "Received"]
 
 
 class RSMQ:
-    """The RSMQ queues of a namespace, on the Redis of `MQ_DJANGO["CONNECTION"]`.
+    """The RSMQ queues of a namespace, on the Redis of `MQ_DJANGO["CONNECTION"]` or another one.
 
     All methods raise StoreError when Redis cannot be reached or refuses the command, and InvalidFormat for a name that
     no queue can have. The subclasses of RSMQError have RSMQ's own name of the error in `name`.
@@ -29,10 +29,11 @@ class RSMQ:
     Args:
         namespace: the prefix of all keys; the option `ns` of other clients.
         realtime: each send publishes the number of messages on RSMQ's channel, like the same option of npm's `rsmq`.
+        connection: the server, if it is not that of the project: a URL, or a django-redis alias of `CACHES`.
     """
 
-    def __init__(self, namespace: str = "rsmq", *, realtime: bool = False) -> None:
-        self._queues = RsmqQueues(namespace, open_wire("produce"), realtime=realtime)
+    def __init__(self, namespace: str = "rsmq", *, realtime: bool = False, connection: str = "") -> None:
+        self._queues = RsmqQueues(namespace, open_wire("produce", connection), realtime=realtime)
 
     def create_queue(
         self, queue: str, *, vt: int = DEFAULT_VT, delay: int = DEFAULT_DELAY, maxsize: int = DEFAULT_MAXSIZE

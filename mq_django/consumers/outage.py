@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import ClassVar
 
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
@@ -13,11 +14,12 @@ LOG_AGAIN = 60.0
 
 
 class Outage:
-    """The outage that the services of a process notice, if there is one. It may be used by any thread."""
+    """The outage of a server that the services of a process notice, if there is one. It may be used by any thread."""
+
+    #: Seconds until the first line. A consumer waits for a minute, because its supervisor logs the same outage.
+    grace: ClassVar[float] = 0.0
 
     def __init__(self) -> None:
-        #: Seconds until the first line. A consumer waits for a minute, because its supervisor logs the same outage.
-        self.grace = 0.0
         self._lock = threading.Lock()
         self._affected: set[object] = set()
         #: On the monotonic clock.
@@ -53,5 +55,10 @@ class Outage:
             self._affected.discard(service)
 
 
-#: That of this process.
-OUTAGE = Outage()
+#: By connection.
+_outages: dict[str, Outage] = {}
+
+
+def outage_of(connection: str) -> Outage:
+    """Return the outage of a server in this process."""
+    return _outages.setdefault(connection, Outage())

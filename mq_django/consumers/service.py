@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from mq_django.consumers.outage import LOG_AGAIN, OUTAGE
+from mq_django.consumers.outage import LOG_AGAIN, outage_of
 from mq_django.core.logs import get_logger
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 
@@ -38,6 +38,8 @@ class Service:
         self._successes = 0
         #: (item, error) -> when it was last logged.
         self._logged: dict[tuple[str, str], float] = {}
+        #: The server that it uses, as in CONNECTION; "": that of the project.
+        self.connection = ""
         #: The time of the latest round, or step of one, on the monotonic clock.
         self.progressed = time.monotonic()
 
@@ -86,22 +88,41 @@ class Service:
             return {self.name: None}
         return {self.name: time.monotonic() if self._sleeping else self.progressed}
 
-    def each(self, items: Iterable[T], do: Callable[[T], object], *, called: Callable[[T], str]) -> None:
+    def each(
+        self,
+        items: Iterable[T],
+        do: Callable[[T], object],
+        *,
+        called: Callable[[T], str],
+        server: Callable[[T], str] = lambda _: "",
+    ) -> None:
         """Call `do` with each item. An error is logged with the item's name, and the next item follows.
 
         Services use this for their queues, topics and schedules, so that a failure of one does not affect the others.
 
+        Args:
+            items: for example the numbers of queues.
+            do: is called with each.
+            called: returns the name of an item, for logs.
+            server: returns the server that an item is on.
+
         Raises:
-            SERVER_ERRORS: the whole server failed, which concerns all items.
+            SERVER_ERRORS: a server failed, which concerns all its items. Those on other servers have been processed.
         """
+        failed: dict[str, StoreError] = {}
         for item in items:
             self.progressed = time.monotonic()
+            where = server(item)
+            if where in failed:
+                continue
             try:
                 do(item)
-            except SERVER_ERRORS:
-                raise
+            except SERVER_ERRORS as error:
+                failed[where] = error
             except BaseException as error:  # noqa: BLE001 - as in _round
                 self._log_failure(called(item), error)
+        if failed:
+            raise next(iter(failed.values()))
 
     def _log_failure(self, what: str, error: BaseException) -> None:
         """Log a failure that may repeat every round, at most once per LOG_AGAIN."""
@@ -131,7 +152,7 @@ class Service:
                     self._sleeping = False
                 self._woken.clear()
         finally:
-            OUTAGE.forget(self)
+            outage_of(self.connection).forget(self)
             self.close()
 
     def _round(self) -> float:
@@ -148,7 +169,7 @@ class Service:
         self._successes += 1
         # The first successful round may only have cleaned up, and the next may fail again.
         if self._backoff and self._successes > 1:
-            if not OUTAGE.recovered(self):
+            if not outage_of(self.connection).recovered(self):
                 logger.info("%s has recovered", self.name)
             self._backoff = 0.0
         return pause
@@ -159,7 +180,7 @@ class Service:
         now = time.monotonic()
         self._successes = 0
         if isinstance(error, SERVER_ERRORS):
-            OUTAGE.failed(self, error)
+            outage_of(self.connection).failed(self, error)
         elif not self._backoff or now - self._logged.get(("", ""), now) >= LOG_AGAIN:
             self._logged["", ""] = now
             logger.warning("%s failed, and will retry: %s", self.name, error)

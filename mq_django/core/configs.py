@@ -15,6 +15,7 @@ from mq_django.core.limits import Limit, Limits, Rate
 from mq_django.core.options import (
     option,
     read_concurrency,
+    read_connection,
     read_count,
     read_delay,
     read_maxsize,
@@ -58,6 +59,14 @@ class DeliveryOptions:
 
     name: str
     namespace: str = "mq"
+    connection: str = field(
+        default="",
+        metadata=option(
+            read_connection,
+            "A server of its own: a value as for the `CONNECTION` of the project, which is the default.",
+            shown="that of the project",
+        ),
+    )
     max_attempts: int = field(
         default=25,
         metadata=option(read_count, "The number of failed deliveries after which a message becomes a dead letter."),

@@ -81,6 +81,18 @@ class Config:
         ),
     )
 
+    def where_is(self, connection: str) -> str:
+        """Return the setting that names a connection, for messages; "": the project's own."""
+        for what, configs in (("QUEUES", self.queues), ("TOPICS", self.topics)):
+            for name, config in configs.items():
+                if connection and config.connection == connection:
+                    return f'MQ_DJANGO["{what}"][{name!r}]["CONNECTION"]'
+        return 'MQ_DJANGO["CONNECTION"]'
+
+    def connections(self) -> list[str]:
+        """Return the connections of all queues and topics, "" for the project's own, each once."""
+        return list(dict.fromkeys(found.connection for found in (*self.queues.values(), *self.topics.values())))
+
     def queue(self, name: str) -> QueueConfig:
         """Return the options of a queue, or of a group of a topic by `topic:group`; else raise UnknownQueue."""
         topic, separator, group = str(name).partition(GROUP_SEPARATOR)

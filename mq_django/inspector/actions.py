@@ -38,7 +38,8 @@ class Outcome:
 
 def cancel(name: str, members: Sequence[bytes]) -> Outcome:
     """Cancel waiting messages, by their ids or by `u:` + their unique keys."""
-    store, outcome = open_store(get_config().queue(name), open_wire("inspect")), Outcome()
+    config, outcome = get_config().queue(name), Outcome()
+    store = open_store(config, open_wire("inspect", config.connection))
     for member in members:
         try:
             cancelled = bool(store.cancel(member))
@@ -57,12 +58,17 @@ def pause(name: str) -> bool:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    return Control(get_config().queue(name), open_wire("inspect")).pause()
+    return _control(name).pause()
 
 
 def resume(name: str) -> bool:
     """Resume a queue, and return whether it was paused before."""
-    return Control(get_config().queue(name), open_wire("inspect")).resume()
+    return _control(name).resume()
+
+
+def _control(name: str) -> Control:
+    config = get_config().queue(name)
+    return Control(config, open_wire("inspect", config.connection))
 
 
 def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS) -> Outcome:
@@ -70,7 +76,8 @@ def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS
 
     It ends after about `at_most` messages, because more may be published meanwhile.
     """
-    store, outcome = open_store(get_config().queue(name), open_wire("inspect")), Outcome()
+    config, outcome = get_config().queue(name), Outcome()
+    store = open_store(config, open_wire("inspect", config.connection))
     deadline = time.monotonic() + seconds
     while outcome.done < at_most:
         try:

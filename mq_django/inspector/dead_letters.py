@@ -120,7 +120,8 @@ def groups(name: str) -> list[DeadGroup]:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    (reply,) = open_wire("inspect").trip([("HGETALL", get_config().queue(name).keys.dead_groups)])
+    config = get_config().queue(name)
+    (reply,) = open_wire("inspect", config.connection).trip([("HGETALL", config.keys.dead_groups)])
     flat = reply_or_raise(reply)
     found = [group for pair in zip(flat[::2], flat[1::2], strict=True) if (group := _group(*pair))]
     return sorted(found, key=lambda group: (group.group is None, -group.count, group.group))
@@ -153,9 +154,9 @@ def _listed(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
     """Return the dead letters that still exist, without long values."""
     if not entries:
         return []
-    keys = [get_config().queue(name).keys.dead]
-    command = scripts.command("dead_read", keys=keys, args=[MAX_LISTED, *entries])
-    _, *flat = reply_or_raise(open_wire("inspect").trip([command])[0])
+    config = get_config().queue(name)
+    command = scripts.command("dead_read", keys=[config.keys.dead], args=[MAX_LISTED, *entries])
+    _, *flat = reply_or_raise(open_wire("inspect", config.connection).trip([command])[0])
     return [(entry.decode(), fields_of(found)) for entry, found in zip(flat[::2], flat[1::2], strict=True)]
 
 
@@ -253,7 +254,8 @@ def _step(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str], out
 
 
 def _dead(name: str) -> DeadLetters:
-    return open_dead_letters(get_config().queue(name), open_wire("inspect"))
+    config = get_config().queue(name)
+    return open_dead_letters(config, open_wire("inspect", config.connection))
 
 
 def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> DeadLetterView:

@@ -47,7 +47,8 @@ def in_log(
         InvalidOffset: `since`, `until` or `after` is invalid.
         StoreError: cannot reach Redis.
     """
-    log, wire = get_config().topic(topic).keys, open_wire("inspect")
+    config = get_config().topic(topic)
+    log, wire = config.keys, open_wire("inspect", config.connection)
     if after:
         parse(after)
 
@@ -63,7 +64,8 @@ def get_in_log(topic: str, entry: str) -> EntryView | None:
     Raises:
         InvalidOffset: `entry` is invalid.
     """
-    log, wire = get_config().topic(topic).keys, open_wire("inspect")
+    config = get_config().topic(topic)
+    log, wire = config.keys, open_wire("inspect", config.connection)
     return next((view for _, view in page_of_log(log, wire, entry, entry, limit=1, max_bytes=MAX_ENTRY_BYTES)), None)
 
 

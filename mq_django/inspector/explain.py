@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from mq_django.conf import get_config
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.limits import Rate
 from mq_django.core.numbers import score_ms, whole
 from mq_django.inspector.message_views import EntryView, WaitingView
@@ -102,7 +102,7 @@ def _of_key(view: WaitingView, name: str) -> Cause:
         ("ZSCORE", keys.next_checks, key),
         ("TIME",),
     ]
-    replies = open_wire("inspect").trip(commands)
+    replies = open_wire("inspect", config.connection).trip(commands)
     rank, first_rank, permits, next_check, time = (reply_or_raise(reply) for reply in replies)
     before, most, rate = max(0, (rank or 0) - first_rank), config.limits.key_concurrency, config.limits.key_rate
     if most is not None and permits >= most:
@@ -124,14 +124,15 @@ def _of_limits(queue: QueueView) -> Cause | None:
     most, rate = config.limits.concurrency, config.limits.rate
     if most is not None and queue.pending >= most:
         return Cause(kind="full", most=most, count=queue.pending)
-    if rate is not None and (left := _until_free(config.keys.limits, rate)):
+    if rate is not None and (left := _until_free(config, rate)):
         return Cause(kind="rate", most=rate.count, window=rate.window, ms=left)
     return None
 
 
-def _until_free(key: str, rate: Rate) -> int:
+def _until_free(config: QueueConfig, rate: Rate) -> int:
     """Return the milliseconds until the rate of a queue allows another delivery; 0: now."""
-    log, time = (reply_or_raise(reply) for reply in open_wire("inspect").trip([("HGET", key, "r"), ("TIME",)]))
+    wire = open_wire("inspect", config.connection)
+    log, time = map(reply_or_raise, wire.trip([("HGET", config.keys.limits, "r"), ("TIME",)]))
     now = _micros(time)
     grants = [word.partition(b":") for word in (log or b"").split()]
     counted = [(whole(at) or 0, whole(count) or 0) for at, _, count in grants]

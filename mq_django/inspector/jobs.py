@@ -53,4 +53,5 @@ def cancel(name: str) -> bool:
 
 
 def _jobs(name: str) -> BackgroundJobs:
-    return BackgroundJobs(get_config().queue(name), open_wire("inspect"))
+    config = get_config().queue(name)
+    return BackgroundJobs(config, open_wire("inspect", config.connection))

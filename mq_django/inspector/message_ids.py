@@ -30,7 +30,8 @@ def ids(name: str) -> Iterator[tuple[MessageState, list[str]]]:
 
     A message that moves meanwhile may be returned twice, or not at all.
     """
-    config, wire = get_config().queue(name), open_wire("inspect")
+    config = get_config().queue(name)
+    wire = open_wire("inspect", config.connection)
     reader, dead = reader_of(config, wire), open_dead_letters(config, wire)
     reads: dict[MessageState, Callable[[_Ids, str], Iterable[tuple[str, Any]]]] = {
         "delayed": lambda found, after: reader.waiting("delayed", found, start=place_in(after), limit=BATCH)[2],

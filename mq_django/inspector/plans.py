@@ -40,7 +40,8 @@ def schedules(name: str) -> tuple[int, Sequence[Planned]]:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    config, wire = get_config().queue(name), open_wire("inspect")
+    config = get_config().queue(name)
+    wire = open_wire("inspect", config.connection)
     return planned(config, wire) if config.has_schedules else (0, [])
 
 
@@ -105,8 +106,9 @@ def forget(plan: Planned) -> None:
 def limits(name: str, *, count: int) -> LimitUse | None:
     """Return the usage of a queue's limits with up to `count` keys with parked messages; None without limits."""
     config = get_config().queue(name)
-    return limit_use(config, open_wire("inspect"), count=count) if config.limits else None
+    return limit_use(config, open_wire("inspect", config.connection), count=count) if config.limits else None
 
 
 def _schedules(plan: Planned) -> Schedules:
-    return Schedules(get_config().queue(plan.queue), open_wire("inspect"))
+    config = get_config().queue(plan.queue)
+    return Schedules(config, open_wire("inspect", config.connection))

@@ -13,6 +13,7 @@ from mq_django.inspector.queues import overview
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import Receipt
 from mq_django.stores import open_members
+from mq_django.stores.members import Members
 from mq_django.transport.connections import open_wire
 
 #: What a consumer can be asked to do.
@@ -114,13 +115,17 @@ def ask(who: str, what: Ask) -> list[str]:
     Returns:
         The queues and groups that it consumes; empty if it is gone.
     """
-    wire = open_wire("inspect")
     return [
         view.name
         for view in overview()
         if any(who in (consumer.id, consumer.supervisor) for consumer in view.consumers)
-        and open_members(get_config().queue(view.name), wire).ask(who, what) != "GONE"
+        and _members(view.name).ask(who, what) != "GONE"
     ]
+
+
+def _members(name: str) -> Members:
+    config = get_config().queue(name)
+    return open_members(config, open_wire("inspect", config.connection))
 
 
 def _lookup(view: QueueView) -> Mapping[Receipt, EntryView]:

@@ -18,6 +18,7 @@ from mq_django.stores.members import read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
+from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -25,20 +26,22 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 MAX_COUNTED = 10_000
 
 
-def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[QueueView | StoreError]:
+def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int) -> list[QueueView | StoreError]:
     """Return the statistics of queues, with the totals of the last minutes; an error for a queue that cannot be read.
 
-    One round trip, with one command per queue.
+    Each queue has its wire. One round trip per server, with one command per queue.
     """
     now = int(time.time()) // 60
     hours = minute_fields(now, minutes)
-    readers = [reader_of(config, wire) for config in configs]
-    replies = [reply for (reply,) in wire.trips([[reader.look_command(now // 60, *hours)] for reader in readers])]
+    readers = list(map(reader_of, configs, wires))
+    trips = [[reader.look_command(now // 60, *hours)] for reader in readers]
+    replies = [reply for (reply,) in fan_out(wires, trips)]
     views = [_view(config.name, reply, now // 60, hours) for config, reply in zip(configs, replies, strict=True)]
-    topics = [get_config().topic(name) for name in dict.fromkeys(reader.topic for reader in readers if reader.topic)]
-    stats = {
-        topic.name: found for topic, found in zip(topics, topic_stats(topics, wire, at_most=MAX_COUNTED), strict=True)
-    }
+    # A group is on the server of its topic.
+    by_topic = {reader.topic: wire for reader, wire in zip(readers, wires, strict=True) if reader.topic}
+    topics = [get_config().topic(name) for name in by_topic]
+    found_stats = topic_stats(topics, list(by_topic.values()), at_most=MAX_COUNTED)
+    stats = {topic.name: found for topic, found in zip(topics, found_stats, strict=True)}
     return [
         _with_log(view, config.keys.group, stats[reader.topic]) if reader.topic else view
         for view, config, reader in zip(views, configs, readers, strict=True)
@@ -51,7 +54,7 @@ def look_closely(config: QueueConfig, wire: Wire, *, longest: int, of: str = "")
     Includes the activity by name if there are at most `longest` counters.
     """
     hour = int(time.time()) // 3600
-    (view,) = look([config], wire, minutes=0)
+    (view,) = look([config], [wire], minutes=0)
     if isinstance(view, StoreError):
         return view
     found = counted([config.keys.minutes(hour), config.keys.minutes(hour - 1)], wire, slots=60, longest=longest)
@@ -101,12 +104,12 @@ def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 def hours_of(
-    days: Sequence[int], configs: Sequence[QueueConfig | TopicConfig], wire: Wire
+    days: Sequence[int], configs: Sequence[QueueConfig | TopicConfig], wires: Sequence[Wire]
 ) -> list[Mapping[bytes, bytes]]:
     """Return the totals of the hours of the given days since 1970, for each queue and day."""
     fields = counter_fields(range(24))
     trips: list[list[Command]] = [[("HMGET", config.keys.hours(day), *fields) for day in days] for config in configs]
-    return [there(fields, reply_or_raise(reply)) for replies in wire.trips(trips) for reply in replies]
+    return [there(fields, reply_or_raise(reply)) for replies in fan_out(wires, trips) for reply in replies]
 
 
 def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:

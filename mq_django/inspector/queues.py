@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
-from mq_django.core.keys import GROUP_SEPARATOR, QueueKeys, TopicKeys
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import Activity, activity_of_days, counts
 from mq_django.inspector.queue_looks import counted, hours_of, look, look_closely
@@ -13,7 +13,7 @@ from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import group_names
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_wire, open_wires
 from mq_django.transport.sessions import Wire
 
 #: Counters that one page reads; with more of them, only the totals are read.
@@ -44,9 +44,8 @@ def overview() -> list[QueueView]:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    wire = open_wire("inspect")
-    chosen = _all(wire)
-    looks = look(chosen, wire, minutes=RECENT + 1)
+    chosen = _all()
+    looks = look(chosen, _wires(chosen), minutes=RECENT + 1)
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
@@ -57,9 +56,8 @@ def groups_of(topic: str) -> list[QueueView]:
         UnknownTopic: the topic is not configured.
         StoreError: cannot reach Redis.
     """
-    wire, config = open_wire("inspect"), get_config().topic(topic)
-    chosen = [get_config().queue(name) for name in sorted(_groups([config], wire))]
-    looks = look(chosen, wire, minutes=RECENT + 1) if chosen else []
+    chosen = [get_config().queue(name) for name in sorted(_groups([get_config().topic(topic)]))]
+    looks = look(chosen, _wires(chosen), minutes=RECENT + 1)
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
@@ -71,7 +69,7 @@ def queue(name: str, *, of: str = "") -> QueueView:
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    return _shown(config, look_closely(config, open_wire("inspect"), longest=MAX_COUNTERS, of=of))
+    return _shown(config, look_closely(config, open_wire("inspect", config.connection), longest=MAX_COUNTERS, of=of))
 
 
 def activity(name: str, *, hours: int, of: str = "") -> Activity:
@@ -81,16 +79,16 @@ def activity(name: str, *, hours: int, of: str = "") -> Activity:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    return activity_in(get_config().queue(name).keys, hours=hours, of=of)
+    return activity_in(get_config().queue(name), hours=hours, of=of)
 
 
-def activity_in(keys: QueueKeys | TopicKeys, *, hours: int, of: str = "") -> Activity:
-    """Return the activity of the last hours from the counters of these keys; see activity()."""
+def activity_in(config: QueueConfig | TopicConfig, *, hours: int, of: str = "") -> Activity:
+    """Return the activity of a queue or topic in the last hours; see activity()."""
     now_ms = int(time.time() * 1000)
     today = now_ms // 86_400_000
     days = range(today - (hours + 23) // 24, today + 1)
-    wire, longest = open_wire("inspect"), MAX_COUNTERS
-    found = counted([keys.hours(day) for day in days], wire, slots=24, longest=longest)
+    wire = open_wire("inspect", config.connection)
+    found = counted([config.keys.hours(day) for day in days], wire, slots=24, longest=MAX_COUNTERS)
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
 
 
@@ -102,7 +100,7 @@ def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    (found,) = look([config], open_wire("inspect"), minutes=minutes)
+    (found,) = look([config], _wires([config]), minutes=minutes)
     return _shown(config, found)
 
 
@@ -112,15 +110,15 @@ def totals() -> Totals:
     Raises:
         StoreError: cannot reach Redis, or read a queue.
     """
-    wire = open_wire("inspect")
-    configs, today = _all(wire), int(time.time()) // 86400
+    configs, today = _all(), int(time.time()) // 86400
     happened = dict.fromkeys(WHAT, 0)
     # Publishing to a topic is counted once, by the topic; handling is counted by each group.
-    for fields in hours_of((today - 1, today), [*configs, *get_config().topics.values()], wire):
+    counting: list[QueueConfig | TopicConfig] = [*configs, *get_config().topics.values()]
+    for fields in hours_of((today - 1, today), counting, _wires(counting)):
         for _, what, _, count in counts(fields):
             if what in happened:
                 happened[what] += count
-    looks = [_or_raise(found) for found in look(configs, wire, minutes=0)]
+    looks = [_or_raise(found) for found in look(configs, _wires(configs), minutes=0)]
     return Totals(
         **happened,
         ready=sum(found.ready for found in looks),
@@ -131,20 +129,24 @@ def totals() -> Totals:
     )
 
 
-def _all(wire: Wire) -> list[QueueConfig]:
+def _wires(configs: Sequence[QueueConfig | TopicConfig]) -> list[Wire]:
+    return open_wires("inspect", [config.connection for config in configs])
+
+
+def _all() -> list[QueueConfig]:
     """Return all queues and groups of topics."""
     config = get_config()
-    return [config.queue(name) for name in sorted({*config.queues, *_groups(list(config.topics.values()), wire)})]
+    return [config.queue(name) for name in sorted({*config.queues, *_groups(list(config.topics.values()))})]
 
 
-def _groups(topics: Sequence[TopicConfig], wire: Wire) -> set[str]:
+def _groups(topics: Sequence[TopicConfig]) -> set[str]:
     """Return the groups of topics, in code or in Redis, as `topic:group`.
 
     Errors are ignored here: the page of the topic shows them.
     """
     known = {topic.name for topic in topics}
     found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in known}
-    there = group_names([topic.keys for topic in topics], wire)
+    there = group_names([topic.keys for topic in topics], _wires(topics))
     for topic, names in zip(topics, there, strict=True):
         if not isinstance(names, StoreError):
             found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}

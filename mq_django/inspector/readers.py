@@ -22,4 +22,5 @@ def open_reader(name: str) -> Reader:
     Raises:
         UnknownQueue: the queue is not configured.
     """
-    return reader_of(get_config().queue(name), open_wire("inspect"))
+    config = get_config().queue(name)
+    return reader_of(config, open_wire("inspect", config.connection))

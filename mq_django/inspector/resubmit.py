@@ -21,7 +21,7 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    letters = open_dead_letters(config, open_wire("inspect"))
+    letters = open_dead_letters(config, open_wire("inspect", config.connection))
     found = next((buried(name, *letter) for letter in letters.whole([entry])), None)
     if not isinstance(found, Delivery):
         return None

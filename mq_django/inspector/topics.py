@@ -15,7 +15,7 @@ from mq_django.inspector.seek_preview import SeekPreview, seek_preview
 from mq_django.registry import groups
 from mq_django.stores.log import Log
 from mq_django.stores.topic_stats import GroupStats, TopicStats, topic_stats
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_wire, open_wires
 
 __all__ = ["GroupStats", "SeekPreview", "TopicView", "preview", "seek", "topic", "topics", "unsubscribe"]
 
@@ -90,7 +90,8 @@ def preview(name: str, group: str, place: Offset) -> SeekPreview:
         InvalidOffset: `place` is invalid.
         StoreError: cannot reach Redis.
     """
-    return seek_preview(get_config().topic(name), group, before(place), open_wire("inspect"))
+    config = get_config().topic(name)
+    return seek_preview(config, group, before(place), open_wire("inspect", config.connection))
 
 
 def seek(name: str, group: str, place: Offset) -> None:
@@ -104,11 +105,13 @@ def unsubscribe(name: str, group: str) -> bool:
 
 
 def _log(name: str) -> Log:
-    return Log(get_config().topic(name), open_wire("inspect"))
+    config = get_config().topic(name)
+    return Log(config, open_wire("inspect", config.connection))
 
 
 def _views(configs: Sequence[TopicConfig], *, minutes: int) -> list[TopicView]:
-    found = topic_stats(configs, open_wire("inspect"), minutes=minutes, at_most=MAX_COUNTED)
+    wires = open_wires("inspect", [config.connection for config in configs])
+    found = topic_stats(configs, wires, minutes=minutes, at_most=MAX_COUNTED)
     return [
         TopicView(config=config, error=str(seen)) if isinstance(seen, StoreError) else _view(config, seen)
         for config, seen in zip(configs, found, strict=True)

@@ -31,7 +31,7 @@ class Queue:
 
     def __init__(self, config: QueueConfig) -> None:
         self.config = config
-        self._redis = RedisSink(Queue, partial(open_store, config))
+        self._redis = RedisSink(Queue, partial(open_store, config), config.connection)
 
     @property
     def name(self) -> str:

@@ -79,9 +79,10 @@ StoreT = TypeVar("StoreT", bound=Publisher)
 class RedisSink(Generic[StoreT]):
     """Writes to Redis at once, and sends the signal `message_published`."""
 
-    def __init__(self, sender: type, open_store: Callable[[Wire], StoreT]) -> None:
+    def __init__(self, sender: type, open_store: Callable[[Wire], StoreT], connection: str) -> None:
         self._sender = sender
         self._open_store = open_store
+        self._connection = connection
         self._store: StoreT | None = None
         clients_closed.connect(self._forget)
 
@@ -90,7 +91,7 @@ class RedisSink(Generic[StoreT]):
         """Return the store. It is opened at the first use, and again when the client was closed."""
         store = self._store
         if store is None:
-            self._store = store = self._open_store(open_wire("produce"))
+            self._store = store = self._open_store(open_wire("produce", self._connection))
         return store
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:

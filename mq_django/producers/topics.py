@@ -32,7 +32,7 @@ class Topic:
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
-        self._redis = RedisSink(Topic, partial(Log, config))
+        self._redis = RedisSink(Topic, partial(Log, config), config.connection)
 
     @property
     def name(self) -> str:
@@ -151,7 +151,7 @@ class Topic:
         return [group_status(group) for group in self._log("inspect").groups()]
 
     def _log(self, role: Role) -> Log:
-        return Log(self.config, open_wire(role))
+        return Log(self.config, open_wire(role, self.config.connection))
 
 
 class Group:
@@ -260,7 +260,7 @@ class Group:
         return replay(self._log("produce").read(since, until), self.config, handler, dry=dry)
 
     def _log(self, role: Role) -> Log:
-        return Log(self.topic.config, open_wire(role))
+        return Log(self.topic.config, open_wire(role, self.topic.config.connection))
 
 
 class Topics(ByName[Topic]):

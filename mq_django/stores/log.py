@@ -107,7 +107,7 @@ class Log:
 
     def groups(self, *, at_most: float = math.inf) -> Sequence[GroupStats]:
         """Return all groups with their lag and share of the retention; see topic_stats() for `at_most`."""
-        (found,) = topic_stats([self.config], self._wire, at_most=at_most)
+        (found,) = topic_stats([self.config], [self._wire], at_most=at_most)
         if isinstance(found, StoreError):
             raise found
         return found.groups
@@ -136,7 +136,7 @@ class Log:
         return Trimmed(count, bool(more), bool(held), {name.decode(): number for name, number in pairs})
 
     def _names(self) -> list[str]:
-        (found,) = group_names([self.keys], self._wire)
+        (found,) = group_names([self.keys], [self._wire])
         if isinstance(found, StoreError):
             raise found
         return found

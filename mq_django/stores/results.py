@@ -24,6 +24,7 @@ from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Retry
 from mq_django.core.publication import Publication
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
+from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -79,8 +80,8 @@ def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[S
     return [_append_command(config, consumer, ended[at : at + BATCH]) for at in range(0, len(ended), BATCH)]
 
 
-def find_result(wire: Wire, configs: Sequence[QueueConfig], message_id: str) -> Result | None:
-    """Look up a task's result in several queues, in one round trip per server.
+def find_result(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_id: str) -> Result | None:
+    """Look up a task's result in several queues, in one round trip per server. Each has its wire.
 
     Raises:
         StoreError: Redis cannot be reached, or no queue has the result and one of them cannot be read.
@@ -89,7 +90,7 @@ def find_result(wire: Wire, configs: Sequence[QueueConfig], message_id: str) -> 
         [("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1)] for config in configs
     ]
     # Errors last, so that a queue that cannot be read does not hide the result in another one.
-    for (reply,) in sorted(wire.trips(trips), key=lambda replies: isinstance(replies[0], Exception)):
+    for (reply,) in sorted(fan_out(wires, trips), key=lambda replies: isinstance(replies[0], Exception)):
         if text := reply_or_raise(reply):
             return read_result(text)
     return None

@@ -14,6 +14,7 @@ from mq_django.errors import StoreError
 from mq_django.stores.counters import minute_fields, there
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable, translate
+from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
@@ -93,22 +94,22 @@ class TopicStats(NamedTuple):
 
 
 def topic_stats(
-    configs: Sequence[TopicConfig], wire: Wire, *, minutes: int = 0, at_most: float = math.inf
+    configs: Sequence[TopicConfig], wires: Sequence[Wire], *, minutes: int = 0, at_most: float = math.inf
 ) -> list[TopicStats | StoreError]:
     """Return the statistics of topics with the counters of the last minutes; an error for a topic that cannot be read.
 
-    Two round trips. If Redis does not report the lag of a group, its messages are counted, 5000 per round trip, up to
-    about `at_most`; beyond that `behind` is estimated by time.
+    Each topic has its wire. Two round trips. If Redis does not report the lag of a group, its messages are counted,
+    5000 per round trip, up to about `at_most`; beyond that `behind` is estimated by time.
     """
     now = int(time.time()) // 60
-    names = group_names([config.keys for config in configs], wire)
+    names = group_names([config.keys for config in configs], wires)
     trips = [
         [] if isinstance(found, StoreError) else [_command(config.keys, found, now, minutes)]
         for config, found in zip(configs, names, strict=True)
     ]
     return [
         found if isinstance(found, StoreError) else _topic_stats(config, wire, replies[0], now, minutes, at_most)
-        for config, found, replies in zip(configs, names, wire.trips(trips), strict=True)
+        for config, wire, found, replies in zip(configs, wires, names, fan_out(wires, trips), strict=True)
     ]
 
 
@@ -120,10 +121,10 @@ def stats_of_group(keys: TopicKeys, name: str, wire: Wire, *, at_most: float = m
     return log._replace(groups=[_group(keys, wire, log, row, at_most) for row in groups])
 
 
-def group_names(topics: Sequence[TopicKeys], wire: Wire) -> list[list[str] | StoreError]:
+def group_names(topics: Sequence[TopicKeys], wires: Sequence[Wire]) -> list[list[str] | StoreError]:
     """Return the names of the groups of topics; an error for a topic that cannot be read."""
     names: list[list[str] | StoreError] = []
-    for (reply,) in wire.trips([[("XINFO", "GROUPS", keys.log)] for keys in topics]):
+    for (reply,) in fan_out(wires, [[("XINFO", "GROUPS", keys.log)] for keys in topics]):
         if isinstance(reply, Exception):
             names.append([] if is_gone(reply) else translate(reply))
         else:

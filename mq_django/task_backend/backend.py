@@ -32,7 +32,7 @@ from mq_django.task_backend.compat import (
 from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import arguments_of, handler_of, has_arguments, moment
 from mq_django.task_backend.task_results import task_result
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_wires
 
 #: The backend alias of `mq_django.task`. It is not in the setting TASKS, and does not depend on it.
 OWN_ALIAS = "mq_django"
@@ -237,7 +237,7 @@ class MQBackend(BaseTaskBackend):
         """
         config = get_config()
         configs = [queue for name, queue in config.queues.items() if not self.queues or name in self.queues]
-        found = find_result(open_wire("produce"), configs, str(result_id))
+        found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, str(result_id))
         task = _tasks.get(found.name) if found else None
         if found is None or task is None or not has_arguments(found.data):
             raise TaskResultDoesNotExist(result_id)

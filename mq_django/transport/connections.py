@@ -1,6 +1,7 @@
 """Redis clients for queues. Their connection pools are separate from those of caches."""
 
 import threading
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import redis
@@ -31,7 +32,8 @@ TIMEOUTS: dict[Role, tuple[float, float]] = {
 clients_closed = Signal()
 
 _lock = threading.Lock()
-_clients: dict[Role, redis.Redis] = {}
+#: By role and connection.
+_clients: dict[tuple[Role, str], redis.Redis] = {}
 
 
 def _options(role: Role) -> dict[str, Any]:
@@ -50,30 +52,41 @@ def _options(role: Role) -> dict[str, Any]:
     }
 
 
-def get_client(role: Role) -> redis.Redis:
-    """Return this process's client for one use; it is safe to share between threads and to fork with.
+def get_client(role: Role, connection: str = "") -> redis.Redis:
+    """Return this process's client for one use of one server; it is safe to share between threads and to fork with.
+
+    Args:
+        role: the use.
+        connection: the CONNECTION of a queue or topic; "": that of the project.
 
     Raises:
-        ConfigurationError: MQ_DJANGO["CONNECTION"] cannot be used.
+        ConfigurationError: CONNECTION cannot be used.
         ConnectionLost: the embedded server does not start.
     """
-    client = _clients.get(role)
+    client = _clients.get((role, connection))
     if client is not None:
         return client
     with _lock:
-        if role not in _clients:
-            _clients[role] = redis.Redis(connection_pool=make_pool(get_config(), _options(role)))
-        return _clients[role]
+        if (role, connection) not in _clients:
+            pool = make_pool(get_config(), _options(role), connection)
+            _clients[role, connection] = redis.Redis(connection_pool=pool)
+        return _clients[role, connection]
 
 
-def open_wire(role: Role) -> Wire:
+def open_wire(role: Role, connection: str = "") -> Wire:
     """Return a wire for any thread, which takes a connection for each round trip. Raises the errors of get_client()."""
-    return Pooled(get_client(role))
+    return Pooled(get_client(role, connection))
 
 
-def open_session(role: Role) -> Session:
+def open_wires(role: Role, connections: Sequence[str]) -> list[Wire]:
+    """Return a wire for each connection, the same one for the same server. Raises the errors of get_client()."""
+    wires = {connection: open_wire(role, connection) for connection in dict.fromkeys(connections)}
+    return [wires[connection] for connection in connections]
+
+
+def open_session(role: Role, connection: str = "") -> Session:
     """Return a wire on a connection of its own, for one thread. Raises the errors of get_client()."""
-    return Session(get_client(role))
+    return Session(get_client(role, connection))
 
 
 def close_clients() -> None:

@@ -57,29 +57,33 @@ _ALIAS_POOLS = frozenset({"CONNECTION_POOL_CLASS", "PARSER_CLASS", "SOCKET_TIMEO
 _BAD_OPTION = re.compile(r"Invalid value for '(\w+)'")
 
 
-def make_pool(config: Config, ours: Mapping[str, Any]) -> redis.ConnectionPool:
-    """Return a new pool to the server of a config, with these options of redis-py.
+def make_pool(config: Config, ours: Mapping[str, Any], connection: str = "") -> redis.ConnectionPool:
+    """Return a new pool to a server, with these options of redis-py.
+
+    Args:
+        config: the settings of the project.
+        ours: options of redis-py.
+        connection: the CONNECTION of a queue or topic; "": that of the project.
 
     Raises:
-        ConfigurationError: MQ_DJANGO["CONNECTION"] or the alias it names cannot be used.
+        ConfigurationError: CONNECTION or the alias it names cannot be used.
         ConnectionLost: the embedded server does not start.
     """
-    name = config.connection
+    name, setting = connection or config.connection, config.where_is(connection)
     if name == EMBEDDED:
         return embedded.connection_pool(config.directory, **ours)
     if not name.startswith(URL_SCHEMES):
-        return _alias_pool(name, ours)
-    setting = 'MQ_DJANGO["CONNECTION"]'
+        return _alias_pool(name, setting, ours)
     pool = redis.ConnectionPool.from_url(_without_ours(name, setting), **ours)
     _try(pool, setting)
     return pool
 
 
-def _alias_pool(alias: str, ours: Mapping[str, Any]) -> redis.ConnectionPool:
+def _alias_pool(alias: str, named_by: str, ours: Mapping[str, Any]) -> redis.ConnectionPool:
     cache, setting = settings.CACHES.get(alias), f"CACHES[{alias!r}]"
     if cache is None or not is_django_redis(cache):
         raise ConfigurationError(
-            f'MQ_DJANGO["CONNECTION"] = {alias!r} must name a django-redis alias in CACHES, or be a URL or "embedded".'
+            f'{named_by} = {alias!r} must name a django-redis alias in CACHES, or be a URL or "embedded".'
         )
     servers = servers_of(cache)
     url = _without_ours(servers[0] if servers else "", f"The LOCATION of {setting}")

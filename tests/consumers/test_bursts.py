@@ -118,7 +118,7 @@ def test_a_burst_is_spread_over_the_consumers(mq_settings, redis_client):
     for thread in threads:
         thread.start()
     session = Session(get_client("chores"))
-    promoter = Promoter([open_store(config, session)], is_subscribed=lambda: True, seen=lambda *_: None)
+    promoter = Promoter({0: open_store(config, session)}, is_subscribed=lambda: True, seen=lambda *_: None)
     try:
         wait_until(lambda: promoter.run_once() is None or sum(shares.values()) == count, timeout=90)
     finally:
@@ -132,7 +132,7 @@ def test_a_burst_is_spread_over_the_consumers(mq_settings, redis_client):
 def test_a_promoter_s_memory_does_not_grow_with_what_waits(mq_settings, redis_client):
     config = get_config().queue("default")
     session = Session(get_client("chores"))
-    promoter = Promoter([open_store(config, session)], is_subscribed=lambda: True, seen=lambda *_: None)
+    promoter = Promoter({0: open_store(config, session)}, is_subscribed=lambda: True, seen=lambda *_: None)
     promoter.run_once()
     later = places.now_ms(redis_client) + 3_600_000
 
@@ -160,7 +160,7 @@ def test_the_sleep_until_the_next_due_time_is_ended_by_an_earlier_one(mq_setting
     session = Session(get_client("chores"))
     looks = []
     promoter = Promoter(
-        [open_store(config, session)],
+        {0: open_store(config, session)},
         is_subscribed=lambda: listener.is_subscribed,
         seen=lambda _, promoted: looks.append(promoted),
     )

@@ -68,6 +68,10 @@ def queues(mq_settings):
     return [get_config().queue(name) for name in ("default", "emails")]
 
 
+def by_number(found):
+    return dict(enumerate(found))
+
+
 def case(cls):
     def note(make):
         CASES[cls.__name__] = make
@@ -78,13 +82,13 @@ def case(cls):
 
 @case(Promoter)
 def promoter(queues, both):
-    return Promoter(both, is_subscribed=lambda: True, seen=lambda *args: None)
+    return Promoter(by_number(both), is_subscribed=lambda: True, seen=lambda *args: None)
 
 
 @case(Redriver)
 def redriver(queues, both):
-    service = Redriver(queues, "w")
-    service._jobs = both
+    service = Redriver(by_number(queues), "w")
+    service._jobs = by_number(both)
     return service
 
 
@@ -99,37 +103,37 @@ def extender(queues, both):
         def running(self):
             return {"c": [(Receipt(number, 0, b"1-1"), -1e9, 0) for number in range(2)]}
 
-    service = Extender(queues, Runs())
-    service._stores = both
+    service = Extender(by_number(queues), Runs())
+    service._stores = by_number(both)
     return service
 
 
 @case(Heartbeat)
 def heartbeat(queues, both):
     nothing = lambda *args: None  # noqa: E731
-    service = Heartbeat(queues, HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 5))
-    service._members = both
+    service = Heartbeat(by_number(queues), HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 5))
+    service._members = by_number(both)
     return service
 
 
 @case(OrphanHeartbeat)
 def orphan(queues, both):
-    service = OrphanHeartbeat("s", ["c"], queues, Quarantined())
-    service._members = both
+    service = OrphanHeartbeat("s", ["c"], by_number(queues), Quarantined())
+    service._members = by_number(both)
     return service
 
 
 @case(Reclaimer)
 def reclaimer(queues, both):
-    service = Reclaimer(queues, settled=lambda *args: None)
-    service._stores = service._members = both
+    service = Reclaimer(by_number(queues), settled=lambda *args: None)
+    service._stores = service._members = by_number(both)
     service.consumer_exited("c", Evidence())
     return service
 
 
 @case(Releaser)
 def releaser(queues, both):
-    return Releaser(both, Quarantined())
+    return Releaser(by_number(both), Quarantined())
 
 
 @case(Scheduler)
@@ -151,7 +155,7 @@ def settler(queues, both):
 
 @case(Isolation)
 def isolation(queues, both):
-    service = Isolation("c", Quarantined(), both, [])
+    service = Isolation("c", Quarantined(), by_number(both), [])
     service._waiting = {0: [Delivered], 1: [Delivered]}
     return service
 

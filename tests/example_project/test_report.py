@@ -29,7 +29,7 @@ def test_the_report_is_written_once_a_night_however_many_fire(redis_client: redi
     name = write_report.module_path
     redis_client.hset(config.keys.schedules, f"last:{name}", places.now_ms(redis_client) - 3 * 86_400_000)
     for _ in range(3):
-        Scheduler.of([config]).run_once()
+        Scheduler.of({0: config}).run_once()
     (message,) = work("default")
     assert message.name == name
     report = Report.objects.get()

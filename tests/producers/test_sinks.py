@@ -288,7 +288,7 @@ def test_redis_gets_batches_in_order(sizes, batches):
     (pattern,) = made("a")
     some = [pattern._replace(data_text=b"x" * size) for size in sizes]
     log = Recorded()
-    RedisSink(Recorded, lambda wire: log).send(some)
+    RedisSink(Recorded, lambda wire: log, "").send(some)
     assert [len(batch) for batch in log.given] == batches
     assert [item for batch in log.given for item in batch] == some
 
@@ -307,7 +307,7 @@ def told():
 
 def test_who_listens_is_told_batch_by_batch_of_what_is_new(told):
     log = Recorded()
-    sink = RedisSink(Recorded, lambda wire: log)
+    sink = RedisSink(Recorded, lambda wire: log, "")
     some = made("known", "new", *["more"] * BATCH)
     assert list(sink.send(some)) == [None, *(item.message.id for item in some[1:])]
     assert told[0] == (Recorded, "emails", "new", some[1].message.id)
@@ -322,7 +322,7 @@ def test_who_listens_is_told_batch_by_batch_of_what_is_new(told):
     told.clear()
     away = Away()
     with pytest.raises(ConnectionLost):
-        RedisSink(Recorded, lambda wire: away).send(some)
+        RedisSink(Recorded, lambda wire: away, "").send(some)
     assert len(told) == BATCH - 1
 
 
@@ -333,7 +333,7 @@ def test_a_store_is_opened_once_for_as_long_as_its_client_is_there(mq_settings):
         opened.append(wire)
         return Recorded()
 
-    sink = RedisSink(Recorded, open_log)
+    sink = RedisSink(Recorded, open_log, "")
     assert opened == []
     sink.send(made("a"))
     assert sink.store is sink.store

@@ -113,7 +113,7 @@ def _be_a_queue(case):
         assert queue.publish("welcome", marked(), priority=5)
         store = open_store(queue.config, Session(get_client("consume")))
         assert store.settle(ME, [Settlement(item, ACK) for item in store.take(ME, count=10)]) == []
-        assert find_result(Pooled(get_client("inspect")), [queue.config], "none") is None
+        assert find_result([Pooled(get_client("inspect"))], [queue.config], "none") is None
 
 
 def _be_a_topic():

@@ -45,7 +45,7 @@ def begin(config, wire, *, priority=0, **options):
 
 
 def found(config, wire):
-    return find_result(wire, [config], "m1")
+    return find_result([wire], [config], "m1")
 
 
 def test_what_was_enqueued_is_ready(config, wire):
@@ -59,18 +59,18 @@ def test_what_was_enqueued_is_ready(config, wire):
 def test_a_result_is_found_in_whichever_queue_it_is(config, wire, namespace):
     begin(config, wire)
     others = [QueueConfig(name=name, namespace=namespace) for name in ("default", "sms")]
-    assert find_result(wire, [*others, config], "m1").queue == "emails"
-    assert find_result(wire, others, "m1") is None
-    assert find_result(wire, [], "m1") is None
+    assert find_result([wire] * 3, [*others, config], "m1").queue == "emails"
+    assert find_result([wire] * 2, others, "m1") is None
+    assert find_result([], [], "m1") is None
 
 
 def test_a_queue_that_cannot_be_read_hides_no_result_of_another(config, wire, namespace, redis_client):
     broken = QueueConfig(name="default", namespace=namespace)
     redis_client.hset(broken.keys.result("m1"), "a", "b")
     with pytest.raises(WrongKeyType):
-        find_result(wire, [broken, config], "m1")
+        find_result([wire] * 2, [broken, config], "m1")
     begin(config, wire)
-    assert find_result(wire, [broken, config], "m1").queue == "emails"
+    assert find_result([wire] * 2, [broken, config], "m1").queue == "emails"
 
 
 def test_an_attempt_adds_a_line(config, wire):

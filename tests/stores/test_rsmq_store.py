@@ -349,7 +349,7 @@ def test_a_look_tells_the_same_as_the_depths(store, rsmq):
     jobs.publish("welcome", 5, delay=60)
     held = store.take(ME, count=2)
     settle(store, held[0], outcome=Bury("no"))
-    (found,) = look([store.config], Pooled(get_client("inspect")), minutes=30)
+    (found,) = look([store.config], [Pooled(get_client("inspect"))], minutes=30)
     told = store.depths()
     assert (found.ready, found.pending, found.delayed, found.dead) == (2, 1, 1, 1)
     assert (told.ready, told.pending, told.delayed, told.dead) == (2, 1, 1, 1)

@@ -80,7 +80,7 @@ def _activity(page: Page, view: TopicView) -> Activity:
     span = spans.span_of(page)
     if view.error or span not in spans.HOURS:
         return view.activity
-    return activity_in(get_config().topic(view.name).keys, hours=spans.HOURS[span])
+    return activity_in(get_config().topic(view.name), hours=spans.HOURS[span])
 
 
 def _published(activity: Activity) -> str:

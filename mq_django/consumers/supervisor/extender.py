@@ -5,13 +5,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from mq_django.conf import QueueConfig
+from mq_django.consumers.by_server import ServerQueues, open_stores
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Running
 from mq_django.core.logs import get_logger
-from mq_django.stores import open_store
-from mq_django.stores.base import Store, StreamEntry
-from mq_django.transport.connections import open_session
+from mq_django.stores.base import StreamEntry
 
 logger = get_logger(__name__)
 
@@ -35,11 +33,10 @@ class Extender(Service):
 
     name = "extender"
 
-    def __init__(self, queues: Sequence[QueueConfig], runs: Runs) -> None:
+    def __init__(self, queues: ServerQueues, runs: Runs) -> None:
         super().__init__()
-        session = open_session("chores")
-        self._stores: list[Store] = [open_store(config, session) for config in queues]
-        self._steps = [config.visibility_timeout.total_seconds() / PER_TIMEOUT for config in queues]
+        self._stores = open_stores(queues)
+        self._steps = {n: config.visibility_timeout.total_seconds() / PER_TIMEOUT for n, config in queues.items()}
         self._runs = runs
         self._lost: set[tuple[int, StreamEntry]] = set()
 
@@ -51,13 +48,15 @@ class Extender(Service):
         for consumer, running in self._runs.running().items():
             for receipt, since, _ in running:
                 number, stream, entry = receipt
+                if number not in self._stores:
+                    continue
                 seen.add((number, (stream, entry)))
                 # Only RSMQ has ids this long, and heartbeats of RSMQ queues extend everything that is held.
                 if now - since >= self._steps[number] and not receipt.is_digest:
                     found[number, consumer].append((stream, entry))
         self._lost &= seen
         self.each(found.items(), lambda one: self._extend(*one[0], one[1]), called=lambda one: self._name(one[0][0]))
-        return min(self._steps)
+        return min(self._steps.values())
 
     def _name(self, number: int) -> str:
         return self._stores[number].config.name

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mq_django.conf import QueueConfig
+from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.heartbeat_timing import held_for, interval, silence_limit
 from mq_django.consumers.machine import has_ended, here
 from mq_django.consumers.service import Service
@@ -12,7 +12,6 @@ from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
 from mq_django.stores.members import Membership
-from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
@@ -95,7 +94,7 @@ class HeartbeatCallbacks(NamedTuple):
     dead: Callable[[int, str, Membership], None]
     #: (queue, consumer): no supervisor announces this consumer, which may hold messages.
     unknown: Callable[[int, str], None]
-    #: (consumer or supervisor -> "quiet" or "stop"): requests of operators, each passed on once.
+    #: (consumer or supervisor -> "quiet" or "stop"): requests of operators, with each heartbeat.
     asked: Callable[[Mapping[str, str]], None]
 
 
@@ -104,22 +103,21 @@ class Heartbeat(Service):
 
     name = "heartbeat"
 
-    def __init__(self, queues: Sequence[QueueConfig], callbacks: HeartbeatCallbacks) -> None:
+    def __init__(self, queues: ServerQueues, callbacks: HeartbeatCallbacks) -> None:
         super().__init__()
-        session = open_session("chores")
+        session = open_session_to(queues)
         self._queues = queues
-        self._members = [open_members(config, session) for config in queues]
+        self._members = {number: open_members(config, session) for number, config in queues.items()}
         self._callbacks = callbacks
-        self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
-        self._interval = min(interval(timeout) for timeout in self._timeouts)
+        self._timeouts = {number: config.visibility_timeout.total_seconds() for number, config in queues.items()}
+        self._interval = min(interval(timeout) for timeout in self._timeouts.values())
         max_gap = self._interval * 1.5
-        self._silences = [Silence(silence_limit(timeout), max_gap) for timeout in self._timeouts]
-        self._unknown = [Silence(timeout * UNKNOWN_PATIENCE, max_gap) for timeout in self._timeouts]
+        timeouts = self._timeouts.items()
+        self._silences = {number: Silence(silence_limit(timeout), max_gap) for number, timeout in timeouts}
+        self._unknown = {number: Silence(timeout * UNKNOWN_PATIENCE, max_gap) for number, timeout in timeouts}
         #: The generation of each queue, and the name under which this supervisor is registered in it.
-        self._known = [("", "")] * len(queues)
-        self._departed: list[set[str]] = [set() for _ in queues]
-        #: Consumer or supervisor -> the latest request that was passed on.
-        self._asked: dict[str, str] = {}
+        self._known = dict.fromkeys(queues, ("", ""))
+        self._departed: dict[int, set[str]] = {number: set() for number in queues}
 
     def depart(self, number: int, consumer: str) -> None:
         """Remove a consumer from a queue: it has ended and holds nothing there."""
@@ -130,7 +128,7 @@ class Heartbeat(Service):
         """Unregister the supervisor and its consumers. Call it when the loop has ended."""
         try:
             self.each(
-                range(len(self._members)),
+                self._members,
                 lambda number: self._members[number].leave(self._departed[number], supervisor=supervisor),
                 called=self._name,
             )
@@ -142,8 +140,8 @@ class Heartbeat(Service):
         began = time.monotonic()
         announcement = self._callbacks.announce()
         for step in (lambda number: self._beat(number, announcement), self._remove_ended):
-            self.each(range(len(self._queues)), step, called=self._name)
-        decision = min(silence.next_decision() for silence in self._silences)
+            self.each(self._queues, step, called=self._name)
+        decision = min(silence.next_decision() for silence in self._silences.values())
         return max(0.02, min(self._interval - (time.monotonic() - began), decision))
 
     def _name(self, number: int) -> str:
@@ -151,7 +149,7 @@ class Heartbeat(Service):
 
     def recover(self, error: Exception) -> None:
         """Start all measurements again: no supervisor could send heartbeats while Redis could not be reached."""
-        for silence in (*self._silences, *self._unknown):
+        for silence in (*self._silences.values(), *self._unknown.values()):
             silence.forget()
 
     def _beat(self, number: int, announcement: Announcement) -> None:
@@ -180,12 +178,9 @@ class Heartbeat(Service):
         self._report_silent(number, announcement.supervisor, membership, now, blind=now - began)
 
     def _pass_on(self, announcement: Announcement, asks: Mapping[str, str]) -> None:
-        """Pass on each request to this supervisor or its consumers once."""
         ours = {announcement.supervisor, *announcement.consumers}
-        new = {name: request for name, request in asks.items() if name in ours and self._asked.get(name) != request}
-        if new:
-            self._asked |= new
-            self._callbacks.asked(new)
+        if found := {name: request for name, request in asks.items() if name in ours}:
+            self._callbacks.asked(found)
 
     def _report_silent(self, number: int, supervisor: str, membership: Membership, now: float, *, blind: float) -> None:
         signs = membership.heartbeat_counts()

@@ -1,7 +1,7 @@
 """The times at which a service checks each of its queues next."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 class NextChecks:
@@ -10,9 +10,9 @@ class NextChecks:
     A request during a check leads to another one, because the running check may have come too early.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, numbers: Iterable[int]) -> None:
         #: Seconds on the monotonic clock.
-        self._times = [0.0] * count
+        self._times = dict.fromkeys(numbers, 0.0)
         self._asked: set[int] = set()
 
     def ask(self, number: int) -> None:
@@ -21,11 +21,11 @@ class NextChecks:
 
     def ask_all(self) -> None:
         """Make every queue due now."""
-        self._asked.update(range(len(self._times)))
+        self._asked.update(self._times)
 
     def due(self) -> Iterator[int]:
         """Yield the queues that are due."""
-        for number, moment in enumerate(self._times):
+        for number, moment in self._times.items():
             if number in self._asked or moment <= time.monotonic():
                 yield number
 
@@ -40,4 +40,4 @@ class NextChecks:
 
     def pause(self) -> float:
         """Return the seconds until the first queue is due."""
-        return 0.0 if self._asked else max(0.0, min(self._times) - time.monotonic())
+        return 0.0 if self._asked else max(0.0, min(self._times.values()) - time.monotonic())

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mq_django.conf import QueueConfig
+from mq_django.consumers.by_server import ServerQueues, by_server, connection_of
 from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
 from mq_django.core.logs import get_logger
 from mq_django.errors import ConfigurationError, ConnectionLost, ConnectionRejected, NotPermitted, StoreError
@@ -17,39 +18,52 @@ logger = get_logger(__name__)
 RETRY_AFTER = 1.0
 
 
-def await_server(signals: SignalPipe) -> bool:
-    """Wait until Redis can be reached; return False when asked to stop.
+def await_server(queues: Sequence[QueueConfig], signals: SignalPipe) -> bool:
+    """Wait until a Redis server of these queues can be reached; return False when asked to stop.
 
     Raises:
-        ConnectionRejected: the server does not accept the CONNECTION settings, so waiting does not help.
+        ConnectionRejected: a server does not accept the CONNECTION settings, so waiting does not help.
     """
-    session = open_session("chores")
-    has_warned = False
+    unreachable: set[str] = set()
+    connections = list(by_server(queues))
     while True:
-        try:
-            session.trip([("PING",)])
-        except ConnectionLost as error:
-            if not has_warned:
-                logger.error("%s. Still trying.", str(error).rstrip("."))  # noqa: TRY400 - the message is enough
-                has_warned = True
-        else:
-            session.release()
-            if has_warned:
+        reached = [connection for connection in connections if _is_reached(connection, unreachable)]
+        if reached:
+            if not unreachable.isdisjoint(reached):
                 logger.info("Redis can be reached now.")
             return True
         if not STOPS.isdisjoint(signals.wait(RETRY_AFTER)):
             return False
 
 
-def examine_server(queues: Sequence[QueueConfig]) -> None:
-    """Log the risks of the Redis server's configuration, and refuse a server that would certainly lose messages.
+def _is_reached(connection: str, unreachable: set[str]) -> bool:
+    session = open_session("chores", connection)
+    try:
+        session.trip([("PING",)])
+    except ConnectionLost as error:
+        if connection not in unreachable:
+            logger.error("%s. Still trying.", str(error).rstrip("."))  # noqa: TRY400 - the message is enough
+            unreachable.add(connection)
+        return False
+    session.release()
+    return True
+
+
+def examine_servers(queues: Sequence[QueueConfig]) -> None:
+    """Log the risks of the configuration of each Redis server, and refuse one that would certainly lose messages.
 
     Raises:
         ConfigurationError: messages would be lost, or the server lacks a needed command.
         ConnectionRejected: the server does not accept the CONNECTION settings.
-        NotPermitted: the Redis user has no permission for any of the queues.
+        NotPermitted: the Redis user has no permission for any of the queues on a server.
     """
-    client = get_client("chores")
+    for share in by_server(queues).values():
+        _examine(share)
+
+
+def _examine(queues: ServerQueues) -> None:
+    connection = connection_of(queues)
+    client = get_client("chores", connection)
     try:
         findings = examine(client)
     except ConnectionRejected:
@@ -61,8 +75,8 @@ def examine_server(queues: Sequence[QueueConfig]) -> None:
         logger.warning("%s", finding.message)
     if fatal := [finding.message for finding in findings if finding.fatal]:
         raise ConfigurationError(" ".join(fatal))
-    session = open_session("chores")
-    failures = [refusal for config in queues if (refusal := _refusal(config, session)) is not None]
+    session = open_session("chores", connection)
+    failures = [refusal for config in queues.values() if (refusal := _refusal(config, session)) is not None]
     session.release()
     if failures and len(failures) == len(queues):
         raise failures[0]

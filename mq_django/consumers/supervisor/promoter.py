@@ -1,7 +1,7 @@
 """Make delayed messages ready when they are due."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.next_checks import NextChecks
@@ -23,12 +23,12 @@ class Promoter(Service):
 
     name = "promoter"
 
-    def __init__(self, stores: Sequence[Store], *, is_subscribed: Callable[[], bool], seen: Seen) -> None:
+    def __init__(self, stores: Mapping[int, Store], *, is_subscribed: Callable[[], bool], seen: Seen) -> None:
         super().__init__()
         self._stores = stores
         self._is_subscribed = is_subscribed
         self._seen = seen
-        self._checks = NextChecks(len(stores))
+        self._checks = NextChecks(stores)
 
     def expect(self, number: int) -> None:
         """Check a queue now: a message may be due earlier than known."""

@@ -4,11 +4,11 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mq_django.conf import QueueConfig
+from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import settle_for
@@ -20,7 +20,7 @@ from mq_django.core.outcomes import Ack
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.members import Members, Membership
-from mq_django.transport.connections import BLOCK_MS, open_session
+from mq_django.transport.connections import BLOCK_MS
 
 logger = get_logger(__name__)
 
@@ -127,12 +127,12 @@ class Reclaimer(Service):
 
     name = "reclaimer"
 
-    def __init__(self, queues: Sequence[QueueConfig], *, settled: Callable[[int, str], None]) -> None:
+    def __init__(self, queues: ServerQueues, *, settled: Callable[[int, str], None]) -> None:
         super().__init__()
-        session = open_session("chores")
+        session = open_session_to(queues)
         self._queues = queues
-        self._stores = [open_store(config, session) for config in queues]
-        self._members = [open_members(config, session) for config in queues]
+        self._stores = {number: open_store(config, session) for number, config in queues.items()}
+        self._members = {number: open_members(config, session) for number, config in queues.items()}
         #: Called with a queue and a consumer that holds nothing in it any more.
         self._settled = settled
         self._dead_workers: list[DeadWorker] = []
@@ -144,10 +144,9 @@ class Reclaimer(Service):
 
     def consumer_exited(self, consumer: str, evidence: Evidence) -> None:
         """Settle for a consumer of this supervisor that has ended. Failures are retried until it is done."""
-        queues = range(len(self._queues))
-        dead_worker = DeadWorker(consumer, evidence, set(queues))
+        dead_worker = DeadWorker(consumer, evidence, set(self._queues))
         if evidence.may_receive:
-            dead_worker.check_repeatedly(queues)
+            dead_worker.check_repeatedly(self._queues)
         with self._lock:
             self._dead_workers.append(dead_worker)
         self.wake()
@@ -184,7 +183,12 @@ class Reclaimer(Service):
         """Settle for all consumers that were reported."""
         with self._lock:
             overdue, self._late = self._late, {}
-        late = [(n, *found) for found in overdue.items() for n in {receipt.queue for receipt in found[1]}]
+        late = [
+            (n, *found)
+            for found in overdue.items()
+            for n in {receipt.queue for receipt in found[1]}
+            if n in self._queues
+        ]
         self._each_case(self._log_late, late)
         now = time.monotonic()
         for dead_worker in list(self._dead_workers):
@@ -203,7 +207,7 @@ class Reclaimer(Service):
             unknown, self._unknown = self._unknown, set()
             unresponsive, self._unresponsive = self._unresponsive, {}
         self._each_case(
-            self._hand_back_unstarted, [(n, *found) for found in unresponsive.items() for n in range(len(self._queues))]
+            self._hand_back_unstarted, [(n, *found) for found in unresponsive.items() for n in self._queues]
         )
         self._each_case(self._evict, [(*found, membership) for found, membership in dead.items()])
         self._each_case(self._remove_unknown, unknown)

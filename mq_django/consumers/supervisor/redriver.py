@@ -1,13 +1,13 @@
 """Run the background jobs that redrive or delete many dead letters."""
 
 import time
-from collections.abc import Sequence
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import get_config
+from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.next_checks import NextChecks
 from mq_django.stores.background_jobs import IDLE, BackgroundJobs
-from mq_django.transport.connections import open_session, open_wire
+from mq_django.transport.connections import open_wire
 
 #: Seconds between two steps of a job without a rate limit, so that Redis serves others in between.
 MIN_PAUSE = 0.01
@@ -18,13 +18,13 @@ class Redriver(Service):
 
     name = "redriver"
 
-    def __init__(self, queues: Sequence[QueueConfig], worker: str) -> None:
+    def __init__(self, queues: ServerQueues, worker: str) -> None:
         super().__init__()
-        session = open_session("chores")
+        session = open_session_to(queues)
         self._queues = queues
-        self._jobs = [BackgroundJobs(config, session) for config in queues]
+        self._jobs = {number: BackgroundJobs(config, session) for number, config in queues.items()}
         self._worker = worker
-        self._checks = NextChecks(len(queues))
+        self._checks = NextChecks(queues)
 
     def expect(self, number: int) -> None:
         """Check a queue now: it has a job."""
@@ -55,4 +55,5 @@ def work_here(queue: str, worker: str) -> float:
         UnknownQueue: the queue is not configured.
         StoreError: Redis cannot be reached or refused.
     """
-    return BackgroundJobs(get_config().queue(queue), open_wire("inspect")).work(worker)
+    config = get_config().queue(queue)
+    return BackgroundJobs(config, open_wire("inspect", config.connection)).work(worker)

@@ -7,12 +7,11 @@ from typing import Self
 
 from django.utils import timezone
 
-from mq_django.conf import QueueConfig
+from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.core.schedules import Scheduled
 from mq_django.stores.schedule_state import Firing, Schedules, scheduled
-from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
@@ -46,9 +45,9 @@ class Scheduler(Service):
         self._zero_ms = 0.0
 
     @classmethod
-    def of(cls, queues: Sequence[QueueConfig]) -> Self:
+    def of(cls, queues: ServerQueues) -> Self:
         """Return the scheduler of the project's schedules that publish to these queues."""
-        session, configs = open_session("chores"), {config.name: config for config in queues}
+        session, configs = open_session_to(queues), {config.name: config for config in queues.values()}
         entries = [entry for entry in scheduled() if entry.queue in configs]
         return cls(entries, {entry.queue: Schedules(configs[entry.queue], session) for entry in entries})
 

@@ -3,22 +3,20 @@
 import os
 import signal
 import socket
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from mq_django.conf import QueueConfig, get_config
+from mq_django.consumers.by_server import assign, by_server
 from mq_django.consumers.liveness import STUCK, Liveness
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.service import Service
-from mq_django.consumers.supervisor.extender import Extender
-from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
-from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
-from mq_django.consumers.supervisor.promoter import Promoter
+from mq_django.consumers.supervisor.heartbeat import Announcement
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
-from mq_django.consumers.supervisor.redriver import Redriver
 from mq_django.consumers.supervisor.reload import Change, Probe
-from mq_django.consumers.supervisor.scheduler import Scheduler
+from mq_django.consumers.supervisor.server_services import ServerServices
 from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
 from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess
@@ -27,12 +25,12 @@ from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
-from mq_django.stores import open_store
-from mq_django.stores.base import Promoted
 from mq_django.stores.log import Log
-from mq_django.transport.connections import get_client, open_session
+from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
+
+T = TypeVar("T")
 
 #: Seconds between two checks of the consumer processes, for systems where no signal reports their exit.
 CHECK_EVERY = 0.2
@@ -57,6 +55,7 @@ class Supervisor:
         self._signals = signals
         self._probe = probe
         self._stop_asked = 0
+        self._lock = threading.Lock()
         self._liveness = Liveness()
         #: The admin has requested a stop that the main loop has not handled yet.
         self._dismissed = False
@@ -64,29 +63,43 @@ class Supervisor:
         self.restarts = False
         self._evicted = False
         self.id = self._new_id()
-        self._reclaimer = Reclaimer(queues, settled=self._settled)
+        #: Consumer or supervisor -> the latest request, which comes with each heartbeat of each server.
+        self._requests: dict[str, str] = {}
         self._states = WorkerStates(range(len(queues)), self._describe)
+        self._servers = list(self._make_servers())
         self._workers = WorkerSet(
             self.id,
             worker_options,
             self._states,
             processes=processes,
-            on_exit=self._reclaimer.consumer_exited,
-            on_unresponsive=self._reclaimer.consumer_unresponsive,
-            on_late=self._reclaimer.consumer_late,
+            on_exit=self._each_reclaimer(Reclaimer.consumer_exited),
+            on_unresponsive=self._each_reclaimer(Reclaimer.consumer_unresponsive),
+            on_late=self._each_reclaimer(Reclaimer.consumer_late),
         )
-        on_silence = (self._reclaimer.supervisor_died, self._reclaimer.consumer_unknown)
-        callbacks = HeartbeatCallbacks(self._announce, self._states.held, self._on_evicted, *on_silence, self._asked)
-        self._heartbeat = Heartbeat(queues, callbacks)
-        numbers = {config.keys.wake: number for number, config in enumerate(queues)}
-        self._listener = Listener(get_client("consume"), numbers, self._heard)
-        session = open_session("chores")
-        stores = [open_store(config, session) for config in queues]
-        self._promoter = Promoter(stores, is_subscribed=lambda: self._listener.is_subscribed, seen=self._seen)
-        self._extender = Extender(queues, self._states)
-        self._scheduler = Scheduler.of(queues)
-        self._redriver = Redriver(queues, self.id)
-        self._trimmer = Trimmer([Log(topic, open_session("chores")) for topic in get_config().topics.values()])
+        self._trimmers = [Trimmer(logs) for logs in _logs_by_server()]
+
+    def _make_servers(self) -> Iterator[ServerServices]:
+        shares = by_server(self._queues)
+        for share in shares.values():
+            server = ServerServices(
+                share,
+                self._states,
+                self.id,
+                announce=self._announce,
+                evicted=self._on_evicted,
+                asked=self._asked,
+            )
+            assign(server.services, share, servers=len(shares))
+            yield server
+
+    def _each_reclaimer(self, report: Callable[[Reclaimer, str, T], None]) -> Callable[[str, T], None]:
+        """Return a function that reports a consumer to the reclaimer of each server."""
+
+        def report_to_each(consumer: str, what: T) -> None:
+            for server in self._servers:
+                report(server.reclaimer, consumer, what)
+
+        return report_to_each
 
     @staticmethod
     def _new_id() -> str:
@@ -94,8 +107,8 @@ class Supervisor:
 
     def run(self) -> int:
         """Run until asked to stop or until the queues are drained, and return the exit code."""
-        chores = (self._promoter, self._extender, self._trimmer, self._scheduler, self._redriver)
-        services: tuple[Service, ...] = (self._heartbeat, self._reclaimer, self._listener, *chores)
+        services: list[Service] = [service for server in self._servers for service in server.services]
+        services += self._trimmers
         for service in services:
             service.start()
         try:
@@ -116,11 +129,8 @@ class Supervisor:
             self.id = self._new_id()
             self._workers.begin_anew(self.id)
         if self._workers.look(time.monotonic()):
-            # A consumer fetches nothing until it is announced.
-            self._heartbeat.wake()
-            # A new consumer learns from the promoter whether a queue is paused.
-            for number in range(len(self._queues)):
-                self._promoter.expect(number)
+            for server in self._servers:
+                server.introduce_consumers()
         if self._workers.is_drained and not self._stop_asked:
             self._stop()
         self._reload()
@@ -174,14 +184,15 @@ class Supervisor:
 
     def _settle_the_last(self) -> None:
         give_up = time.monotonic() + LAST_RECLAIM
-        while not self._reclaimer.is_done() and time.monotonic() < give_up:
+        while not all(server.reclaimer.is_done() for server in self._servers) and time.monotonic() < give_up:
             time.sleep(0.01)
 
     def _leave(self, services: Sequence[Service]) -> None:
         for service in services:
             service.join(2.0)
-        if self._heartbeat.join(0):
-            self._heartbeat.leave(self.id)
+        for server in self._servers:
+            if server.heartbeat.join(0):
+                server.heartbeat.leave(self.id)
 
     def _announce(self) -> Announcement:
         process = self._process_info(os.getpid(), started(os.getpid()))
@@ -212,24 +223,20 @@ class Supervisor:
             self._signals.wake()
 
     def _asked(self, asks: Mapping[str, str]) -> None:
-        self._states.ask(asks)
-        if asks.get(self.id) == "stop":
+        """Pass on each request once."""
+        with self._lock:
+            new = {name: request for name, request in asks.items() if self._requests.get(name) != request}
+            self._requests |= new
+        if new:
+            self._states.ask(new)
+        if new.get(self.id) == "stop":
             self._dismissed = True
             self._signals.wake()
 
-    def _settled(self, number: int, consumer: str) -> None:
-        self._heartbeat.depart(number, consumer)
 
-    def _heard(self, number: int, text: str) -> None:
-        if text in ("paused", "resumed"):
-            self._states.pause(number, text == "paused")
-        if text in ("asked", SUBSCRIBED):
-            self._heartbeat.wake()
-        if text in ("job", SUBSCRIBED):
-            self._redriver.expect(number)
-        if text not in ("asked", "job"):
-            self._promoter.expect(number)
-
-    def _seen(self, number: int, promoted: Promoted) -> None:
-        self._states.pause(number, promoted.paused)
-        self._states.set_unhandled(number, bool(promoted.unhandled))
+def _logs_by_server() -> list[list[Log]]:
+    """Return the logs of all topics, those on one server together, each with a session of its own."""
+    logs: dict[str, list[Log]] = {}
+    for topic in get_config().topics.values():
+        logs.setdefault(topic.connection, []).append(Log(topic, open_session("chores", topic.connection)))
+    return list(logs.values())

@@ -6,6 +6,7 @@ from functools import partial
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers import liveness
+from mq_django.consumers.by_server import ServerQueues, assign, by_server, open_stores
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.service import Service
@@ -22,6 +23,7 @@ from mq_django.consumers.worker.room import Room
 from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper
 from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.base import Store, StreamEntry
@@ -62,19 +64,18 @@ class Consumer:
         self._shared_state = shared_state
         self._threads = ThreadPool(threads, shared_state)
         self._loop = LoopPool(threads, shared_state)
-        self._settling = SettleService()
+        self._servers = by_server(queues)
+        #: One per server, in the same order.
+        self._settling = [SettleService() for _ in self._servers]
         #: For the main thread only: a session belongs to one thread.
         self._stores = self._open()
-        self._settlers = [
-            Settler(store, config.name, self.id, self._settling.due, self._settling.full)
-            for config, store in zip(queues, self._stores, strict=True)
-        ]
-        for settler, store in zip(self._settlers, self._open(), strict=True):
-            self._settling.add(settler, store)
+        self._settlers = self._make_settlers()
         self._backlog = backlog
         #: The names under which it holds messages.
         self.names = [self.id]
-        self._isolation = Isolation(self.id, shared_state, self._open(), self._settlers)
+        self._isolations = [
+            Isolation(self.id, shared_state, open_stores(share), self._settlers) for share in self._servers.values()
+        ]
         self._receiver: QuarantineFetcher | None = None
         if backlog:
             self._receiver = QuarantineFetcher(
@@ -83,14 +84,30 @@ class Consumer:
         self._fetchers: list[Service] = [self._receiver] if self._receiver else list(self._make_fetchers())
         self._threads.wake_fetchers = self._loop.wake_fetchers = self._wake_fetchers
         self._liveness = Liveness()
-        self._services: list[Service] = [Timekeeper(self._threads, self._loop), self._settling, self._isolation]
+        self._services: list[Service] = [Timekeeper(self._threads, self._loop), *self._settling, *self._isolations]
         if not backlog:
-            self._services.append(Releaser(self._open(), shared_state))
+            self._services += self._releasers()
+        for number, share in enumerate(self._servers.values()):
+            assign((self._settling[number], self._isolations[number]), share, servers=len(self._servers))
+
+    def _releasers(self) -> Iterator[Releaser]:
+        for share in self._servers.values():
+            releaser = Releaser(open_stores(share), self._shared_state)
+            assign([releaser], share, servers=len(self._servers))
+            yield releaser
 
     def _open(self) -> list[Store]:
-        """Open the stores on a connection of their own, for use in one thread."""
-        session = open_session("chores")
-        return [open_store(config, session) for config in self._queues]
+        """Open the stores on sessions of their own, for use in one thread."""
+        stores = {number: store for share in self._servers.values() for number, store in open_stores(share).items()}
+        return [stores[number] for number in range(len(self._queues))]
+
+    def _make_settlers(self) -> list[Settler]:
+        settlers: dict[int, Settler] = {}
+        for service, share in zip(self._settling, self._servers.values(), strict=True):
+            for number, store in open_stores(share).items():
+                settlers[number] = Settler(store, store.config.name, self.id, service.due, service.full)
+                service.add(settlers[number], store)
+        return [settlers[number] for number in range(len(self._queues))]
 
     def _dispatchers(self, *, isolate: bool) -> Iterator[Dispatcher]:
         for number, (config, settler) in enumerate(zip(self._queues, self._settlers, strict=True)):
@@ -100,12 +117,17 @@ class Consumer:
                 executor=Executor(config, number, self._shared_state, settler),
                 threads=self._threads,
                 loop=self._loop,
-                isolate=self._isolation.adder(number) if isolate else None,
+                isolate=self._adder(number) if isolate else None,
             )
+
+    def _adder(self, number: int) -> Callable[[Delivery], None]:
+        """Return a function that has a delivery of a queue run alone."""
+        servers = zip(self._isolations, self._servers.values(), strict=True)
+        return next(isolation for isolation, share in servers if number in share).adder(number)
 
     def _make_fetchers(self) -> Iterator[Fetcher]:
         for number, dispatcher in enumerate(self._dispatchers(isolate=True)):
-            session = open_session("consume")
+            session = open_session("consume", self._queues[number].connection)
             yield Fetcher(
                 open_store(self._queues[number], session),
                 session,
@@ -177,7 +199,7 @@ class Consumer:
     def quiet(self) -> None:
         """Stop fetching, and finish the messages that are here."""
         self._stop_fetching()
-        self._isolation.hand_back()
+        self._hand_back_isolated()
 
     def stop(self, grace: Grace) -> bool:
         """Stop fetching, hand back unstarted messages, and let running handlers finish within the grace period.
@@ -187,7 +209,7 @@ class Consumer:
         self._stop_fetching()
         self._loop.stop()
         self._threads.stop()
-        self._isolation.hand_back()
+        self._hand_back_isolated()
         ended = all([self._threads.join(grace), self._loop.join(grace)])
         for service in self._services:
             service.stop()
@@ -202,34 +224,53 @@ class Consumer:
         give_up = time.monotonic() + STOP_FETCHING
         for fetcher in self._fetchers:
             fetcher.join(max(0.0, give_up - time.monotonic()))
-        self._isolation.stop()
-        self._isolation.join(1.0)
+        for isolation in self._isolations:
+            isolation.stop()
+        for isolation in self._isolations:
+            isolation.join(1.0)
         # An interrupted read may still have been assigned messages. They are handed back now, not only at the end.
         try:
             self._for_each_queue(lambda number: self._settle_held(number, known=set(self._settlers[number].in_hand)))
         except StoreError as error:
             logger.warning("Messages assigned to this consumer at its end could not be handed back yet: %s", error)
 
+    def _hand_back_isolated(self) -> None:
+        for isolation in self._isolations:
+            isolation.hand_back()
+
     def _settle_remaining(self) -> None:
         give_up = time.monotonic() + LAST_SETTLE
-        if not self._settling.join(LAST_SETTLE):
+        left = list(zip(self._settling, self._servers.values(), strict=True))
+        if not all(service.join(max(0.0, give_up - time.monotonic())) for service, _ in left):
             logger.warning("Unsettled messages stay pending until they are reclaimed")
-            return
-        while True:
-            try:
-                self._settling.settle_all()
-                self._settling.try_refused()
-                self._for_each_queue(self._settle_held)
-            except StoreError as error:
-                if time.monotonic() > give_up:
-                    logger.warning("Unsettled messages stay pending until they are reclaimed: %s", error)
-                    return
-                time.sleep(0.1)
-            else:
+        while left:
+            # A server that is down does not keep the others from being settled.
+            failed = [(*one, error) for one in left if (error := self._settle_on(*one)) is not None]
+            left = [(service, share) for service, share, _ in failed]
+            if left and time.monotonic() > give_up:
+                logger.warning("Unsettled messages stay pending until they are reclaimed: %s", failed[0][2])
                 return
+            if left:
+                time.sleep(0.1)
+
+    def _settle_on(self, service: SettleService, share: ServerQueues) -> StoreError | None:
+        """Settle what is left on one server, and return the error if that fails."""
+        if not service.join(0):
+            return None
+        try:
+            service.settle_all()
+            service.try_refused()
+            service.each(share, self._settle_held, called=self._name)
+        except StoreError as error:
+            return error
+        return None
+
+    def _name(self, number: int) -> str:
+        return self._queues[number].name
 
     def _for_each_queue(self, do: Callable[[int], None]) -> None:
-        self._settling.each(range(len(self._queues)), do, called=lambda number: self._queues[number].name)
+        queues, servers = range(len(self._queues)), lambda number: self._queues[number].connection
+        self._settling[0].each(queues, do, called=self._name, server=servers)
 
     def _settle_held(self, number: int, *, known: Collection[StreamEntry] = ()) -> None:
         """Settle the deliveries that this consumer holds, except the `known` ones."""

@@ -9,7 +9,7 @@ named after the first of them.
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
@@ -41,7 +41,7 @@ class Isolation(Service):
     name = "isolation"
 
     def __init__(
-        self, consumer: str, shared_state: SharedState, stores: Sequence[Store], settlers: Sequence[Settler]
+        self, consumer: str, shared_state: SharedState, stores: Mapping[int, Store], settlers: Sequence[Settler]
     ) -> None:
         super().__init__()
         self._consumer = consumer
@@ -71,17 +71,17 @@ class Isolation(Service):
             self._shared_state.want_quarantine()
             return CHECK_EVERY
         self.each(
-            enumerate(self._stores), lambda one: self._pass_on(*one, quarantine), called=lambda one: one[1].config.name
+            self._stores.items(), lambda one: self._pass_on(*one, quarantine), called=lambda one: one[1].config.name
         )
         return CHECK_EVERY
 
     def hand_back(self) -> None:
         """Hand back the messages that still wait."""
-        for number, settler in enumerate(self._settlers):
+        for number in self._stores:
             with self._lock:
                 waiting, self._waiting[number] = self._waiting[number], []
             for delivery in waiting:
-                settler.add(Settlement(delivery, HandBack()))
+                self._settlers[number].add(Settlement(delivery, HandBack()))
 
     def _pass_on(self, number: int, store: Store, quarantine: str) -> None:
         with self._lock:
@@ -122,7 +122,13 @@ class QuarantineFetcher(Service):
 
     def run_once(self) -> float:
         """Run all messages of the backlog."""
-        self.each(range(len(self._queues)), self._run_held, called=lambda number: self._queues[number][0].config.name)
+        # One fetcher for all servers, because only one message may run at a time.
+        self.each(
+            range(len(self._queues)),
+            self._run_held,
+            called=lambda number: self._queues[number][0].config.name,
+            server=lambda number: self._queues[number][0].config.connection,
+        )
         return CHECK_EVERY
 
     def _run_held(self, number: int) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from mq_django.conf import get_config
+from mq_django.consumers.by_server import by_server
 from mq_django.consumers.machine import resident_mib
-from mq_django.consumers.outage import LOG_AGAIN, OUTAGE
+from mq_django.consumers.outage import LOG_AGAIN, Outage
 from mq_django.consumers.shared_state import OVERTIME, SharedState
 from mq_django.consumers.worker.consumer import Consumer
 from mq_django.consumers.worker.consumer import lanes as lanes_of
@@ -94,14 +95,15 @@ class ChildProcess:
             self._shared_state.leave()
         if self._orphaned:
             self._consumer.inherit_backlog()
-        orphan_heartbeat = OrphanHeartbeat(
-            self._spec.supervisor, self._consumer.names, self._queues, self._shared_state
-        )
-        if self._orphaned:
-            orphan_heartbeat.start()
+        orphan_heartbeats = [
+            OrphanHeartbeat(self._spec.supervisor, self._consumer.names, share, self._shared_state)
+            for share in (by_server(self._queues).values() if self._orphaned else ())
+        ]
+        for service in orphan_heartbeats:
+            service.start()
         ended = self._stop()
-        if self._orphaned:
-            orphan_heartbeat.end()
+        for service in orphan_heartbeats:
+            service.end()
         logger.info("Consumer %s stopped", self._consumer.id)
         return 0 if ended else 1
 
@@ -175,7 +177,7 @@ class ChildProcess:
 
 def run(spec: LaunchSpec) -> int:
     """Run a consumer process with these options, and return its exit code."""
-    OUTAGE.grace = LOG_AGAIN
+    Outage.grace = LOG_AGAIN
     code = ChildProcess(spec).run()
     if code:
         # A handler that still runs in any thread would prevent the interpreter from exiting.

@@ -3,14 +3,13 @@
 import time
 from collections.abc import Sequence
 
-from mq_django.conf import QueueConfig
+from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.heartbeat_timing import held_for, interval
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
-from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
@@ -21,21 +20,21 @@ class OrphanHeartbeat(Service):
     name = "orphan's heartbeat"
 
     def __init__(
-        self, supervisor: str, consumers: Sequence[str], queues: Sequence[QueueConfig], shared_state: SharedState
+        self, supervisor: str, consumers: Sequence[str], queues: ServerQueues, shared_state: SharedState
     ) -> None:
         super().__init__()
-        session = open_session("chores")
+        session = open_session_to(queues)
         self._supervisor = supervisor
         self._consumers = consumers
         self._queues = queues
-        self._members = [open_members(config, session) for config in queues]
-        self._timeouts = [config.visibility_timeout.total_seconds() for config in queues]
+        self._members = {number: open_members(config, session) for number, config in queues.items()}
+        self._timeouts = {number: config.visibility_timeout.total_seconds() for number, config in queues.items()}
         self._shared_state = shared_state
 
     def run_once(self) -> float:
         """Send one heartbeat to every queue, under the supervisor's name."""
-        self.each(range(len(self._members)), self._beat, called=self._name)
-        return min(interval(timeout) for timeout in self._timeouts)
+        self.each(self._members, self._beat, called=self._name)
+        return min(interval(timeout) for timeout in self._timeouts.values())
 
     def _beat(self, number: int) -> None:
         began = time.monotonic()
@@ -51,6 +50,6 @@ class OrphanHeartbeat(Service):
         if not self.join(1.0):
             return
         try:
-            self.each(range(len(self._members)), lambda n: self._members[n].leave(self._consumers), called=self._name)
+            self.each(self._members, lambda n: self._members[n].leave(self._consumers), called=self._name)
         except StoreError as error:
             logger.warning("Consumer %s remains registered until its heartbeat expires: %s", self._consumers[0], error)

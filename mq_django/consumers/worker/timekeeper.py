@@ -1,6 +1,6 @@
 """Interrupt handlers past their timeout, and release messages that have a handler now."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
@@ -37,7 +37,7 @@ class Releaser(Service):
 
     name = "releaser"
 
-    def __init__(self, stores: Sequence[Store], shared_state: SharedState) -> None:
+    def __init__(self, stores: Mapping[int, Store], shared_state: SharedState) -> None:
         super().__init__()
         self._stores = stores
         self._shared_state = shared_state
@@ -47,9 +47,7 @@ class Releaser(Service):
     def run_once(self) -> float:
         """Release the messages that this consumer can handle."""
         asked = [
-            store
-            for n, store in enumerate(self._stores)
-            if not self._has_checked_all or self._shared_state.unhandled(n)
+            store for n, store in self._stores.items() if not self._has_checked_all or self._shared_state.unhandled(n)
         ]
         self.each(asked, self._release, called=lambda store: store.config.name)
         self._has_checked_all = True

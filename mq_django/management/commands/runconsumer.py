@@ -11,7 +11,7 @@ from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers.log_formats import configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
-from mq_django.consumers.supervisor.preflight import await_server, examine_server
+from mq_django.consumers.supervisor.preflight import await_server, examine_servers
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor.supervisor import Supervisor
@@ -133,9 +133,9 @@ class Command(BaseCommand):
         )
         # First, because signals that arrived during execv() are blocked until then.
         with SignalPipe() as signals:
-            if not await_server(signals):
+            if not await_server(queues, signals):
                 return
-            examine_server(queues)
+            examine_servers(queues)
             probe = Probe(queues, options["queues"])
             supervisor = Supervisor(
                 queues, processes=options["processes"], worker_options=worker_options, signals=signals, probe=probe

@@ -22,7 +22,7 @@ class Runs:
 def rig(mq_settings, store, publish, redis_client):
     mq_settings(QUEUES={"default": {"VISIBILITY_TIMEOUT": 1}})
     runs = Runs()
-    extender = Extender([get_config().queue("default")], runs)
+    extender = Extender({0: get_config().queue("default")}, runs)
     publish()
     publish()
     store.create_groups()

@@ -149,7 +149,7 @@ def workers():
 
 @pytest.fixture
 def heartbeat(config, workers):
-    return Heartbeat([config], workers.callbacks())
+    return Heartbeat({0: config}, workers.callbacks())
 
 
 def test_a_beat_announces_for_less_than_others_wait(heartbeat, workers):
@@ -217,7 +217,7 @@ def test_who_ran_here_and_has_gone_is_dead_at_once(heartbeat, workers, members):
 
 @pytest.mark.parametrize("says", [{"visibility_ms": 100}, {"visibility_ms": 3_600_000}, {"visibility_ms": -1}, {}])
 def test_a_peer_is_judged_by_the_timeout_that_it_announces(config, members, says):
-    heartbeat = Heartbeat([config], WorkerSet().callbacks())
+    heartbeat = Heartbeat({0: config}, WorkerSet().callbacks())
     members.beat("peer", says, {})
     heartbeat.run_once()
     announced = {100: 0.1, 3_600_000: 3600.0}.get(says.get("visibility_ms"), 7.0)
@@ -231,7 +231,7 @@ def test_a_beat_announces_the_timeout_that_its_supervisor_goes_by(heartbeat, mem
 
 def test_a_silent_one_is_told_again_until_it_is_gone(config, members):
     workers = WorkerSet()
-    heartbeat = Heartbeat([config], workers.callbacks())
+    heartbeat = Heartbeat({0: config}, workers.callbacks())
     heartbeat._silences[0] = Silence(AT_ONCE, 10.0)
     members.beat("silent", {}, {})
     heartbeat.run_once()
@@ -254,7 +254,7 @@ def test_a_consumer_that_left_is_struck_off_and_stays_so(heartbeat, workers, red
 
 def test_a_consumer_that_nobody_speaks_for_is_told_by_what_it_holds(config, members, redis_client, publish):
     workers = WorkerSet()
-    heartbeat = Heartbeat([config], workers.callbacks())
+    heartbeat = Heartbeat({0: config}, workers.callbacks())
     heartbeat._unknown[0] = Silence(AT_ONCE, 10.0)
     publish()
     redis_client.xgroup_create(config.keys.ready, "mq", id="0")
@@ -271,7 +271,7 @@ def test_what_is_wrong_with_one_queue_does_not_silence_the_others(mq_settings, r
     mq_settings(QUEUES={"a": {}, "b": {}})
     configs = list(get_config().queues.values())
     redis_client.set(configs[0].keys.consumers, "x")
-    Heartbeat(configs, workers.callbacks()).run_once()
+    Heartbeat(dict(enumerate(configs)), workers.callbacks()).run_once()
     assert [told[:2] for told in workers.told] == [("held", 1)]
     assert "heartbeat of a failed, and will retry: WRONGTYPE" in caplog.text
 

@@ -6,11 +6,11 @@ from mq_django.consumers.supervisor.next_checks import NextChecks
 
 
 def test_at_first_all_are_due():
-    assert list(NextChecks(3).due()) == [0, 1, 2]
+    assert list(NextChecks(range(3)).due()) == [0, 1, 2]
 
 
 def test_what_was_checked_is_due_when_its_time_comes():
-    checks = NextChecks(2)
+    checks = NextChecks(range(2))
     for number in (0, 1):
         checks.begin(number, 60.0)
     assert list(checks.due()) == []
@@ -21,7 +21,7 @@ def test_what_was_checked_is_due_when_its_time_comes():
 
 
 def test_an_ask_during_a_check_outlives_it():
-    checks = NextChecks(2)
+    checks = NextChecks(range(2))
     for number in (0, 1):
         checks.begin(number, 60.0)
         if number == 1:
@@ -31,7 +31,7 @@ def test_an_ask_during_a_check_outlives_it():
 
 
 def test_all_can_be_asked_for():
-    checks = NextChecks(2)
+    checks = NextChecks(range(2))
     checks.begin(0, 60.0)
     checks.begin(1, 60.0)
     checks.ask_all()

@@ -187,7 +187,7 @@ def test_a_message_that_brings_machines_down_ends_in_the_dead_letter_queue(confi
 @pytest.fixture
 def reclaimer(config):
     done = []
-    found = Reclaimer([config], settled=lambda number, consumer: done.append(consumer))
+    found = Reclaimer({0: config}, settled=lambda number, consumer: done.append(consumer))
     found.done = done
     yield found
     found.stop()
@@ -245,7 +245,7 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_set
     configs = list(get_config().queues.values())
     redis_client.set(configs[0].keys.ready, "x")
     done = []
-    reclaimer = Reclaimer(configs, settled=lambda number, consumer: done.append(number))
+    reclaimer = Reclaimer(dict(enumerate(configs)), settled=lambda number, consumer: done.append(number))
     reclaimer.consumer_exited("dead", Evidence())
     reclaimer.run_once()
     assert done == [1]

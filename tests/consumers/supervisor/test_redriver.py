@@ -10,7 +10,7 @@ from tests.waiting import wait_until
 
 
 def redriver(*queues, worker="s1"):
-    return Redriver([get_config().queue(name) for name in queues], worker)
+    return Redriver(dict(enumerate(map(get_config().queue, queues))), worker)
 
 
 def test_a_job_is_worked_off_step_by_step(mq_settings):

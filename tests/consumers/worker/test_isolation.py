@@ -17,7 +17,7 @@ from tests.consumers.rig import Rig
 @pytest.fixture
 def rig(mq_settings):
     found = Rig(threads=2, act=lambda message: None)
-    found.isolation = Isolation("me", found.shared_state, [found.store], [found.settler])
+    found.isolation = Isolation("me", found.shared_state, {0: found.store}, [found.settler])
     found.dispatcher._isolate = found.isolation.adder(0)
     found.store.create_groups()
     yield found

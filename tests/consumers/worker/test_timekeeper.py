@@ -24,7 +24,9 @@ def releaser(mq_settings, monkeypatch):
         register(Handler(name="late", queue=queue, call=print))
     session = Session(get_client("chores"))
     shared_state = SharedState.create(1)
-    found = Releaser([open_store(config, session) for config in get_config().queues.values()], shared_state)
+    found = Releaser(
+        {n: open_store(config, session) for n, config in enumerate(get_config().queues.values())}, shared_state
+    )
     found.shared_state = shared_state
     yield found
     shared_state.close()

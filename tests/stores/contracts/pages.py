@@ -121,11 +121,11 @@ def at_a_glance(stage: Stage, store: Store) -> None:
     stage.client.hset(keys.minutes(int(NOW) // 3600), "33|handled|", 5)
     stage.client.hset(keys.minutes(int(NOW) // 3600 - 1), "59|handled|", 7)
     with stage.under("something of everything"):
-        look([config], stage.wire(), minutes=36)
+        look([config], [stage.wire()], minutes=36)
     stage.client.hset(keys.control, "paused", "1")
     stage.settle(store, Bury("no"), store.take("other", count=1) or store.held_by(ME, limit=1))
     with stage.under("paused, without counters"):
-        look([config], stage.wire(), minutes=0)
+        look([config], [stage.wire()], minutes=0)
 
 
 def counters(stage: Stage) -> None:

@@ -156,7 +156,7 @@ def alarm(stage: Stage) -> None:
 def look(stage: Stage) -> None:
     log = stage.topic()
     with stage.under("nothing is there"):
-        topic_stats([log.config], stage.wire(), minutes=3)
+        topic_stats([log.config], [stage.wire()], minutes=3)
     store = stage.group()
     stage.taken(store, message_of(1), message_of(2))
     log.publish([message_of(3)])
@@ -165,7 +165,7 @@ def look(stage: Stage) -> None:
     stage.client.hset(store.keys.control, "lost", 5)
     stage.client.hset(log.keys.minutes(int(NOW) // 3600 - 1), "59|published|", 7)
     with stage.under("two groups, with what was published in this hour and the one before"):
-        topic_stats([log.config], stage.wire(), minutes=65)
+        topic_stats([log.config], [stage.wire()], minutes=65)
 
 
 def page(stage: Stage) -> None:

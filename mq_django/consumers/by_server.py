@@ -1,0 +1,50 @@
+"""The queues of a `runconsumer` by the server that they are on.
+
+What works for several queues in one thread is made once per server, so that a server that is slow or down does not
+affect the queues of another one. Queues keep the numbers that they have in the whole process.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mq_django.conf import QueueConfig
+from mq_django.consumers.service import Service
+from mq_django.stores import open_store
+from mq_django.stores.base import Store
+from mq_django.transport.connections import open_session
+from mq_django.transport.sessions import Session
+
+#: Queues on one server, by their numbers.
+ServerQueues = Mapping[int, QueueConfig]
+
+
+def by_server(queues: Sequence[QueueConfig]) -> dict[str, ServerQueues]:
+    """Return the queues on each server, by its connection."""
+    found: dict[str, dict[int, QueueConfig]] = {}
+    for number, config in enumerate(queues):
+        found.setdefault(config.connection, {})[number] = config
+    return {**found}
+
+
+def connection_of(queues: ServerQueues) -> str:
+    """Return the connection of queues on one server."""
+    return next(iter(queues.values())).connection
+
+
+def open_session_to(queues: ServerQueues) -> Session:
+    """Return a session of its own to the server of these queues, for one thread."""
+    return open_session("chores", connection_of(queues))
+
+
+def open_stores(queues: ServerQueues) -> dict[int, Store]:
+    """Open the stores of these queues on a session of their own, for one thread."""
+    session = open_session_to(queues)
+    return {number: open_store(config, session) for number, config in queues.items()}
+
+
+def assign(services: Iterable[Service], queues: ServerQueues, *, servers: int) -> None:
+    """Tell services which server they use. If there are several, their names say so in logs and to the watchdog."""
+    names = ", ".join(config.name for config in queues.values())
+    for service in services:
+        service.connection = connection_of(queues)
+        if servers > 1:
+            service.name = f"{service.name} ({names:.60})"

@@ -1,0 +1,74 @@
+"""The services of a supervisor for the queues on one server."""
+
+from collections.abc import Callable, Mapping
+
+from mq_django.consumers.by_server import ServerQueues, connection_of, open_stores
+from mq_django.consumers.service import Service
+from mq_django.consumers.supervisor.extender import Extender
+from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
+from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
+from mq_django.consumers.supervisor.promoter import Promoter
+from mq_django.consumers.supervisor.reclaimer import Reclaimer
+from mq_django.consumers.supervisor.redriver import Redriver
+from mq_django.consumers.supervisor.scheduler import Scheduler
+from mq_django.consumers.supervisor.worker_states import WorkerStates
+from mq_django.stores.base import Promoted
+from mq_django.transport.connections import get_client
+
+
+class ServerServices:
+    """What a supervisor does for the queues on one server, each part in a thread of its own.
+
+    Args:
+        queues: the queues on the server.
+        states: the consumers of the supervisor.
+        supervisor: the id under which background jobs are leased.
+        announce, evicted, asked: see HeartbeatCallbacks.
+    """
+
+    def __init__(
+        self,
+        queues: ServerQueues,
+        states: WorkerStates,
+        supervisor: str,
+        *,
+        announce: Callable[[], Announcement],
+        evicted: Callable[[Announcement], None],
+        asked: Callable[[Mapping[str, str]], None],
+    ) -> None:
+        self.queues = queues
+        self._states = states
+        self.reclaimer = Reclaimer(queues, settled=self._settled)
+        on_silence = (self.reclaimer.supervisor_died, self.reclaimer.consumer_unknown)
+        self.heartbeat = Heartbeat(queues, HeartbeatCallbacks(announce, states.held, evicted, *on_silence, asked))
+        numbers = {config.keys.wake: number for number, config in queues.items()}
+        self._listener = Listener(get_client("consume", connection_of(queues)), numbers, self._heard)
+        self._promoter = Promoter(
+            open_stores(queues), is_subscribed=lambda: self._listener.is_subscribed, seen=self._seen
+        )
+        self._redriver = Redriver(queues, supervisor)
+        others = (self._promoter, Extender(queues, states), Scheduler.of(queues), self._redriver)
+        self.services: tuple[Service, ...] = (self.heartbeat, self.reclaimer, self._listener, *others)
+
+    def introduce_consumers(self) -> None:
+        """Announce new consumers, which fetch nothing before, and tell them which queues are paused."""
+        self.heartbeat.wake()
+        for number in self.queues:
+            self._promoter.expect(number)
+
+    def _settled(self, number: int, consumer: str) -> None:
+        self.heartbeat.depart(number, consumer)
+
+    def _heard(self, number: int, text: str) -> None:
+        if text in ("paused", "resumed"):
+            self._states.pause(number, text == "paused")
+        if text in ("asked", SUBSCRIBED):
+            self.heartbeat.wake()
+        if text in ("job", SUBSCRIBED):
+            self._redriver.expect(number)
+        if text not in ("asked", "job"):
+            self._promoter.expect(number)
+
+    def _seen(self, number: int, promoted: Promoted) -> None:
+        self._states.pause(number, promoted.paused)
+        self._states.set_unhandled(number, bool(promoted.unhandled))
