@@ -34,29 +34,36 @@ def check_settings(**_: Any) -> list[CheckMessage]:
 
 
 def check_connection(**_: Any) -> list[CheckMessage]:
-    """Check the connection of the queues, and whether caches use the same database."""
+    """Check the connections of the queues and topics, and whether caches use the same databases."""
     config, problems = read(getattr(settings, "MQ_DJANGO", {}))
-    connection = config.connection
-    if connection == EMBEDDED or any(problem.setting == "MQ_DJANGO['CONNECTION']" for problem in problems):
+    if any(problem.setting.endswith("['CONNECTION']") for problem in problems):
         return []
-    if connection.startswith(URL_SCHEMES):
-        found = list(_neighbours(None, _database(connection)))
+    return [message for connection in config.connections() for message in _check_server(config, connection)]
+
+
+def _check_server(config: Config, connection: str) -> list[CheckMessage]:
+    """Check one connection; "": that of the project."""
+    location = connection or config.connection
+    if location == EMBEDDED:
+        return []
+    if location.startswith(URL_SCHEMES):
+        found = list(_neighbours(None, _database(location)))
     else:
-        found = _check_alias(connection)
-    return found if any(message.is_serious() for message in found) else [*found, *_check_pool(config)]
+        found = _check_alias(location, config.where_is(connection))
+    return found if any(message.is_serious() for message in found) else [*found, *_check_pool(config, connection)]
 
 
-def _check_pool(config: Config) -> Iterator[CheckMessage]:
+def _check_pool(config: Config, connection: str) -> Iterator[CheckMessage]:
     """Create a connection pool, which does not connect yet, to check its options."""
     try:
-        make_pool(config, {})
+        make_pool(config, {}, connection)
     except ConfigurationError as error:
         hint = "Correct the URL or the alias. docs/settings.md shows what they may have."
         yield Error(str(error), hint=hint, id="mq_django.E008")
 
 
-def _check_alias(alias: str) -> list[CheckMessage]:
-    named = f"MQ_DJANGO['CONNECTION'] names {alias!r}"
+def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
+    named = f"{setting} names {alias!r}"
     cache = settings.CACHES.get(alias)
     if cache is None:
         hint = f'Name one of CACHES ({", ".join(sorted(settings.CACHES))}), a redis:// URL, or "embedded".'
@@ -106,7 +113,7 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
 def check_deployment(**_: Any) -> list[CheckMessage]:
     """Warn about settings that are suitable for development only."""
     config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
-    if config.connection != EMBEDDED:
+    if EMBEDDED not in [connection or config.connection for connection in config.connections()]:
         return []
     message = "The queues are in an embedded Redis, which only processes of this machine can use."
     hint = "Set MQ_DJANGO['CONNECTION'] to a django-redis alias or a redis:// URL."

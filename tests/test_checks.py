@@ -61,6 +61,17 @@ def test_a_connection_that_can_never_work_is_named(found, connection, said):
     assert said in message.msg
 
 
+@pytest.mark.parametrize("what", ["QUEUES", "TOPICS"])
+@pytest.mark.parametrize(
+    ("connection", "wrong"), [("elsewhere", "E002"), ("redis://h/abc", "E008"), ("http://h", "E001"), ("unix:///s", "")]
+)
+def test_the_server_of_a_queue_or_topic_is_checked_as_that_of_the_project(found, what, connection, wrong):
+    orders = {"orders": {}} if what == "TOPICS" else {}
+    messages = found("embedded", **{what: {"apart": {"CONNECTION": connection}, **orders}})
+    assert "".join(ids(messages)) == wrong
+    assert all(repr("apart") in message.msg and "CONNECTION" in message.msg for message in messages)
+
+
 def test_the_options_of_an_alias_are_looked_at_too(found):
     (message,) = found(caches={"mq": {**MQ, "OPTIONS": {"CONNECTION_POOL_KWARGS": {"unknown": 1}}}})
     assert ids([message]) == ["E008"]

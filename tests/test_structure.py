@@ -70,6 +70,16 @@ def test_functions_fit_on_a_screen():
     assert max(found) <= MAX_FUNCTION, found[max(found)]
 
 
+def test_each_connection_to_redis_is_for_a_given_server():
+    """A queue or topic may have a server of its own: the default of these functions is for tests only."""
+    opened = [
+        f"{path}:{call.lineno}"
+        for path, call in nodes(ast.Call)
+        if getattr(call.func, "id", "") in ("open_wire", "open_session", "get_client") and len(call.args) < 2
+    ]
+    assert opened == []
+
+
 def test_most_functions_are_short():
     found = [lines_of_code(node) for _, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)]
     assert quantiles(found, n=10)[-1] <= P90_FUNCTION

@@ -15,12 +15,12 @@ from mq_django.core.limits import Limit, Limits, Rate
 from mq_django.core.options import (
     option,
     read_concurrency,
-    read_connection,
     read_count,
     read_delay,
     read_maxsize,
     read_optional_count,
     read_optional_timeout,
+    read_own_connection,
     read_positive_duration,
     read_rate_limit,
     read_result_ttl,
@@ -62,7 +62,7 @@ class DeliveryOptions:
     connection: str = field(
         default="",
         metadata=option(
-            read_connection,
+            read_own_connection,
             "A server of its own: a value as for the `CONNECTION` of the project, which is the default.",
             shown="that of the project",
         ),

@@ -183,6 +183,13 @@ def _is_connection(value: str) -> bool:
 read_connection = _reader(
     str, 'a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"', _is_connection
 )
+
+
+def read_own_connection(value: Any) -> str:
+    """Return the connection of a queue or topic; "" for that of the project."""
+    return read_connection(value) if value else ""
+
+
 read_directory = _reader((str, Path), "a path", convert=Path)
 read_options_by_name = _reader(Mapping, 'a dict of name: options, such as {"default": {}}')
 read_signals = _reader(

@@ -90,8 +90,10 @@ class Config:
         return 'MQ_DJANGO["CONNECTION"]'
 
     def connections(self) -> list[str]:
-        """Return the connections of all queues and topics, "" for the project's own, each once."""
-        return list(dict.fromkeys(found.connection for found in (*self.queues.values(), *self.topics.values())))
+        """Return the connections of all queues and topics, each once; "" for that of the project."""
+        own = [] if self.connection == EMBEDDED else [""]
+        used = [found.connection for found in (*self.queues.values(), *self.topics.values())]
+        return list(dict.fromkeys((*own, *used)))
 
     def queue(self, name: str) -> QueueConfig:
         """Return the options of a queue, or of a group of a topic by `topic:group`; else raise UnknownQueue."""

@@ -40,12 +40,19 @@ def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int)
     # A group is on the server of its topic.
     by_topic = {reader.topic: wire for reader, wire in zip(readers, wires, strict=True) if reader.topic}
     topics = [get_config().topic(name) for name in by_topic]
-    found_stats = topic_stats(topics, list(by_topic.values()), at_most=MAX_COUNTED)
-    stats = {topic.name: found for topic, found in zip(topics, found_stats, strict=True)}
+    stats = dict(zip(by_topic, _stats(topics, list(by_topic.values())), strict=True))
     return [
         _with_log(view, config.keys.group, stats[reader.topic]) if reader.topic else view
         for view, config, reader in zip(views, configs, readers, strict=True)
     ]
+
+
+def _stats(topics: Sequence[TopicConfig], wires: Sequence[Wire]) -> Sequence[TopicStats | StoreError]:
+    """Return the statistics of topics; errors if none of their servers can be reached."""
+    try:
+        return topic_stats(topics, wires, at_most=MAX_COUNTED)
+    except StoreError as error:
+        return [error] * len(topics)
 
 
 def look_closely(config: QueueConfig, wire: Wire, *, longest: int, of: str = "") -> QueueView | StoreError:

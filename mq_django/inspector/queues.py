@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.errors import StoreError
+from mq_django.errors import ConnectionLost, StoreError
 from mq_django.inspector.activity import Activity, activity_of_days, counts
 from mq_django.inspector.queue_looks import counted, hours_of, look, look_closely
 from mq_django.inspector.queue_view import RECENT, QueueView
@@ -136,7 +136,14 @@ def _wires(configs: Sequence[QueueConfig | TopicConfig]) -> list[Wire]:
 def _all() -> list[QueueConfig]:
     """Return all queues and groups of topics."""
     config = get_config()
-    return [config.queue(name) for name in sorted({*config.queues, *_groups(list(config.topics.values()))})]
+    try:
+        known = _groups(list(config.topics.values()))
+    except ConnectionLost:
+        # The queues may be on another server.
+        if len(config.connections()) == 1:
+            raise
+        known = set().union(*(groups(topic) for topic in config.topics))
+    return [config.queue(name) for name in sorted({*config.queues, *known})]
 
 
 def _groups(topics: Sequence[TopicConfig]) -> set[str]:

@@ -24,7 +24,9 @@ def main() -> None:
     config, client = get_config(), get_client("chores")
     stores = [open_store(queue, Session(client)) for queue in config.queues.values()]
     moved: list[int] = []
-    promoter = Promoter(dict(enumerate(stores)), is_subscribed=lambda: True, seen=lambda _, promoted: moved.append(promoted.moved))
+    promoter = Promoter(
+        dict(enumerate(stores)), is_subscribed=lambda: True, seen=lambda _, promoted: moved.append(promoted.moved)
+    )
     _tell("ready")
     wait_until(lambda: client.exists(f"{config.namespace}:go"), timeout=60)
     while any(client.exists(store.keys.due) for store in stores):

@@ -1,5 +1,6 @@
 """The options of a queue, a group or a topic."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -20,8 +21,17 @@ def settings_of(name: str) -> list[tuple[str, str]]:
     # A group has only the options of deliveries.
     options = options_of(DeliveryOptions if GROUP_SEPARATOR in name else type(config)).values()
     rows = [(option, getattr(config, option.attribute)) for option in options]
-    # Limits are shown in their own table.
-    return [(option.name, _value(value, option.is_bytes)) for option, value in rows if not isinstance(value, Limit)]
+    return [
+        (option.name, _server(value) if option.name == "CONNECTION" else _value(value, option.is_bytes))
+        for option, value in rows
+        # Limits are shown in their own table.
+        if not isinstance(value, Limit)
+    ]
+
+
+def _server(connection: str) -> str:
+    """Return a connection without its login."""
+    return re.sub(r"//.*@", "//", connection.partition("?")[0]) if connection else _("that of the project")
 
 
 def _value(value: Any, is_bytes: bool = False) -> str:

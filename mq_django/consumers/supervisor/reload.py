@@ -51,7 +51,7 @@ def fingerprint(queues: Sequence[QueueConfig]) -> str:
         "queues": queues,
         "starts": [start_of(queue.name) for queue in queues],
         "schedules": scheduled(),
-        "server": settings.CACHES.get(config.connection),
+        "servers": [settings.CACHES.get(connection or config.connection) for connection in config.connections()],
         "time zone": settings.TIME_ZONE,
     }
     # pformat() sorts sets, whose order differs from process to process.

@@ -15,7 +15,12 @@ def project(mq_settings):
         QUEUES={
             "default": {},
             "emails": {"RETRY": retry, "TIMEOUT": 30, "MAX_DEPTH": 20_000, "RATE_LIMIT": "5/s"},
-            "jobs": {"STORE": "rsmq", "VT": 60, "REALTIME": True},
+            "jobs": {
+                "STORE": "rsmq",
+                "VT": 60,
+                "REALTIME": True,
+                "CONNECTION": "redis://u:secret@queues.internal:6380/1?protocol=3",
+            },
         },
         TOPICS={"orders": {"RETENTION": None, "RETENTION_BYTES": 3 * 1024 * 1024, "MAX_ATTEMPTS": 7}},
     )
@@ -39,6 +44,8 @@ def project(mq_settings):
         ("jobs", "NAMESPACE", "rsmq"),
         ("jobs", "MAXSIZE", "65,536"),
         ("jobs", "REALTIME", "True"),
+        ("default", "CONNECTION", "that of the project"),
+        ("jobs", "CONNECTION", "redis://queues.internal:6380/1"),
         ("orders", "RETENTION", "none"),
         ("orders", "RETENTION_BYTES", "3,072 KiB"),
         ("orders", "RETENTION_ALARM", "80 %"),

@@ -21,7 +21,9 @@ def promoter(mq_settings, seen):
     session = Session(get_client("chores"))
     stores = [open_store(config, session) for config in get_config().queues.values()]
     found = Promoter(
-        dict(enumerate(stores)), is_subscribed=lambda: found.is_subscribed, seen=lambda number, promoted: seen.append((number, promoted))
+        dict(enumerate(stores)),
+        is_subscribed=lambda: found.is_subscribed,
+        seen=lambda number, promoted: seen.append((number, promoted)),
     )
     found.is_subscribed = True
     yield found

@@ -1,0 +1,123 @@
+"""Queues and topics with a server of their own: `runconsumer` handles them beside the others."""
+
+import pytest
+
+from mq_django import inspector, queues, topics
+from mq_django.errors import ConnectionLost
+from mq_django.inspector import dead_letters, plans, processes
+from mq_django.rsmq import RSMQ
+from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.connections import get_client
+from tests.consumers.trees import kill
+
+APART = "emails"
+
+
+@pytest.fixture
+def other():
+    with PrivateServer() as server:
+        yield server
+
+
+@pytest.fixture
+def apart(other):
+    """Settings with one queue and one topic on another server."""
+    return {
+        "QUEUES": {"default": {}, APART: {"CONNECTION": other.url, "VISIBILITY_TIMEOUT": 2}},
+        "TOPICS": {"news": {"CONNECTION": other.url, "VISIBILITY_TIMEOUT": 2}},
+    }
+
+
+def names_on(client):
+    return {key.decode().split("}")[0].split("{")[-1] for key in client.scan_iter("*{*")}
+
+
+def test_messages_of_both_servers_are_handled(trees, publish, history, apart, other, redis_client):
+    trees(**apart)
+    for queue in ("default", APART):
+        publish(queue=queue)
+        publish(queue=queue, delay=0.2)
+        publish(["raise", "wrong"], queue=queue)
+    topics["news"].publish("act", {"do": []})
+    history.wait_for("effect", 5)
+    assert sorted(line["queue"] for line in history.lines("effect")) == ["default"] * 2 + [APART] * 2 + ["news:readers"]
+    assert names_on(redis_client) == {"default"}
+    assert names_on(get_client("inspect", other.url)) == {APART, "news"}
+
+
+def test_a_server_that_is_down_stops_no_queue_of_another(trees, publish, history, apart, other):
+    tree = trees(**apart)
+    publish(queue=APART)
+    publish()
+    history.wait_for("effect", 2)
+    other.kill()
+    with pytest.raises(ConnectionLost):
+        queues[APART].publish("act", {})
+    for number in range(3):
+        publish()
+        publish(delay=0.5)
+        history.wait_for("effect", 2 + 2 * (number + 1), timeout=10)
+    # Longer than the visibility timeout: the consumer keeps the messages of the server that can be reached.
+    other.start()
+    publish(queue=APART)
+    history.wait_for("effect", 9)
+    assert set(history.counts().values()) == {1}
+    assert tree.stop() == 0
+    assert "Traceback" not in tree.logged()
+
+
+def test_it_starts_while_one_server_cannot_be_reached(trees, publish, history, apart, other):
+    other.stop()
+    tree = trees(**apart)
+    publish()
+    history.wait_for("effect")
+    assert "Still trying" in tree.logged()
+
+
+def test_a_dead_process_is_reclaimed_from_on_both_servers(trees, publish, history, apart):
+    trees("--threads", "4", **apart)
+    for queue in ("default", APART):
+        publish(["sleep", 3], queue=queue)
+    started = history.wait_for("start", 2)
+    kill(started[0]["pid"])
+    history.wait_for("effect", 2)
+    assert sorted(line["queue"] for line in history.lines("effect")) == ["default", APART]
+
+
+def test_a_supervisor_is_asked_to_stop_once(trees, publish, history, apart):
+    tree = trees(**apart)
+    for queue in ("default", APART):
+        publish(["sleep", 1], queue=queue)
+    history.wait_for("start", 2)
+    (supervisor,) = processes.everybody().supervisors
+    assert processes.ask(supervisor.id, "stop") == ["default", APART, "news:readers"]
+    assert tree.process.wait(20) == 0
+    # A second request would have handed the running messages back.
+    assert len(history.lines("effect")) == 2
+
+
+def test_the_read_side_shows_the_queues_of_all_servers(mq_settings, apart, other):
+    mq_settings(**apart)
+    for name in ("default", APART):
+        queues[name].publish("act", {})
+        queues[name].publish("act", {}, delay=60)
+    topics["news"].publish("act", {})
+    shown = {view.name: view for view in inspector.overview()}
+    assert {shown[name].ready for name in ("default", APART)} == {1}
+    assert [view.length for view in inspector.topics.topics()] == [1]
+    assert dead_letters.page(APART, limit=5).total == 0
+    assert plans.schedules(APART)[1] == []
+    assert inspector.queue(APART).delayed == 1
+    other.kill()
+    shown = {view.name: view for view in inspector.overview()}
+    assert shown["default"].ready == 1
+    assert "Cannot reach" in shown[APART].error
+
+
+def test_rsmq_queues_may_be_on_another_server(mq_settings, other, namespace):
+    mq_settings(QUEUES={"default": {}, "mails": {"STORE": "rsmq", "NAMESPACE": namespace, "CONNECTION": other.url}})
+    queues["mails"].publish("act", {})
+    there = RSMQ(namespace, connection=other.url)
+    assert there.list_queues() == {"mails"}
+    assert there.receive("mails") is not None
+    assert RSMQ(namespace).list_queues() == set()
