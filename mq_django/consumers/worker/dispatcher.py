@@ -16,8 +16,10 @@ from mq_django.stores.base import Settlement
 logger = get_logger(__name__)
 
 
-#: The most names that are cached of each kind, because publishers may use any number of names.
+#: The most names whose handlers are cached, because publishers may use any number of names.
 MAX_NAMES = 1000
+#: The most names without a handler that are logged, each once.
+MAX_UNKNOWN = 20
 
 
 class Dispatcher:
@@ -76,12 +78,18 @@ class Dispatcher:
         if handler is not None:
             if len(self._handlers) < MAX_NAMES:
                 self._handlers[name] = handler
-        elif name not in self._unknown and len(self._unknown) < MAX_NAMES:
-            self._unknown.add(name)
+        elif name not in self._unknown and len(self._unknown) <= MAX_UNKNOWN:
+            self._log_unknown(name)
+        return handler
+
+    def _log_unknown(self, name: str) -> None:
+        self._unknown.add(name)
+        if len(self._unknown) <= MAX_UNKNOWN:
             logger.warning(
                 "No handler for %r in queue %s: its messages are set aside until there is one", name, self._queue
             )
-        return handler
+        else:
+            logger.warning("Queue %s has messages with still more names without a handler; not logged", self._queue)
 
     def _settle_unusable(self, item: Undecodable) -> None:
         settlement = unusable(item)
