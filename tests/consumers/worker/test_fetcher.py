@@ -96,7 +96,7 @@ def test_what_nobody_here_knows_is_set_aside(rig, publish, caplog):
 def test_of_many_names_a_few_are_logged(rig, publish, caplog):
     for n in range(100):
         publish(name=f"foreign-{n}")
-    for _ in range(3):
+    for _ in range(10):
         turn(rig)
     assert caplog.text.count("No handler for") == 20
     assert caplog.text.count("still more names") == 1
