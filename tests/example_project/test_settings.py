@@ -46,7 +46,7 @@ def manage(folder: Path, *arguments: str, url: str = "") -> str:
 
 def ready(status: str) -> int:
     (row,) = (line.split() for line in status.splitlines() if line.startswith("sms "))
-    return int(row[1])
+    return int(row[2])
 
 
 def test_clearing_the_cache_leaves_the_queues_on_the_same_server(tmp_path: Path, server: PrivateServer) -> None:
