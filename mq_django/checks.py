@@ -1,6 +1,6 @@
 """System checks of the settings. They do not connect to Redis."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,7 +13,7 @@ from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import ConfigurationError
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
-from mq_django.registry import groups
+from mq_django.registry import groups, queues_with_handlers
 from mq_django.registry import kinds as handler_kinds
 from mq_django.transport.locations import is_django_redis, make_pool, servers_of
 
@@ -71,18 +71,29 @@ def _check_alias(alias: str) -> list[CheckMessage]:
     return list(_neighbours(alias, _database(servers[0], cache)))
 
 
-def check_subscribers(**_: Any) -> list[CheckMessage]:
-    """Report topics that have a subscriber but are not configured, so that no consumer reads them."""
-    config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
-    named = dict.fromkeys(name.partition(GROUP_SEPARATOR)[0] for name in groups())
+def check_handlers(**_: Any) -> list[CheckMessage]:
+    """Report queues and topics that have a handler but are not configured, so that no consumer reads them."""
+    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+    if problems:  # perhaps of these very queues and topics
+        return []
+    topics = dict.fromkeys(name.partition(GROUP_SEPARATOR)[0] for name in groups())
+    return [
+        *_unread("subscribers of the topic", topics, config.topics, "TOPICS", "mq_django.W003"),
+        *_unread("handlers of the queue", queues_with_handlers(), config.queues, "QUEUES", "mq_django.W004"),
+    ]
+
+
+def _unread(
+    what: str, names: Iterable[str], configured: Container[str], setting: str, check_id: str
+) -> list[CheckMessage]:
     return [
         checks.Warning(
-            f"There are subscribers of the topic {topic!r}, which is not in MQ_DJANGO['TOPICS'].",
-            hint=f"Add {topic!r} to MQ_DJANGO['TOPICS'].",
-            id="mq_django.W003",
+            f"There are {what} {name!r}, which is not in MQ_DJANGO['{setting}'].",
+            hint=f"Add {name!r} to MQ_DJANGO['{setting}'].",
+            id=check_id,
         )
-        for topic in named
-        if topic not in config.topics
+        for name in names
+        if name not in configured
     ]
 
 
