@@ -7,6 +7,7 @@ MQError
 ├── PublishError              a publish was refused; nothing was written
 │   ├── InvalidMessage        data, name, key or header that cannot be sent (also ValueError)
 │   │   └── MessageTooLarge   more bytes than the queue accepts
+│   ├── InvalidArguments      a task's function cannot be called with these arguments (also TypeError)
 │   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
 │   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
@@ -66,6 +67,10 @@ class InvalidMessage(PublishError, ValueError):
 
 class MessageTooLarge(InvalidMessage):
     """The message has more bytes than its queue accepts."""
+
+
+class InvalidArguments(PublishError, TypeError):
+    """A task's function cannot be called with these arguments."""
 
 
 class UnknownQueue(PublishError, LookupError):

@@ -1,3 +1,4 @@
+import functools
 import logging
 import pickle
 import sys
@@ -21,6 +22,7 @@ from mq_django.errors import (
     ConfigurationError,
     ConnectionLost,
     HandlerTimeout,
+    InvalidArguments,
     InvalidMessage,
     MessageTooLarge,
 )
@@ -80,6 +82,19 @@ def module_level_too(a):
     return a
 
 
+def _adding(function):
+    @functools.wraps(function)
+    def wrapper(a):
+        return function("added", a)
+
+    return wrapper
+
+
+@_adding
+def wrapped(added, a):
+    tasks.ran.append((added, a))
+
+
 def wants_context(context, a):
     return a
 
@@ -135,7 +150,7 @@ def test_a_called_task_runs_here_and_now(ran):
 
 
 def test_tuples_and_bytes_become_what_json_has():
-    result = tasks.noop.using(queue_name="emails").enqueue((1, (2,)), text=b"abc")
+    result = tasks.note.using(queue_name="emails").enqueue((1, (2,)), text=b"abc")
     assert result.args == [[1, [2]]]
     assert result.kwargs == {"text": "abc"}
 
@@ -153,10 +168,10 @@ def test_tuples_and_bytes_become_what_json_has():
 )
 def test_what_json_has_not_is_refused_and_nothing_is_written(argument, error, redis_client, namespace):
     with pytest.raises(error):
-        tasks.noop.enqueue(argument)
+        tasks.note.enqueue(argument)
     named = error in (TypeError, ValueError)
-    with pytest.raises(error, match=r"^Task .*\.noop cannot be enqueued with kwargs\['key'\]: " if named else "."):
-        tasks.noop.enqueue(key=argument)
+    with pytest.raises(error, match=r"^Task .*\.note cannot be enqueued with kwargs\['key'\]: " if named else "."):
+        tasks.note.enqueue(key=argument)
     assert list(redis_client.scan_iter(f"{namespace}:*")) == []
 
 
@@ -165,6 +180,31 @@ def test_a_result_is_written_in_the_round_trip_that_enqueues(redis_client, names
     key = f"{namespace}:{{default}}:result:{result.id}"
     assert redis_client.type(key) == b"string"
     assert timedelta(days=6) < timedelta(milliseconds=redis_client.pttl(key)) <= timedelta(days=7)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: tasks.noop.enqueue(1), "too many positional arguments"),
+        (tasks.send_receipt.enqueue, "missing a required argument: 'order_id'"),
+        (lambda: tasks.send_receipt.enqueue(7, copy=2), "unexpected keyword argument 'copy'"),
+        (lambda: tasks.send_receipt.enqueue(7, order_id=7), "multiple values for argument 'order_id'"),
+        (lambda: tasks.context_of.enqueue("a", "b"), "too many positional arguments"),
+        (tasks.context_of.enqueue, "missing a required argument: 'word'"),
+        (tasks.shout.enqueue, "missing a required argument: 'text'"),
+    ],
+)
+def test_arguments_that_the_function_does_not_take_are_refused(call, said, redis_client, namespace):
+    for _ in range(2):
+        with pytest.raises(InvalidArguments, match=rf"^Task tests\.testapp\.tasks\.\w+ cannot be enqueued: .*{said}"):
+            call()
+    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+
+
+def test_a_decorated_function_takes_what_its_wrapper_takes(ran):
+    task(wrapped).enqueue(7)
+    work("default")
+    assert ran == [("added", 7)]
 
 
 def test_redis_away_is_an_error_of_ours(mq_settings):
@@ -214,7 +254,8 @@ def test_the_backend_may_enqueue_at_once(plain):
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 def test_a_task_waits_for_the_database_it_is_told():
     with transaction.atomic(using="other"):
-        tasks.noop.enqueue()
+        with pytest.warns(RuntimeWarning, match="using='other'"):
+            tasks.noop.enqueue()
         tasks.noop.using(using="other").enqueue()
         assert len(work("default")) == 1
     assert len(work("default")) == 1
@@ -288,9 +329,46 @@ def test_a_unique_task_waits_once_and_keeps_the_last_arguments(ran):
     assert [message.data["args"] for message in work("emails")] == [[2]]
 
 
-def test_a_unique_task_may_keep_the_first_and_answers_with_its_id():
+@pytest.fixture
+def announced():
+    """The ids of the results that receivers of task_enqueued were given."""
+    found = []
+
+    def note(task_result, **_):
+        found.append(task_result.id)
+
+    task_enqueued.connect(note)
+    yield found
+    task_enqueued.disconnect(note)
+
+
+def test_a_unique_task_may_keep_the_first_and_answers_with_its_result(announced):
     reminder = tasks.send_receipt.using(delay=3600, unique="receipt:7", on_conflict="keep")
-    assert reminder.enqueue(1).id == reminder.enqueue(2).id
+    first, second = reminder.enqueue(1, copies=3), reminder.enqueue(2)
+    assert (second.id, second.args, second.kwargs) == (first.id, [1], {"copies": 3})
+    assert second.enqueued_at == first.enqueued_at
+    assert announced == [first.id]
+
+
+def test_a_kept_task_of_another_path_is_named():
+    first = tasks.send_receipt.using(delay=3600, unique="x").enqueue(1)
+    second = tasks.note.using(queue_name="emails", delay=3600, unique="x", on_conflict="keep").enqueue("a", "b")
+    assert second.id == first.id
+    assert second.task.func is tasks.send_receipt.func
+
+
+def test_the_arguments_of_a_kept_task_without_a_result_are_those_that_wait(mq_settings):
+    mq_settings(QUEUES={"default": {"RESULT_TTL": 0}})
+    kept = tasks.note.using(delay=3600, unique="x", on_conflict="keep")
+    assert kept.enqueue(1).id == kept.enqueue(2).id
+    assert kept.enqueue(2).args == [1]
+
+
+def test_the_arguments_of_a_kept_task_that_does_not_wait_are_unknown_without_a_result(mq_settings):
+    mq_settings(QUEUES={"default": {"RESULT_TTL": 0}})
+    kept = tasks.note.using(unique="x", unique_for=3600, on_conflict="keep")
+    first, second = kept.enqueue(1), kept.enqueue(2)
+    assert (second.id, second.args, second.enqueued_at) == (first.id, [], None)
 
 
 def test_a_delayed_task_can_be_cancelled():
@@ -470,8 +548,8 @@ def test_a_result_tells_how_it_was_enqueued():
 
 
 def test_what_is_looked_up_is_what_was_enqueued():
-    for enqueued in (tasks.noop.enqueue(), tasks.noop.using(priority=3, queue_name="emails").enqueue(1, two=2)):
-        assert tasks.noop.get_result(enqueued.id) == enqueued
+    for enqueued in (tasks.note.enqueue(), tasks.note.using(priority=3, queue_name="emails").enqueue(1, two=2)):
+        assert tasks.note.get_result(enqueued.id) == enqueued
 
 
 def test_a_task_of_another_backend_can_be_enqueued_here(settings):
@@ -782,7 +860,7 @@ def test_a_receiver_that_fails_after_the_commit_is_logged_and_keeps_nothing_back
     finally:
         task_enqueued.disconnect(fail)
     assert seen == ["later"]
-    assert "Error calling MQBackend.enqueue" in caplog.text
+    assert "Error calling announce.<locals>.send_task_enqueued" in caplog.text
     assert len(work("default")) == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
+from mq_django.core.publication import publication
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.readers import reader_of
@@ -235,7 +236,7 @@ def be_looked_at(client, mq_settings):
     mq_settings(QUEUES={"emails": {"RESULT_TTL": 60}, "jobs": rsmq})
     for name in ("emails", "jobs"):
         store, wire = store_of(name), Session(get_client("consume"))
-        queues[name].publish("welcome", marked(), enqueued_ms=1 if name == "emails" else None)
+        store.publish([publication(store.config, "welcome", marked(), runs_task=name == "emails")])
         (item,) = store.take(ME, count=1)
         reader = reader_of(store.config, wire)
         receipt = (item.stream, item.entry.decode())
