@@ -34,6 +34,7 @@ MQError
 │   ├── MessageTooLong        a body over the queue's maxsize
 │   ├── QueueNotFound         no such queue in this namespace (also LookupError)
 │   └── QueueExists           a queue of that name exists already
+├── Cancelled                 a task was cancelled before it ran; only its result names this
 ├── DecodeError               an entry in Redis that is not a message
 └── HandlerTimeout            a handler ran longer than its timeout
 """
@@ -192,6 +193,10 @@ class QueueExists(RSMQError):
     """A queue of that name exists already."""
 
     name = "queueExists"
+
+
+class Cancelled(MQError):
+    """A task was cancelled before it ran. Only its result names this error."""
 
 
 class DecodeError(MQError):

@@ -19,6 +19,7 @@ from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.errors import (
+    Cancelled,
     ConfigurationError,
     ConnectionLost,
     HandlerTimeout,
@@ -371,9 +372,58 @@ def test_the_arguments_of_a_kept_task_that_does_not_wait_are_unknown_without_a_r
     assert (second.id, second.args, second.enqueued_at) == (first.id, [], None)
 
 
-def test_a_delayed_task_can_be_cancelled():
-    result = tasks.noop.using(delay=3600).enqueue()
+@pytest.mark.parametrize("names", [lambda result: {"message_id": result.id}, lambda result: {"unique": "x"}])
+def test_a_task_that_is_cancelled_has_failed(names, redis_client, namespace):
+    result = tasks.noop.using(delay=3600, unique="x").enqueue()
+    assert queues["default"].cancel(**names(result))
+    result.refresh()
+    assert result.status == FAILED
+    assert (result.attempts, result.worker_ids, result.started_at) == (0, [], None)
+    assert result.enqueued_at <= result.finished_at <= timezone.now()
+    (error,) = result.errors
+    assert error.exception_class is Cancelled
+    assert (
+        redis_client.pttl(f"{namespace}:{{default}}:result:{result.id}")
+        <= get_config().queue("default").result_ttl.total_seconds() * 1000
+    )
+
+
+def test_a_task_that_is_cancelled_after_an_attempt_has_failed():
+    result = tasks.fail.enqueue("broken pipe")
+    work("default")
     assert queues["default"].cancel(result.id)
+    result.refresh()
+    assert (result.status, result.attempts, len(result.errors)) == (FAILED, 1, 2)
+    assert [error.exception_class for error in result.errors] == [tasks.Refused, Cancelled]
+    assert result.last_attempted_at == result.started_at
+
+
+def test_tasks_that_are_purged_have_failed():
+    store = open_store(get_config().queue("default"), Pooled(get_client("chores")))
+    store.create_groups()
+    options = [{}, {"delay": 3600}, {"delay": 3600, "unique": "x"}, {"priority": 5}]
+    results = [tasks.noop.using(**each).enqueue() for each in options]
+    while store.purge(limit=2):
+        pass
+    for result in results:
+        result.refresh()
+        assert result.status == FAILED
+        assert result.errors[0].exception_class is Cancelled
+
+
+def test_a_cancelled_message_that_is_no_task_has_no_result(redis_client, namespace):
+    message_id = queues["default"].publish("x", {}, delay=3600)
+    assert queues["default"].cancel(message_id)
+    assert list(redis_client.scan_iter(f"{namespace}:*:result:*")) == []
+
+
+def test_a_result_that_cannot_be_written_does_not_undo_the_cancellation(redis_client, namespace, caplog):
+    result = tasks.noop.using(delay=3600).enqueue()
+    key = f"{namespace}:{{default}}:result:{result.id}"
+    redis_client.delete(key)
+    redis_client.hset(key, "a", "b")
+    assert queues["default"].cancel(result.id)
+    assert "stay READY" in caplog.text
 
 
 def test_what_is_too_old_does_not_run(ran):

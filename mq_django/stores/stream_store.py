@@ -12,7 +12,7 @@ from mq_django.core.wire import encode_entry
 from mq_django.errors import QueueFull
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import Slots
-from mq_django.stores.results import ready_command
+from mq_django.stores.results import end_cancelled, ready_command
 from mq_django.stores.settling import Settling
 from mq_django.stores.sources import Source, StreamSource, Taken
 from mq_django.stores.waiting_room import WaitingRoom
@@ -124,8 +124,13 @@ class StreamStore:
         keys = self.keys
         places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims]
-        command = scripts.command("stream_purge", keys=[*places, *index], args=[self.keys.group, limit, place])
-        return int(reply_or_raise(self._wire.trip([command])[0]))
+        args: list[Argument] = [self.keys.group, limit, place, *(["1"] if self.config.keeps_results else [])]
+        command = scripts.command("stream_purge", keys=[*places, *index], args=args)
+        reply = reply_or_raise(self._wire.trip([command])[0])
+        if not isinstance(reply, list):
+            return int(reply)
+        end_cancelled(self._wire, self.config, reply)
+        return len(reply)
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
         """See Store.release_unhandled()."""

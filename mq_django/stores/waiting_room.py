@@ -14,6 +14,7 @@ from mq_django.core.wire import decode_body, encode_body, message_of
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
 from mq_django.stores.base import Promoted
 from mq_django.stores.counters import slot
+from mq_django.stores.results import end_cancelled
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -117,7 +118,12 @@ class WaitingRoom:
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        return _CANCEL_RESULTS[self._run("waiting_cancel", [*key_names, *index], [id_or_unique])]
+        more = ["1"] if self._config.keeps_results else []
+        reply = self._run("waiting_cancel", [*key_names, *index], [id_or_unique, *more])
+        if not isinstance(reply, list):
+            return _CANCEL_RESULTS[reply]
+        end_cancelled(self._wire, self._config, reply)
+        return CancelResult.CANCELLED
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """Change the due time of a delayed message, by its id or by `u:` + its unique key."""

@@ -12,16 +12,16 @@ from mq_django.task_backend.task_api import TaskAPI
 
 def task_result(found: Result, task: AnyTask, api: TaskAPI, result_id: str) -> AnyResult:
     """Return a stored result as a TaskResult."""
-    attempts = found.attempts
-    first, last = (attempts[0], attempts[-1]) if attempts else (None, None)
+    runs, attempts = found.runs, found.attempts
+    last = attempts[-1] if attempts else None
     ended = last is not None and found.status != READY
     result: AnyResult = api.result(
         task=_as_enqueued(task, api, found),
         id=result_id,
         status=api.status(found.status),
         enqueued_at=moment(found.enqueued_ms),
-        started_at=moment(first.started_ms) if first else None,
-        last_attempted_at=moment(last.started_ms) if last else None,
+        started_at=moment(runs[0].started_ms) if runs else None,
+        last_attempted_at=moment(runs[-1].started_ms) if runs else None,
         finished_at=moment(last.finished_ms) if last and ended else None,
         args=found.data["args"],
         kwargs=found.data["kwargs"],
@@ -52,7 +52,7 @@ def _as_enqueued(task: AnyTask, api: TaskAPI, found: Result) -> AnyTask:
 def _workers(found: Result) -> list[str]:
     """Return the consumer of each attempt; "" for one whose process died before it stored that."""
     names: list[str] = []
-    for attempt in found.attempts:
+    for attempt in found.runs:
         names += [""] * (min(attempt.number, MAX_ATTEMPT) - 1 - len(names))
         names.append(attempt.consumer)
     return names

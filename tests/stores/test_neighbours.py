@@ -16,7 +16,7 @@ from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
 from mq_django.stores.log import Log
-from mq_django.stores.results import settled_commands
+from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.schedule_state import Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -243,5 +243,6 @@ def be_looked_at(client, mq_settings):
         assert list(reader.held([receipt])) == [receipt]
         if name == "emails":
             assert reader.before("ready", item.entry) == 0
+            end_cancelled(wire, store.config, [item.message.id])
             told = [Settlement(item, ACK, keeps_result=True)]
             wire.trip([*settled_commands(store.config, ME, told), add_command(store.keys, {("handled", "welcome"): 1})])
