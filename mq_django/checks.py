@@ -1,9 +1,11 @@
 """System checks of the settings. They do not connect to Redis."""
 
+import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.core.cache import DEFAULT_CACHE_ALIAS
@@ -81,6 +83,34 @@ def check_handlers(**_: Any) -> list[CheckMessage]:
         *_unread("subscribers of the topic", topics, config.topics, "TOPICS", "mq_django.W003"),
         *_unread("handlers of the queue", queues_with_handlers(), config.queues, "QUEUES", "mq_django.W004"),
     ]
+
+
+def check_inline_tasks(**_: Any) -> list[CheckMessage]:
+    """Report tasks of Django, or of django-tasks, that run where they are enqueued because TASKS is not set."""
+    if settings.is_overridden("TASKS") or not (found := sorted(_plain_tasks())):  # type: ignore[misc]
+        return []
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    hint = (
+        "Set TASKS = {'default': {'BACKEND': 'mq_django.task_backend.MQBackend'}}, or use mq_django.task. If it is "
+        "intended, name Django's ImmediateBackend in TASKS."
+    )
+    message = f"TASKS is not set, so {found[0]}{more} runs where it is enqueued, such as inside a request."
+    return [checks.Warning(message, hint=hint, id="mq_django.W005")]
+
+
+def _plain_tasks() -> set[str]:
+    """Return the paths of the tasks of installed apps that have the default backend."""
+    # Only what is imported already: a project that uses neither package has neither.
+    bases = (sys.modules.get(f"{package}.base") for package in ("django.tasks", "django_tasks"))
+    kinds = tuple(base.Task for base in bases if base is not None)
+    names = tuple(f"{app.name}." for app in apps.get_app_configs())
+    modules = [module for name, module in list(sys.modules.items()) if f"{name}.".startswith(names)]
+    return {
+        each.module_path
+        for module in modules
+        for each in list(getattr(module, "__dict__", {}).values())  # None for one that may not be imported
+        if isinstance(each, kinds) and each.backend == "default"
+    }
 
 
 def _unread(

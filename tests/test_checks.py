@@ -1,8 +1,15 @@
+import django
 import pytest
 from django.core.checks import run_checks
 
 from mq_django import handler, registry
 from mq_django.checks import TAG
+from tests.testapp import tasks
+
+if django.VERSION >= (6, 0):
+    from django.tasks import task as plain_task
+else:
+    from django_tasks import task as plain_task
 
 MQ = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://localhost:6379/1"}
 LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
@@ -222,6 +229,29 @@ def test_handlers_of_a_queue_that_is_not_configured_are_named(found, monkeypatch
 
 
 def first_handler(message): ...
+
+
+@pytest.fixture
+def plain(found, settings, monkeypatch):
+    """A task of Django's in an installed app; TASKS is not set."""
+    assert not settings.is_overridden("TASKS")
+    monkeypatch.setattr(tasks, "plain", plain_task(module_level), raising=False)
+    return settings
+
+
+def module_level(): ...
+
+
+def test_a_task_that_runs_where_it_is_enqueued_is_named(found, plain):
+    (warning,) = found()
+    assert ids([warning]) == ["W005"]
+    assert f"{__name__}.module_level" in warning.msg
+
+
+@pytest.mark.parametrize("backend", ["immediate.ImmediateBackend", "dummy.DummyBackend"])
+def test_a_backend_that_was_chosen_is_no_problem(found, plain, backend):
+    plain.TASKS = {"default": {"BACKEND": f"{plain_task.__module__.removesuffix('.base')}.backends.{backend}"}}
+    assert found() == []
 
 
 def test_a_topic_that_nobody_configured_is_read_by_nobody(found):

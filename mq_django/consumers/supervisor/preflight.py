@@ -1,5 +1,7 @@
 """Check that Redis can be reached and is suitable, before `runconsumer` starts anything."""
 
+import math
+import time
 from collections.abc import Sequence
 
 from mq_django.conf import QueueConfig
@@ -15,20 +17,28 @@ logger = get_logger(__name__)
 
 #: Seconds between two attempts to reach Redis.
 RETRY_AFTER = 1.0
+#: Seconds that `--drain` waits for Redis at its start: whoever runs it waits for its end.
+PATIENCE = 10.0
 
 
-def await_server(signals: SignalPipe) -> bool:
+def await_server(signals: SignalPipe, *, patience: float = math.inf) -> bool:
     """Wait until Redis can be reached; return False when asked to stop.
 
+    Args:
+        patience: the longest time to wait, in seconds.
+
     Raises:
+        ConnectionLost: Redis could not be reached in this time.
         ConnectionRejected: the server does not accept the CONNECTION settings, so waiting does not help.
     """
-    session = open_session("chores")
+    session, ends = open_session("chores"), time.monotonic() + patience
     has_warned = False
     while True:
         try:
             session.trip([("PING",)])
         except ConnectionLost as error:
+            if time.monotonic() > ends:
+                raise
             if not has_warned:
                 logger.error("%s. Still trying.", str(error).rstrip("."))  # noqa: TRY400 - the message is enough
                 has_warned = True
