@@ -19,6 +19,7 @@ from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.errors import (
+    AlreadyPublished,
     Cancelled,
     ConfigurationError,
     ConnectionLost,
@@ -26,6 +27,7 @@ from mq_django.errors import (
     InvalidArguments,
     InvalidMessage,
     MessageTooLarge,
+    QueueFull,
 )
 from mq_django.registry import find
 from mq_django.stores import open_store
@@ -349,6 +351,30 @@ def test_a_unique_task_may_keep_the_first_and_answers_with_its_result(announced)
     assert (second.id, second.args, second.kwargs) == (first.id, [1], {"copies": 3})
     assert second.enqueued_at == first.enqueued_at
     assert announced == [first.id]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("on_commit", [True, False])
+@pytest.mark.parametrize("options", [{"delay": 3600}, {"unique_for": 3600}])
+def test_a_task_that_was_not_enqueued_has_no_result(options, on_commit, redis_client, namespace):
+    keeping = tasks.note.using(unique="x", on_conflict="keep", on_commit=on_commit, **options)
+    first = keeping.enqueue(1)
+    with transaction.atomic():
+        second = keeping.enqueue(2)
+    prefix = f"{namespace}:{{default}}:result:"
+    assert [*redis_client.scan_iter(f"{prefix}*")] == [f"{prefix}{first.id}".encode()]
+    assert (second.id == first.id) is not on_commit
+    with pytest.raises(AlreadyPublished):
+        keeping.using(on_conflict="error", on_commit=False).enqueue(3)
+    assert len([*redis_client.scan_iter(f"{prefix}*")]) == 1
+
+
+def test_a_task_that_a_full_queue_refuses_has_no_result(mq_settings, redis_client, namespace):
+    mq_settings(QUEUES={"default": {"MAX_DEPTH": 1}})
+    tasks.note.enqueue(1)
+    with pytest.raises(QueueFull):
+        tasks.note.enqueue_many([[2], [3]])
+    assert len([*redis_client.scan_iter(f"{namespace}:{{default}}:result:*")]) == 1
 
 
 def test_a_kept_task_of_another_path_is_named():
