@@ -424,6 +424,15 @@ def test_a_task_that_is_cancelled_after_an_attempt_has_failed():
     assert result.last_attempted_at == result.started_at
 
 
+def test_a_task_that_is_replaced_has_failed():
+    reminder = tasks.note.using(delay=3600, unique="x")
+    first, second = reminder.enqueue(1), reminder.enqueue(2)
+    first.refresh()
+    second.refresh()
+    assert (first.status, second.status) == (FAILED, READY)
+    assert first.errors[0].traceback == "Replaced under its unique key"
+
+
 def test_tasks_that_are_purged_have_failed():
     store = open_store(get_config().queue("default"), Pooled(get_client("chores")))
     store.create_groups()

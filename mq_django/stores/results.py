@@ -93,7 +93,9 @@ def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[S
     return [_append_command(config, consumer, ended[at : at + BATCH]) for at in range(0, len(ended), BATCH)]
 
 
-def end_cancelled(wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes]) -> None:
+def end_cancelled(
+    wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes], how: str = "Cancelled while it waited"
+) -> None:
     """Store in the results of cancelled messages, if they ran tasks, that these have failed.
 
     An error of Redis is logged, because the messages are cancelled in any case.
@@ -107,7 +109,7 @@ def end_cancelled(wire: Wire, config: QueueConfig, message_ids: Sequence[str | b
         "consumer": "",
         "started": None,
         "finished": int(time.time() * 1000),
-        **failure(CANCELLED, "Cancelled while it waited"),
+        **failure(CANCELLED, how),
     }
     args: list[Argument] = [b"\n" + dumps(line), _ttl_ms(config)]
     ids = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in message_ids]

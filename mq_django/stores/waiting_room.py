@@ -61,9 +61,14 @@ class WaitingRoom:
             member = member_of(message)
             args += (message.id, member, *_due(options), message.name, encode_body(message, data_text, member=member))
         key_names = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.urgent]
+        wants_replaced = publications[0].options.keeps_result
+        if wants_replaced:
+            args.append("1")
         reply = self._publish("waiting_add", key_names, args, also)
         if reply == b"EXISTS":
             raise AlreadyPublished(f"Queue {self._config.name!r} has a message with this unique key")
+        if wants_replaced:
+            end_cancelled(self._wire, self._config, reply.pop(), how="Replaced under its unique key")
         return [message_id.decode() for message_id in reply]
 
     def rank(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:

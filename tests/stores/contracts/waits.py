@@ -186,6 +186,9 @@ def cancel(stage: Stage) -> None:
     task.publish([publication(task.config, "shop.tasks.send", {}, delay=60, message_id="task", runs_task=True)])
     with stage.under("its result is ended, too"):
         task.cancel("task")
+    with stage.under("a task, and another that replaces it"):
+        for data in (1, 2):
+            task.publish([publication(task.config, "shop.tasks.send", data, delay=60, unique="u", runs_task=True)])
 
 
 def reschedule(stage: Stage) -> None:
