@@ -22,6 +22,8 @@ from mq_django.producers.topics import topics as topics
 from mq_django.registry import handler as handler
 from mq_django.registry import subscriber as subscriber
 from mq_django.task_backend import MQTask as MQTask
+from mq_django.task_backend import aenqueue_many as aenqueue_many
+from mq_django.task_backend import enqueue_many as enqueue_many
 from mq_django.task_backend import task as task
 from mq_django.triggers import on_signal as on_signal
 

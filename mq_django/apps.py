@@ -21,7 +21,8 @@ class MQDjangoConfig(AppConfig):
         """Import the modules of all apps. Nothing connects to Redis or a database."""
         register(checks.check_settings, checks.TAG)
         register(checks.check_connection, checks.TAG)
-        register(checks.check_subscribers, checks.TAG)
+        register(checks.check_handlers, checks.TAG)
+        register(checks.check_inline_tasks, checks.TAG)
         register(checks.check_middleware, checks.TAG)
         register(checks.check_deployment, checks.TAG, deploy=True)
         register(triggers.check_triggers, checks.TAG)

@@ -1,9 +1,11 @@
 """System checks of the settings. They do not connect to Redis."""
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.core.cache import DEFAULT_CACHE_ALIAS
@@ -13,7 +15,7 @@ from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import ConfigurationError
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
-from mq_django.registry import groups
+from mq_django.registry import groups, queues_with_handlers
 from mq_django.registry import kinds as handler_kinds
 from mq_django.transport.locations import is_django_redis, make_pool, servers_of
 
@@ -78,18 +80,57 @@ def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
     return list(_neighbours(alias, _database(servers[0], cache)))
 
 
-def check_subscribers(**_: Any) -> list[CheckMessage]:
-    """Report topics that have a subscriber but are not configured, so that no consumer reads them."""
-    config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
-    named = dict.fromkeys(name.partition(GROUP_SEPARATOR)[0] for name in groups())
+def check_handlers(**_: Any) -> list[CheckMessage]:
+    """Report queues and topics that have a handler but are not configured, so that no consumer reads them."""
+    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+    if problems:  # perhaps of these very queues and topics
+        return []
+    topics = dict.fromkeys(name.partition(GROUP_SEPARATOR)[0] for name in groups())
+    return [
+        *_unread("subscribers of the topic", topics, config.topics, "TOPICS", "mq_django.W003"),
+        *_unread("handlers of the queue", queues_with_handlers(), config.queues, "QUEUES", "mq_django.W004"),
+    ]
+
+
+def check_inline_tasks(**_: Any) -> list[CheckMessage]:
+    """Report tasks of Django, or of django-tasks, that run where they are enqueued because TASKS is not set."""
+    if settings.is_overridden("TASKS") or not (found := sorted(_plain_tasks())):  # type: ignore[misc]
+        return []
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    hint = (
+        "Set TASKS = {'default': {'BACKEND': 'mq_django.task_backend.MQBackend'}}, or use mq_django.task. If it is "
+        "intended, name Django's ImmediateBackend in TASKS."
+    )
+    message = f"TASKS is not set, so {found[0]}{more} runs where it is enqueued, such as inside a request."
+    return [checks.Warning(message, hint=hint, id="mq_django.W005")]
+
+
+def _plain_tasks() -> set[str]:
+    """Return the paths of the tasks of installed apps that have the default backend."""
+    # Only what is imported already: a project that uses neither package has neither.
+    bases = (sys.modules.get(f"{package}.base") for package in ("django.tasks", "django_tasks"))
+    kinds = tuple(base.Task for base in bases if base is not None)
+    names = tuple(f"{app.name}." for app in apps.get_app_configs())
+    modules = [module for name, module in list(sys.modules.items()) if f"{name}.".startswith(names)]
+    return {
+        each.module_path
+        for module in modules
+        for each in list(getattr(module, "__dict__", {}).values())  # None for one that may not be imported
+        if isinstance(each, kinds) and each.backend == "default"
+    }
+
+
+def _unread(
+    what: str, names: Iterable[str], configured: Container[str], setting: str, check_id: str
+) -> list[CheckMessage]:
     return [
         checks.Warning(
-            f"There are subscribers of the topic {topic!r}, which is not in MQ_DJANGO['TOPICS'].",
-            hint=f"Add {topic!r} to MQ_DJANGO['TOPICS'].",
-            id="mq_django.W003",
+            f"There are {what} {name!r}, which is not in MQ_DJANGO['{setting}'].",
+            hint=f"Add {name!r} to MQ_DJANGO['{setting}'].",
+            id=check_id,
         )
-        for topic in named
-        if topic not in config.topics
+        for name in names
+        if name not in configured
     ]
 
 

@@ -7,6 +7,7 @@ MQError
 ├── PublishError              a publish was refused; nothing was written
 │   ├── InvalidMessage        data, name, key or header that cannot be sent (also ValueError)
 │   │   └── MessageTooLarge   more bytes than the queue accepts
+│   ├── InvalidArguments      a task's function cannot be called with these arguments (also TypeError)
 │   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
 │   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
@@ -33,6 +34,7 @@ MQError
 │   ├── MessageTooLong        a body over the queue's maxsize
 │   ├── QueueNotFound         no such queue in this namespace (also LookupError)
 │   └── QueueExists           a queue of that name exists already
+├── Cancelled                 a task was cancelled before it ran; only its result names this
 ├── DecodeError               an entry in Redis that is not a message
 └── HandlerTimeout            a handler ran longer than its timeout
 """
@@ -66,6 +68,10 @@ class InvalidMessage(PublishError, ValueError):
 
 class MessageTooLarge(InvalidMessage):
     """The message has more bytes than its queue accepts."""
+
+
+class InvalidArguments(PublishError, TypeError):
+    """A task's function cannot be called with these arguments."""
 
 
 class UnknownQueue(PublishError, LookupError):
@@ -187,6 +193,10 @@ class QueueExists(RSMQError):
     """A queue of that name exists already."""
 
     name = "queueExists"
+
+
+class Cancelled(MQError):
+    """A task was cancelled before it ran. Only its result names this error."""
 
 
 class DecodeError(MQError):

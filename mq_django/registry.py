@@ -190,9 +190,9 @@ def subscriber(
     Raises:
         InvalidMessage: no message can have this name.
         InvalidOffset: `start` is not a position in a log.
-        ConfigurationError: the topic or the group cannot have this name, another subscriber of the group has another
-            `start`, `retry` is not a RetryPolicy, or the timeout is not above zero; when it decorates a function, also:
-            the group has another subscriber of this name.
+        ConfigurationError: the topic or the group cannot have this name, `retry` is not a RetryPolicy, or the timeout
+            is not above zero; when it decorates a function, also: the group has another subscriber of this name, or
+            one with another `start`.
     """
     check_retry(retry)
     parse_timeout(timeout)
@@ -203,10 +203,19 @@ def subscriber(
     before(start)
     if name is not None:
         check_name(name)
-    if _starts.setdefault(queue, start) != start:
-        raise ConfigurationError(f"Group {group!r} of topic {topic!r} starts at {_starts[queue]!r} and at {start!r}")
+    registers = _registers(queue, ANY if name is None else name, retry, timeout)
 
-    return _registers(queue, ANY if name is None else name, retry, timeout)
+    def decorate(function: Function) -> Function:
+        if _starts.get(queue, start) != start:
+            raise ConfigurationError(
+                f"Group {group!r} of topic {topic!r} starts at {_starts[queue]!r} and at {start!r}"
+            )
+        registers(function)
+        # Last, so that a group whose only subscriber was refused is not read.
+        _starts[queue] = start
+        return function
+
+    return decorate
 
 
 def _registers(
@@ -234,6 +243,11 @@ def _registers(
 def start_of(queue: str) -> Offset:
     """Return where a new group, named `topic:group`, starts."""
     return _starts.get(queue, BEGINNING)
+
+
+def queues_with_handlers() -> list[str]:
+    """Return the queues that a handler names. Tasks name none."""
+    return sorted({queue for queue, _ in _handlers if queue is not None and GROUP_SEPARATOR not in queue})
 
 
 def groups(topic: str | None = None) -> list[str]:

@@ -1,10 +1,21 @@
+import django
 import pytest
 from django.core.checks import run_checks
 
+from mq_django import handler, registry
 from mq_django.checks import TAG
+from tests.testapp import tasks
+
+if django.VERSION >= (6, 0):
+    from django.tasks import task as plain_task
+else:
+    from django_tasks import task as plain_task
 
 MQ = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://localhost:6379/1"}
 LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+
+#: Those of the shop's handlers.
+QUEUES = {name: {} for name in ("default", "emails", "notifications", "sms")}
 
 
 @pytest.fixture
@@ -12,8 +23,7 @@ def found(settings):
     """Run our checks with these settings, and return the ids of what they say."""
 
     def run(connection="mq", *, deploy=False, caches=None, **others):
-        # The shop's departments read it.
-        settings.MQ_DJANGO = {"CONNECTION": connection, "TOPICS": {"orders": {}}, **others}
+        settings.MQ_DJANGO = {"CONNECTION": connection, "TOPICS": {"orders": {}}, "QUEUES": QUEUES, **others}
         settings.CACHES = {"default": LOCMEM, "mq": MQ, **(caches or {})}
         return run_checks(tags=[TAG], include_deployment_checks=deploy)
 
@@ -162,7 +172,7 @@ def test_an_embedded_server_is_for_development(found):
         {"signal": "django.db.models.signals.post_save"},
         {"signal": "django.db.models.signals.nothing", "queue": "default", "name": "x"},
         {"signal": "django.db.models.Model", "queue": "default", "name": "x"},
-        {"signal": "django.db.models.signals.post_save", "queue": "sms", "name": "x"},
+        {"signal": "django.db.models.signals.post_save", "queue": "faxes", "name": "x"},
         {"signal": "django.db.models.signals.post_save", "queue": "default", "name": ""},
         {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "sender": "shop.Nothing"},
         {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "sender": "testapp.No.Such"},
@@ -189,6 +199,13 @@ def test_an_embedded_server_is_for_development(found):
             "unique": "a",
             "cancel_on": ["django.db.models.signals.post_save"],
         },
+        {
+            "signal": "django.db.models.signals.post_save",
+            "task": "tests.testapp.tasks.noop",
+            "delay": 5,
+            "unique": "a",
+            "cancel_on": 7,
+        },
     ],
 )
 def test_a_trigger_that_cannot_work_is_named(found, entry):
@@ -210,6 +227,42 @@ def test_triggers_that_can_work_pass(found):
         "cancel_on": [("django.db.models.signals.post_delete", "testapp.Cart")],
     }
     assert found(SIGNALS=[entry]) == []
+
+
+def test_handlers_of_a_queue_that_is_not_configured_are_named(found, monkeypatch):
+    monkeypatch.setattr(registry, "_handlers", {})
+    handler("default", "x")(first_handler)
+    assert found(TOPICS={"orders": {}}) == []
+    handler("emial", "x")(first_handler)
+    (warning,) = found(TOPICS={"orders": {}})
+    assert ids([warning]) == ["W004"]
+    assert "'emial'" in warning.msg
+
+
+def first_handler(message): ...
+
+
+@pytest.fixture
+def plain(found, settings, monkeypatch):
+    """A task of Django's in an installed app; TASKS is not set."""
+    assert not settings.is_overridden("TASKS")
+    monkeypatch.setattr(tasks, "plain", plain_task(module_level), raising=False)
+    return settings
+
+
+def module_level(): ...
+
+
+def test_a_task_that_runs_where_it_is_enqueued_is_named(found, plain):
+    (warning,) = found()
+    assert ids([warning]) == ["W005"]
+    assert f"{__name__}.module_level" in warning.msg
+
+
+@pytest.mark.parametrize("backend", ["immediate.ImmediateBackend", "dummy.DummyBackend"])
+def test_a_backend_that_was_chosen_is_no_problem(found, plain, backend):
+    plain.TASKS = {"default": {"BACKEND": f"{plain_task.__module__.removesuffix('.base')}.backends.{backend}"}}
+    assert found() == []
 
 
 def test_a_topic_that_nobody_configured_is_read_by_nobody(found):

@@ -103,7 +103,18 @@ def test_a_group_has_one_subscriber_of_a_name_and_one_start():
     with pytest.raises(ConfigurationError, match="has two handlers"):
         subscriber("orders", group="billing", name="paid")(second_handler)
     with pytest.raises(ConfigurationError, match="starts at"):
-        subscriber("orders", group="billing", start="end")
+        subscriber("orders", group="billing", start="end")(second_handler)
+
+
+def test_a_subscriber_that_is_refused_leaves_no_group_behind():
+    made = subscriber("orders", group="billing", name="paid", start="end")
+    assert registry.groups() == []
+    with pytest.raises(AttributeError):
+        made("not a function")
+    assert registry.groups() == []
+    made(first_handler)
+    assert registry.groups() == ["orders:billing"]
+    assert registry.start_of("orders:billing") == "end"
 
 
 def first_handler(message): ...

@@ -1,3 +1,4 @@
+import functools
 import logging
 import pickle
 import sys
@@ -18,11 +19,15 @@ from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.errors import (
+    AlreadyPublished,
+    Cancelled,
     ConfigurationError,
     ConnectionLost,
     HandlerTimeout,
+    InvalidArguments,
     InvalidMessage,
     MessageTooLarge,
+    QueueFull,
 )
 from mq_django.registry import find
 from mq_django.stores import open_store
@@ -80,6 +85,19 @@ def module_level_too(a):
     return a
 
 
+def _adding(function):
+    @functools.wraps(function)
+    def wrapper(a):
+        return function("added", a)
+
+    return wrapper
+
+
+@_adding
+def wrapped(added, a):
+    tasks.ran.append((added, a))
+
+
 def wants_context(context, a):
     return a
 
@@ -135,7 +153,7 @@ def test_a_called_task_runs_here_and_now(ran):
 
 
 def test_tuples_and_bytes_become_what_json_has():
-    result = tasks.noop.using(queue_name="emails").enqueue((1, (2,)), text=b"abc")
+    result = tasks.note.using(queue_name="emails").enqueue((1, (2,)), text=b"abc")
     assert result.args == [[1, [2]]]
     assert result.kwargs == {"text": "abc"}
 
@@ -153,10 +171,10 @@ def test_tuples_and_bytes_become_what_json_has():
 )
 def test_what_json_has_not_is_refused_and_nothing_is_written(argument, error, redis_client, namespace):
     with pytest.raises(error):
-        tasks.noop.enqueue(argument)
+        tasks.note.enqueue(argument)
     named = error in (TypeError, ValueError)
-    with pytest.raises(error, match=r"^Task .*\.noop cannot be enqueued with kwargs\['key'\]: " if named else "."):
-        tasks.noop.enqueue(key=argument)
+    with pytest.raises(error, match=r"^Task .*\.note cannot be enqueued with kwargs\['key'\]: " if named else "."):
+        tasks.note.enqueue(key=argument)
     assert list(redis_client.scan_iter(f"{namespace}:*")) == []
 
 
@@ -165,6 +183,31 @@ def test_a_result_is_written_in_the_round_trip_that_enqueues(redis_client, names
     key = f"{namespace}:{{default}}:result:{result.id}"
     assert redis_client.type(key) == b"string"
     assert timedelta(days=6) < timedelta(milliseconds=redis_client.pttl(key)) <= timedelta(days=7)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: tasks.noop.enqueue(1), "too many positional arguments"),
+        (tasks.send_receipt.enqueue, "missing a required argument: 'order_id'"),
+        (lambda: tasks.send_receipt.enqueue(7, copy=2), "unexpected keyword argument 'copy'"),
+        (lambda: tasks.send_receipt.enqueue(7, order_id=7), "multiple values for argument 'order_id'"),
+        (lambda: tasks.context_of.enqueue("a", "b"), "too many positional arguments"),
+        (tasks.context_of.enqueue, "missing a required argument: 'word'"),
+        (tasks.shout.enqueue, "missing a required argument: 'text'"),
+    ],
+)
+def test_arguments_that_the_function_does_not_take_are_refused(call, said, redis_client, namespace):
+    for _ in range(2):
+        with pytest.raises(InvalidArguments, match=rf"^Task tests\.testapp\.tasks\.\w+ cannot be enqueued: .*{said}"):
+            call()
+    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+
+
+def test_a_decorated_function_takes_what_its_wrapper_takes(ran):
+    task(wrapped).enqueue(7)
+    work("default")
+    assert ran == [("added", 7)]
 
 
 def test_redis_away_is_an_error_of_ours(mq_settings):
@@ -214,7 +257,7 @@ def test_the_backend_may_enqueue_at_once(plain):
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 def test_a_task_waits_for_the_database_it_is_told():
     with transaction.atomic(using="other"):
-        with pytest.warns(RuntimeWarning, match="rollback does not undo it"):
+        with pytest.warns(RuntimeWarning, match="using='other'"):
             tasks.noop.enqueue()
         tasks.noop.using(using="other").enqueue()
         assert len(work("default")) == 1
@@ -289,14 +332,133 @@ def test_a_unique_task_waits_once_and_keeps_the_last_arguments(ran):
     assert [message.data["args"] for message in work("emails")] == [[2]]
 
 
-def test_a_unique_task_may_keep_the_first_and_answers_with_its_id():
+@pytest.fixture
+def announced():
+    """The ids of the results that receivers of task_enqueued were given."""
+    found = []
+
+    def note(task_result, **_):
+        found.append(task_result.id)
+
+    task_enqueued.connect(note)
+    yield found
+    task_enqueued.disconnect(note)
+
+
+def test_a_unique_task_may_keep_the_first_and_answers_with_its_result(announced):
     reminder = tasks.send_receipt.using(delay=3600, unique="receipt:7", on_conflict="keep")
-    assert reminder.enqueue(1).id == reminder.enqueue(2).id
+    first, second = reminder.enqueue(1, copies=3), reminder.enqueue(2)
+    assert (second.id, second.args, second.kwargs) == (first.id, [1], {"copies": 3})
+    assert second.enqueued_at == first.enqueued_at
+    assert announced == [first.id]
 
 
-def test_a_delayed_task_can_be_cancelled():
-    result = tasks.noop.using(delay=3600).enqueue()
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("on_commit", [True, False])
+@pytest.mark.parametrize("options", [{"delay": 3600}, {"unique_for": 3600}])
+def test_a_task_that_was_not_enqueued_has_no_result(options, on_commit, redis_client, namespace):
+    keeping = tasks.note.using(unique="x", on_conflict="keep", on_commit=on_commit, **options)
+    first = keeping.enqueue(1)
+    with transaction.atomic():
+        second = keeping.enqueue(2)
+    prefix = f"{namespace}:{{default}}:result:"
+    assert [*redis_client.scan_iter(f"{prefix}*")] == [f"{prefix}{first.id}".encode()]
+    assert (second.id == first.id) is not on_commit
+    with pytest.raises(AlreadyPublished):
+        keeping.using(on_conflict="error", on_commit=False).enqueue(3)
+    assert len([*redis_client.scan_iter(f"{prefix}*")]) == 1
+
+
+def test_a_task_that_a_full_queue_refuses_has_no_result(mq_settings, redis_client, namespace):
+    mq_settings(QUEUES={"default": {"MAX_DEPTH": 1}})
+    tasks.note.enqueue(1)
+    with pytest.raises(QueueFull):
+        tasks.note.enqueue_many([[2], [3]])
+    assert len([*redis_client.scan_iter(f"{namespace}:{{default}}:result:*")]) == 1
+
+
+def test_a_kept_task_of_another_path_is_named():
+    first = tasks.send_receipt.using(delay=3600, unique="x").enqueue(1)
+    second = tasks.note.using(queue_name="emails", delay=3600, unique="x", on_conflict="keep").enqueue("a", "b")
+    assert second.id == first.id
+    assert second.task.func is tasks.send_receipt.func
+
+
+def test_the_arguments_of_a_kept_task_without_a_result_are_those_that_wait(mq_settings):
+    mq_settings(QUEUES={"default": {"RESULT_TTL": 0}})
+    kept = tasks.note.using(delay=3600, unique="x", on_conflict="keep")
+    assert kept.enqueue(1).id == kept.enqueue(2).id
+    assert kept.enqueue(2).args == [1]
+
+
+def test_the_arguments_of_a_kept_task_that_does_not_wait_are_unknown_without_a_result(mq_settings):
+    mq_settings(QUEUES={"default": {"RESULT_TTL": 0}})
+    kept = tasks.note.using(unique="x", unique_for=3600, on_conflict="keep")
+    first, second = kept.enqueue(1), kept.enqueue(2)
+    assert (second.id, second.args, second.enqueued_at) == (first.id, [], None)
+
+
+@pytest.mark.parametrize("names", [lambda result: {"message_id": result.id}, lambda result: {"unique": "x"}])
+def test_a_task_that_is_cancelled_has_failed(names, redis_client, namespace):
+    result = tasks.noop.using(delay=3600, unique="x").enqueue()
+    assert queues["default"].cancel(**names(result))
+    result.refresh()
+    assert result.status == FAILED
+    assert (result.attempts, result.worker_ids, result.started_at) == (0, [], None)
+    assert result.enqueued_at <= result.finished_at <= timezone.now()
+    (error,) = result.errors
+    assert error.exception_class is Cancelled
+    assert (
+        redis_client.pttl(f"{namespace}:{{default}}:result:{result.id}")
+        <= get_config().queue("default").result_ttl.total_seconds() * 1000
+    )
+
+
+def test_a_task_that_is_cancelled_after_an_attempt_has_failed():
+    result = tasks.fail.enqueue("broken pipe")
+    work("default")
     assert queues["default"].cancel(result.id)
+    result.refresh()
+    assert (result.status, result.attempts, len(result.errors)) == (FAILED, 1, 2)
+    assert [error.exception_class for error in result.errors] == [tasks.Refused, Cancelled]
+    assert result.last_attempted_at == result.started_at
+
+
+def test_a_task_that_is_replaced_has_failed():
+    reminder = tasks.note.using(delay=3600, unique="x")
+    first, second = reminder.enqueue(1), reminder.enqueue(2)
+    first.refresh()
+    second.refresh()
+    assert (first.status, second.status) == (FAILED, READY)
+    assert first.errors[0].traceback == "Replaced under its unique key"
+
+
+def test_tasks_that_are_purged_have_failed():
+    store = open_store(get_config().queue("default"), Pooled(get_client("chores")))
+    store.create_groups()
+    options = [{}, {"delay": 3600}, {"delay": 3600, "unique": "x"}, {"priority": 5}]
+    results = [tasks.noop.using(**each).enqueue() for each in options]
+    while store.purge(limit=2):
+        pass
+    for result in results:
+        result.refresh()
+        assert result.status == FAILED
+        assert result.errors[0].exception_class is Cancelled
+
+
+def test_a_cancelled_message_that_is_no_task_has_no_result(redis_client, namespace):
+    message_id = queues["default"].publish("x", {}, delay=3600)
+    assert queues["default"].cancel(message_id)
+    assert list(redis_client.scan_iter(f"{namespace}:*:result:*")) == []
+
+
+def test_a_result_that_cannot_be_written_does_not_undo_the_cancellation(redis_client, namespace, caplog):
+    result = tasks.noop.using(delay=3600).enqueue()
+    key = f"{namespace}:{{default}}:result:{result.id}"
+    redis_client.delete(key)
+    redis_client.hset(key, "a", "b")
+    assert queues["default"].cancel(result.id)
+    assert "stay READY" in caplog.text
 
 
 def test_what_is_too_old_does_not_run(ran):
@@ -471,8 +633,8 @@ def test_a_result_tells_how_it_was_enqueued():
 
 
 def test_what_is_looked_up_is_what_was_enqueued():
-    for enqueued in (tasks.noop.enqueue(), tasks.noop.using(priority=3, queue_name="emails").enqueue(1, two=2)):
-        assert tasks.noop.get_result(enqueued.id) == enqueued
+    for enqueued in (tasks.note.enqueue(), tasks.note.using(priority=3, queue_name="emails").enqueue(1, two=2)):
+        assert tasks.note.get_result(enqueued.id) == enqueued
 
 
 def test_a_task_of_another_backend_can_be_enqueued_here(settings):
@@ -783,7 +945,7 @@ def test_a_receiver_that_fails_after_the_commit_is_logged_and_keeps_nothing_back
     finally:
         task_enqueued.disconnect(fail)
     assert seen == ["later"]
-    assert "Error calling MQBackend.enqueue" in caplog.text
+    assert "Error calling announce.<locals>.send_task_enqueued" in caplog.text
     assert len(work("default")) == 1
 
 

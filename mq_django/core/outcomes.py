@@ -1,6 +1,6 @@
 """The outcomes of deliveries: values, which are settled later in batches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mq_django.core.times import Duration
@@ -31,8 +31,8 @@ class Retry:
     #: One line, which is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
-    #: It runs alone, because it was running when its process died.
-    alone: bool = False
+    #: Internal: it runs alone, because it was running when its process died. What a handler gives has no effect.
+    alone: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Bury:
     #: One line, which is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
-    #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
-    reason: str = "error"
+    #: Internal: `attempts`, `error`, `undecodable` or `crashed`. What a handler gives has no effect.
+    reason: str = field(default="error", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,18 +127,21 @@ def publications(
     expires: Duration | datetime | None = None,
     message_ids: Iterable[str] | None = None,
     once: bool = False,
+    runs_task: bool = False,
 ) -> list[Publication]:
     """Return a publication of each `(name, data)`. The shared options are checked once.
 
     Args:
         message_ids: the id of each message; None: new ids.
         once: see PublishOptions.once.
+        runs_task: as for publication().
 
     Raises:
         InvalidMessage: data, name, key or an option of any cannot be sent.
         NotSupported: the destination has no such option.
     """
-    options = _options(destination, delay, deliver_at, once=once)
+    keeps_result = runs_task and destination.keeps_results
+    options = _options(destination, delay, deliver_at, once=once, keeps_result=keeps_result)
     ready = options.delay_ms is None and options.due_ms is None and not priority
     at_ms = int(time.time() * 1000)
     shared = Message(
@@ -147,8 +150,8 @@ def publications(
         data=None,
         queue=destination.name,
         key=None if key is None else check_text("key", key),
-        # The time of a ready message is in the id of its stream entry.
-        published_ms=None if ready else at_ms,
+        # The time of a ready message is in the id of its stream entry, which its sender does not know.
+        published_ms=None if ready and not runs_task else at_ms,
         expires_ms=None if expires is None else _expiry(expires, at_ms, options),
         priority=_priority(destination, priority),
         headers=check_headers(headers),

@@ -56,7 +56,6 @@ class Queue:
         on_commit: bool = True,
         robust: bool = False,
         message_id: str | None = None,
-        enqueued_ms: int | None = None,
     ) -> str:
         """Publish a message and return its id.
 
@@ -67,6 +66,8 @@ class Queue:
             name: selects the handler; 1 to 255 printable characters.
             data: a JSON value: None, a bool, int, float or str, or a list or dict of JSON values. Values that Django's
                 JSON encoder supports, such as dates and UUIDs, are written as it writes them, and an enum as its value.
+                A tuple arrives as a list. A number, bool or None as the key of a dict arrives as JSON text, 7 as "7".
+                bytes are refused.
             delay: a timedelta or seconds from the sending, by Redis's clock.
             deliver_at: a datetime before which the message is not handled. A naive one is in Django's current
                 time zone.
@@ -87,7 +88,6 @@ class Queue:
             robust: errors after the commit are logged, not raised.
             message_id: replaces the generated id. It need not be unique, except in RSMQ's format, where a second
                 message with the same id is AlreadyPublished.
-            enqueued_ms: the message runs a task that was enqueued at this time, in ms since 1970. Its result is stored.
 
         Returns:
             The id of the message, or of the other message if `on_conflict` keeps that one.
@@ -112,8 +112,6 @@ class Queue:
             on_conflict=on_conflict,
             expires=expires,
             message_id=message_id,
-            published_ms=enqueued_ms,
-            runs_task=enqueued_ms is not None,
         )
         return send([made], self._redis, using=using, on_commit=on_commit, robust=robust)[0] or made.message.id
 

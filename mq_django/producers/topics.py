@@ -59,7 +59,8 @@ class Topic:
 
         Args:
             name: selects the subscribers; 1 to 255 printable characters.
-            data: a JSON value: None, a bool, int, float or str, or a list or dict of JSON values.
+            data: a JSON value: None, a bool, int, float or str, or a list or dict of JSON values. `Queue.publish` says
+                which other values are converted.
             key: the subject of the message, such as "order:7".
             headers: a dict of text by lower-case name.
             expires: a datetime, or a timedelta from now, after which the message is not handled.

@@ -18,15 +18,19 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.core.attempts import FAILED, READY, SUCCESSFUL, Attempt, failure, read_attempt, read_line
 from mq_django.core.jsontext import dumps
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Retry
 from mq_django.core.publication import Publication
+from mq_django.errors import Cancelled, StoreError
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
+
+logger = get_logger(__name__)
 
 #: The shortest TTL of the result of an unfinished task, because a backlog may last for days.
 UNFINISHED_TTL_MS = 7 * 24 * 3600 * 1000
@@ -36,6 +40,11 @@ BATCH = 500
 TRACEBACKS = 5
 #: The most bytes of a result that are read.
 MAX_RESULT = 4 * 1024 * 1024
+
+#: The error in the result of a cancelled task.
+CANCELLED = f"{Cancelled.__module__}.{Cancelled.__qualname__}"
+#: The largest id of a stream entry.
+LAST_ENTRY = "18446744073709551615-18446744073709551615"
 
 _ENTRY = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?=: |:?$)", re.ASCII)
@@ -58,6 +67,11 @@ class Result:
     attempts: Sequence[Attempt]
 
     @property
+    def runs(self) -> Sequence[Attempt]:
+        """Return the attempts without a cancellation, at which the task did not run."""
+        return [attempt for attempt in self.attempts if attempt.consumer or attempt.error != CANCELLED]
+
+    @property
     def status(self) -> str:
         """Return the status of the last attempt; READY before the first has ended."""
         return self.attempts[-1].status if self.attempts else READY
@@ -78,6 +92,35 @@ def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[S
     """Return the commands that store the outcomes of tasks, for the round trip that settles them."""
     ended = [s for s in settlements if s.keeps_result and type(s.outcome) in _STATUS and config.keeps_results]
     return [_append_command(config, consumer, ended[at : at + BATCH]) for at in range(0, len(ended), BATCH)]
+
+
+def end_cancelled(
+    wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes], how: str = "Cancelled while it waited"
+) -> None:
+    """Store in the results of cancelled messages, if they ran tasks, that these have failed.
+
+    An error of Redis is logged, because the messages are cancelled in any case.
+    """
+    if not config.keeps_results or not message_ids:
+        return
+    line = {
+        "status": FAILED,
+        # After the attempts that have failed, and before none: it is not delivered again.
+        "entry": LAST_ENTRY,
+        "consumer": "",
+        "started": None,
+        "finished": int(time.time() * 1000),
+        **failure(CANCELLED, how),
+    }
+    args: list[Argument] = [b"\n" + dumps(line), _ttl_ms(config)]
+    ids = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in message_ids]
+    keys = [config.keys.result(each) for each in ids]
+    try:
+        for at in range(0, len(keys), BATCH):
+            command = scripts.command("results_cancel", keys=keys[at : at + BATCH], args=args)
+            reply_or_raise(wire.trip([command])[0])
+    except StoreError as error:
+        logger.warning("The results of cancelled tasks of queue %s stay READY: %s", config.name, error)
 
 
 def find_result(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_id: str) -> Result | None:

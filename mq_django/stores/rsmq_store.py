@@ -20,6 +20,7 @@ from mq_django.core.visible import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import slot
+from mq_django.stores.results import end_cancelled
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_receipts
 from mq_django.stores.settling import BATCH, Settling
@@ -141,7 +142,10 @@ class RsmqStore:
         reply = self._run(
             "rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [id_or_unique]
         )
-        return CancelResult.CANCELLED if reply == b"CANCELLED" else CancelResult.NOT_WAITING
+        if reply != b"CANCELLED":
+            return CancelResult.NOT_WAITING
+        end_cancelled(self._wire, self.config, [id_or_unique])
+        return CancelResult.CANCELLED
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""

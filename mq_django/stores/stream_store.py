@@ -9,10 +9,10 @@ from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.core.wire import encode_entry
-from mq_django.errors import QueueFull
+from mq_django.errors import AlreadyPublished, QueueFull
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import Slots
-from mq_django.stores.results import ready_command
+from mq_django.stores.results import end_cancelled, ready_command
 from mq_django.stores.settling import Settling
 from mq_django.stores.sources import Source, StreamSource, Taken
 from mq_django.stores.waiting_room import WaitingRoom
@@ -40,9 +40,28 @@ class StreamStore:
 
     def publish(self, publications: Sequence[Publication]) -> list[str]:
         """See Store.publish()."""
-        options = publications[0].options
+        if not publications[0].options.keeps_result:
+            return self._publish(publications, [])
         # Before the message: its handler may finish at once.
-        also = [ready_command(self.config, each) for each in publications] if options.keeps_result else []
+        also = [ready_command(self.config, each) for each in publications]
+        ids = list[str]()
+        try:
+            ids = self._publish(publications, also)
+        except (QueueFull, AlreadyPublished):
+            self._forget_results(publications, ids)
+            raise
+        if any(message.id != known for (message, *_), known in zip(publications, ids, strict=True)):
+            self._forget_results(publications, ids)
+        return ids
+
+    def _forget_results(self, publications: Sequence[Publication], ids: Sequence[str]) -> None:
+        """Delete the results of messages that were not written, because the queue is full or another has their key."""
+        written = set(ids)
+        gone = [message.id for message, *_ in publications if message.id not in written]
+        self._wire.trip([("DEL", self.keys.result(message_id)) for message_id in gone])
+
+    def _publish(self, publications: Sequence[Publication], also: Sequence[Command]) -> list[str]:
+        options = publications[0].options
         if options.claim_ms is not None:
             (publication,) = publications
             return [self.waiting.claim(publication, also=also)]
@@ -124,8 +143,13 @@ class StreamStore:
         keys = self.keys
         places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims]
-        command = scripts.command("stream_purge", keys=[*places, *index], args=[self.keys.group, limit, place])
-        return int(reply_or_raise(self._wire.trip([command])[0]))
+        args: list[Argument] = [self.keys.group, limit, place, *(["1"] if self.config.keeps_results else [])]
+        command = scripts.command("stream_purge", keys=[*places, *index], args=args)
+        reply = reply_or_raise(self._wire.trip([command])[0])
+        if not isinstance(reply, list):
+            return int(reply)
+        end_cancelled(self._wire, self.config, reply)
+        return len(reply)
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
         """See Store.release_unhandled()."""

@@ -7,18 +7,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from mq_django.task_backend.compat import (
-    LOGGER,
-    AnyResult,
-    log_task_enqueued,
-    log_task_finished,
-    log_task_started,
-    task_enqueued,
-    task_finished,
-    task_started,
-)
-
-_logger = logging.getLogger(LOGGER)
+from mq_django.task_backend.compat import AnyResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +16,14 @@ class TaskSignal:
 
     signal: Signal
     logs: Callable[..., Any]
+    logger: logging.Logger
 
     def is_needed(self, level: int) -> bool:
         """Return whether there are other receivers, or Django logs this level.
 
         If not, the caller need not build a result, which takes longer than a short task.
         """
-        return self._has_other_receivers() or _logger.isEnabledFor(level)
+        return self._has_other_receivers() or self.logger.isEnabledFor(level)
 
     def _has_other_receivers(self) -> bool:
         receivers = self.signal.receivers
@@ -64,8 +54,3 @@ class TaskSignal:
             except BaseException:  # noqa: BLE001 - it ends here
                 error.__traceback__ = found
                 await self.signal.asend(sender, task_result=result)
-
-
-ENQUEUED = TaskSignal(task_enqueued, log_task_enqueued)
-STARTED = TaskSignal(task_started, log_task_started)
-FINISHED = TaskSignal(task_finished, log_task_finished)

@@ -1,36 +1,27 @@
 """Django's tasks on our queues: the backend, and the tasks it runs."""
 
-import logging
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
+from django.utils.module_loading import import_string
 
 from mq_django.conf import get_config, read
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.times import Duration
 from mq_django.errors import ConfigurationError
-from mq_django.producers.queues import queues
-from mq_django.producers.sinks import after_commit
-from mq_django.registry import check_retry, parse_timeout, register
+from mq_django.registry import register
 from mq_django.stores.results import find_result
-from mq_django.task_backend.announcing import ENQUEUED
-from mq_django.task_backend.compat import (
-    AnyResult,
-    AnyTask,
-    BaseTaskBackend,
-    InvalidTask,
-    Task,
-    TaskResult,
-    TaskResultDoesNotExist,
-    TaskResultStatus,
-)
+from mq_django.task_backend.arguments import Arguments, arguments_of, has_arguments
+from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, Task
+from mq_django.task_backend.enqueuing import announce, find_waiting, new_result, send_many, send_one
 from mq_django.task_backend.publishing import DEFAULT, Publishing
-from mq_django.task_backend.running import arguments_of, handler_of, has_arguments, moment
+from mq_django.task_backend.running import handler_of
+from mq_django.task_backend.task_api import DJANGO
+from mq_django.task_backend.task_options import TaskOptions
 from mq_django.task_backend.task_results import task_result
 from mq_django.transport.connections import open_wires
 
@@ -38,97 +29,40 @@ from mq_django.transport.connections import open_wires
 OWN_ALIAS = "mq_django"
 OPTIONS = frozenset({"ON_COMMIT"})
 
+#: The module of the package's handler, which makes backends.
+_PACKAGE = "django_tasks"
+
 #: All tasks of this process by path. A message only names a task: nothing is imported for it.
 _tasks: dict[str, AnyTask] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MQTask(Task):  # type: ignore[type-arg]  # Django's own has no parameters
+class MQTask(TaskOptions, Task):  # type: ignore[type-arg]  # Django's own has no parameters
     """Django's task, with a retry policy, a timeout and the options of publishing."""
 
+    _api = DJANGO
     #: None: the queue's.
     retry: RetryPolicy | None = None
     #: None: the queue's. A number is in seconds.
     timeout: timedelta | None = None
     publishing: Publishing = DEFAULT
 
-    def __post_init__(self) -> None:
-        # Django's decorator passes the timeout as it was given, which may be seconds.
-        object.__setattr__(self, "timeout", parse_timeout(self.timeout))
-        check_retry(self.retry)
-        Task.__post_init__(self)
-
-    def using(
-        self,
-        *,
-        priority: int | None = None,
-        queue_name: str | None = None,
-        run_after: datetime | None = None,
-        backend: str | None = None,
-        delay: Duration | None = None,
-        unique: str | None = None,
-        unique_for: Duration | str | None = None,
-        on_conflict: str | None = None,
-        expires: Duration | datetime | None = None,
-        key: str | None = None,
-        using: str | None = None,
-        on_commit: bool | None = None,
-        robust: bool | None = None,
-    ) -> "MQTask":
-        """Return a task with other options. None keeps the present value.
-
-            remind.using(delay=3600, unique=f"cart:{cart.pk}").enqueue(cart.pk)
-
-        Args:
-            priority: -100 to 100; higher runs sooner.
-            queue_name: one of MQ_DJANGO["QUEUES"].
-            run_after: a datetime; replaces `delay`.
-            backend: an alias in TASKS.
-            delay: a timedelta or seconds from the sending; replaces `run_after`.
-            unique, unique_for, on_conflict, expires, key, using, on_commit, robust: as for `Queue.publish`.
-
-        Raises:
-            InvalidTask: both `delay` and `run_after` are given, or an option cannot be used.
-        """
-        if run_after is not None and delay is not None:
-            raise InvalidTask("Give delay or run_after, not both.")
-        changed = _given(priority=priority, queue_name=queue_name, run_after=run_after, backend=backend)
-        published = _given(
-            delay=delay,
-            unique=unique,
-            unique_for=unique_for,
-            on_conflict=on_conflict,
-            expires=expires,
-            key=key,
-            using=using,
-            on_commit=on_commit,
-            robust=robust,
-        )
-        if "delay" in published:
-            changed["run_after"] = None
-        elif run_after is not None and self.publishing.delay is not None:
-            published["delay"] = None
-        if published:
-            changed["publishing"] = replace(self.publishing, **published)
-        return replace(self, **changed)
-
     def get_backend(self) -> BaseTaskBackend:
         """Return the task's backend: MQBackend for `mq_django.task`, else that of its alias in TASKS."""
         return _own if self.backend == OWN_ALIAS else Task.get_backend(self)
 
 
-class MQBackend(BaseTaskBackend):
-    """Django's task backend that runs tasks with `manage.py runconsumer`.
+if TYPE_CHECKING:
+    Base = BaseTaskBackend
+else:  # a backend of Django, or of the package django-tasks
+    Base = object
 
-        TASKS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "OPTIONS": {"ON_COMMIT": True}}}
 
-    With `ON_COMMIT`, the default, a task that is enqueued inside `atomic()` is enqueued when that commits.
+class TaskBackend(Base):
+    """The methods of our backend, for Django and for the package django-tasks."""
 
-    The status RUNNING is used in signals and contexts only. The stored result is READY until an attempt has ended,
-    because storing each start would cost a write per task.
-    """
+    _api = DJANGO
 
-    task_class = MQTask
     supports_defer = True
     supports_async_task = True
     supports_get_result = True
@@ -151,78 +85,84 @@ class MQBackend(BaseTaskBackend):
         super().validate_task(task)
         self._check_queue(task.queue_name)
         if not _is_known(task):
-            register(handler_of(task))
+            register(handler_of(task, self._api))
             _tasks[task.module_path] = task
 
     def _check_queue(self, name: str) -> None:
         if self.queues and name not in self.queues:
-            raise InvalidTask(f"Queue '{name}' is not valid for backend.")
+            raise self._api.invalid_task(f"Queue '{name}' is not valid for backend.")
         try:
             configured = get_config().queues
         except ConfigurationError:
             return  # reported by `manage.py check`, which an error at import would prevent from running
         if name not in configured:
-            raise InvalidTask(f"Queue '{name}' is not valid for backend: it is not in MQ_DJANGO[\"QUEUES\"].")
+            raise self._api.invalid_task(
+                f"Queue '{name}' is not valid for backend: it is not in MQ_DJANGO[\"QUEUES\"]."
+            )
+
+    def _check_task(self, task: AnyTask) -> None:
+        if _is_known(task):
+            self._check_queue(task.queue_name)
+        else:  # it was made for another backend before TASKS was changed
+            self.validate_task(task)
 
     def enqueue(  # type: ignore[override]  # typed by the function's parameters there
         self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AnyResult:
         """Publish a message that runs the task, and return its result, which is READY.
 
+        If the option `unique` keeps an earlier message, the result is that one's, with its arguments.
+
         Args:
             task: the task to run; `task.enqueue()` calls this.
             args, kwargs: the arguments of its function: JSON values.
 
         Raises:
+            InvalidArguments: the function cannot be called with these arguments.
             TypeError, ValueError: an argument cannot be encoded as JSON.
             InvalidTask: the task cannot run in its queue.
             PublishError, StoreError: as for `Queue.publish`.
             ConfigurationError: `MQ_DJANGO` cannot be used.
         """
-        if _is_known(task):
-            self._check_queue(task.queue_name)
-        else:  # it was made for another backend before TASKS was changed
-            self.validate_task(task)
-        queue, enqueued_ms = queues[task.queue_name], int(time.time() * 1000)
-        result = TaskResult(
-            task=task,
-            id=queue.config.new_id(),
-            status=TaskResultStatus.READY,
-            enqueued_at=moment(enqueued_ms),
-            started_at=None,
-            last_attempted_at=None,
-            finished_at=None,
-            args=[],
-            kwargs={},
-            backend=self.alias,
-            errors=[],
-            worker_ids=[],
-        )
-        # Set directly, because the result's own conversion to JSON takes longer than the rest of this method.
-        arguments = arguments_of(task.module_path, args, kwargs)
-        for name, value in arguments.items():
-            object.__setattr__(result, name, value)
-        publishing: Publishing = getattr(task, "publishing", DEFAULT)
-        on_commit = self.on_commit if publishing.on_commit is None else publishing.on_commit
-        message_id = queue.publish(
-            task.module_path,
-            arguments,
-            deliver_at=task.run_after,
-            priority=task.priority,
-            message_id=result.id,
-            enqueued_ms=enqueued_ms,
-            on_commit=on_commit,
-            **publishing.options(),
-        )
-        if message_id != result.id:
-            # Another message with the unique key waits and was kept.
-            object.__setattr__(result, "id", message_id)
-        if ENQUEUED.is_needed(logging.DEBUG):
-            # Not a partial(), because Django logs the __qualname__ of an action that fails.
-            after_commit(
-                lambda: ENQUEUED.send(type(self), result), using=publishing.using, on_commit=on_commit, robust=True
-            )
+        self._check_task(task)
+        arguments = arguments_of(task, args, kwargs)
+        made, message_id = send_one(task, arguments, on_commit=self.on_commit)
+        if message_id != made.message.id:
+            return self._earlier_result(task, message_id)
+        result = new_result(self._api, task, message_id, made.message.data, made.message.published_ms)
+        self._announce(task, [result])
         return result
+
+    def _earlier_result(self, task: AnyTask, message_id: str) -> AnyResult:
+        """Return the result of the earlier message that has the unique key."""
+        try:
+            return self.get_result(message_id)
+        except self._api.no_result:
+            return new_result(self._api, task, message_id, *find_waiting(task, message_id))
+
+    def _announce(self, task: AnyTask, results: Sequence[AnyResult]) -> None:
+        announce(self._api.enqueued, type(self), task, results, on_commit=self.on_commit)
+
+    def enqueue_many(self, task: AnyTask, calls: Iterable[Arguments]) -> list[AnyResult]:
+        """Publish messages that run the task, and return their results; `task.enqueue_many()` calls this.
+
+        Args:
+            task: the task to run.
+            calls: the positional arguments and the keyword arguments of each.
+
+        Raises:
+            InvalidArguments: the function cannot be called with arguments, or the task has the option `unique`.
+            TypeError, ValueError: an argument cannot be encoded as JSON.
+            InvalidTask: the task cannot run in its queue.
+            PublishError, StoreError: as for `Queue.publish_many`.
+            ConfigurationError: `MQ_DJANGO` cannot be used.
+        """
+        self._check_task(task)
+        arguments = [arguments_of(task, args, kwargs) for args, kwargs in calls]
+        made = send_many(task, arguments, on_commit=self.on_commit)
+        results = [new_result(self._api, task, message.id, message.data, message.published_ms) for message, *_ in made]
+        self._announce(task, results)
+        return results
 
     def get_result(self, result_id: str) -> AnyResult:
         """Return the stored result of an enqueued task.
@@ -240,8 +180,8 @@ class MQBackend(BaseTaskBackend):
         found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, str(result_id))
         task = _tasks.get(found.name) if found else None
         if found is None or task is None or not has_arguments(found.data):
-            raise TaskResultDoesNotExist(result_id)
-        return task_result(found, task, str(result_id))
+            raise self._api.no_result(result_id)
+        return task_result(found, task, self._api, str(result_id))
 
     def check(self, **_: object) -> list[CheckMessage]:
         """Return the errors in the backend's settings, for `manage.py check`."""
@@ -261,8 +201,31 @@ class MQBackend(BaseTaskBackend):
             yield Error(f"{where} has the queue {name!r}, which is not configured.", hint=hint, id="mq_django.E007")
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
+class MQBackend(TaskBackend, BaseTaskBackend):
+    """Django's task backend that runs tasks with `manage.py runconsumer`.
+
+        TASKS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "OPTIONS": {"ON_COMMIT": True}}}
+
+    With `ON_COMMIT`, the default, a task that is enqueued inside `atomic()` is enqueued when that commits.
+
+    The status RUNNING is used in signals and contexts only. The stored result is READY until an attempt has ended,
+    because storing each start would cost a write per task.
+
+    With Django 6 or newer, code that uses the package django-tasks has the objects, signals and exceptions of that
+    package. A subclass of MQBackend has those of Django.
+    """
+
+    _api = DJANGO
+    task_class = MQTask
+
+    def __new__(cls, alias: str, params: Mapping[str, Any]) -> Any:
+        """Return a backend for the package that calls this: Django, or django-tasks, which reads the same TASKS."""
+        # Only the caller tells: both call the class that TASKS names with equal arguments.
+        caller = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - there is no public form
+        if cls is MQBackend and caller == _PACKAGE != LOGGER:
+            # Not imported above, because the package is optional, and patches Django when it is imported.
+            return import_string("mq_django.task_backend.package_backend.PackageBackend")(alias, params)
+        return super().__new__(cls)
 
 
 def _is_known(task: AnyTask) -> bool:

@@ -1,4 +1,7 @@
-"""Django's task API: of Django since 6.0, else of the package django-tasks."""
+"""Django's task API: of Django since 6.0, else of the package django-tasks.
+
+With both, `package_backend` serves those who use the package.
+"""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any

@@ -6,8 +6,6 @@ from typing import Any
 
 from mq_django.core.publish_checks import due
 from mq_django.core.times import Duration
-from mq_django.errors import InvalidMessage
-from mq_django.task_backend.compat import InvalidTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,23 +24,15 @@ class Publishing:
     robust: bool = False
 
     def __post_init__(self) -> None:
-        try:
-            due(self.delay, None)
-        except InvalidMessage as error:
-            raise InvalidTask(str(error)) from error
+        due(self.delay, None)
 
-    def options(self) -> dict[str, Any]:
-        """Return the options for `Queue.publish`, except `on_commit`."""
-        return {
-            "delay": self.delay,
-            "unique": self.unique,
-            "unique_for": self.unique_for,
-            "on_conflict": self.on_conflict,
-            "expires": self.expires,
-            "key": self.key,
-            "using": self.using,
-            "robust": self.robust,
-        }
+    def for_one(self) -> dict[str, Any]:
+        """Return the options of one publication that only a single message can have."""
+        return {"unique": self.unique, "unique_for": self.unique_for, "on_conflict": self.on_conflict}
+
+    def for_all(self) -> dict[str, Any]:
+        """Return the other options of a publication."""
+        return {"delay": self.delay, "expires": self.expires, "key": self.key}
 
 
 #: The options of most tasks, made once.

@@ -4,10 +4,11 @@ from mq_django.core.exceptions import exception_of
 from mq_django.task_backend.compat import TaskError
 
 
-class AttemptError(TaskError):
-    """A failed attempt. The class of its exception is never imported, because the path comes from Redis."""
+class LooksUpException:
+    """The class of its exception is never imported, because the path comes from Redis."""
 
     __slots__ = ()
+    exception_class_path: str
 
     @property
     def exception_class(self) -> type[BaseException]:
@@ -20,3 +21,9 @@ class AttemptError(TaskError):
         if found is None:
             raise ImportError(f"No imported module has the exception {self.exception_class_path!r:.300}")
         return found
+
+
+class AttemptError(LooksUpException, TaskError):
+    """A failed attempt."""
+
+    __slots__ = ()

@@ -97,7 +97,7 @@ def read_entry(config: Config, number: int, entry: Mapping[str, Any]) -> Trigger
         **{name: entry[name] for name in DECLARED & entry.keys()},
         "signal": [_loaded(each) for each in several(entry["signal"])],
         "when": _loaded(entry.get("when")),
-        "cancel_on": [_cancellation(each) for each in entry.get("cancel_on", ())],
+        "cancel_on": _cancellations(entry.get("cancel_on", ())),
     }
     return build(target, f"SIGNALS[{number}]", **declared)
 
@@ -119,9 +119,11 @@ def _data(data: Any) -> Callable[[Arguments], Any]:
     return mapping(data if isinstance(data, str) and "{" in data else _loaded(data))
 
 
-def _cancellation(entry: Any) -> Any:
-    """Return an entry of `cancel_on` with its signal loaded. build() checks its form."""
-    return [_loaded(entry[0]), *entry[1:]] if isinstance(entry, list | tuple) and entry else entry
+def _cancellations(entries: Any) -> Any:
+    """Return `cancel_on` with its signals loaded. build() checks its form."""
+    if not isinstance(entries, list | tuple):
+        return entries
+    return [[_loaded(each[0]), *each[1:]] if isinstance(each, list | tuple) and each else each for each in entries]
 
 
 def _loaded(value: Any) -> Any:

@@ -136,6 +136,8 @@ def build(
             target.publish(arguments, {**options, "unique": filled, "using": database(arguments)})
 
     links = _links(signal, sender, Receiver(enqueue, f"of {target}", strict), uid)
+    if not isinstance(cancel_on, list | tuple):
+        raise ConfigurationError(f"cancel_on= takes a list of (signal, sender), not {cancel_on!r:.100}")
     for number, entry in enumerate(cancel_on):
         links += _cancelling(entry, target, key, strict, f"{uid}:cancel:{number}")
     return Trigger(links)

@@ -64,6 +64,8 @@ WAYS = {
     "apublish_many to a topic": lambda: async_to_sync(topics["orders"].apublish_many)([("welcome", 1)]),
     "a task": lambda: tasks.note.enqueue(1),
     "a task from a coroutine": lambda: async_to_sync(tasks.note.aenqueue)(1),
+    "many tasks": lambda: tasks.note.enqueue_many([[1]]),
+    "many tasks from a coroutine": lambda: async_to_sync(tasks.note.aenqueue_many)([[1]]),
     "a signal": lambda: happened.send(None, word="1"),
     "a command": lambda: call_command("mq", "publish", "emails", "welcome", "1"),
 }
@@ -151,6 +153,7 @@ def test_the_factory_is_asked_by_who_publishes():
     assert {module: {name.split(".")[-1] for name in names} for module, names in made.items()} == {
         "producers/queues": {"publication", "publications"},
         "producers/topics": {"publication", "publications"},
+        "task_backend/enqueuing": {"publication", "publications"},
         # A tick of a schedule, which its own script publishes; and what `manage.py check` says of one.
         "core/schedules": {"publication"},
         "stores/schedule_state": {"publication"},
@@ -164,7 +167,6 @@ def test_only_the_sink_gives_publications_to_a_store():
     assert calls("publish") == {
         "producers/sinks": {"self.store.publish"},
         # What these call is Queue.publish, or ends there.
-        "task_backend/backend": {"queue.publish"},
         "triggers/targets": {"queues[self.queue].publish"},
         "triggers/declarations": {"target.publish"},
         "management/commands/mq": {"queues[options['queue']].publish"},

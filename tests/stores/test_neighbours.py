@@ -8,6 +8,7 @@ import pytest
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
+from mq_django.core.publication import publication
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.readers import reader_of
@@ -15,7 +16,7 @@ from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
 from mq_django.stores.log import Log
-from mq_django.stores.results import settled_commands
+from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.schedule_state import Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -235,12 +236,13 @@ def be_looked_at(client, mq_settings):
     mq_settings(QUEUES={"emails": {"RESULT_TTL": 60}, "jobs": rsmq})
     for name in ("emails", "jobs"):
         store, wire = store_of(name), Session(get_client("consume"))
-        queues[name].publish("welcome", marked(), enqueued_ms=1 if name == "emails" else None)
+        store.publish([publication(store.config, "welcome", marked(), runs_task=name == "emails")])
         (item,) = store.take(ME, count=1)
         reader = reader_of(store.config, wire)
         receipt = (item.stream, item.entry.decode())
         assert list(reader.held([receipt])) == [receipt]
         if name == "emails":
             assert reader.before("ready", item.entry) == 0
+            end_cancelled(wire, store.config, [item.message.id])
             told = [Settlement(item, ACK, keeps_result=True)]
             wire.trip([*settled_commands(store.config, ME, told), add_command(store.keys, {("handled", "welcome"): 1})])

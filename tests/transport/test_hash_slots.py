@@ -20,6 +20,7 @@ SCRIPT = scripts.command("control_pause", keys=["mq:{a}:control", "mq:{a}:freed"
 #: Commands as the package sends them, by their names.
 EXAMPLES = {
     "COMMAND": [("COMMAND", "INFO", "XAUTOCLAIM")],
+    "DEL": [("DEL", "k")],
     "EVAL": [in_full(SCRIPT)],
     "EVALSHA": [SCRIPT],
     "GETRANGE": [("GETRANGE", "k", 0, 1)],

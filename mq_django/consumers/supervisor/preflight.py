@@ -1,5 +1,7 @@
 """Check that Redis can be reached and is suitable, before `runconsumer` starts anything."""
 
+import math
+import time
 from collections.abc import Sequence
 
 from mq_django.conf import QueueConfig
@@ -16,37 +18,48 @@ logger = get_logger(__name__)
 
 #: Seconds between two attempts to reach Redis.
 RETRY_AFTER = 1.0
+#: Seconds that `--drain` waits for Redis at its start: whoever runs it waits for its end.
+PATIENCE = 10.0
 
 
-def await_server(queues: Sequence[QueueConfig], signals: SignalPipe) -> bool:
+def await_server(queues: Sequence[QueueConfig], signals: SignalPipe, *, patience: float = math.inf) -> bool:
     """Wait until a Redis server of these queues can be reached; return False when asked to stop.
 
+    Args:
+        patience: the longest time to wait, in seconds.
+
     Raises:
+        ConnectionLost: no server could be reached in this time.
         ConnectionRejected: a server does not accept the CONNECTION settings, so waiting does not help.
     """
-    unreachable: set[str] = set()
+    ends, unreachable = time.monotonic() + patience, set[str]()
     connections = list(by_server(queues))
     while True:
-        reached = [connection for connection in connections if _is_reached(connection, unreachable)]
+        errors = {connection: _try(connection) for connection in connections}
+        for connection, error in errors.items():
+            if error is not None and connection not in unreachable:
+                logger.error("%s. Still trying.", str(error).rstrip("."))
+                unreachable.add(connection)
+        reached = {connection for connection, error in errors.items() if error is None}
         if reached:
-            if not unreachable.isdisjoint(reached):
+            if reached & unreachable:
                 logger.info("Redis can be reached now.")
             return True
+        if time.monotonic() > ends:
+            raise next(error for error in errors.values() if error is not None)
         if not STOPS.isdisjoint(signals.wait(RETRY_AFTER)):
             return False
 
 
-def _is_reached(connection: str, unreachable: set[str]) -> bool:
+def _try(connection: str) -> ConnectionLost | None:
+    """Return the error if a server cannot be reached."""
     session = open_session("chores", connection)
     try:
         session.trip([("PING",)])
     except ConnectionLost as error:
-        if connection not in unreachable:
-            logger.error("%s. Still trying.", str(error).rstrip("."))  # noqa: TRY400 - the message is enough
-            unreachable.add(connection)
-        return False
+        return error
     session.release()
-    return True
+    return None
 
 
 def examine_servers(queues: Sequence[QueueConfig]) -> None:

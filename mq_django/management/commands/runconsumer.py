@@ -1,6 +1,7 @@
 """Run consumers."""
 
 import argparse
+import math
 import os
 from itertools import chain
 from typing import Any
@@ -11,7 +12,7 @@ from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers.log_formats import configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
-from mq_django.consumers.supervisor.preflight import await_server, examine_servers
+from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, examine_servers
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor.supervisor import Supervisor
@@ -133,7 +134,7 @@ class Command(BaseCommand):
         )
         # First, because signals that arrived during execv() are blocked until then.
         with SignalPipe() as signals:
-            if not await_server(queues, signals):
+            if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
                 return
             examine_servers(queues)
             probe = Probe(queues, options["queues"])

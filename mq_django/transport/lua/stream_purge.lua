@@ -12,8 +12,9 @@
 -- ARGV[1]  group
 -- ARGV[2]  limit      messages of each key, at most 500
 -- ARGV[3]  place      'ready', 'delayed', 'unhandled' or 'parked'; '' for all of them
+-- ARGV[4]  wants ids  if given, the reply is the ids of the deleted messages
 --
--- Returns the number of deleted messages; if it is not 0, more may be left.
+-- Returns the number of deleted messages, or their ids; if there are any, more may be left.
 
 -- with types
 -- with claims
@@ -34,13 +35,16 @@ local function is_selected(at)
   return ARGV[3] == '' or ARGV[3] == places[at]
 end
 
-local deleted, claimed = 0, redis.call('exists', claims) == 1
+local deleted, ids, wants_ids, claimed = 0, {}, ARGV[4], redis.call('exists', claims) == 1
 for at = 1, 2 do
   for _, entry in ipairs(is_selected(at) and undelivered(KEYS[at], ARGV[1], ARGV[2]) or {}) do
     redis.call('xdel', KEYS[at], entry[1])
-    for field = 1, claimed and #entry[2] or 0, 2 do
+    for field = 1, (claimed or wants_ids) and #entry[2] or 0, 2 do
       if entry[2][field] == 'id' then
-        release_claim(claims, entry[2][field + 1])
+        ids[#ids + 1] = entry[2][field + 1]
+        if claimed then
+          release_claim(claims, ids[#ids])
+        end
       end
     end
     deleted = deleted + 1
@@ -53,7 +57,8 @@ for at = 3, 6 do
     redis.call('hdel', waiting, member)
     redis.call('hdel', unique, member, id or member)
     release_claim(claims, id or member)
+    ids[#ids + 1] = id or member
     deleted = deleted + 1
   end
 end
-return deleted
+return wants_ids and ids or deleted

@@ -14,8 +14,10 @@
 -- ARGV[4]  channel   gets the new first due time
 -- ARGV[5]  conflict  if the member exists: replace, keep, earliest, error
 -- then for each message: id, member, '+' (ms from now) or '=' (ms since 1970), ms, name, body
+-- and one more, if the ids of replaced messages are wanted
 --
--- Returns the id that waits now for each message; or 'FULL' or 'EXISTS': nothing is written.
+-- Returns the id that waits now for each message, and if wanted a list of the replaced ones; or 'FULL' or 'EXISTS':
+-- nothing is written.
 
 -- with types
 -- with clock
@@ -24,14 +26,15 @@
 -- with unique
 -- with due_times
 local due, waiting, unique, replaced, ready, urgent, minutes, hours = unpack(KEYS)
-local limit, conflict = tonumber(ARGV[1]), ARGV[5]
+local limit, conflict, wants_replaced = tonumber(ARGV[1]), ARGV[5], #ARGV % 6 == 0
+local last = #ARGV - (wants_replaced and 1 or 0)
 
 local wrong = wrong_type({ [waiting] = 'hash', [unique] = 'hash', [replaced] = 'zset' })
 if wrong then
   return wrong
 end
 local before, now, new = first_due(due), now_ms(), 0
-for at = 6, (limit > 0 or conflict == 'error') and #ARGV or 0, 6 do
+for at = 6, (limit > 0 or conflict == 'error') and last or 0, 6 do
   local exists = ARGV[at + 1] ~= ARGV[at] and redis.call('zscore', due, ARGV[at + 1])
   if exists and conflict == 'error' then
     return 'EXISTS'
@@ -43,10 +46,12 @@ if depth and new > 0 and depth + new > limit then
   return 'FULL'
 end
 
-local ids, counts = {}, {}
-for at = 6, #ARGV, 6 do
+local ids, counts, gone = {}, {}, {}
+for at = 6, last, 6 do
   local id, name, score = ARGV[at], ARGV[at + 4], due_at(ARGV[at + 2], ARGV[at + 3], now)
-  local waiting_id = put_waiting(due, waiting, unique, replaced, conflict, now, id, ARGV[at + 1], score, ARGV[at + 5])
+  local member, body = ARGV[at + 1], ARGV[at + 5]
+  local waiting_id, old = put_waiting(due, waiting, unique, replaced, conflict, now, id, member, score, body)
+  gone[#gone + 1] = old
   if waiting_id == id then
     counts[name] = (counts[name] or 0) + 1
   end
@@ -54,4 +59,5 @@ for at = 6, #ARGV, 6 do
 end
 count_published(minutes, ARGV[2], hours, ARGV[3], counts)
 wake_if_earlier(due, before, ARGV[4])
+ids[#ids + 1] = wants_replaced and gone or nil
 return ids

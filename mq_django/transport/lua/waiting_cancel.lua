@@ -9,8 +9,9 @@
 -- KEYS[7]  claims     {queue}:claims      HASH   claims of unique keys
 -- KEYS[8]  replaced   {queue}:replaced    ZSET   ids of replaced messages; score: when, ms
 -- ARGV[1]  id         the message's id, or 'u:' and its unique key
+-- ARGV[2]  wants id   if given, the reply for a cancelled message is its id in a list
 --
--- Returns 'CANCELLED', 'REPLACED', or 'MISSING' when it does not wait: it is ready already, or does not exist.
+-- Returns 'CANCELLED' or {id}, 'REPLACED', or 'MISSING' when it does not wait: it is ready already, or does not exist.
 
 -- with types
 -- with clock
@@ -37,4 +38,4 @@ local id = string.match(member, '^[up]:') and redis.call('hget', unique, member)
 redis.call('hdel', waiting, member)
 forget_member(unique, member, id)
 release_claim(claims, id)
-return 'CANCELLED'
+return ARGV[2] and { id } or 'CANCELLED'

@@ -48,6 +48,12 @@ def test_it_can_be_stopped_while_it_waits(trees, number):
     assert "Traceback" not in tree.logged()
 
 
+def test_draining_ends_when_there_is_nothing_to_reach(trees):
+    tree = trees("--drain", CONNECTION="redis://127.0.0.1:1")
+    assert tree.process.wait(30) == 1
+    assert tree.logged().splitlines()[-1].startswith("CommandError: Cannot reach Redis at 127.0.0.1:1")
+
+
 def test_a_wrong_password_is_one_line_and_the_end(trees, server):
     with redis.Redis.from_url(server.url) as client:
         client.config_set("requirepass", "right")

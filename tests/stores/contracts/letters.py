@@ -29,7 +29,7 @@ def buried(stage: Stage, store: Store) -> tuple[DeadLetters, list[str], Store]:
     """Bury three messages and what is none, and return the entries of `dead`."""
     one = message_of(1, key="k", expires_ms=NOW_MS + 9, headers={"deadline": "x"}, published_ms=NOW_MS - 500)
     items = stage.taken(store, one, message_of(2), message_of(3, "report"), message_of(4))
-    failed = Bury("ValueError: no", TRACE, "attempts")
+    failed = Bury("ValueError: no", TRACE, reason="attempts")
     stage.settle(store, failed, items[:2], micros=1500)
     stage.settle(store, Bury("gone"), items[2:])
     stage.client.xdel(store.keys.dead, stage.client.xrange(store.keys.dead)[-1][0])

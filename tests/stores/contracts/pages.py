@@ -9,7 +9,7 @@ from mq_django.inspector.queue_looks import counted, look
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command
-from mq_django.stores.results import settled_commands
+from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.schedule_state import Schedules
 from mq_django.transport import scripts
 from tests.stores.contracts import rsmq_queues, waits
@@ -155,6 +155,8 @@ def results(stage: Stage) -> None:
         wire.trip(settled_commands(store.config, ME, told))
     with stage.under("done after a retry"):
         wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
+    with stage.under("cancelled: one exists, the other does not"):
+        end_cancelled(wire, store.config, [two.message.id, "unknown"])
 
 
 def schedules(stage: Stage) -> None:

@@ -137,7 +137,7 @@ def set_aside(stage: Stage, store: Store) -> None:
 def bury(stage: Stage, store: Store) -> None:
     taken = four(stage, store)
     with stage.under("two of different names with an error; another is no longer held"):
-        outcome = Bury("ValueError: no", TRACE, "attempts")
+        outcome = Bury("ValueError: no", TRACE, reason="attempts")
         assert len(stage.settle(store, outcome, taken, micros=1500)) == 1
     stage.settle(store, HandBack(lost=True), store.held_by(ME, limit=5))
     (last,) = store.take(ME, count=1)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mq_django.core.outcomes import ACK, HandBack, SetAside
-from mq_django.core.publication import Publication
+from mq_django.core.publication import Publication, publication
 from mq_django.errors import AlreadyPublished, QueueFull
 from mq_django.stores.base import Store
 from tests.stores.contracts.frozen import NOW_MS
@@ -182,6 +182,13 @@ def cancel(stage: Stage) -> None:
     for title, named in NAMED.items():
         with stage.under(title):
             store.cancel(named)
+    task = stage.queue(RESULT_TTL=60)
+    task.publish([publication(task.config, "shop.tasks.send", {}, delay=60, message_id="task", runs_task=True)])
+    with stage.under("its result is ended, too"):
+        task.cancel("task")
+    with stage.under("a task, and another that replaces it"):
+        for data in (1, 2):
+            task.publish([publication(task.config, "shop.tasks.send", data, delay=60, unique="u", runs_task=True)])
 
 
 def reschedule(stage: Stage) -> None:

@@ -1,7 +1,7 @@
 -- with bodies
 -- with replaced
 -- Add a delayed message and return its id, or the id of the message that keeps its place under the same unique key. The
--- id of a replaced message is remembered for a day.
+-- id of a replaced message is remembered for a day, and returned as well.
 local function put_waiting(due, waiting, unique, replaced, conflict, now, id, member, score, body)
   if member == id then
     redis.call('zadd', due, score, put_body(waiting, id, body))
@@ -19,5 +19,5 @@ local function put_waiting(due, waiting, unique, replaced, conflict, now, id, me
     note_replaced(replaced, old_id, now)
   end
   redis.call('hset', unique, member, id, id, member)
-  return id
+  return id, old_id ~= id and old_id or nil
 end

@@ -1,0 +1,72 @@
+"""The arguments of a task, which are the data of its message."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from inspect import signature
+from typing import Any
+
+from mq_django.core.jsontext import dumps, invalid_at, loads
+from mq_django.errors import DecodeError, InvalidArguments, InvalidMessage
+from mq_django.task_backend.compat import AnyTask, normalize_json
+
+Arguments = tuple[Sequence[Any], Mapping[str, Any]]
+
+
+def arguments_of(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a task's arguments as its function will receive them.
+
+    Raises:
+        InvalidArguments: the function cannot be called with them.
+        TypeError, ValueError: an argument cannot be encoded as JSON.
+    """
+    try:
+        _check(task.func, len(args) + task.takes_context, tuple(kwargs))
+    except TypeError as error:
+        raise InvalidArguments(f"Task {task.module_path} cannot be enqueued: {error}") from error
+    try:
+        found: dict[str, Any] = loads(dumps({"args": args, "kwargs": kwargs}))
+    except (InvalidMessage, DecodeError):
+        path = task.module_path
+        found = {name: _normalized(path, name, value) for name, value in (("args", args), ("kwargs", kwargs))}
+    return found
+
+
+@lru_cache(maxsize=10_000)
+def _check(function: Callable[..., Any], count: int, names: tuple[str, ...]) -> None:
+    """Check that a function can be called with so many positional arguments, and keyword arguments of these names.
+
+    A project calls its tasks in few ways, so nearly all calls are cached. That of a decorated function is the
+    wrapper's, which may add arguments.
+    """
+    signature(function, follow_wrapped=False).bind(*[None] * count, **dict.fromkeys(names))
+
+
+def call_of(given: object) -> Arguments:
+    """Return the arguments of one call of enqueue_many().
+
+    Raises:
+        InvalidArguments: it is not a list, tuple or dict.
+    """
+    if isinstance(given, Mapping):
+        return (), given
+    if isinstance(given, list | tuple):
+        return given, {}
+    raise InvalidArguments(
+        f"enqueue_many() takes a list of positional arguments, or a dict of keyword arguments, for each call: "
+        f"not {given!r:.100}"
+    )
+
+
+def _normalized(path: str, name: str, value: Any) -> Any:
+    """Return arguments in the form that Django gives them, which also accepts bytes."""
+    try:
+        return normalize_json(value)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        where = name + invalid_at(value).removeprefix(" at ")
+        raise kind(f"Task {path} cannot be enqueued with {where}: {error}") from error
+
+
+def has_arguments(data: Any) -> bool:
+    """Return whether a message's data are a task's arguments. Other programs may have published it."""
+    return isinstance(data, dict) and isinstance(data.get("args"), list) and isinstance(data.get("kwargs"), dict)

@@ -1,0 +1,130 @@
+"""Publish the messages of tasks, and make the results of tasks that are enqueued."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from mq_django.conf import QueueConfig
+from mq_django.core.publication import Publication, publication, publications
+from mq_django.errors import InvalidArguments
+from mq_django.producers.queues import ByName, Queue, queues
+from mq_django.producers.sinks import RedisSink, after_commit, send
+from mq_django.stores import open_store
+from mq_django.stores.base import Store
+from mq_django.task_backend.announcing import TaskSignal
+from mq_django.task_backend.arguments import has_arguments
+from mq_django.task_backend.compat import AnyResult, AnyTask
+from mq_django.task_backend.publishing import DEFAULT, Publishing
+from mq_django.task_backend.running import moment
+from mq_django.task_backend.task_api import TaskAPI
+
+
+def _sink(config: QueueConfig) -> RedisSink[Store]:
+    return RedisSink(Queue, partial(open_store, config), config.connection)
+
+
+_sinks = ByName[RedisSink[Store]](lambda config: config.queues, lambda config, name: _sink(config.queue(name)))
+
+
+def _options(task: AnyTask) -> Publishing:
+    """Return the options of publishing. A task that was made for another backend has none."""
+    options: Publishing = getattr(task, "publishing", DEFAULT)
+    return options
+
+
+def _send(task: AnyTask, made: Sequence[Publication], *, on_commit: bool) -> Sequence[str | None]:
+    options = _options(task)
+    if options.on_commit is not None:
+        on_commit = options.on_commit
+    return send(made, _sinks[task.queue_name], using=options.using, on_commit=on_commit, robust=options.robust)
+
+
+def send_one(task: AnyTask, arguments: Mapping[str, Any], *, on_commit: bool) -> tuple[Publication, str]:
+    """Publish a task's message. Return it, and its id or that of the message that keeps its unique key.
+
+    `on_commit` applies if the task does not have that option.
+    """
+    options = _options(task)
+    made = publication(
+        queues[task.queue_name].config,
+        task.module_path,
+        arguments,
+        deliver_at=task.run_after,
+        priority=task.priority,
+        published_ms=int(time.time() * 1000),
+        runs_task=True,
+        **options.for_one(),
+        **options.for_all(),
+    )
+    return made, _send(task, [made], on_commit=on_commit)[0] or made.message.id
+
+
+def send_many(task: AnyTask, arguments: Sequence[Mapping[str, Any]], *, on_commit: bool) -> list[Publication]:
+    """Publish a message of the task for each of the arguments, and return the messages.
+
+    Raises:
+        InvalidArguments: the task has the option `unique`, which only one message can have.
+    """
+    options = _options(task)
+    if any(value is not None for value in options.for_one().values()):
+        raise InvalidArguments(f"Task {task.module_path} cannot be enqueued many times at once: it has unique=")
+    made = publications(
+        queues[task.queue_name].config,
+        [(task.module_path, each) for each in arguments],
+        deliver_at=task.run_after,
+        priority=task.priority,
+        runs_task=True,
+        **options.for_all(),
+    )
+    if made:
+        _send(task, made, on_commit=on_commit)
+    return made
+
+
+def find_waiting(task: AnyTask, message_id: str) -> tuple[Mapping[str, Any], int | None]:
+    """Return the arguments and the time of a waiting message; no arguments and no time if they are unknown."""
+    found = queues[task.queue_name].find(message_id).message
+    if found is not None and has_arguments(found.data):
+        return found.data, found.published_ms
+    return {"args": [], "kwargs": {}}, None
+
+
+def new_result(
+    api: TaskAPI, task: AnyTask, message_id: str, arguments: Mapping[str, Any], enqueued_ms: int | None
+) -> AnyResult:
+    """Return the result of a task that is enqueued."""
+    result: AnyResult = api.result(
+        task=task,
+        id=message_id,
+        status=api.status.READY,
+        enqueued_at=moment(enqueued_ms),
+        started_at=None,
+        last_attempted_at=None,
+        finished_at=None,
+        args=[],
+        kwargs={},
+        backend=task.backend,
+        errors=[],
+        worker_ids=[],
+    )
+    # Set directly, because the result's own conversion to JSON takes longer than the rest of enqueue().
+    for name in ("args", "kwargs"):
+        object.__setattr__(result, name, arguments[name])
+    return result
+
+
+def announce(signal: TaskSignal, sender: type, task: AnyTask, results: Sequence[AnyResult], *, on_commit: bool) -> None:
+    """Send Django's signal for each result, after the commit that the messages wait for."""
+    if not signal.is_needed(logging.DEBUG):
+        return
+    options = _options(task)
+
+    def send_task_enqueued() -> None:
+        for result in results:
+            signal.send(sender, result)
+
+    if options.on_commit is not None:
+        on_commit = options.on_commit
+    after_commit(send_task_enqueued, using=options.using, on_commit=on_commit, robust=True)

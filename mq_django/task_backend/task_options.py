@@ -1,0 +1,142 @@
+"""What our tasks have beside what Django's tasks have."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from mq_django.core.retries import RetryPolicy
+from mq_django.core.times import Duration
+from mq_django.errors import InvalidMessage
+from mq_django.producers.asynchronous import asynchronous
+from mq_django.registry import check_retry, parse_timeout
+from mq_django.task_backend.arguments import call_of
+from mq_django.task_backend.compat import AnyResult, AnyTask, Task
+from mq_django.task_backend.publishing import Publishing
+from mq_django.task_backend.task_api import DJANGO
+
+if TYPE_CHECKING:
+    Base = Task
+else:  # a task of Django, or of the package django-tasks
+    Base = object
+
+
+class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parameters
+    """A retry policy, a timeout, the options of publishing, and enqueuing many at once."""
+
+    __slots__ = ()
+    _api = DJANGO
+    retry: RetryPolicy | None
+    timeout: timedelta | None
+    publishing: Publishing
+
+    def __post_init__(self) -> None:
+        # Django's decorator passes the timeout as it was given, which may be seconds.
+        object.__setattr__(self, "timeout", parse_timeout(self.timeout))
+        check_retry(self.retry)
+        super().__post_init__()
+
+    def using(
+        self,
+        *,
+        priority: int | None = None,
+        queue_name: str | None = None,
+        run_after: datetime | None = None,
+        backend: str | None = None,
+        delay: Duration | None = None,
+        unique: str | None = None,
+        unique_for: Duration | str | None = None,
+        on_conflict: str | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        using: str | None = None,
+        on_commit: bool | None = None,
+        robust: bool | None = None,
+    ) -> Self:
+        """Return a task with other options. None keeps the present value.
+
+            remind.using(delay=3600, unique=f"cart:{cart.pk}").enqueue(cart.pk)
+
+        Args:
+            priority: -100 to 100; higher runs sooner.
+            queue_name: one of MQ_DJANGO["QUEUES"].
+            run_after: a datetime; replaces `delay`.
+            backend: an alias in TASKS.
+            delay: a timedelta or seconds from the sending; replaces `run_after`.
+            unique, unique_for, on_conflict, expires, key, using, on_commit, robust: as for `Queue.publish`.
+
+        Raises:
+            InvalidTask: both `delay` and `run_after` are given, or an option cannot be used.
+        """
+        if run_after is not None and delay is not None:
+            raise self._api.invalid_task("Give delay or run_after, not both.")
+        changed = _given(priority=priority, queue_name=queue_name, run_after=run_after, backend=backend)
+        published = _given(
+            delay=delay,
+            unique=unique,
+            unique_for=unique_for,
+            on_conflict=on_conflict,
+            expires=expires,
+            key=key,
+            using=using,
+            on_commit=on_commit,
+            robust=robust,
+        )
+        if "delay" in published:
+            changed["run_after"] = None
+        elif run_after is not None and self.publishing.delay is not None:
+            published["delay"] = None
+        if published:
+            try:
+                changed["publishing"] = replace(self.publishing, **published)
+            except InvalidMessage as error:
+                raise self._api.invalid_task(str(error)) from error
+        return replace(self, **changed)
+
+    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[AnyResult]:
+        """Enqueue the task many times in few round trips, and return the results in the same order.
+
+            send_receipt.enqueue_many([order.pk] for order in orders)
+
+        All arguments are checked before the first message is sent. Messages are sent as by `Queue.publish_many`.
+
+        Args:
+            calls: for each the positional arguments as a list or tuple, or the keyword arguments as a dict.
+
+        Raises:
+            InvalidArguments: the function cannot be called with arguments, or the task has the option `unique`.
+            TypeError, ValueError: an argument cannot be encoded as JSON.
+            PublishError, StoreError: as for `Queue.publish_many`.
+        """
+        return enqueue_many(self, calls)
+
+    aenqueue_many = asynchronous(enqueue_many)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def enqueue_many(task: AnyTask, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[AnyResult]:
+    """Enqueue a task many times in few round trips, and return the results in the same order.
+
+    For a task of another backend, such as the ImmediateBackend of a test, it calls `enqueue()` for each.
+
+    Args:
+        task: a task of `mq_django.task`, of Django or of django-tasks.
+        calls: for each the positional arguments as a list or tuple, or the keyword arguments as a dict.
+
+    Raises:
+        InvalidArguments: the function cannot be called with arguments, or the task has the option `unique`.
+        TypeError, ValueError: an argument cannot be encoded as JSON.
+        PublishError, StoreError: as for `Queue.publish_many`.
+    """
+    split = [call_of(each) for each in calls]
+    at_once = getattr(task.get_backend(), "enqueue_many", None)
+    if at_once is None:
+        return [task.enqueue(*args, **kwargs) for args, kwargs in split]
+    results: list[AnyResult] = at_once(task, split)
+    return results
+
+
+aenqueue_many = asynchronous(enqueue_many)
