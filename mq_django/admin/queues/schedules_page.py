@@ -14,10 +14,12 @@ from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
 from mq_django.core.schedules import Every, Schedule
 from mq_django.core.visible import escape
 from mq_django.inspector import plans
-from mq_django.inspector.plans import Planned
+from mq_django.inspector.plans import Origin, ScheduleStatus
 
 #: The form field with the name of a schedule.
 NAMED = "schedule"
+#: The most schedules that the page of a queue shows.
+MAX_ROWS = 100
 
 
 class Done(NamedTuple):
@@ -31,9 +33,10 @@ class Done(NamedTuple):
 
 def section(page: Page, name: str) -> dict[str, Any]:
     """Return the schedules of a queue as rows, and the URLs of their buttons."""
-    now_ms, found = plans.schedules(name)
+    now_ms, found, total = plans.schedules(name, limit=MAX_ROWS)
     return {
         "schedules": [_row(plan, now_ms) for plan in found],
+        "schedules_total": text.number(total) if total > len(found) else "",
         "schedule_field": NAMED,
         "schedule_pause_url": page.url("schedule_pause", name),
         "schedule_resume_url": page.url("schedule_resume", name),
@@ -42,10 +45,10 @@ def section(page: Page, name: str) -> dict[str, Any]:
     }
 
 
-def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
+def _row(plan: ScheduleStatus, now_ms: int) -> dict[str, Any]:
     entry, late = plan.entry, plan.next_ms is not None and plan.next_ms < now_ms
     return {
-        "name": text.to_url(plan.name.encode()),
+        "name": text.to_url(plan.name.encode(errors="surrogateescape")),
         "shown": text.visible(plan.name, limit=80),
         "when": _when(entry.when) if entry else "",
         "message": text.visible(entry.message, limit=80) if entry else "",
@@ -53,7 +56,7 @@ def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
         "late": late,
         "last": text.moment(plan.fired_ms, now=now_ms),
         "paused": plan.paused,
-        "gone": entry is None,
+        "gone": plan.origin is Origin.REMOVED,
     }
 
 
@@ -63,39 +66,41 @@ def _when(schedule: Schedule) -> str:
     return text.visible(str(schedule), limit=80)
 
 
-def _pause(plan: Planned) -> Done:
-    plans.switch(plan, paused=True)
+def _pause(page: Page, plan: ScheduleStatus) -> Done:
+    plans.switch(plan, paused=True, who=page.request.user.get_username())
     return Done(_("The schedule is paused."), "Paused schedule")
 
 
-def _resume(plan: Planned) -> Done:
-    plans.switch(plan, paused=False)
+def _resume(page: Page, plan: ScheduleStatus) -> Done:
+    plans.switch(plan, paused=False, who=page.request.user.get_username())
     return Done(_("The schedule was resumed."), "Resumed schedule")
 
 
-def _fire(plan: Planned) -> Done:
+def _fire(_page: Page, plan: ScheduleStatus) -> Done:
     message_id = plans.fire(plan)
     if message_id is None:
-        return Done(_("The schedule is no longer in the code."))
+        if plan.origin is Origin.REMOVED:
+            return Done(_("The schedule is no longer in the code."))
+        return Done(_("The schedule was just changed, or is not valid. No message was published."))
     return Done(_("Message %(id)s was published.") % {"id": message_id}, "Fired schedule", f": message {message_id}")
 
 
-def _forget(plan: Planned) -> Done:
-    if plan.entry is not None:
+def _forget(_page: Page, plan: ScheduleStatus) -> Done:
+    if plan.origin is not Origin.REMOVED:
         return Done(_("The schedule is in the code, so its state was not deleted."))
     plans.forget(plan)
     return Done(_("The state of the schedule was deleted."), "Forgot schedule")
 
 
 def _view(
-    route: str, do: Callable[[Planned], Done], *, title: Any, sentence: Any, button: Any
+    route: str, do: Callable[[Page, ScheduleStatus], Done], *, title: Any, sentence: Any, button: Any
 ) -> Callable[..., HttpResponse]:
     """Return a view for an action on a schedule, after confirmation. Texts are translated when shown."""
 
     @needs(VIEW, OPERATE)
     def view(page: Page, name: str) -> HttpResponse:
         asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
-        plan = plans.find(name, text.from_url(asked).decode(errors="replace"))
+        plan = plans.find(name, text.from_url(asked).decode(errors="surrogateescape"))
         if plan is None:
             page.say(messages.WARNING, _("This schedule no longer exists."))
         elif CONFIRMED not in page.request.POST:
@@ -111,7 +116,7 @@ def _view(
                 fields=[(NAMED, asked)],
             )
         else:
-            done = do(plan)
+            done = do(page, plan)
             page.say(messages.SUCCESS if done.logged else messages.WARNING, done.said)
             if done.logged:
                 page.log(name, f"{done.logged} {escape(plan.name)}{done.more}")

@@ -227,7 +227,9 @@ class Supervisor:
             self._heartbeat.wake()
         if text in ("job", SUBSCRIBED):
             self._redriver.expect(number)
-        if text not in ("asked", "job"):
+        if text in ("schedules", SUBSCRIBED):
+            self._scheduler.expect(self._queues[number].name)
+        if text not in ("asked", "job", "schedules"):
             self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:
