@@ -106,7 +106,7 @@ def definition_of(options: Mapping[str, Any]) -> bytes:
     written = {option: value for option, value in options.items() if value is not None}
     for option in ("every", "expires"):
         if option in written:
-            seconds = read_duration(written[option]).total_seconds()
+            seconds = _seconds(option, written[option])
             written[option] = int(seconds) if seconds.is_integer() else seconds
     for option in ("starts", "ends"):
         if option in written:
@@ -118,6 +118,13 @@ def changed_options(options: Mapping[str, Any], changes: Mapping[str, Any]) -> d
     """Return options with changes. An option that excludes an earlier one replaces it."""
     replaced = {other for option in changes if changes[option] is not None for other in _REPLACES.get(option, ())}
     return {**{option: value for option, value in options.items() if option not in replaced}, **changes}
+
+
+def _seconds(option: str, value: object) -> float:
+    try:
+        return read_duration(value).total_seconds()
+    except TypeError as error:
+        raise TypeError(f"{option!r} must be {error}, not {value!r:.80}") from error
 
 
 def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = None) -> Scheduled:

@@ -1,9 +1,10 @@
 """The schedules of a queue that are created at run time: their definitions are in Redis, beside their states."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig
+from mq_django.core.jsontext import loads
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedule_options import read_definition
 from mq_django.core.schedules import Scheduled
@@ -13,17 +14,20 @@ from mq_django.stores.schedule_state import MAX_WHO, Schedules, named
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire
 
-#: The most schedules of a queue, and the most fields of each.
-MAX_SCHEDULES, FIELDS = 10_000, 6
+#: The fields of a schedule.
+KINDS = ("definition", "created", "changed", "paused", "last", "fired")
+#: The most schedules of a queue, if each has all fields.
+MAX_SCHEDULES = 10_000
 
 #: The result of creating or changing a schedule.
 Defined = Literal["DEFINED", "EXISTS", "FULL", "MISSING", "CHANGED"]
 
 
 class Parsed(NamedTuple):
-    """The schedule of a definition, or the reason why it has none."""
+    """The schedule of a definition and its options, or the reason why it has none."""
 
     entry: Scheduled | None
+    options: Mapping[str, Any]
     problem: str = ""
 
 
@@ -67,7 +71,7 @@ class RuntimeSchedules(Schedules):
             paused: it is created paused.
         """
         args: list[Argument] = [named("", name), definition, before, truncate(line(who), MAX_WHO)]
-        args += [int(anew), int(paused), MAX_SCHEDULES * FIELDS, self._keys.wake]
+        args += [int(anew), int(paused), MAX_SCHEDULES * len(KINDS), self._keys.wake]
         reply: Defined = self._run("schedules_define", args).decode()
         return reply
 
@@ -97,9 +101,9 @@ def parse(config: QueueConfig, name: str, definition: bytes) -> Parsed:
     try:
         entry = read_definition(config.name, name, definition)
         entry.publication(config)
+        return Parsed(entry, loads(definition))
     except (MQError, TypeError, RecursionError) as error:
-        return Parsed(None, truncate(line(str(error)), 500))
-    return Parsed(entry)
+        return Parsed(None, {}, truncate(line(str(error)), 500))
 
 
 def stamp_of(state: Mapping[str, bytes], kind: str) -> tuple[int | None, str]:

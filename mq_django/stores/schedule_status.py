@@ -1,5 +1,6 @@
 """The schedules of a queue with their states, for display and for code that manages them."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,11 +10,11 @@ from typing import Any, NamedTuple
 from django.utils import timezone
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.jsontext import loads
 from mq_django.core.numbers import LAST_MS, whole
-from mq_django.core.schedules import NEVER, Scheduled
-from mq_django.stores.runtime_schedules import parse, stamp_of, states_of
-from mq_django.stores.schedule_state import scheduled
+from mq_django.core.schedules import NEVER, Schedule, Scheduled
+from mq_django.stores.runtime_schedules import KINDS, Parsed, parse, stamp_of, states_of
+from mq_django.stores.schedule_state import named, scheduled
+from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: The problem of a schedule whose name is taken.
@@ -39,31 +40,30 @@ class ScheduleStatus:
     queue: str
     origin: Origin
     #: None: it was removed from code and settings, or its definition is not valid.
-    entry: Scheduled | None
+    when: Schedule | None
+    #: The name of its messages: that of a task is its path.
+    message: str | None
+    #: The options of a schedule that was created at run time, if they are valid; else empty.
+    options: Mapping[str, Any]
+    #: Changes with the options; see `schedules.update()`. Empty for one that was not created at run time.
+    version: str
+    #: Why it does not fire, although it should.
+    problem: str
+    paused: bool
+    #: When it was paused, and by whom, if that is known.
+    paused_ms: int | None
+    paused_by: str
+    #: The next tick that publishes; in the past if no consumer fired it. None while paused, and after the end.
+    next_ms: int | None
     #: Ticks up to this time have fired; None: no consumer has run it yet.
     last_ms: int | None
     #: When its message was last published.
     fired_ms: int | None
-    paused: bool
-    #: When it was paused, and by whom, if that is known.
-    paused_ms: int | None = None
-    paused_by: str = ""
-    #: The next tick that publishes; in the past if no consumer fired it. None while paused, and after the end.
-    next_ms: int | None
-    #: When a schedule was created and last changed at run time, and by whom.
-    created_ms: int | None = None
-    created_by: str = ""
-    changed_ms: int | None = None
-    changed_by: str = ""
-    #: Of one that was created at run time: its definition in Redis, which may be invalid.
-    definition: bytes = b""
-    #: Why it does not fire, although it should.
-    problem: str = ""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Return the options of a schedule that was created at run time; empty for others."""
-        return loads(self.definition) if self.definition and self.entry is not None else {}
+    #: When it was created and last changed at run time, and by whom.
+    created_ms: int | None
+    created_by: str
+    changed_ms: int | None
+    changed_by: str
 
     @property
     def next_at(self) -> datetime | None:
@@ -71,19 +71,19 @@ class ScheduleStatus:
         return _datetime(self.next_ms)
 
     @property
-    def published_at(self) -> datetime | None:
+    def fired_at(self) -> datetime | None:
         """Return when its message was last published."""
         return _datetime(self.fired_ms)
 
-    @property
-    def created_at(self) -> datetime | None:
-        """Return when it was created at run time."""
-        return _datetime(self.created_ms)
 
-    @property
-    def changed_at(self) -> datetime | None:
-        """Return when it was last changed at run time."""
-        return _datetime(self.changed_ms)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSchedule(ScheduleStatus):
+    """A schedule with what publishes its messages."""
+
+    #: None if it cannot fire.
+    entry: Scheduled | None
+    #: Of one that was created at run time: its definition in Redis, which may be invalid.
+    definition: bytes
 
 
 class Statuses(NamedTuple):
@@ -91,7 +91,7 @@ class Statuses(NamedTuple):
 
     #: In ms since 1970, by the clock of Redis.
     now_ms: int
-    found: Sequence[ScheduleStatus]
+    found: Sequence[PlannedSchedule]
     total: int
 
 
@@ -102,12 +102,13 @@ def statuses(config: QueueConfig, wire: Wire, *, name: str | None = None, limit:
         name: only those of this name: one in code or settings first, one that was removed from there last.
         limit: at most so many, the first ones.
     """
-    keys = config.keys
-    commands = [("TIME",), ("HGETALL", keys.schedules), ("HGETALL", keys.runtime_schedules)]
-    time, flat, runtime = (reply_or_raise(reply) for reply in wire.trip(commands))
-    now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
-    states, at_run_time = states_of(flat), states_of(runtime)
-    entries = {entry.name: entry for entry in scheduled() if entry.queue == config.name}
+    time, *found = wire.trip(
+        [("TIME",), *(_read(key, name) for key in (config.keys.schedules, config.keys.runtime_schedules))]
+    )
+    seconds, micros = reply_or_raise(time)
+    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    states, at_run_time = (_states(reply_or_raise(reply), name) for reply in found)
+    entries = {entry.name: entry for entry in scheduled() if entry.queue == config.name and name in (None, entry.name)}
     every = [(found, _origin(found, entries), states.get(found, {})) for found in {*entries, *states}]
     every += [(found, Origin.RUNTIME, state) for found, state in at_run_time.items() if "definition" in state]
     order = list(Origin)
@@ -115,13 +116,20 @@ def statuses(config: QueueConfig, wire: Wire, *, name: str | None = None, limit:
         ((found, origin, state) for found, origin, state in every if name is None or found == name),
         key=lambda each: (each[0], order.index(each[1])),
     )
-    made = [
-        _runtime_status(found, config, state, now_ms, is_hidden=found in entries)
-        if origin is Origin.RUNTIME
-        else _status(found, config, entries.get(found), state, now_ms)
-        for found, origin, state in asked[:limit]
-    ]
+    made = [_status(found, config, origin, state, now_ms, entries.get(found)) for found, origin, state in asked[:limit]]
     return Statuses(now_ms, made, len(asked))
+
+
+def _read(key: str, name: str | None) -> Command:
+    return ("HGETALL", key) if name is None else ("HMGET", key, *(named(f"{kind}:", name) for kind in KINDS))
+
+
+def _states(reply: Any, name: str | None) -> dict[str, dict[str, bytes]]:
+    """Return the states in a HASH, or that of one schedule, by the names of schedules, then by kind."""
+    if name is None:
+        return states_of(reply)
+    state = {kind: value for kind, value in zip(KINDS, reply, strict=True) if value is not None}
+    return {name: state} if state else {}
 
 
 def _origin(name: str, entries: Mapping[str, Scheduled]) -> Origin:
@@ -131,50 +139,42 @@ def _origin(name: str, entries: Mapping[str, Scheduled]) -> Origin:
 
 
 def _status(
-    name: str, config: QueueConfig, entry: Scheduled | None, state: Mapping[str, bytes], now_ms: int
-) -> ScheduleStatus:
-    return ScheduleStatus(
-        name=name,
-        queue=config.name,
-        origin=_origin(name, {} if entry is None else {name: entry}),
-        entry=entry,
-        **_progress(entry, state, now_ms),
-    )
-
-
-def _runtime_status(
-    name: str, config: QueueConfig, state: Mapping[str, bytes], now_ms: int, *, is_hidden: bool
-) -> ScheduleStatus:
-    entry, problem = parse(config, name, state["definition"])
-    created_ms, created_by = stamp_of(state, "created")
-    changed_ms, changed_by = stamp_of(state, "changed")
-    return ScheduleStatus(
-        name=name,
-        queue=config.name,
-        origin=Origin.RUNTIME,
-        entry=entry,
-        **_progress(None if is_hidden else entry, state, now_ms),
-        created_ms=created_ms,
-        created_by=created_by,
-        changed_ms=changed_ms,
-        changed_by=changed_by,
-        definition=state["definition"],
-        problem=HIDDEN if is_hidden else problem,
-    )
-
-
-def _progress(entry: Scheduled | None, state: Mapping[str, bytes], now_ms: int) -> dict[str, Any]:
+    name: str, config: QueueConfig, origin: Origin, state: Mapping[str, bytes], now_ms: int, entry: Scheduled | None
+) -> PlannedSchedule:
+    definition = state.get("definition", b"") if origin is Origin.RUNTIME else b""
+    is_hidden = origin is Origin.RUNTIME and entry is not None
+    parsed = parse(config, name, definition) if origin is Origin.RUNTIME else Parsed(entry, {})
+    entry = parsed.entry
     last_ms, paused = whole(state.get("last"), LAST_MS), "paused" in state
-    paused_ms, paused_by = stamp_of(state, "paused")
-    return {
-        "last_ms": last_ms,
-        "fired_ms": whole(state.get("fired"), LAST_MS),
-        "paused": paused,
-        # Earlier versions wrote 1.
-        "paused_ms": paused_ms if paused_by else None,
-        "paused_by": paused_by,
-        "next_ms": None if entry is None or paused else _next_ms(entry, last_ms or now_ms),
-    }
+    stamps = {kind: stamp_of(state, kind) for kind in ("created", "changed", "paused")}
+    return PlannedSchedule(
+        name=name,
+        queue=config.name,
+        origin=origin,
+        when=None if entry is None else entry.when,
+        message=None if entry is None else entry.message,
+        options=parsed.options,
+        version=version_of(definition) if definition else "",
+        problem=HIDDEN if is_hidden else parsed.problem,
+        paused=paused,
+        next_ms=None if entry is None or paused or is_hidden else _next_ms(entry, last_ms or now_ms),
+        last_ms=last_ms,
+        fired_ms=whole(state.get("fired"), LAST_MS),
+        created_ms=stamps["created"][0],
+        created_by=stamps["created"][1],
+        changed_ms=stamps["changed"][0],
+        changed_by=stamps["changed"][1],
+        # Earlier versions wrote only 1.
+        paused_ms=stamps["paused"][0] if b" " in state.get("paused", b"") else None,
+        paused_by=stamps["paused"][1],
+        entry=entry,
+        definition=definition,
+    )
+
+
+def version_of(definition: bytes) -> str:
+    """Return a short text that differs between definitions."""
+    return hashlib.sha256(definition).hexdigest()[:16]
 
 
 def _next_ms(entry: Scheduled, after_ms: int) -> int | None:

@@ -14,7 +14,7 @@ from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
 from mq_django.core.schedules import Every, Schedule
 from mq_django.core.visible import escape
 from mq_django.inspector import plans
-from mq_django.inspector.plans import Origin, ScheduleStatus
+from mq_django.inspector.plans import Origin, PlannedSchedule
 
 #: The form field with the name of a schedule.
 NAMED = "schedule"
@@ -45,7 +45,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
     }
 
 
-def _row(plan: ScheduleStatus, now_ms: int) -> dict[str, Any]:
+def _row(plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
     entry, late = plan.entry, plan.next_ms is not None and plan.next_ms < now_ms
     return {
         "name": text.to_url(plan.name.encode(errors="surrogateescape")),
@@ -66,17 +66,17 @@ def _when(schedule: Schedule) -> str:
     return text.visible(str(schedule), limit=80)
 
 
-def _pause(page: Page, plan: ScheduleStatus) -> Done:
+def _pause(page: Page, plan: PlannedSchedule) -> Done:
     plans.switch(plan, paused=True, who=page.request.user.get_username())
     return Done(_("The schedule is paused."), "Paused schedule")
 
 
-def _resume(page: Page, plan: ScheduleStatus) -> Done:
+def _resume(page: Page, plan: PlannedSchedule) -> Done:
     plans.switch(plan, paused=False, who=page.request.user.get_username())
     return Done(_("The schedule was resumed."), "Resumed schedule")
 
 
-def _fire(_page: Page, plan: ScheduleStatus) -> Done:
+def _fire(_page: Page, plan: PlannedSchedule) -> Done:
     message_id = plans.fire(plan)
     if message_id is None:
         if plan.origin is Origin.REMOVED:
@@ -85,7 +85,7 @@ def _fire(_page: Page, plan: ScheduleStatus) -> Done:
     return Done(_("Message %(id)s was published.") % {"id": message_id}, "Fired schedule", f": message {message_id}")
 
 
-def _forget(_page: Page, plan: ScheduleStatus) -> Done:
+def _forget(_page: Page, plan: PlannedSchedule) -> Done:
     if plan.origin is not Origin.REMOVED:
         return Done(_("The schedule is in the code, so its state was not deleted."))
     plans.forget(plan)
@@ -93,7 +93,7 @@ def _forget(_page: Page, plan: ScheduleStatus) -> Done:
 
 
 def _view(
-    route: str, do: Callable[[Page, ScheduleStatus], Done], *, title: Any, sentence: Any, button: Any
+    route: str, do: Callable[[Page, PlannedSchedule], Done], *, title: Any, sentence: Any, button: Any
 ) -> Callable[..., HttpResponse]:
     """Return a view for an action on a schedule, after confirmation. Texts are translated when shown."""
 
