@@ -18,7 +18,7 @@ from mq_django.producers.schedule_checks import checked
 from mq_django.stores.runtime_schedules import MAX_SCHEDULES, RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
 from mq_django.stores.schedule_status import Origin, PlannedSchedule, ScheduleStatus, statuses
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import Role, open_wire
 
 #: How often a change is tried again when somebody else changes the schedule at the same time.
 TRIES = 10
@@ -40,6 +40,9 @@ class ScheduleCollection:
         ConfigurationError: `MQ_DJANGO` cannot be used.
         StoreError: Redis cannot be reached or refused.
     """
+
+    def __init__(self, role: Role = "produce") -> None:
+        self._role = role
 
     def create(
         self,
@@ -74,7 +77,7 @@ class ScheduleCollection:
         if found is not None and found.origin is not Origin.REMOVED:
             raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it is in {_place(found)}")
         definition, _ = checked(config, name, options)
-        result = _runtime(config).define(name, definition, before=b"", who=by, paused=paused)
+        result = self._runtime(config).define(name, definition, before=b"", who=by, paused=paused)
         if result == "EXISTS":
             raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it was just created")
         if result == "FULL":
@@ -119,7 +122,7 @@ class ScheduleCollection:
             definition, entry = checked(config, name, changed_options(found.options, changes))
             if definition == found.definition:
                 return found
-            result = _runtime(config).define(
+            result = self._runtime(config).define(
                 name, definition, before=found.definition, who=by, anew=found.when != entry.when
             )
             if result == "DEFINED":
@@ -146,7 +149,7 @@ class ScheduleCollection:
         """
         names = [name for name, config in get_config().queues.items() if config.has_schedules]
         configs = [_config(name) for name in (names if queue is None else [queue])]
-        return [found for config in configs for found in statuses(config, open_wire("produce")).found]
+        return [found for config in configs for found in statuses(config, open_wire(self._role)).found]
 
     def pause(self, name: str, *, queue: str = "default", by: str = "") -> bool:
         """Pause a schedule, also one of code or settings. The ticks of the pause never fire.
@@ -162,7 +165,7 @@ class ScheduleCollection:
         Raises:
             UnknownSchedule: the queue has no such schedule.
         """
-        return _store(self._existing(_config(queue), name)).pause(name, who=by)
+        return self._store(self._existing(_config(queue), name)).pause(name, who=by)
 
     def resume(self, name: str, *, queue: str = "default") -> bool:
         """Resume a paused schedule from its next tick on.
@@ -177,7 +180,7 @@ class ScheduleCollection:
         Raises:
             UnknownSchedule: the queue has no such schedule.
         """
-        return _store(self._existing(_config(queue), name)).resume(name)
+        return self._store(self._existing(_config(queue), name)).resume(name)
 
     def fire(self, name: str, *, queue: str = "default") -> str:
         """Publish the message of a schedule now, even if it is paused, and return the message's id.
@@ -196,7 +199,7 @@ class ScheduleCollection:
         found = self._existing(_config(queue), name)
         if found.entry is None:
             raise InvalidSchedule(f"Schedule {name!r} of queue {queue!r} is not valid: {found.problem}")
-        message_id = _store(found).fire_now(found.entry)
+        message_id = self._store(found).fire_now(found.entry)
         if message_id is None:
             raise ScheduleChanged(f"Somebody else has just changed schedule {name!r} of queue {queue!r}")
         return message_id
@@ -213,7 +216,7 @@ class ScheduleCollection:
             ScheduleInCode: it is in code or settings, and can only be paused.
         """
         config = _config(queue)
-        if not _runtime(config).delete(name):
+        if not self._runtime(config).delete(name):
             self._changeable(config, name)
             _refuse_unknown(config, name)
 
@@ -226,8 +229,15 @@ class ScheduleCollection:
     afire = asynchronous(fire)
     adelete = asynchronous(delete)
 
+    def _runtime(self, config: QueueConfig) -> RuntimeSchedules:
+        return RuntimeSchedules(config, open_wire(self._role))
+
+    def _store(self, found: PlannedSchedule) -> Schedules:
+        config = get_config().queue(found.queue)
+        return self._runtime(config) if found.origin is Origin.RUNTIME else Schedules(config, open_wire(self._role))
+
     def _find(self, config: QueueConfig, name: str) -> PlannedSchedule | None:
-        return next(iter(statuses(config, open_wire("produce"), name=name).found), None)
+        return next(iter(statuses(config, open_wire(self._role), name=name).found), None)
 
     def _existing(self, config: QueueConfig, name: str) -> PlannedSchedule:
         found = self._find(config, name)
@@ -249,15 +259,6 @@ def _config(queue: str) -> QueueConfig:
     if not config.has_schedules:
         raise NotSupported(f"{queue!r} has no schedules: it has RSMQ's format, or is a group of a topic")
     return config
-
-
-def _runtime(config: QueueConfig) -> RuntimeSchedules:
-    return RuntimeSchedules(config, open_wire("produce"))
-
-
-def _store(found: PlannedSchedule) -> Schedules:
-    config = get_config().queue(found.queue)
-    return _runtime(config) if found.origin is Origin.RUNTIME else Schedules(config, open_wire("produce"))
 
 
 def _place(found: ScheduleStatus) -> str:

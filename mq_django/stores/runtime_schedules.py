@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 from mq_django.conf import QueueConfig
 from mq_django.core.jsontext import loads
 from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.redaction import redact_text
 from mq_django.core.schedule_options import read_definition
 from mq_django.core.schedules import Scheduled
 from mq_django.core.visible import line, truncate
@@ -103,7 +104,7 @@ def parse(config: QueueConfig, name: str, definition: bytes) -> Parsed:
         entry.publication(config)
         return Parsed(entry, loads(definition))
     except (MQError, TypeError, RecursionError) as error:
-        return Parsed(None, {}, truncate(line(str(error)), 500))
+        return Parsed(None, {}, truncate(redact_text(line(str(error))), 500))
 
 
 def stamp_of(state: Mapping[str, bytes], kind: str) -> tuple[int | None, str]:

@@ -1,4 +1,4 @@
-"""The schedules of a queue: show, pause, resume, fire now, delete the state."""
+"""The schedules of a queue: show, pause, resume, fire now, delete."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,11 +8,14 @@ from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from mq_django.admin.queues.schedule_editing import change_url, schedules
 from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
-from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
+from mq_django.conf import get_config
 from mq_django.core.schedules import Every, Schedule
-from mq_django.core.visible import escape
+from mq_django.core.visible import escape, truncate
+from mq_django.errors import ScheduleError
 from mq_django.inspector import plans
 from mq_django.inspector.plans import Origin, PlannedSchedule
 
@@ -34,8 +37,11 @@ class Done(NamedTuple):
 def section(page: Page, name: str) -> dict[str, Any]:
     """Return the schedules of a queue as rows, and the URLs of their buttons."""
     now_ms, found, total = plans.schedules(name, limit=MAX_ROWS)
+    can_edit = get_config().queue(name).has_schedules and page.can(OPERATE, SEE_DATA)
     return {
-        "schedules": [_row(plan, now_ms) for plan in found],
+        "schedules": [_row(page, plan, now_ms) for plan in found],
+        "schedule_add_url": page.url("schedule_add", name) if can_edit else "",
+        "schedule_delete_url": page.url("schedule_delete", name),
         "schedules_total": text.number(total) if total > len(found) else "",
         "schedule_field": NAMED,
         "schedule_pause_url": page.url("schedule_pause", name),
@@ -45,7 +51,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
     }
 
 
-def _row(plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
+def _row(page: Page, plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
     entry, late = plan.entry, plan.next_ms is not None and plan.next_ms < now_ms
     return {
         "name": text.to_url(plan.name.encode(errors="surrogateescape")),
@@ -56,8 +62,25 @@ def _row(plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
         "late": late,
         "last": text.moment(plan.fired_ms, now=now_ms),
         "paused": plan.paused,
+        "notes": _notes(plan, now_ms),
+        "problem": text.visible(plan.problem, limit=200) if plan.problem else "",
+        "is_runtime": plan.origin is Origin.RUNTIME,
+        "change_url": change_url(page, plan) if plan.origin is Origin.RUNTIME and page.can(SEE_DATA) else "",
         "gone": plan.origin is Origin.REMOVED,
     }
+
+
+def _notes(plan: PlannedSchedule, now_ms: int) -> list[str]:
+    """Return who paused, changed and created a schedule, and when."""
+    notes, was_changed = [], plan.changed_ms != plan.created_ms
+    for done, ms, who in (
+        (_("paused by %(who)s, %(when)s"), plan.paused_ms if plan.paused else None, plan.paused_by),
+        (_("changed by %(who)s, %(when)s"), plan.changed_ms if was_changed else None, plan.changed_by),
+        (_("created by %(who)s, %(when)s"), plan.created_ms, plan.created_by),
+    ):
+        if ms is not None:
+            notes.append(done % {"who": truncate(who, 80) or _("unknown"), "when": text.moment(ms, now=now_ms)})
+    return notes
 
 
 def _when(schedule: Schedule) -> str:
@@ -92,15 +115,29 @@ def _forget(_page: Page, plan: PlannedSchedule) -> Done:
     return Done(_("The state of the schedule was deleted."), "Forgot schedule")
 
 
+def _delete(_page: Page, plan: PlannedSchedule) -> Done:
+    try:
+        schedules.delete(plan.name, queue=plan.queue)
+    except ScheduleError as error:
+        return Done(escape(str(error)))
+    return Done(_("The schedule was deleted."), "Deleted schedule")
+
+
 def _view(
-    route: str, do: Callable[[Page, PlannedSchedule], Done], *, title: Any, sentence: Any, button: Any
+    route: str,
+    do: Callable[[Page, PlannedSchedule], Done],
+    *,
+    title: Any,
+    sentence: Any,
+    button: Any,
+    of: Origin | None = None,
 ) -> Callable[..., HttpResponse]:
     """Return a view for an action on a schedule, after confirmation. Texts are translated when shown."""
 
     @needs(VIEW, OPERATE)
     def view(page: Page, name: str) -> HttpResponse:
         asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
-        plan = plans.find(name, text.from_url(asked).decode(errors="surrogateescape"))
+        plan = plans.find(name, text.from_url(asked).decode(errors="surrogateescape"), *([] if of is None else [of]))
         if plan is None:
             page.say(messages.WARNING, _("This schedule no longer exists."))
         elif CONFIRMED not in page.request.POST:
@@ -163,4 +200,14 @@ forget = _view(
     title=gettext_lazy("Forget schedule “%(schedule)s”?"),
     sentence=gettext_lazy("The time of its last tick is deleted. If it returns to the code, it starts anew."),
     button=gettext_lazy("Yes, forget it"),
+)
+
+#: Deletes a schedule that was created at run time.
+delete = _view(
+    "schedule_delete",
+    _delete,
+    title=gettext_lazy("Delete schedule “%(schedule)s”?"),
+    sentence=gettext_lazy("It never fires again. Messages that it has published stay."),
+    button=gettext_lazy("Yes, delete it"),
+    of=Origin.RUNTIME,
 )
