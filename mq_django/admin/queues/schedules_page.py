@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -35,10 +37,11 @@ class Done(NamedTuple):
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
-    """Return the schedules of a queue as rows, and the URLs of their buttons."""
+    """Return the schedules of a queue as rows, the URLs of their buttons, and what is wrong with them."""
     now_ms, found, total = plans.schedules(name, limit=MAX_ROWS)
     can_edit = get_config().queue(name).has_schedules and page.can(OPERATE, SEE_DATA)
     return {
+        "alarms": [_alarm(plan) for plan in found if plan.problem],
         "schedules": [_row(page, plan, now_ms) for plan in found],
         "schedule_add_url": page.url("schedule_add", name) if can_edit else "",
         "schedule_delete_url": page.url("schedule_delete", name),
@@ -49,6 +52,11 @@ def section(page: Page, name: str) -> dict[str, Any]:
         "schedule_fire_url": page.url("schedule_fire", name),
         "schedule_forget_url": page.url("schedule_forget", name),
     }
+
+
+def _alarm(plan: PlannedSchedule) -> dict[str, str]:
+    words = _("has a schedule that does not fire: %(name)s.")
+    return {"queue": plan.queue, "sentence": words % {"name": escape(truncate(plan.name, 80))}, "what": "alarm"}
 
 
 def _row(page: Page, plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
@@ -70,17 +78,19 @@ def _row(page: Page, plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _notes(plan: PlannedSchedule, now_ms: int) -> list[str]:
-    """Return who paused, changed and created a schedule, and when."""
-    notes, was_changed = [], plan.changed_ms != plan.created_ms
-    for done, ms, who in (
-        (_("paused by %(who)s, %(when)s"), plan.paused_ms if plan.paused else None, plan.paused_by),
-        (_("changed by %(who)s, %(when)s"), plan.changed_ms if was_changed else None, plan.changed_by),
-        (_("created by %(who)s, %(when)s"), plan.created_ms, plan.created_by),
-    ):
-        if ms is not None:
-            notes.append(done % {"who": truncate(who, 80) or _("unknown"), "when": text.moment(ms, now=now_ms)})
-    return notes
+def _notes(plan: PlannedSchedule, now_ms: int) -> list[SafeString]:
+    """Return who paused, changed and created a schedule, and when, as HTML."""
+    was_changed = plan.changed_ms != plan.created_ms
+    stamps = (
+        (_("paused by {who}, {when}"), plan.paused_ms if plan.paused else None, plan.paused_by),
+        (_("changed by {who}, {when}"), plan.changed_ms if was_changed else None, plan.changed_by),
+        (_("created by {who}, {when}"), plan.created_ms, plan.created_by),
+    )
+    return [
+        format_html(words, who=text.visible(who or _("unknown"), limit=80), when=text.moment(ms, now=now_ms))
+        for words, ms, who in stamps
+        if ms is not None
+    ]
 
 
 def _when(schedule: Schedule) -> str:

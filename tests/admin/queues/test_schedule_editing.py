@@ -45,6 +45,7 @@ def test_a_schedule_is_created_and_shown_with_who_did_it(operator):
     (row,) = done.context["schedules"]
     assert made.paused
     assert made.created_by in " ".join(row["notes"])
+    assert "&lt;" not in " ".join(row["notes"])
     assert LogEntry.objects.get().change_message == "Created schedule digest"
 
 
@@ -112,7 +113,8 @@ def test_one_that_is_not_valid_is_shown_and_deleted(operator, redis_client):
     redis_client.hset(keys.runtime_schedules, f"definition:{NASTY}\udcff".encode(errors="surrogateescape"), "{")
     page = operator.get(PAGE)
     (row,) = page.context["schedules"]
-    assert "does not fire" in main_of(page)
+    assert "The queue needs attention." in main_of(page)
+    assert "has a schedule that does not fire" in main_of(page)
     assert "<script>alert" not in page.content.decode()
     assert operator.get(row["change_url"]).status_code == 200
     operator.post(f"{BASE}emails/schedule/delete/", {"schedule": row["name"], "confirmed": "yes"})
