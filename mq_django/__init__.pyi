@@ -6,6 +6,7 @@ from mq_django.core.outcomes import Ack as Ack
 from mq_django.core.outcomes import Bury as Bury
 from mq_django.core.outcomes import Retry as Retry
 from mq_django.core.retries import RetryPolicy as RetryPolicy
+from mq_django.core.schedule_options import ScheduleOptions as ScheduleOptions
 from mq_django.core.schedules import Cron as Cron
 from mq_django.core.schedules import Every as Every
 from mq_django.core.schedules import cron as cron
@@ -16,11 +17,13 @@ from mq_django.producers.group_status import GroupStatus as GroupStatus
 from mq_django.producers.queues import Queue as Queue
 from mq_django.producers.queues import queues as queues
 from mq_django.producers.replay import Replayed as Replayed
+from mq_django.producers.schedule_collection import schedules as schedules
 from mq_django.producers.topics import Group as Group
 from mq_django.producers.topics import Topic as Topic
 from mq_django.producers.topics import topics as topics
 from mq_django.registry import handler as handler
 from mq_django.registry import subscriber as subscriber
+from mq_django.stores.schedule_status import ScheduleStatus as ScheduleStatus
 from mq_django.task_backend import MQTask as MQTask
 from mq_django.task_backend import aenqueue_many as aenqueue_many
 from mq_django.task_backend import enqueue_many as enqueue_many

@@ -23,6 +23,12 @@ MQError
 │   ├── ServerBusy            Redis is running a script that does not end, and accepts no other command
 │   ├── WrongNode             the key is on another node of a Redis Cluster
 │   └── NotSupported          the queue or topic does not support that
+├── ScheduleError             a schedule could not be created or changed; nothing was written
+│   ├── InvalidSchedule       an option that no schedule can have (also ValueError)
+│   ├── UnknownSchedule       the queue has no such schedule (also LookupError)
+│   ├── ScheduleExists        the queue has a schedule of this name
+│   ├── ScheduleInCode        it is in code or settings, where it has to be changed
+│   └── ScheduleChanged       somebody else has changed it
 ├── InvalidOffset             not a position in a topic's log (also ValueError)
 ├── InvalidFilter             a filter of messages that cannot be applied (also ValueError)
 ├── UnknownGroup              the topic has no such group (also LookupError)
@@ -76,6 +82,30 @@ class InvalidArguments(PublishError, TypeError):
 
 class UnknownQueue(PublishError, LookupError):
     """No such queue is configured."""
+
+
+class ScheduleError(MQError):
+    """A schedule could not be created or changed; nothing was written."""
+
+
+class InvalidSchedule(ScheduleError, ValueError):
+    """No schedule can have these options."""
+
+
+class UnknownSchedule(ScheduleError, LookupError):
+    """The queue has no such schedule."""
+
+
+class ScheduleExists(ScheduleError):
+    """The queue has a schedule of this name."""
+
+
+class ScheduleInCode(ScheduleError):
+    """The schedule is defined in code or settings, and has to be changed there."""
+
+
+class ScheduleChanged(ScheduleError):
+    """Somebody else has changed the schedule since it was read."""
 
 
 class InvalidOffset(MQError, ValueError):

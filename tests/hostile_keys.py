@@ -112,6 +112,11 @@ OF_STREAMS: dict[str, Place] = {
     "last ticks on the last day": lambda client, keys: client.hset(
         keys.schedules, mapping={"last:nightly": LAST, "fired:nightly": LAST, "last:gone": "x", b"last:\xff": b"\xff"}
     ),
+    "schedules of run time": lambda client, keys: client.hset(
+        keys.runtime_schedules,
+        mapping={b"definition:\xff": b"\xff", "definition:n": '{"every":1,"message":"m"}', "created:n": DIGITS}
+        | {"changed:n": b"\xff \xff", "paused:n": "x", "last:n": DIGITS, "fired:n": "inf", "definition:": "[]"},
+    ),
     "control": lambda client, keys: client.hset(
         keys.control,
         mapping={"ranked": DIGITS, "fronts": "inf", "log-generation": DIGITS, "alarm": DIGITS, "lost": DIGITS},

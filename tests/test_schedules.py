@@ -1,13 +1,13 @@
 """Schedules in settings and on tasks."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from mq_django import cron, every, registry, task
 from mq_django.conf import read
 from mq_django.core import schedules
-from mq_django.core.schedules import Every, Scheduled
+from mq_django.core.schedules import NEVER, Every, Scheduled
 from mq_django.errors import ConfigurationError
 from mq_django.task_backend.compat import InvalidTask
 from tests.optional import needs_croniter
@@ -26,6 +26,19 @@ def test_a_schedule_in_settings_publishes_a_message():
     entry = one(queue="emails", message="report", data={"n": 1}, cron="0 3 * * *", timezone="Europe/Berlin", priority=5)
     assert (entry.queue, entry.message, entry.data, entry.priority) == ("emails", "report", {"n": 1}, 5)
     assert entry.when == cron("0 3 * * *", timezone="Europe/Berlin")
+
+
+def test_the_data_of_a_schedule_may_be_true():
+    assert one(message="switch", data=True, every=60).data is True
+
+
+def test_no_tick_is_before_the_start_or_after_the_end():
+    entry = one(message="report", every=3600, starts="2026-11-20T10:30Z", ends=datetime(2026, 11, 20, 12, tzinfo=UTC))
+    hours = [int(datetime(2026, 11, 20, hour, tzinfo=UTC).timestamp() * 1000) for hour in (1, 11, 12, 18)]
+    assert [entry.next_ms(moment, UTC) for moment in hours] == [hours[1], hours[2], NEVER, NEVER]
+    assert entry.latest_ms(hours[1], hours[3], UTC) == hours[2]
+    on_time = one(message="report", every=3600, starts="2026-11-20T11:00+00:00")
+    assert on_time.next_ms(hours[0], UTC) == hours[1]
 
 
 def test_a_schedule_in_settings_runs_a_task():
@@ -49,6 +62,13 @@ def test_a_schedule_in_settings_runs_a_task():
         ({"every": 5, "message": "report", "when": 1}, "'when' is not an option"),
         ({"every": 5, "task": "report", "args": 7}, "'args' must be list or tuple"),
         ({"every": 5, "message": "report", "queue": "nowhere"}, "names the queue 'nowhere'"),
+        ({"every": 5, "message": "report", "priority": 101}, "a whole number from -100 to 100, not 101"),
+        ({"every": 5, "message": "report", "timezone": "Europe/Berlin"}, "'timezone' needs 'cron'"),
+        ({"every": 5, "message": "report", "args": [1]}, "'args' needs 'task'"),
+        ({"every": 5, "task": "report", "data": 1}, "'data' needs 'message'"),
+        ({"every": 5, "message": "report", "starts": "tomorrow"}, "'starts' must be a time"),
+        ({"every": 5, "message": "report", "ends": "1969-12-31T00:00Z"}, "from 1970 on"),
+        ({"every": 5, "message": "report", "starts": "2026-02-01", "ends": "2026-01-01"}, "must not be before"),
         ("hourly", "a dict of options"),
     ],
 )

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from mq_django.admin.consumers import consumers_page
 from mq_django.admin.dead_letters import dead_letter_editing, dead_letter_jobs, dead_letter_pages
 from mq_django.admin.messages import delayed_pages, stream_pages
-from mq_django.admin.queues import overview, queue_actions, queue_page, schedules_page
+from mq_django.admin.queues import overview, queue_actions, queue_page, schedule_editing, schedules_page
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
@@ -50,6 +50,9 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/cancel/", delayed_pages.cancel, require_POST, "cancel"),
     ("<str:name>/waiting/<str:room>/", delayed_pages.listing, require_GET, "waiting"),
     ("<str:name>/waiting/<str:room>/<str:member>/", delayed_pages.message, require_GET, "message"),
+    ("<str:name>/schedule/add/", schedule_editing.add, _get_or_post, "schedule_add"),
+    ("<str:name>/schedule/change/", schedule_editing.change, _get_or_post, "schedule_change"),
+    ("<str:name>/schedule/delete/", schedules_page.delete, require_POST, "schedule_delete"),
     ("<str:name>/schedule/pause/", schedules_page.pause, require_POST, "schedule_pause"),
     ("<str:name>/schedule/resume/", schedules_page.resume, require_POST, "schedule_resume"),
     ("<str:name>/schedule/fire/", schedules_page.fire, require_POST, "schedule_fire"),

@@ -38,6 +38,7 @@ KINDS = (
     "consumers",
     "control",
     "schedules",
+    "runtime_schedules",
     "limits",
     "rates",
     "permits",
@@ -104,6 +105,8 @@ class QueueKeys:
     permit_wakeups: str = field(init=False)
     #: HASH: `last:`, `fired:` and `paused:` + a schedule's name.
     schedules: str = field(init=False)
+    #: HASH: the same of schedules that were created at run time; `definition:`, `created:` and `changed:` + its name.
+    runtime_schedules: str = field(init=False)
     #: Pub/sub channel: a new earliest due time, a pause, a resume.
     wake: str = field(init=False)
 

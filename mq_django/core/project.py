@@ -75,9 +75,9 @@ class Config:
         metadata=option(
             read_schedules,
             'Name to schedule: `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, or `"task"` '
-            'with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`. One process fires each '
-            "tick. Of the ticks missed while nothing was running, only the last one fires. Ticks missed while the "
-            "schedule was paused do not fire.",
+            'with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`, and `"starts"` and '
+            '`"ends"`, between which its ticks are. One process fires each tick. Of the ticks missed while '
+            "nothing was running, only the last one fires. Ticks missed while the schedule was paused do not fire.",
         ),
     )
 

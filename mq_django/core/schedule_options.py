@@ -1,17 +1,44 @@
-"""Read the schedules in the settings."""
+"""Read the options of schedules: those of the settings, and those of definitions that were made at run time."""
 
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
+from mq_django.core.jsontext import dumps, loads
 from mq_django.core.options import read_positive_duration
-from mq_django.core.publish_checks import check_name
+from mq_django.core.publish_checks import check_name, check_priority
 from mq_django.core.schedules import Schedule, Scheduled, cron, every
-from mq_django.core.times import read_duration
-from mq_django.errors import MQError
+from mq_django.core.times import Duration, aware, read_duration
+from mq_django.errors import DecodeError, MQError
 
-#: Option of a schedule -> its types.
+
+class ScheduleOptions(TypedDict, total=False):
+    """The options of a schedule: `cron` or `every`, and `message` or `task`. None is the same as no option."""
+
+    #: A cron expression, and its time zone, such as "Europe/Berlin"; default: the project's TIME_ZONE.
+    cron: str | None
+    timezone: str | None
+    #: A timedelta or seconds, from 1.
+    every: Duration | None
+    #: The name of the message, and its data.
+    message: str | None
+    data: Any
+    #: The path of a task, and its arguments.
+    task: str | None
+    args: Sequence[Any] | None
+    kwargs: Mapping[str, Any] | None
+    #: As in `Queue.publish`.
+    priority: int | None
+    key: str | None
+    #: How long after its tick a message may be handled: a timedelta or seconds.
+    expires: Duration | None
+    #: No tick is before the first or after the second: datetimes, or text in ISO format.
+    starts: datetime | str | None
+    ends: datetime | str | None
+
+
+#: Option of a schedule in the settings -> its types.
 SCHEDULE_OPTIONS: dict[str, tuple[type, ...]] = {
     "cron": (str,),
     "timezone": (str,),
@@ -25,6 +52,17 @@ SCHEDULE_OPTIONS: dict[str, tuple[type, ...]] = {
     "priority": (int,),
     "key": (str,),
     "expires": (timedelta, int, float),
+    "starts": (datetime, str),
+    "ends": (datetime, str),
+}
+#: Option -> the one that it belongs to.
+_BELONGS = {"timezone": "cron", "data": "message", "args": "task", "kwargs": "task"}
+#: Option -> those that it replaces when a schedule is changed.
+_REPLACES = {
+    "cron": ("every",),
+    "every": ("cron", "timezone"),
+    "message": ("task", "args", "kwargs"),
+    "task": ("message", "data"),
 }
 
 
@@ -39,39 +77,96 @@ def read_schedules(value: Any) -> Mapping[str, Scheduled]:
     found = {}
     for name, entry in value.items():
         try:
-            found[name] = _scheduled(check_name(name), entry)
+            found[name] = _scheduled(check_name(name), entry, where=f'MQ_DJANGO["SCHEDULES"][{name!r}]')
         except (TypeError, MQError) as error:
             raise TypeError(f"a dict of name: schedule; in {name!r:.80}, {error}") from error
     return MappingProxyType(found)
 
 
-def _scheduled(name: str, entry: Any) -> Scheduled:
-    if not isinstance(entry, Mapping):
-        raise TypeError("write a dict of options")
-    for option, value in entry.items():
-        kinds = SCHEDULE_OPTIONS.get(option)
-        if kinds is None:
-            raise TypeError(f"{option!r} is not an option; options are {', '.join(SCHEDULE_OPTIONS)}")
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            raise TypeError(f"{option!r} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r:.80}")
-    if ("cron" in entry) == ("every" in entry) or ("message" in entry) == ("task" in entry):
-        raise TypeError('give "cron" or "every", and "message" or "task"')
+def read_definition(queue: str, name: str, definition: bytes) -> Scheduled:
+    """Return the schedule of a definition in Redis, which others may have written.
+
+    Raises:
+        TypeError, MQError: it is not the definition of a schedule.
+    """
+    options = loads(definition)
+    if not isinstance(options, Mapping) or "queue" in options:
+        raise DecodeError("not a JSON object of options")
+    where = f"schedule {name!r} of queue {queue!r}, created at run time"
+    return _scheduled(check_name(name), {**options, "queue": queue}, where=where, definition=definition)
+
+
+def definition_of(options: Mapping[str, Any]) -> bytes:
+    """Return the definition of a schedule with these options, as JSON text.
+
+    Raises:
+        TypeError: an option has another type.
+        InvalidMessage: a value cannot be encoded as JSON.
+    """
+    written = {option: value for option, value in options.items() if value is not None}
+    for option in ("every", "expires"):
+        if option in written:
+            seconds = _seconds(option, written[option])
+            written[option] = int(seconds) if seconds.is_integer() else seconds
+    for option in ("starts", "ends"):
+        if option in written:
+            written[option] = _moment(option, written[option]).isoformat()
+    return dumps(written)
+
+
+def changed_options(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with changes. An option that excludes an earlier one replaces it."""
+    replaced = {other for option in changes if changes[option] is not None for other in _REPLACES.get(option, ())}
+    return {**{option: value for option, value in options.items() if option not in replaced}, **changes}
+
+
+def _seconds(option: str, value: object) -> float:
+    try:
+        return read_duration(value).total_seconds()
+    except TypeError as error:
+        raise TypeError(f"{option!r} must be {error}, not {value!r:.80}") from error
+
+
+def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = None) -> Scheduled:
+    _check_options(entry)
     if "cron" in entry:
         when: Schedule = cron(entry["cron"], timezone=entry.get("timezone"))
     else:
         when = every(read_duration(entry["every"]))
     as_task = {"args": list(entry.get("args", ())), "kwargs": dict(entry.get("kwargs", {}))}
+    starts, ends = (_moment(option, entry[option]) if option in entry else None for option in ("starts", "ends"))
+    if starts is not None and ends is not None and ends < starts:
+        raise TypeError("'ends' must not be before 'starts'")
     return Scheduled(
         name=name,
         queue=entry.get("queue", "default"),
         message=check_name(entry.get("message", entry.get("task"))),
         data=as_task if "task" in entry else entry.get("data"),
         when=when,
-        priority=max(-100, min(100, entry.get("priority", 0))),
+        priority=check_priority(entry.get("priority", 0)),
         key=entry.get("key"),
         expires=_lifetime(entry["expires"]) if "expires" in entry else None,
-        where=f'MQ_DJANGO["SCHEDULES"][{name!r}]',
+        starts=starts,
+        ends=ends,
+        where=where,
+        definition=definition,
     )
+
+
+def _check_options(entry: Any) -> None:
+    if not isinstance(entry, Mapping):
+        raise TypeError("write a dict of options")
+    for option, value in entry.items():
+        kinds = SCHEDULE_OPTIONS.get(option)
+        if kinds is None:
+            raise TypeError(f"{option!r:.80} is not an option; options are {', '.join(SCHEDULE_OPTIONS)}")
+        if kinds != (object,) and (isinstance(value, bool) or not isinstance(value, kinds)):
+            raise TypeError(f"{option!r} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r:.80}")
+    if ("cron" in entry) == ("every" in entry) or ("message" in entry) == ("task" in entry):
+        raise TypeError('give "cron" or "every", and "message" or "task"')
+    for option, other in _BELONGS.items():
+        if option in entry and other not in entry:
+            raise TypeError(f"{option!r} needs {other!r}")
 
 
 def _lifetime(value: Any) -> timedelta:
@@ -80,3 +175,13 @@ def _lifetime(value: Any) -> timedelta:
     if duration > timedelta(days=36600):
         raise TypeError("'expires' must be at most 36600 days")
     return duration
+
+
+def _moment(option: str, value: datetime | str) -> datetime:
+    try:
+        moment = aware(datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+        if moment.year >= 1970:
+            return moment
+    except (ValueError, OverflowError) as error:
+        raise TypeError(f"{option!r} must be a time, such as '2026-11-01T06:00+01:00', not {value!r:.80}") from error
+    raise TypeError(f"{option!r} must be a time from 1970 on, not {value!r:.80}")

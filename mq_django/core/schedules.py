@@ -35,6 +35,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: The attribute with the tick of a message.
 TICK_HEADER = "scheduledtime"
+#: Later than every tick, in ms since 1970.
+NEVER = 2**63
 
 
 class Schedule(Protocol):
@@ -53,7 +55,7 @@ class Schedule(Protocol):
 class Scheduled:
     """A message that is published at every tick of a schedule."""
 
-    #: The name of the schedule, unique in the project.
+    #: The name of the schedule, unique in its queue.
     name: str
     queue: str
     #: The name of the message, and its data.
@@ -65,8 +67,18 @@ class Scheduled:
     key: str | None = None
     #: How long after its tick a message may be handled; None: for ever.
     expires: timedelta | None = None
+    #: No tick is before the first or after the second, both aware; None: no limit.
+    starts: datetime | None = None
+    ends: datetime | None = None
     #: Where it is defined, for error messages.
     where: str = ""
+    #: Of one that was created at run time: its definition in Redis. None: it is in code or settings.
+    definition: bytes | None = None
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """Return its queue and name, which no other schedule that fires has."""
+        return self.queue, self.name
 
     def publication(self, destination: DeliveryOptions, tick_ms: int | None = None) -> Publication:
         """Return the publication of a tick, in ms since 1970, or without a tick of now.
@@ -86,9 +98,15 @@ class Scheduled:
         )
 
     def next_ms(self, after_ms: int, local: tzinfo) -> int:
-        """Return the first tick after a time, both in ms since 1970. `local` is the project's time zone."""
-        tick = self.when.after(datetime.fromtimestamp(after_ms / 1000, UTC), local)
-        return round(tick.timestamp() * 1000)
+        """Return the first tick after a time, both in ms since 1970; NEVER if it has ended.
+
+        `local` is the project's time zone.
+        """
+        after = datetime.fromtimestamp(after_ms / 1000, UTC)
+        if self.starts is not None:
+            after = max(after, self.starts - timedelta(milliseconds=1))
+        tick = self.when.after(after, local)
+        return NEVER if self.ends is not None and tick > self.ends else round(tick.timestamp() * 1000)
 
     def latest_ms(self, tick_ms: int, now_ms: int, local: tzinfo) -> int:
         """Return the last tick up to now. `tick_ms` is an earlier tick."""

@@ -9,11 +9,15 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.publication import Publication
 from mq_django.core.schedules import Scheduled
+from mq_django.core.visible import line, truncate
 from mq_django.core.wire import encode_body
 from mq_django.stores.counters import slot
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: The most characters of the user who paused or changed a schedule.
+MAX_WHO = 150
 
 
 class Firing(StrEnum):
@@ -25,6 +29,13 @@ class Firing(StrEnum):
     PAUSED = "paused"
     #: It is not due yet, by the clock of Redis.
     EARLY = "early"
+    #: It was created at run time, and has been changed or deleted.
+    CHANGED = "changed"
+
+
+def named(kind: str, name: str) -> bytes:
+    """Return the field of a schedule. Names that others wrote may have bytes that are not UTF-8."""
+    return f"{kind}{name}".encode(errors="surrogateescape")
 
 
 def scheduled() -> list[Scheduled]:
@@ -33,16 +44,18 @@ def scheduled() -> list[Scheduled]:
 
 
 class Schedules:
-    """The schedules of one queue."""
+    """The schedules of one queue that are in code or settings."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._config = config
         self._keys = config.keys
         self._wire = wire
+        #: The HASH of their states.
+        self._states = config.keys.schedules
 
     def look(self, names: Sequence[str]) -> tuple[int, list[int]]:
         """Return now, and for each schedule the time up to which its ticks have fired. A new schedule starts now."""
-        command = scripts.command("schedules_read", keys=[self._keys.schedules], args=list(names))
+        command = scripts.command("schedules_read", keys=[self._states], args=list(names))
         now_ms, *lasts = reply_or_raise(self._wire.trip([command])[0])
         known = (whole(last, LAST_MS) for last in lasts)
         # An invalid time counts as missing: the schedule starts now.
@@ -53,30 +66,43 @@ class Schedules:
         word, now_ms = self._fire(entry, tick_ms, entry.publication(self._config, tick_ms))
         return Firing(word.decode().lower()), now_ms
 
-    def fire_now(self, entry: Scheduled) -> str:
-        """Publish the message of a schedule now, even if it is paused, and return its id. Its ticks are not changed."""
+    def fire_now(self, entry: Scheduled) -> str | None:
+        """Publish the message of a schedule now, even if it is paused, and return its id. Its ticks are not changed.
+
+        None: it was created at run time, and has been changed or deleted.
+        """
         made = entry.publication(self._config)
-        self._fire(entry, "", made)
-        return made.message.id
+        word, _now_ms = self._fire(entry, "", made)
+        return None if word == b"CHANGED" else made.message.id
 
-    def pause(self, name: str) -> None:
-        """Pause a schedule: its ticks publish no message."""
-        reply_or_raise(self._wire.trip([("HSET", self._keys.schedules, f"paused:{name}", 1)])[0])
+    def pause(self, name: str, *, who: str = "") -> bool:
+        """Pause a schedule: its ticks publish no message. Return whether it was running before."""
+        args: list[Argument] = [named("", name), truncate(line(who), MAX_WHO), self._required(name)]
+        return bool(self._run("schedules_pause", args) == b"PAUSED")
 
-    def resume(self, name: str) -> None:
-        """Resume a schedule from the next tick on. The ticks of the pause never fire."""
-        command = scripts.command("schedules_resume", keys=[self._keys.schedules], args=[name])
-        reply_or_raise(self._wire.trip([command])[0])
+    def resume(self, name: str) -> bool:
+        """Resume a schedule from the next tick on, and return whether it was paused. The pause's ticks never fire."""
+        return bool(self._run("schedules_resume", [named("", name)]) == b"RESUMED")
 
     def forget(self, name: str) -> None:
         """Delete the state of a schedule. If it is still in code or settings, it starts anew."""
-        fields = [f"{kind}:{name}" for kind in ("last", "fired", "paused")]
-        reply_or_raise(self._wire.trip([("HDEL", self._keys.schedules, *fields)])[0])
+        fields = [named(kind, name) for kind in ("last:", "fired:", "paused:")]
+        reply_or_raise(self._wire.trip([("HDEL", self._states, *fields)])[0])
+
+    def _required(self, name: str) -> bytes:
+        """Return a field that a schedule has if it exists; empty if that does not depend on Redis."""
+        return b""
+
+    def _run(self, script: str, args: list[Argument]) -> Any:
+        command = scripts.command(script, keys=[self._states], args=args)
+        return reply_or_raise(self._wire.trip([command])[0])
 
     def _fire(self, entry: Scheduled, tick: Argument, made: Publication) -> Any:
         (message, data_text, _), keys, where = made, self._keys, slot(self._keys)
         body = encode_body(message, data_text, member=message.id)
         args: list[Argument] = [entry.name, tick, where.minute, where.hour, keys.group, message.id, message.name, body]
-        key_names = [keys.schedules, keys.ready, keys.priority, keys.waiting, keys.control]
+        if entry.definition is not None:
+            args.append(entry.definition)
+        key_names = [self._states, keys.ready, keys.priority, keys.waiting, keys.control]
         command = scripts.command("schedules_fire", keys=[*key_names, *where.keys], args=args)
         return reply_or_raise(self._wire.trip([command])[0])

@@ -43,7 +43,7 @@ PLACES = {"dead": "1-1", "logged": "1-1"}
 YES = {"confirmed": "yes"}
 
 #: What is done to schedules.
-VERBS = ("pause", "resume", "fire", "forget")
+VERBS = ("pause", "resume", "fire", "forget", "delete")
 
 VISITS = [
     Visit("=changelist", "", VIEW),
@@ -96,6 +96,11 @@ VISITS = [
     Visit("figures", "emails/figures/", VIEW),
     Visit("figures", "emails/figures/?span=day&of=welcome", VIEW),
     *(Visit(f"schedule_{verb}", f"emails/schedule/{verb}/", OPERATE, "post", {"schedule": "gone"}) for verb in VERBS),
+    Visit("schedule_add", "emails/schedule/add/", EDIT),
+    Visit("schedule_add", "emails/schedule/add/", EDIT, "post", {"name": "new", "every": "60", "message": "m"}),
+    Visit("schedule_add", "emails/schedule/add/", EDIT, "post", {"name": "", "every": "soon"}),
+    Visit("schedule_change", "emails/schedule/change/?schedule=gone", EDIT),
+    Visit("schedule_change", "emails/schedule/change/?schedule=gone", EDIT, "post", {"every": "60"}),
     *(
         Visit(f"schedule_{verb}", f"emails/schedule/{verb}/", OPERATE, "post", {"schedule": "gone", **YES})
         for verb in VERBS

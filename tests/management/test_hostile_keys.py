@@ -21,6 +21,7 @@ LOOKS = (
     *(("peek", "emails", place) for place in ("ready", "delayed", "unhandled", "parked", "dead")),
     ("consumers",),
     ("topics",),
+    ("schedules",),
     ("log", "orders"),
 )
 

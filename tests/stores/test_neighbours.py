@@ -7,6 +7,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
+from mq_django.core.jsontext import dumps
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
 from mq_django.core.publication import publication
 from mq_django.core.schedules import Scheduled, every
@@ -17,6 +18,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
 from mq_django.stores.log import Log
 from mq_django.stores.results import end_cancelled, settled_commands
+from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -180,6 +182,15 @@ def be_scheduled(client, mq_settings):
     schedules.fire_now(report)
     schedules.pause("nightly")
     schedules.resume("nightly")
+    runtime = RuntimeSchedules(queues["emails"].config, Session(get_client("consume")))
+    definition = dumps({"message": "report", "every": 60, "data": marked()})
+    runtime.define("created", definition, before=b"", who="ann")
+    client.hset(queues["emails"].config.keys.runtime_schedules, "last:created", tick - 60_000)
+    (loaded,) = runtime.load()[1]
+    runtime.fire(loaded.parsed.entry, tick)
+    runtime.pause("created", who="ann")
+    runtime.resume("created")
+    runtime.delete("created")
 
 
 def be_unique(client, mq_settings):

@@ -6,8 +6,8 @@ import pytest
 from mq_django import registry
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import WrongKeyType
-from mq_django.inspector.plans import planned
 from mq_django.stores.schedule_state import Firing, Schedules
+from mq_django.stores.schedule_status import statuses
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
@@ -29,7 +29,7 @@ def seen_since(client, keys, ms):
 
 
 def plan_of(emails):
-    (found,) = planned(emails.config, Pooled(get_client("consume")))[1]
+    (found,) = statuses(emails.config, Pooled(get_client("consume"))).found
     return found
 
 
@@ -117,9 +117,9 @@ def test_a_schedule_can_be_fired_at_once_even_when_it_is_paused(emails, schedule
 
 
 def test_what_nobody_has_seen_has_no_state(emails, keys, redis_client):
-    assert planned(emails.config, Pooled(get_client("consume")))[1] == []
+    assert statuses(emails.config, Pooled(get_client("consume"))).found == []
     redis_client.hset(keys.schedules, mapping={"last:a:b": "7", "last:c": "junk", "odd": "x"})
-    _, found = planned(emails.config, Pooled(get_client("consume")))
+    _, found, _ = statuses(emails.config, Pooled(get_client("consume")))
     told = {plan.name: (plan.entry, plan.last_ms, plan.fired_ms, plan.paused) for plan in found}
     assert told == {"a:b": (None, 7, None, False), "c": (None, None, None, False), "": (None, None, None, False)}
 
@@ -156,7 +156,7 @@ def in_code(monkeypatch):
 
 @pytest.mark.usefixtures("in_code")
 def test_every_schedule_is_listed_with_its_next_tick(emails, schedules, keys, redis_client):
-    now_ms, (found,) = planned(emails.config, Pooled(get_client("consume")))
+    now_ms, (found,), _ = statuses(emails.config, Pooled(get_client("consume")))
     assert (found.name, found.queue, found.entry, found.last_ms, found.paused) == (
         "nightly",
         "emails",
@@ -171,7 +171,7 @@ def test_every_schedule_is_listed_with_its_next_tick(emails, schedules, keys, re
 @pytest.mark.usefixtures("in_code")
 def test_a_tick_that_nobody_fires_is_listed_as_over(emails, keys, redis_client):
     seen_since(redis_client, keys, 30_000)
-    _, (found,) = planned(emails.config, Pooled(get_client("consume")))
+    _, (found,), _ = statuses(emails.config, Pooled(get_client("consume")))
     assert (found.last_ms, found.next_ms) == (30_000, 60_000)
 
 
@@ -180,10 +180,10 @@ def test_a_paused_schedule_has_no_next_tick_and_has_one_when_it_goes_on(emails, 
     wire = Pooled(get_client("consume"))
     schedules.look([REPORT.name])
     schedules.pause(REPORT.name)
-    (found,) = planned(emails.config, wire)[1]
+    (found,) = statuses(emails.config, wire).found
     assert (found.paused, found.next_ms) == (True, None)
     schedules.resume(REPORT.name)
-    (found,) = planned(emails.config, wire)[1]
+    (found,) = statuses(emails.config, wire).found
     assert not found.paused
     assert found.next_ms
 
@@ -192,8 +192,8 @@ def test_a_schedule_that_left_the_code_is_listed_until_it_is_forgotten(emails, s
     wire = Pooled(get_client("consume"))
     schedules.look(["old"])
     schedules.pause("old")
-    (found,) = planned(emails.config, wire)[1]
+    (found,) = statuses(emails.config, wire).found
     assert (found.name, found.entry, found.next_ms, found.paused) == ("old", None, None, True)
     schedules.forget("old")
-    assert planned(emails.config, wire)[1] == []
+    assert statuses(emails.config, wire).found == []
     assert not redis_client.exists(keys.schedules)

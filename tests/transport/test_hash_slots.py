@@ -28,7 +28,6 @@ EXAMPLES = {
     "HGET": [("HGET", "k", "a")],
     "HGETALL": [("HGETALL", "k")],
     "HMGET": [("HMGET", "k", "a", "b")],
-    "HSET": [("HSET", "k", "a", 1)],
     "PING": [("PING",)],
     "SET": [("SET", "k", b"text", "PX", 1)],
     "SMEMBERS": [("SMEMBERS", "k")],

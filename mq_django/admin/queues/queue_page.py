@@ -70,7 +70,6 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     context = {
         "queue": name,
         "tabs": tabs(page, name, "queue", view),
-        "summary": _("The queue needs attention.") if problems else _("No problems found."),
         "tiles": _tiles(page, view),
         "paused": view.paused,
         "switch_url": page.url("resume" if view.paused else "pause", name),
@@ -82,9 +81,11 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     }
     if not view.error:
         place = group_section.section(page, name) if GROUP_SEPARATOR in name else {}
-        problems = place.pop("alarms", []) + problems
-        context |= {**place, **limits_section.section(page, name), **schedules_page.section(page, name)}
-    return {**context, "problems": problems}
+        scheduled = schedules_page.section(page, name)
+        problems = place.pop("alarms", []) + scheduled.pop("alarms") + problems
+        context |= {**place, **limits_section.section(page, name), **scheduled}
+    summary = _("The queue needs attention.") if problems else _("No problems found.")
+    return {**context, "problems": problems, "summary": summary}
 
 
 def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:

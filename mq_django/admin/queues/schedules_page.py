@@ -1,23 +1,30 @@
-"""The schedules of a queue: show, pause, resume, fire now, delete the state."""
+"""The schedules of a queue: show, pause, resume, fire now, delete."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from mq_django.admin.queues.schedule_editing import change_url, schedules
 from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
-from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
+from mq_django.conf import get_config
 from mq_django.core.schedules import Every, Schedule
-from mq_django.core.visible import escape
+from mq_django.core.visible import escape, truncate
+from mq_django.errors import ScheduleError
 from mq_django.inspector import plans
-from mq_django.inspector.plans import Planned
+from mq_django.inspector.plans import Origin, PlannedSchedule
 
 #: The form field with the name of a schedule.
 NAMED = "schedule"
+#: The most schedules that the page of a queue shows.
+MAX_ROWS = 100
 
 
 class Done(NamedTuple):
@@ -30,10 +37,15 @@ class Done(NamedTuple):
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
-    """Return the schedules of a queue as rows, and the URLs of their buttons."""
-    now_ms, found = plans.schedules(name)
+    """Return the schedules of a queue as rows, the URLs of their buttons, and what is wrong with them."""
+    now_ms, found, total = plans.schedules(name, limit=MAX_ROWS)
+    can_edit = get_config().queue(name).has_schedules and page.can(OPERATE, SEE_DATA)
     return {
-        "schedules": [_row(plan, now_ms) for plan in found],
+        "alarms": [_alarm(plan) for plan in found if plan.problem],
+        "schedules": [_row(page, plan, now_ms) for plan in found],
+        "schedule_add_url": page.url("schedule_add", name) if can_edit else "",
+        "schedule_delete_url": page.url("schedule_delete", name),
+        "schedules_total": text.number(total) if total > len(found) else "",
         "schedule_field": NAMED,
         "schedule_pause_url": page.url("schedule_pause", name),
         "schedule_resume_url": page.url("schedule_resume", name),
@@ -42,10 +54,15 @@ def section(page: Page, name: str) -> dict[str, Any]:
     }
 
 
-def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
+def _alarm(plan: PlannedSchedule) -> dict[str, str]:
+    words = _("has a schedule that does not fire: %(name)s.")
+    return {"queue": plan.queue, "sentence": words % {"name": escape(truncate(plan.name, 80))}, "what": "alarm"}
+
+
+def _row(page: Page, plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
     entry, late = plan.entry, plan.next_ms is not None and plan.next_ms < now_ms
     return {
-        "name": text.to_url(plan.name.encode()),
+        "name": text.to_url(plan.name.encode(errors="surrogateescape")),
         "shown": text.visible(plan.name, limit=80),
         "when": _when(entry.when) if entry else "",
         "message": text.visible(entry.message, limit=80) if entry else "",
@@ -53,8 +70,27 @@ def _row(plan: Planned, now_ms: int) -> dict[str, Any]:
         "late": late,
         "last": text.moment(plan.fired_ms, now=now_ms),
         "paused": plan.paused,
-        "gone": entry is None,
+        "notes": _notes(plan, now_ms),
+        "problem": text.visible(plan.problem, limit=200) if plan.problem else "",
+        "is_runtime": plan.origin is Origin.RUNTIME,
+        "change_url": change_url(page, plan) if plan.origin is Origin.RUNTIME and page.can(SEE_DATA) else "",
+        "gone": plan.origin is Origin.REMOVED,
     }
+
+
+def _notes(plan: PlannedSchedule, now_ms: int) -> list[SafeString]:
+    """Return who paused, changed and created a schedule, and when, as HTML."""
+    was_changed = plan.changed_ms != plan.created_ms
+    stamps = (
+        (_("paused by {who}, {when}"), plan.paused_ms if plan.paused else None, plan.paused_by),
+        (_("changed by {who}, {when}"), plan.changed_ms if was_changed else None, plan.changed_by),
+        (_("created by {who}, {when}"), plan.created_ms, plan.created_by),
+    )
+    return [
+        format_html(words, who=text.visible(who or _("unknown"), limit=80), when=text.moment(ms, now=now_ms))
+        for words, ms, who in stamps
+        if ms is not None
+    ]
 
 
 def _when(schedule: Schedule) -> str:
@@ -63,39 +99,55 @@ def _when(schedule: Schedule) -> str:
     return text.visible(str(schedule), limit=80)
 
 
-def _pause(plan: Planned) -> Done:
-    plans.switch(plan, paused=True)
+def _pause(page: Page, plan: PlannedSchedule) -> Done:
+    plans.switch(plan, paused=True, who=page.request.user.get_username())
     return Done(_("The schedule is paused."), "Paused schedule")
 
 
-def _resume(plan: Planned) -> Done:
-    plans.switch(plan, paused=False)
+def _resume(page: Page, plan: PlannedSchedule) -> Done:
+    plans.switch(plan, paused=False, who=page.request.user.get_username())
     return Done(_("The schedule was resumed."), "Resumed schedule")
 
 
-def _fire(plan: Planned) -> Done:
+def _fire(_page: Page, plan: PlannedSchedule) -> Done:
     message_id = plans.fire(plan)
     if message_id is None:
-        return Done(_("The schedule is no longer in the code."))
+        if plan.origin is Origin.REMOVED:
+            return Done(_("The schedule is no longer in the code."))
+        return Done(_("The schedule was just changed, or is not valid. No message was published."))
     return Done(_("Message %(id)s was published.") % {"id": message_id}, "Fired schedule", f": message {message_id}")
 
 
-def _forget(plan: Planned) -> Done:
-    if plan.entry is not None:
+def _forget(_page: Page, plan: PlannedSchedule) -> Done:
+    if plan.origin is not Origin.REMOVED:
         return Done(_("The schedule is in the code, so its state was not deleted."))
     plans.forget(plan)
     return Done(_("The state of the schedule was deleted."), "Forgot schedule")
 
 
+def _delete(_page: Page, plan: PlannedSchedule) -> Done:
+    try:
+        schedules.delete(plan.name, queue=plan.queue)
+    except ScheduleError as error:
+        return Done(escape(str(error)))
+    return Done(_("The schedule was deleted."), "Deleted schedule")
+
+
 def _view(
-    route: str, do: Callable[[Planned], Done], *, title: Any, sentence: Any, button: Any
+    route: str,
+    do: Callable[[Page, PlannedSchedule], Done],
+    *,
+    title: Any,
+    sentence: Any,
+    button: Any,
+    of: Origin | None = None,
 ) -> Callable[..., HttpResponse]:
     """Return a view for an action on a schedule, after confirmation. Texts are translated when shown."""
 
     @needs(VIEW, OPERATE)
     def view(page: Page, name: str) -> HttpResponse:
         asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
-        plan = plans.find(name, text.from_url(asked).decode(errors="replace"))
+        plan = plans.find(name, text.from_url(asked).decode(errors="surrogateescape"), *([] if of is None else [of]))
         if plan is None:
             page.say(messages.WARNING, _("This schedule no longer exists."))
         elif CONFIRMED not in page.request.POST:
@@ -111,7 +163,7 @@ def _view(
                 fields=[(NAMED, asked)],
             )
         else:
-            done = do(plan)
+            done = do(page, plan)
             page.say(messages.SUCCESS if done.logged else messages.WARNING, done.said)
             if done.logged:
                 page.log(name, f"{done.logged} {escape(plan.name)}{done.more}")
@@ -158,4 +210,14 @@ forget = _view(
     title=gettext_lazy("Forget schedule “%(schedule)s”?"),
     sentence=gettext_lazy("The time of its last tick is deleted. If it returns to the code, it starts anew."),
     button=gettext_lazy("Yes, forget it"),
+)
+
+#: Deletes a schedule that was created at run time.
+delete = _view(
+    "schedule_delete",
+    _delete,
+    title=gettext_lazy("Delete schedule “%(schedule)s”?"),
+    sentence=gettext_lazy("It never fires again. Messages that it has published stay."),
+    button=gettext_lazy("Yes, delete it"),
+    of=Origin.RUNTIME,
 )

@@ -1,8 +1,10 @@
 """Publish the messages of schedules at their ticks."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
+from queue import SimpleQueue
+from types import MappingProxyType
 from typing import Self
 
 from django.utils import timezone
@@ -10,19 +12,22 @@ from django.utils import timezone
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
-from mq_django.core.schedules import Scheduled
+from mq_django.core.schedules import NEVER, Scheduled
+from mq_django.core.visible import line
+from mq_django.errors import InvalidSchedule
+from mq_django.stores.runtime_schedules import Loaded, RuntimeSchedules
 from mq_django.stores.schedule_state import Firing, Schedules, scheduled
 
 logger = get_logger(__name__)
 
 #: Seconds between two reads of Redis's clock, which may be changed.
 CHECK_EVERY = 60.0
-#: Later than every tick, in ms since 1970.
-NEVER = 2**63
 #: Seconds until a queue is checked again whose schedules could not be read or fired.
 TRY_AGAIN = 2.0
 #: A tick that fires this many seconds late is logged as a warning.
 LATE = 5.0
+#: The least seconds between two checks of a queue, so that creating many schedules does not read all of them each time.
+MIN_PAUSE = 0.5
 
 
 class Scheduler(Service):
@@ -33,31 +38,54 @@ class Scheduler(Service):
 
     name = "scheduler"
 
-    def __init__(self, schedules: Sequence[Scheduled], stores: Mapping[str, Schedules]) -> None:
+    def __init__(
+        self,
+        schedules: Sequence[Scheduled],
+        stores: Mapping[str, Schedules],
+        runtime: Mapping[str, RuntimeSchedules] = MappingProxyType({}),
+    ) -> None:
         super().__init__()
         self._schedules = schedules
         self._stores = stores
+        self._runtime = runtime
+        self._queues = sorted({*stores, *runtime})
+        #: Those that were created at run time, by queue and name, with the time up to which their ticks have fired.
+        self._loaded: dict[tuple[str, str], tuple[Scheduled, int]] = {}
         #: Schedule -> its next tick. Without the schedules of queues that could not be read.
-        self._next: dict[str, int] = {}
-        #: Queue -> the time of its next check, on the monotonic clock.
-        self._checks = dict.fromkeys(stores, 0.0)
+        self._next: dict[tuple[str, str], int] = {}
+        #: Queue -> the time of its next check, on the monotonic clock. Other threads only write to `_changed`.
+        self._checks = dict.fromkeys(self._queues, 0.0)
+        self._checked = dict.fromkeys(self._queues, -MIN_PAUSE)
+        self._changed: SimpleQueue[str] = SimpleQueue()
         #: Redis's clock in ms, when the monotonic one was 0.
         self._zero_ms = 0.0
 
     @classmethod
     def of(cls, queues: ServerQueues) -> Self:
         """Return the scheduler of the project's schedules that publish to these queues."""
-        session, configs = open_session_to(queues), {config.name: config for config in queues.values()}
+        session = open_session_to(queues)
+        configs = {config.name: config for config in queues.values() if config.has_schedules}
         entries = [entry for entry in scheduled() if entry.queue in configs]
-        return cls(entries, {entry.queue: Schedules(configs[entry.queue], session) for entry in entries})
+        stores = {entry.queue: Schedules(configs[entry.queue], session) for entry in entries}
+        return cls(entries, stores, {name: RuntimeSchedules(config, session) for name, config in configs.items()})
+
+    def expect(self, queue: str) -> None:
+        """Check a queue soon: a schedule was created, changed or deleted."""
+        self._changed.put(queue)
+        self.wake()
 
     def run_once(self) -> float:
         """Fire the ticks that are due."""
-        if not self._schedules:
+        if not self._queues:
             return CHECK_EVERY
+        while not self._changed.empty():
+            queue = self._changed.get()
+            if queue in self._checks:
+                self._checks[queue] = min(self._checks[queue], self._checked[queue] + MIN_PAUSE)
         now = time.monotonic()
-        self.each([queue for queue in self._stores if self._checks[queue] <= now], self._check, called=str)
-        due = (entry for entry in self._schedules if self._next.get(entry.name, NEVER) <= self._now_ms())
+        self.each([queue for queue in self._queues if self._checks[queue] <= now], self._check, called=str)
+        entries = [*self._schedules, *(entry for entry, _last_ms in self._loaded.values())]
+        due = (entry for entry in entries if self._next.get(entry.id, NEVER) <= self._now_ms())
         self.each(due, self._fire, called=lambda entry: f"schedule {entry.name}")
         tick = min(self._next.values(), default=NEVER)
         wait = min((tick - self._now_ms()) / 1000, min(self._checks.values()) - time.monotonic(), CHECK_EVERY)
@@ -65,29 +93,65 @@ class Scheduler(Service):
 
     def recover(self, error: Exception) -> None:
         """Check all queues again: ticks may have passed while Redis could not be reached."""
-        self._checks = dict.fromkeys(self._stores, 0.0)
+        self._checks = dict.fromkeys(self._queues, 0.0)
 
     def _check(self, queue: str) -> None:
+        self._checked[queue] = time.monotonic()
         self._checks[queue] = time.monotonic() + TRY_AGAIN
         entries = [entry for entry in self._schedules if entry.queue == queue]
-        now_ms, lasts = self._stores[queue].look([entry.name for entry in entries])
-        self._set_clock(now_ms)
-        self.each(zip(entries, lasts, strict=True), self._expect, called=lambda found: f"schedule {found[0].name}")
+        if entries:
+            now_ms, lasts = self._stores[queue].look([entry.name for entry in entries])
+            self._set_clock(now_ms)
+            self.each(zip(entries, lasts, strict=True), self._expect, called=lambda found: f"schedule {found[0].name}")
+        if queue in self._runtime:
+            self._load(queue, {entry.name for entry in entries})
         self._checks[queue] = time.monotonic() + CHECK_EVERY
+
+    def _load(self, queue: str, hidden: Container[str]) -> None:
+        """Read the schedules that were created at run time, except those whose names are taken."""
+        now_ms, found = self._runtime[queue].load()
+        self._set_clock(now_ms)
+        existing = {(queue, loaded.name) for loaded in found}
+        for gone in [each for each in self._loaded if each[0] == queue and each not in existing]:
+            self._drop(gone)
+        firing = [loaded for loaded in found if loaded.name not in hidden]
+        self.each(
+            firing, lambda loaded: self._expect_loaded(queue, loaded), called=lambda each: f"schedule {line(each.name)}"
+        )
+
+    def _expect_loaded(self, queue: str, loaded: Loaded) -> None:
+        entry, which, known = loaded.parsed.entry, (queue, loaded.name), self._loaded.get((queue, loaded.name))
+        if known is not None and which in self._next and known == (entry, loaded.last_ms):
+            # Its next tick is known: computing those of thousands takes seconds.
+            return
+        self._drop(which)
+        if entry is None:
+            raise InvalidSchedule(f"Its definition is not valid: {loaded.parsed.problem}")
+        self._loaded[which] = entry, loaded.last_ms
+        self._expect((entry, loaded.last_ms))
+
+    def _drop(self, which: tuple[str, str]) -> None:
+        self._loaded.pop(which, None)
+        self._next.pop(which, None)
 
     def _expect(self, found: tuple[Scheduled, int]) -> None:
         entry, last_ms = found
-        self._next[entry.name] = entry.next_ms(last_ms, timezone.get_default_timezone())
+        self._next[entry.id] = entry.next_ms(last_ms, timezone.get_default_timezone())
 
     def _fire(self, entry: Scheduled) -> None:
         # Removed first: a tick that cannot be fired is retried only after the next check of its queue.
-        tick_ms, zone = self._next.pop(entry.name), timezone.get_default_timezone()
+        tick_ms, zone = self._next.pop(entry.id), timezone.get_default_timezone()
         next_check, self._checks[entry.queue] = self._checks[entry.queue], time.monotonic() + TRY_AGAIN
         # Of several missed ticks the last one: its message may still be in time.
         latest_ms = entry.latest_ms(tick_ms, max(tick_ms, int(self._now_ms())), zone)
-        firing, now_ms = self._stores[entry.queue].fire(entry, latest_ms)
+        stores = self._stores if entry.definition is None else self._runtime
+        firing, now_ms = stores[entry.queue].fire(entry, latest_ms)
         self._set_clock(now_ms)
-        self._next[entry.name] = tick_ms if firing is Firing.EARLY else entry.next_ms(now_ms, zone)
+        if firing is Firing.CHANGED:
+            self._drop(entry.id)
+            self._checks[entry.queue] = self._checked[entry.queue] + MIN_PAUSE
+            return
+        self._next[entry.id] = tick_ms if firing is Firing.EARLY else entry.next_ms(now_ms, zone)
         self._checks[entry.queue] = next_check
         if firing is Firing.FIRED and now_ms - tick_ms > LATE * 1000:
             logger.warning("Schedule %s fired once for the ticks missed since %s", entry.name, _moment(tick_ms))

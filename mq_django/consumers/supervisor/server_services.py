@@ -47,7 +47,8 @@ class ServerServices:
             open_stores(queues), is_subscribed=lambda: self._listener.is_subscribed, seen=self._seen
         )
         self._redriver = Redriver(queues, supervisor)
-        others = (self._promoter, Extender(queues, states), Scheduler.of(queues), self._redriver)
+        self._scheduler = Scheduler.of(queues)
+        others = (self._promoter, Extender(queues, states), self._scheduler, self._redriver)
         self.services: tuple[Service, ...] = (self.heartbeat, self.reclaimer, self._listener, *others)
 
     def introduce_consumers(self) -> None:
@@ -66,7 +67,9 @@ class ServerServices:
             self.heartbeat.wake()
         if text in ("job", SUBSCRIBED):
             self._redriver.expect(number)
-        if text not in ("asked", "job"):
+        if text in ("schedules", SUBSCRIBED):
+            self._scheduler.expect(self.queues[number].name)
+        if text not in ("asked", "job", "schedules"):
             self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:

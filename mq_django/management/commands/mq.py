@@ -18,7 +18,7 @@ from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import Room
-from mq_django.management import consumer_verbs, topic_verbs
+from mq_django.management import consumer_verbs, schedule_verbs, topic_verbs
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import table
 from mq_django.producers import queues
@@ -33,7 +33,7 @@ PROGRESS = 2.0
 
 VERBS = (
     *("status", "peek", "publish", "cancel", "redrive", "pause", "resume", "purge"),
-    "consumers",
+    *("consumers", "schedules"),
     *("topics", "log", "seek", "unsubscribe", "replay"),
 )
 
@@ -86,6 +86,8 @@ class Command(BaseCommand):
         purge.add_argument("--yes", action="store_true", help="Confirm without prompting.")
 
         consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
+        scheduling = self._verb(verbs, "schedules", "Show schedules; create, change, pause and delete them.")
+        schedule_verbs.add_verbs(scheduling, self._verb)
         topic_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
 
     def _verb(self, verbs: Any, name: str, what: str, *, queue: bool = False) -> argparse.ArgumentParser:
@@ -212,6 +214,9 @@ class Command(BaseCommand):
 
     def _consumers(self, options: dict[str, Any]) -> None:
         self._print(options, *consumer_verbs.consumers(options))
+
+    def _schedules(self, options: dict[str, Any]) -> None:
+        self._print(options, *schedule_verbs.run(options))
 
     def _topics(self, options: dict[str, Any]) -> None:
         self._print(options, *topic_verbs.show_topics(options))

@@ -1,6 +1,7 @@
 -- Publish the message of a schedule's tick, once for all callers.
 --
--- KEYS[1]  schedules   {queue}:schedules           HASH    'last:' name -> ms, 'fired:' name -> ms, 'paused:' name
+-- KEYS[1]  schedules   {queue}:schedules           HASH    'last:' name -> ms, 'fired:' name -> ms, 'paused:' name; or
+--                      {queue}:runtime-schedules   HASH    the same, and 'definition:' name
 -- KEYS[2]  ready       {queue}:ready               STREAM
 -- KEYS[3]  priority    {queue}:priority            ZSET    score: see parts/ranks
 -- KEYS[4]  waiting     {queue}:waiting             HASH    member -> body
@@ -13,9 +14,10 @@
 -- ARGV[4]  hour        slot of the counters in `hours`
 -- ARGV[5]  group
 -- ARGV[6..8]           the message's id, name and body
+-- ARGV[9]  definition  of a schedule that was created at run time
 --
--- Returns {word, now in ms}: 'FIRED', 'DONE' (by another caller), 'PAUSED', or 'EARLY'. With 'DONE' and 'EARLY' nothing
--- is written.
+-- Returns {word, now in ms}: 'FIRED', 'DONE' (by another caller), 'PAUSED', 'EARLY', or 'CHANGED' when it was changed or
+-- deleted. With 'DONE', 'EARLY' and 'CHANGED' nothing is written.
 
 -- with types
 -- with clock
@@ -32,6 +34,9 @@ if wrong then
 end
 
 local now = now_ms()
+if ARGV[9] and redis.call('hget', schedules, 'definition:' .. name) ~= ARGV[9] then
+  return { 'CHANGED', now }
+end
 if tick then
   if tick > now then
     return { 'EARLY', now }

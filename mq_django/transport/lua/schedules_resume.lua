@@ -1,6 +1,6 @@
 -- Resume a paused schedule from its next tick on. The ticks of the pause never fire.
 --
--- KEYS[1]  schedules   {queue}:schedules   HASH   'last:' name -> ms, 'fired:' name -> ms, 'paused:' name
+-- KEYS[1]  schedules   {queue}:schedules or {queue}:runtime-schedules   HASH   'last:' name -> ms, 'paused:' name
 -- ARGV[1]  name
 --
 -- Returns 'RESUMED', or 'RUNNING' if it was not paused: nothing is written.

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.queue_looks import counted, look
@@ -10,6 +12,7 @@ from mq_django.inspector.readers import reader_of
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command
 from mq_django.stores.results import end_cancelled, settled_commands
+from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
 from mq_django.transport import scripts
 from tests.stores.contracts import rsmq_queues, waits
@@ -24,7 +27,7 @@ LONG = 30
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (entries, before, rooms, rsmq_rooms, counters, results, schedules, schedules_by_priority)
+    yield from (entries, before, rooms, rsmq_rooms, counters, results, schedules, schedules_by_priority, created)
     opened: list[Callable[[Stage], Store]] = [waits.everywhere, rsmq_queues.everywhere]
     for open_one in opened:
         yield lambda stage, open_one=open_one: at_a_glance(stage, open_one(stage))
@@ -196,3 +199,42 @@ def schedules_by_priority(stage: Stage) -> None:
     )
     with stage.under("with a priority, behind what is ready"):
         Schedules(store.config, stage.wire()).fire(report, NOW_MS)
+
+
+HOURLY, DAILY = b'{"message":"report","every":3600}', b'{"message":"report","every":86400}'
+
+
+def created(stage: Stage) -> None:
+    """Schedules that are created at run time."""
+    store = stage.queue()
+    found = RuntimeSchedules(store.config, stage.wire())
+    with stage.under("one is created, and cannot be created again"):
+        found.define("nightly", HOURLY, before=b"", who="ann")
+        found.define("nightly", DAILY, before=b"", who="ben")
+    with stage.under("one is created paused"):
+        found.define("paused", HOURLY, before=b"", who="ann", paused=True)
+    stage.client.hset(store.keys.runtime_schedules, "last:nightly", NOW_MS - 7_200_000)
+    with stage.under("its data is changed, then its time"):
+        found.define("nightly", b'{"message":"m","every":3600}', before=HOURLY, who="ben")
+        found.define("nightly", DAILY, before=b'{"message":"m","every":3600}', who="ben", anew=True)
+    with stage.under("somebody else has changed it, or it is gone"):
+        found.define("nightly", HOURLY, before=HOURLY, who="eve")
+        found.define("gone", HOURLY, before=HOURLY, who="eve")
+    stage.client.hset(store.keys.runtime_schedules, "last:nightly", NOW_MS - 7_200_000)
+    stage.client.hset(store.keys.runtime_schedules, "definition:foreign", HOURLY)
+    with stage.under("one that another program wrote is new"):
+        (loaded,) = (each for each in found.load()[1] if each.name == "nightly")
+    with stage.under("its tick, also after a change"):
+        found.fire(loaded.parsed.entry, NOW_MS - 10)
+        found.define("nightly", HOURLY, before=DAILY, who="ben")
+        found.fire(loaded.parsed.entry, NOW_MS - 5)
+    with stage.under("paused twice, and not there"):
+        found.pause("nightly", who="ann")
+        found.pause("nightly", who="ben")
+        found.pause("gone")
+    with stage.under("deleted twice"):
+        found.delete("nightly")
+        found.delete("nightly")
+    with stage.under("as many as there may be"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mq_django.stores.runtime_schedules.MAX_SCHEDULES", 1)
+        found.define("more", HOURLY, before=b"", who="ann")

@@ -1,0 +1,156 @@
+"""The verb `schedules` of the command `mq`."""
+
+import argparse
+import getpass
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from mq_django.core.jsontext import loads
+from mq_django.core.redaction import redact
+from mq_django.core.wire import moment
+from mq_django.errors import DecodeError
+from mq_django.management.tables import table
+from mq_django.producers.schedule_collection import schedules
+from mq_django.stores.schedule_status import ScheduleStatus
+
+#: The output of a verb: JSON values, and lines of text.
+Output = tuple[Any, Sequence[str]]
+
+#: Options of a schedule that are JSON, and their help.
+_JSON = {
+    "data": "Data of the message: JSON.",
+    "args": "Arguments of the task: a JSON list.",
+    "kwargs": "A JSON object.",
+}
+#: The other ones, with their types and help.
+_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "cron": (str, "A cron expression, such as '0 7 * * mon-fri'."),
+    "timezone": (str, "With --cron: such as Europe/Berlin. Default: the project's TIME_ZONE."),
+    "every": (float, "Instead of --cron: seconds."),
+    "message": (str, "The name of the message."),
+    "task": (str, "Instead of --message: the path of a task."),
+    "priority": (int, "-100 to 100."),
+    "key": (str, "The key of the message."),
+    "expires": (float, "Seconds after its tick in which a message may be handled."),
+    "starts": (str, "The time before which it does not fire, such as 2026-11-01T06:00Z."),
+    "ends": (str, "The time after which it does not fire."),
+}
+
+
+def add_verbs(parser: argparse.ArgumentParser, add: Callable[[Any, str, str], argparse.ArgumentParser]) -> None:
+    """Add the actions to the verb, each by `add(actions, name, help)`."""
+    actions = parser.add_subparsers(dest="action", metavar="list|create|change|pause|resume|fire|delete")
+    listing = add(actions, "list", "Show the schedules of code, settings and run time, with secrets replaced.")
+    listing.add_argument("--queue", help="Default: all queues.")
+    creating = _named(add(actions, "create", "Create a schedule."))
+    creating.add_argument("--paused", action="store_true", help="It does not fire until it is resumed.")
+    changing = _named(add(actions, "change", "Change a schedule that was created at run time."))
+    names = [*_OPTIONS, *_JSON]
+    changing.add_argument("--remove", action="append", choices=names, default=[], help="An option that it loses.")
+    for each in (creating, changing):
+        for name, (kind, what) in _OPTIONS.items():
+            each.add_argument(f"--{name}", type=kind, dest=_dest(name), help=what)
+        for name, what in _JSON.items():
+            each.add_argument(f"--{name}", dest=_dest(name), help=what)
+    _named(add(actions, "pause", "Pause a schedule."))
+    _named(add(actions, "resume", "Resume a schedule from its next tick on."))
+    _named(add(actions, "fire", "Publish the message of a schedule now."))
+    deleting = _named(add(actions, "delete", "Delete a schedule that was created at run time."))
+    deleting.add_argument("--yes", action="store_true", help="Confirm without prompting.")
+
+
+def _dest(option: str) -> str:
+    """Return the name of an option's value. Django has a use of its own for `args`."""
+    return f"schedule_{option}"
+
+
+def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("name")
+    parser.add_argument("--queue", default="default", help="Default: default.")
+    return parser
+
+
+def run(options: Mapping[str, Any]) -> Output:
+    """Do an action; without one, list."""
+    action, name = options.get("action") or "list", options.get("name", "")
+    if action == "list":
+        found = [as_row(status) for status in schedules.get_all(options.get("queue"))]
+        return found, table([{key: row[key] for key in _SHOWN} for row in found]) or ["No schedules."]
+    queue: str = options["queue"]
+    match action:
+        case "create":
+            made = schedules.create(name, queue=queue, by=_user(), paused=options["paused"], **_given(options))
+            return as_row(made), ["created"]
+        case "change":
+            changes: Any = {**_given(options), **dict.fromkeys(options["remove"])}
+            return as_row(schedules.update(name, queue=queue, by=_user(), **changes)), ["changed"]
+        case "pause":
+            changed = schedules.pause(name, queue=queue, by=_user())
+            return {"paused": True, "changed": changed}, ["paused" if changed else "was already paused"]
+        case "resume":
+            changed = schedules.resume(name, queue=queue)
+            return {"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"]
+        case "fire":
+            message_id = schedules.fire(name, queue=queue)
+            return {"id": message_id}, [message_id]
+        case _:
+            return _delete(name, queue, is_confirmed=options["yes"])
+
+
+def _delete(name: str, queue: str, *, is_confirmed: bool) -> Output:
+    if not is_confirmed:
+        raise CommandError("The schedule never fires again. Confirm with --yes.", returncode=2)
+    schedules.delete(name, queue=queue)
+    return {"deleted": True}, ["deleted"]
+
+
+#: The columns of the table.
+_SHOWN = ("queue", "name", "origin", "when", "message", "state", "next", "fired", "problem")
+
+
+def as_row(status: ScheduleStatus) -> dict[str, Any]:
+    """Return a schedule as JSON values, with secrets replaced."""
+    options = {name: redact(value) if name in _JSON else value for name, value in status.options.items()}
+    state = "removed" if status.origin == "removed" else "paused" if status.paused else "on"
+    return {
+        "queue": status.queue,
+        "name": status.name,
+        "origin": status.origin,
+        "when": None if status.when is None else str(status.when),
+        "message": status.message,
+        "state": "invalid" if status.problem else state,
+        "next": _moment(status.next_ms),
+        "fired": _moment(status.fired_ms),
+        "problem": status.problem or None,
+        "paused_by": status.paused_by or None,
+        "paused": _moment(status.paused_ms),
+        "created_by": status.created_by or None,
+        "created": _moment(status.created_ms),
+        "changed_by": status.changed_by or None,
+        "changed": _moment(status.changed_ms),
+        "options": options or None,
+    }
+
+
+def _moment(ms: int | None) -> str | None:
+    return None if ms is None else moment(ms)
+
+
+def _given(options: Mapping[str, Any]) -> Any:
+    """Return the options of a schedule that were given."""
+    found = {name: options[_dest(name)] for name in (*_OPTIONS, *_JSON) if options[_dest(name)] is not None}
+    for name in found.keys() & _JSON.keys():
+        try:
+            found[name] = loads(found[name].encode(errors="surrogateescape"))
+        except DecodeError as error:
+            raise CommandError(f"--{name} is {error}") from error
+    return found
+
+
+def _user() -> str:
+    try:
+        return f"{getpass.getuser()}, mq"
+    except (KeyError, OSError):  # a container's user may have no name
+        return "mq"

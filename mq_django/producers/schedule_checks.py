@@ -1,0 +1,60 @@
+"""Check a schedule when it is created or changed."""
+
+import inspect
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from mq_django import registry
+from mq_django.conf import QueueConfig
+from mq_django.core.schedule_options import definition_of, read_definition
+from mq_django.core.schedules import NEVER, Scheduled
+from mq_django.errors import ConfigurationError, InvalidMessage, InvalidSchedule, MissingDependency
+
+
+def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple[bytes, Scheduled]:
+    """Return the definition of a schedule whose ticks can be published, and the schedule.
+
+    Raises:
+        InvalidSchedule: no schedule can have these options.
+        InvalidMessage: its messages could not be sent.
+        MissingDependency: croniter is not installed.
+    """
+    given = {option: value for option, value in options.items() if value is not None}
+    path = getattr(given.get("task"), "module_path", given.get("task"))
+    if path is not None:
+        given["task"] = path
+    try:
+        definition = definition_of(given)
+        entry = read_definition(config.name, name, definition)
+        if path is not None:
+            _check_task(config, path, entry.data)
+        entry.publication(config)
+        _check_time(entry)
+    except (MissingDependency, InvalidMessage):
+        raise
+    except (TypeError, ConfigurationError) as error:
+        raise InvalidSchedule(f"Schedule {name!r}: {error}") from error
+    return definition, entry
+
+
+def _check_task(config: QueueConfig, path: str, data: Mapping[str, Any]) -> None:
+    """Check a task's arguments. Only tasks of this project have a handler; no path is imported that has none."""
+    handler = registry.find(config.name, path)
+    if handler is None or not handler.keeps_result:
+        raise TypeError(f"{path!r:.300} is not the path of a task of this project")
+    task = import_string(path)
+    context = [None] if task.takes_context else []
+    inspect.signature(task.func).bind(*context, *data["args"], **data["kwargs"])
+
+
+def _check_time(entry: Scheduled) -> None:
+    try:
+        if entry.next_ms(int(time.time() * 1000), timezone.get_default_timezone()) != NEVER:
+            return
+    except (ValueError, OverflowError) as error:
+        raise TypeError("its first tick would be after the year 9999") from error
+    raise TypeError("it would never fire: it has no tick before it ends")

@@ -1,0 +1,190 @@
+"""The schedules of a queue with their states, for display and for code that manages them."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from django.utils import timezone
+
+from mq_django.conf import QueueConfig, get_config
+from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.schedules import NEVER, Schedule, Scheduled
+from mq_django.stores.runtime_schedules import KINDS, Parsed, parse, stamp_of, states_of
+from mq_django.stores.schedule_state import named, scheduled
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: The problem of a schedule whose name is taken.
+HIDDEN = "A schedule in code or settings has the same name, so this one does not fire."
+
+
+class Origin(StrEnum):
+    """Where a schedule is defined."""
+
+    CODE = "code"
+    SETTINGS = "settings"
+    #: It was created at run time, and is in Redis.
+    RUNTIME = "runtime"
+    #: It was removed from code and settings, and only its state is left.
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleStatus:
+    """A schedule and its state. Times are in ms since 1970, by the clock of Redis."""
+
+    name: str
+    queue: str
+    origin: Origin
+    #: None: it was removed from code and settings, or its definition is not valid.
+    when: Schedule | None
+    #: The name of its messages: that of a task is its path.
+    message: str | None
+    #: The options of a schedule that was created at run time, if they are valid; else empty.
+    options: Mapping[str, Any]
+    #: Changes with the options; see `schedules.update()`. Empty for one that was not created at run time.
+    version: str
+    #: Why it does not fire, although it should.
+    problem: str
+    paused: bool
+    #: When it was paused, and by whom, if that is known.
+    paused_ms: int | None
+    paused_by: str
+    #: The next tick that publishes; in the past if no consumer fired it. None while paused, and after the end.
+    next_ms: int | None
+    #: Ticks up to this time have fired; None: no consumer has run it yet.
+    last_ms: int | None
+    #: When its message was last published.
+    fired_ms: int | None
+    #: When it was created and last changed at run time, and by whom.
+    created_ms: int | None
+    created_by: str
+    changed_ms: int | None
+    changed_by: str
+
+    @property
+    def next_at(self) -> datetime | None:
+        """Return the time of the next tick that publishes; None while paused, and after the end."""
+        return _datetime(self.next_ms)
+
+    @property
+    def fired_at(self) -> datetime | None:
+        """Return when its message was last published."""
+        return _datetime(self.fired_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSchedule(ScheduleStatus):
+    """A schedule with what publishes its messages."""
+
+    #: None if it cannot fire.
+    entry: Scheduled | None
+    #: Of one that was created at run time: its definition in Redis, which may be invalid.
+    definition: bytes
+
+
+class Statuses(NamedTuple):
+    """Schedules of a queue by name, and how many there are."""
+
+    #: In ms since 1970, by the clock of Redis.
+    now_ms: int
+    found: Sequence[PlannedSchedule]
+    total: int
+
+
+def statuses(config: QueueConfig, wire: Wire, *, name: str | None = None, limit: int | None = None) -> Statuses:
+    """Return every schedule that publishes to a queue or once did, by name.
+
+    Args:
+        name: only those of this name: one in code or settings first, one that was removed from there last.
+        limit: at most so many, the first ones.
+    """
+    time, *found = wire.trip(
+        [("TIME",), *(_read(key, name) for key in (config.keys.schedules, config.keys.runtime_schedules))]
+    )
+    seconds, micros = reply_or_raise(time)
+    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    states, at_run_time = (_states(reply_or_raise(reply), name) for reply in found)
+    entries = {entry.name: entry for entry in scheduled() if entry.queue == config.name and name in (None, entry.name)}
+    every = [(found, _origin(found, entries), states.get(found, {})) for found in {*entries, *states}]
+    every += [(found, Origin.RUNTIME, state) for found, state in at_run_time.items() if "definition" in state]
+    order = list(Origin)
+    asked = sorted(
+        ((found, origin, state) for found, origin, state in every if name is None or found == name),
+        key=lambda each: (each[0], order.index(each[1])),
+    )
+    made = [_status(found, config, origin, state, now_ms, entries.get(found)) for found, origin, state in asked[:limit]]
+    return Statuses(now_ms, made, len(asked))
+
+
+def _read(key: str, name: str | None) -> Command:
+    return ("HGETALL", key) if name is None else ("HMGET", key, *(named(f"{kind}:", name) for kind in KINDS))
+
+
+def _states(reply: Any, name: str | None) -> dict[str, dict[str, bytes]]:
+    """Return the states in a HASH, or that of one schedule, by the names of schedules, then by kind."""
+    if name is None:
+        return states_of(reply)
+    state = {kind: value for kind, value in zip(KINDS, reply, strict=True) if value is not None}
+    return {name: state} if state else {}
+
+
+def _origin(name: str, entries: Mapping[str, Scheduled]) -> Origin:
+    if name not in entries:
+        return Origin.REMOVED
+    return Origin.SETTINGS if name in get_config().schedules else Origin.CODE
+
+
+def _status(
+    name: str, config: QueueConfig, origin: Origin, state: Mapping[str, bytes], now_ms: int, entry: Scheduled | None
+) -> PlannedSchedule:
+    definition = state.get("definition", b"") if origin is Origin.RUNTIME else b""
+    is_hidden = origin is Origin.RUNTIME and entry is not None
+    parsed = parse(config, name, definition) if origin is Origin.RUNTIME else Parsed(entry, {})
+    entry = parsed.entry
+    last_ms, paused = whole(state.get("last"), LAST_MS), "paused" in state
+    stamps = {kind: stamp_of(state, kind) for kind in ("created", "changed", "paused")}
+    return PlannedSchedule(
+        name=name,
+        queue=config.name,
+        origin=origin,
+        when=None if entry is None else entry.when,
+        message=None if entry is None else entry.message,
+        options=parsed.options,
+        version=version_of(definition) if definition else "",
+        problem=HIDDEN if is_hidden else parsed.problem,
+        paused=paused,
+        next_ms=None if entry is None or paused or is_hidden else _next_ms(entry, last_ms or now_ms),
+        last_ms=last_ms,
+        fired_ms=whole(state.get("fired"), LAST_MS),
+        created_ms=stamps["created"][0],
+        created_by=stamps["created"][1],
+        changed_ms=stamps["changed"][0],
+        changed_by=stamps["changed"][1],
+        # Earlier versions wrote only 1.
+        paused_ms=stamps["paused"][0] if b" " in state.get("paused", b"") else None,
+        paused_by=stamps["paused"][1],
+        entry=entry,
+        definition=definition,
+    )
+
+
+def version_of(definition: bytes) -> str:
+    """Return a short text that differs between definitions."""
+    return hashlib.sha256(definition).hexdigest()[:16]
+
+
+def _next_ms(entry: Scheduled, after_ms: int) -> int | None:
+    try:
+        found = entry.next_ms(after_ms, timezone.get_default_timezone())
+    except (ValueError, OverflowError):
+        # The stored time is after the last possible date.
+        return None
+    return None if found == NEVER else found
+
+
+def _datetime(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,0 +1,90 @@
+"""`manage.py mq schedules`."""
+
+import pytest
+from django.core.management import CommandError
+
+from mq_django import registry, schedules
+from mq_django.conf import get_config
+from mq_django.core.schedules import Scheduled, every
+from tests import places
+from tests.management.test_mq import mq, mq_json
+from tests.optional import needs_croniter
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+MADE = ("digest", "--queue", "emails", "--every", "3600", "--message", "digest")
+
+
+@pytest.fixture
+def keys(mq_settings):
+    return get_config().queue("emails").keys
+
+
+@needs_croniter
+def test_a_schedule_is_created_listed_and_changed():
+    data = '{"customer": 7, "password": "geheim"}'
+    made = mq_json("schedules", "create", *MADE, "--data", data, "--priority", "5", "--starts", "2026-01-01T00:00Z")
+    assert (made["state"], made["origin"], made["when"]) == ("on", "runtime", "every 1:00:00")
+    assert made["created_by"].endswith("mq")
+    assert made["options"]["data"]["customer"] == 7
+    assert "geheim" not in mq("schedules", "list", "--json")
+    changed = mq_json("schedules", "change", "digest", "--queue", "emails", "--cron", "0 7 * * *", "--remove", "data")
+    assert set(changed["options"]) == {"cron", "message", "priority", "starts"}
+    assert schedules.get("digest", queue="emails").options["priority"] == 5
+    assert mq_json("schedules", "list") == mq_json("schedules")
+    assert mq_json("schedules", "list", "--queue", "emails") == [changed]
+    heading, row = mq("schedules", "list", "--queue", "emails").splitlines()
+    assert heading.split()[:5] == ["queue", "name", "origin", "when", "message"]
+    assert row.split()[:3] == ["emails", "digest", "runtime"]
+
+
+def test_a_schedule_is_paused_resumed_fired_and_deleted(keys, redis_client):
+    mq("schedules", "create", *MADE, "--paused")
+    where = ("digest", "--queue", "emails")
+    assert mq_json("schedules", "list", "--queue", "emails")[0]["state"] == "paused"
+    assert mq("schedules", "resume", *where) == "resumed\n"
+    assert mq("schedules", "resume", *where) == "was not paused\n"
+    assert mq_json("schedules", "pause", *where) == {"paused": True, "changed": True}
+    assert mq_json("schedules", "pause", *where) == {"paused": True, "changed": False}
+    assert mq_json("schedules", "fire", *where)["id"]
+    assert len(places.ready(redis_client, keys)) == 1
+    with pytest.raises(CommandError, match="Confirm with --yes"):
+        mq("schedules", "delete", *where)
+    assert mq("schedules", "delete", *where, "--yes") == "deleted\n"
+    assert mq("schedules", "list", "--queue", "emails") == "No schedules.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("create", *MADE, "--data", "{"), "--data is not JSON"),
+        (("create", *MADE, "--priority", "101"), "from -100 to 100"),
+        (("create", "digest", "--queue", "nowhere", "--every", "5", "--message", "m"), "No queue 'nowhere'"),
+        (("create", "digest", "--every", "5", "--task", "os.system"), "is not the path of a task"),
+        (("change", *MADE), "has no schedule 'digest'"),
+        (("pause", "gone"), "has no schedule 'gone'"),
+        (("delete", "gone", "--yes"), "has no schedule 'gone'"),
+    ],
+)
+def test_what_cannot_be_done_is_an_error(arguments, said):
+    with pytest.raises(CommandError, match=said):
+        mq("schedules", *arguments)
+
+
+def test_one_in_code_is_paused_and_not_changed(monkeypatch):
+    monkeypatch.setattr(registry, "_schedules", {})
+    registry.schedule(Scheduled(name="nightly", queue="emails", message="m", data=None, when=every(days=1)))
+    where = ("nightly", "--queue", "emails")
+    with pytest.raises(CommandError, match="is in code"):
+        mq("schedules", "change", *where, "--every", "5")
+    assert mq_json("schedules", "pause", *where)["changed"]
+    (row,) = mq_json("schedules", "list", "--queue", "emails")
+    assert (row["origin"], row["state"], row["next"]) == ("code", "paused", None)
+    assert row["paused_by"].endswith("mq")
+
+
+def test_one_that_is_not_valid_is_shown_with_its_problem(keys, redis_client):
+    redis_client.hset(keys.runtime_schedules, b"definition:\xff\x1b[2J", "{}")
+    (row,) = mq_json("schedules", "list", "--queue", "emails")
+    assert row["state"] == "invalid"
+    assert "\x1b" not in mq("schedules")

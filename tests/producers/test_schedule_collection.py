@@ -1,0 +1,293 @@
+"""Schedules by code: create, change, pause, fire and delete them."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from mq_django import every, registry, schedules, task
+from mq_django.conf import get_config
+from mq_django.core.schedules import Scheduled
+from mq_django.errors import (
+    InvalidMessage,
+    InvalidSchedule,
+    MessageTooLarge,
+    NotSupported,
+    ScheduleChanged,
+    ScheduleExists,
+    ScheduleInCode,
+    UnknownQueue,
+    UnknownSchedule,
+)
+from mq_django.task_backend import backend
+from tests import places
+from tests.optional import needs_croniter
+
+CODE = "nightly"
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def clean(folder, depth=1):
+    """Do nothing: a task needs a function of a module."""
+
+
+def report(context, customer):
+    """Do nothing."""
+
+
+@pytest.fixture
+def tasks(monkeypatch, mq_settings):
+    monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
+    monkeypatch.setattr(backend, "_tasks", {})
+    module = __import__(__name__, fromlist=["clean"])
+    made = task(queue_name="emails", priority=5)(clean), task(takes_context=True)(report)
+    # As @task does.
+    monkeypatch.setattr(module, "clean", made[0])
+    monkeypatch.setattr(module, "report", made[1])
+    return made
+
+
+@pytest.fixture
+def in_code(monkeypatch, mq_settings):
+    monkeypatch.setattr(registry, "_schedules", {})
+    registry.schedule(Scheduled(name=CODE, queue="emails", message="m", data=None, when=every(minutes=1)))
+
+
+@pytest.fixture
+def keys(mq_settings):
+    return get_config().queue("emails").keys
+
+
+def hourly(name="digest", **options):
+    return schedules.create(name, queue="emails", **{"every": 3600, "message": "digest", **options})
+
+
+@needs_croniter
+def test_a_schedule_is_created_with_who_and_when(keys):
+    made = schedules.create(
+        "digest", queue="emails", cron="0 7 * * *", timezone="Europe/Berlin", message="digest", data=[1], by="ann"
+    )
+    assert (made.name, made.queue, made.origin, str(made.when)) == (
+        "digest",
+        "emails",
+        "runtime",
+        "0 7 * * * (Europe/Berlin)",
+    )
+    assert (made.created_by, made.changed_by, made.paused) == ("ann", "ann", False)
+    assert made.next_at > datetime.now(UTC)
+    assert schedules.get("digest", queue="emails") == made
+    assert made.options == {"cron": "0 7 * * *", "timezone": "Europe/Berlin", "message": "digest", "data": [1]}
+
+
+def test_data_is_kept_as_a_publish_writes_it(keys, redis_client):
+    hourly(data={"at": datetime(2026, 1, 1, tzinfo=UTC), "sum": Decimal("1.5")})
+    schedules.fire("digest", queue="emails")
+    (message,) = places.ready(redis_client, keys)
+    assert message["data"] == {"at": "2026-01-01T00:00:00Z", "sum": "1.5"}
+
+
+def test_a_task_is_scheduled_by_its_path_or_itself(tasks, keys, redis_client):
+    one, other = tasks
+    schedules.create("a", queue="emails", task=one, args=["/tmp"], kwargs={"depth": 2}, every=timedelta(days=1))
+    schedules.create("b", queue="emails", task=other.module_path, args=[7], every=60)
+    schedules.fire("a", queue="emails")
+    schedules.fire("b", queue="emails")
+    first, second = places.ready(redis_client, keys)
+    assert (first["type"], first["data"]) == (one.module_path, {"args": ["/tmp"], "kwargs": {"depth": 2}})
+    assert (second["type"], second["data"]) == (other.module_path, {"args": [7], "kwargs": {}})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, 'give "cron" or "every"'),
+        ({"every": 0.5}, "a second or more"),
+        ({"every": float("nan")}, "'every' must be a timedelta"),
+        ({"every": "60"}, "must be a timedelta"),
+        ({"every": 1e13}, "after the year 9999"),
+        ({"every": 1e15}, "must be a timedelta"),
+        ({"every": 60, "priority": 101}, "from -100 to 100"),
+        ({"every": 60, "args": [1]}, "'args' needs 'task'"),
+        ({"every": 60, "moons": 1}, "'moons' is not an option"),
+        ({"every": 60, "starts": "soon"}, "'starts' must be a time"),
+        ({"every": 60, "ends": "2020-01-01"}, "it would never fire"),
+        ({"every": 60, "starts": "9999-12-31T23:59:59Z"}, "after the year 9999"),
+        ({"every": 60, "key": ""}, "1 to 255 printable"),
+        ({"every": 60, "message": "", "key": "k"}, "name is 1 to"),
+        ({"every": 60, "data": {1, 2}}, "not JSON"),
+        ({"every": 60, "expires": 0}, "above zero"),
+        pytest.param({"cron": "* * * *"}, "not a cron expression", marks=needs_croniter),
+        pytest.param({"cron": "0 0 31 2 *"}, "No day ever matches", marks=needs_croniter),
+        pytest.param({"cron": "* * * * *", "timezone": "Mars"}, "not a time zone", marks=needs_croniter),
+    ],
+)
+def test_what_is_wrong_is_refused_and_nothing_is_written(keys, redis_client, options, said):
+    with pytest.raises((InvalidSchedule, InvalidMessage), match=said):
+        schedules.create("digest", **{"queue": "emails", "message": "digest", **options})
+    assert not redis_client.exists(keys.runtime_schedules)
+
+
+def test_data_that_is_too_long_is_refused(keys):
+    with pytest.raises(MessageTooLarge):
+        hourly(data="x" * 2_000_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"task": "os.system", "args": ["ls"]}, "'os.system' is not the path of a task"),
+        ({"task": "tests.producers.test_schedule_collection.hourly"}, "is not the path of a task"),
+        ({"task": f"{__name__}.clean"}, "missing a required argument: 'folder'"),
+        ({"task": f"{__name__}.clean", "args": [1, 2, 3]}, "too many positional"),
+        ({"task": f"{__name__}.report", "args": [1, 2]}, "too many positional"),
+        ({"task": f"{__name__}.clean", "kwargs": {"folder": 1, "colour": 2}}, "unexpected keyword argument 'colour'"),
+        ({"task": f"{__name__}.clean", "data": 1}, "'data' needs 'message'"),
+        ({"task": 7}, "'task' must be str"),
+    ],
+)
+@pytest.mark.usefixtures("tasks")
+def test_only_a_task_of_the_project_with_arguments_that_fit_is_scheduled(options, said):
+    with pytest.raises(InvalidSchedule, match=said):
+        schedules.create("cleaning", queue="emails", every=60, **options)
+
+
+def test_a_name_is_there_once_in_a_queue(in_code):
+    hourly()
+    with pytest.raises(ScheduleExists, match="created at run time"):
+        hourly()
+    with pytest.raises(ScheduleExists, match="in code"):
+        hourly(CODE)
+    schedules.create("digest", queue="default", every=60, message="m")
+    assert [(found.queue, found.name) for found in schedules.get_all()] == [
+        ("default", "digest"),
+        ("emails", "digest"),
+        ("emails", CODE),
+    ]
+    assert [found.name for found in schedules.get_all("emails")] == ["digest", CODE]
+
+
+def test_queues_without_schedules_and_names_that_are_not_valid_are_refused(mq_settings):
+    mq_settings(QUEUES={"old": {"STORE": "rsmq"}, "emails": {}}, TOPICS={"orders": {}})
+    for queue in ("old", "orders:billing"):
+        with pytest.raises(NotSupported, match="has no schedules"):
+            schedules.create("a", queue=queue, every=60, message="m")
+    with pytest.raises(UnknownQueue):
+        schedules.create("a", queue="nowhere", every=60, message="m")
+    for name in ("", "a\n", "x" * 256, 7):
+        with pytest.raises(InvalidMessage):
+            schedules.create(name, queue="emails", every=60, message="m")
+
+
+@needs_croniter
+def test_a_change_replaces_what_it_excludes_and_keeps_the_others(keys):
+    hourly(data=1, priority=5, key="k", by="ann")
+    changed = schedules.update("digest", queue="emails", cron="0 7 * * *", key=None, by="ben")
+    assert changed.options == {"cron": "0 7 * * *", "message": "digest", "data": 1, "priority": 5}
+    assert (changed.created_by, changed.changed_by) == ("ann", "ben")
+    assert schedules.update("digest", queue="emails", every=60).options["every"] == 60
+    assert "cron" not in schedules.get("digest", queue="emails").options
+
+
+def test_a_message_is_changed_into_a_task(tasks):
+    hourly(data=1)
+    changed = schedules.update("digest", queue="emails", task=tasks[0], args=["/"])
+    assert changed.options == {"every": 3600, "task": tasks[0].module_path, "args": ["/"]}
+
+
+def test_a_change_that_is_not_valid_changes_nothing():
+    made = hourly()
+    with pytest.raises(InvalidSchedule):
+        schedules.update("digest", queue="emails", every=0.1)
+    assert schedules.get("digest", queue="emails") == made
+    assert schedules.update("digest", queue="emails", every=3600) == made
+
+
+def test_a_change_of_what_somebody_else_has_changed_is_refused():
+    shown = hourly()
+    schedules.update("digest", queue="emails", priority=3)
+    with pytest.raises(ScheduleChanged):
+        schedules.update("digest", queue="emails", priority=4, version=shown.version)
+    current = schedules.get("digest", queue="emails")
+    assert schedules.update("digest", queue="emails", priority=4, version=current.version).options["priority"] == 4
+
+
+def test_changes_at_the_same_time_are_all_made(monkeypatch):
+    hourly()
+    original = schedules._changeable
+    first = []
+
+    def interrupted(config, name):
+        found = original(config, name)
+        if not first:
+            first.append(1)
+            schedules.update("digest", queue="emails", priority=7)
+        return found
+
+    monkeypatch.setattr(schedules, "_changeable", interrupted)
+    assert schedules.update("digest", queue="emails", key="k").options == {
+        "every": 3600,
+        "message": "digest",
+        "priority": 7,
+        "key": "k",
+    }
+
+
+@pytest.mark.usefixtures("in_code")
+def test_a_schedule_in_code_is_only_paused_and_fired(keys, redis_client):
+    with pytest.raises(ScheduleInCode, match="is in code: change it there, or pause it"):
+        schedules.update(CODE, queue="emails", every=60)
+    with pytest.raises(ScheduleInCode):
+        schedules.delete(CODE, queue="emails")
+    assert schedules.pause(CODE, queue="emails", by="ann")
+    assert not schedules.pause(CODE, queue="emails", by="ben")
+    found = schedules.get(CODE, queue="emails")
+    assert (found.origin, found.paused, found.paused_by, found.next_at) == ("code", True, "ann", None)
+    assert schedules.fire(CODE, queue="emails")
+    assert redis_client.xlen(keys.ready) == 1
+    assert schedules.resume(CODE, queue="emails")
+    assert schedules.get(CODE, queue="emails").next_at
+
+
+def test_one_of_the_settings_is_said_to_be_there(mq_settings):
+    mq_settings(SCHEDULES={"digest": {"queue": "emails", "message": "m", "every": 60}})
+    assert schedules.get("digest", queue="emails").origin == "settings"
+    with pytest.raises(ScheduleInCode, match="in settings"):
+        schedules.delete("digest", queue="emails")
+
+
+def test_a_deleted_schedule_is_gone(keys, redis_client):
+    hourly(paused=True)
+    assert schedules.get("digest", queue="emails").paused
+    schedules.delete("digest", queue="emails")
+    assert schedules.get_all("emails") == []
+    for act in (schedules.delete, schedules.get, schedules.pause, schedules.resume, schedules.fire, schedules.update):
+        with pytest.raises(UnknownSchedule, match="'digest'"):
+            act("digest", queue="emails")
+    assert not redis_client.exists(keys.runtime_schedules)
+
+
+def test_one_that_others_broke_is_shown_replaced_and_deleted(keys, redis_client):
+    redis_client.hset(keys.runtime_schedules, "definition:bad", '{"every": 0}')
+    found = schedules.get("bad", queue="emails")
+    assert found.problem
+    with pytest.raises(InvalidSchedule, match="is not valid"):
+        schedules.fire("bad", queue="emails")
+    assert schedules.update("bad", queue="emails", every=60, message="m").problem == ""
+    schedules.delete("bad", queue="emails")
+
+
+def test_every_method_has_an_asynchronous_version(keys):
+    async def use():
+        await schedules.acreate("digest", queue="emails", every=60, message="m")
+        await schedules.apause("digest", queue="emails")
+        await schedules.aresume("digest", queue="emails")
+        await schedules.aupdate("digest", queue="emails", priority=1)
+        found = await schedules.aget("digest", queue="emails")
+        await schedules.afire("digest", queue="emails")
+        assert [found] != await schedules.aget_all("emails")
+        await schedules.adelete("digest", queue="emails")
+        return found
+
+    assert asyncio.run(use()).options["priority"] == 1

@@ -1,0 +1,154 @@
+"""Schedules that are created at run time: who may change them, and what is left of them."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mq_django import registry
+from mq_django.core.schedules import Scheduled, every
+from mq_django.stores.runtime_schedules import RuntimeSchedules
+from mq_django.stores.schedule_state import Firing, Schedules
+from mq_django.stores.schedule_status import HIDDEN, Origin, statuses
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests import places
+
+HOURLY = b'{"message":"report","every":3600}'
+DAILY = b'{"message":"report","every":86400}'
+
+
+@pytest.fixture
+def wire():
+    return Pooled(get_client("consume"))
+
+
+@pytest.fixture
+def runtime(emails, wire):
+    return RuntimeSchedules(emails.config, wire)
+
+
+def status_of(emails, wire, name="nightly"):
+    (found,) = statuses(emails.config, wire, name=name).found
+    return found
+
+
+def test_a_schedule_is_created_once(emails, runtime, wire, redis_client):
+    before = places.now_ms(redis_client)
+    assert runtime.define("nightly", HOURLY, before=b"", who="ann") == "DEFINED"
+    assert runtime.define("nightly", DAILY, before=b"", who="ben") == "EXISTS"
+    found = status_of(emails, wire)
+    assert (found.origin, found.options, found.paused) == (Origin.RUNTIME, {"message": "report", "every": 3600}, False)
+    assert (found.created_by, found.changed_by) == ("ann", "ann")
+    assert before <= found.created_ms == found.changed_ms == found.last_ms < found.next_ms <= before + 3_600_000 + 5_000
+
+
+def test_of_many_who_create_a_schedule_one_does(runtime):
+    start = threading.Barrier(8)
+
+    def create(_):
+        start.wait()
+        return runtime.define("nightly", HOURLY, before=b"", who="")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(create, range(8))) == ["DEFINED"] + ["EXISTS"] * 7
+
+
+def test_a_change_needs_the_definition_that_it_replaces(emails, runtime, wire):
+    runtime.define("nightly", HOURLY, before=b"", who="ann")
+    assert runtime.define("nightly", DAILY, before=HOURLY, who="ben") == "DEFINED"
+    assert runtime.define("nightly", HOURLY, before=HOURLY, who="eve") == "CHANGED"
+    assert runtime.define("other", DAILY, before=HOURLY, who="eve") == "MISSING"
+    found = status_of(emails, wire)
+    assert (found.definition, found.created_by, found.changed_by) == (DAILY, "ann", "ben")
+
+
+def test_only_a_change_of_the_time_starts_anew(keys, runtime, redis_client):
+    runtime.define("nightly", HOURLY, before=b"", who="")
+    redis_client.hset(keys.runtime_schedules, "last:nightly", 1000)
+    runtime.define("nightly", DAILY, before=HOURLY, who="", anew=False)
+    assert redis_client.hget(keys.runtime_schedules, "last:nightly") == b"1000"
+    runtime.define("nightly", HOURLY, before=DAILY, who="", anew=True)
+    assert int(redis_client.hget(keys.runtime_schedules, "last:nightly")) > 1_000_000
+
+
+def test_nothing_is_left_of_a_deleted_schedule(keys, runtime, redis_client):
+    runtime.define("nightly", HOURLY, before=b"", who="ann", paused=True)
+    runtime.load()
+    assert runtime.delete("nightly")
+    assert not runtime.delete("nightly")
+    assert not runtime.pause("nightly")
+    assert not redis_client.exists(keys.runtime_schedules)
+
+
+def test_a_schedule_is_paused_by_somebody_and_resumed(emails, keys, runtime, wire, redis_client):
+    runtime.define("nightly", HOURLY, before=b"", who="ann")
+    assert runtime.pause("nightly", who="ben")
+    assert not runtime.pause("nightly", who="eve")
+    found = status_of(emails, wire)
+    assert (found.paused, found.paused_by, found.next_ms) == (True, "ben", None)
+    assert found.paused_ms >= found.created_ms
+    tick = places.now_ms(redis_client) - 1
+    redis_client.hset(keys.runtime_schedules, "last:nightly", 1000)
+    (loaded,) = runtime.load()[1]
+    assert runtime.fire(loaded.parsed.entry, tick)[0] is Firing.PAUSED
+    assert runtime.resume("nightly")
+    assert not runtime.resume("nightly")
+    assert status_of(emails, wire).next_ms
+
+
+def test_a_tick_needs_the_definition_that_is_in_redis(keys, runtime, redis_client):
+    runtime.define("nightly", HOURLY, before=b"", who="")
+    redis_client.hset(keys.runtime_schedules, "last:nightly", 1000)
+    entry = runtime.load()[1][0].parsed.entry
+    runtime.define("nightly", DAILY, before=HOURLY, who="")
+    tick = places.now_ms(redis_client) - 1
+    assert runtime.fire(entry, tick)[0] is Firing.CHANGED
+    assert runtime.fire_now(entry) is None
+    assert not redis_client.exists(keys.ready)
+    entry = runtime.load()[1][0].parsed.entry
+    assert runtime.fire(entry, tick)[0] is Firing.FIRED
+    assert runtime.fire_now(entry)
+    assert redis_client.xlen(keys.ready) == 2
+
+
+def test_what_an_earlier_version_does_to_its_own_schedules_leaves_these_alone(emails, keys, runtime, wire):
+    runtime.define("nightly", HOURLY, before=b"", who="", paused=True)
+    earlier = Schedules(emails.config, wire)
+    earlier.resume("nightly")
+    earlier.forget("nightly")
+    assert status_of(emails, wire).paused
+
+
+def test_of_a_name_in_code_and_in_redis_that_in_code_fires(emails, runtime, wire, monkeypatch):
+    monkeypatch.setattr(registry, "_schedules", {})
+    runtime.define("nightly", HOURLY, before=b"", who="ann")
+    registry.schedule(Scheduled(name="nightly", queue="emails", message="m", data=None, when=every(minutes=1)))
+    in_code, hidden = statuses(emails.config, wire).found
+    assert (in_code.origin, in_code.problem, hidden.origin, hidden.problem) == (
+        Origin.CODE,
+        "",
+        Origin.RUNTIME,
+        HIDDEN,
+    )
+    assert in_code.next_ms
+    assert hidden.next_ms is None
+
+
+def test_a_definition_that_is_not_valid_has_a_problem(emails, keys, wire, redis_client):
+    redis_client.hset(
+        keys.runtime_schedules,
+        mapping={b"definition:a\xff": HOURLY, "definition:b": '{"message":"m","every":"soon"}', "last:c": "1"},
+    )
+    first, second = statuses(emails.config, wire).found
+    assert "printable" in first.problem
+    assert "'every' must be" in second.problem
+    assert (first.options, first.next_ms) == ({}, None)
+
+
+def test_there_are_as_many_schedules_as_the_limit_allows(runtime, monkeypatch):
+    monkeypatch.setattr("mq_django.stores.runtime_schedules.MAX_SCHEDULES", 1)
+    assert runtime.define("a", HOURLY, before=b"", who="") == "DEFINED"
+    assert runtime.define("b", HOURLY, before=b"", who="") == "DEFINED"
+    assert runtime.define("c", HOURLY, before=b"", who="") == "FULL"
+    assert runtime.define("a", DAILY, before=HOURLY, who="") == "DEFINED"
