@@ -54,14 +54,15 @@ def moment(milliseconds: int) -> str:
 
 
 def moment_ms(value: object) -> int | None:
-    """Return an RFC 3339 timestamp, or a number, as milliseconds since 1970; None for None.
+    """Return an RFC 3339 timestamp, or a number of milliseconds, as milliseconds since 1970; None for None.
 
     Raises:
         DecodeError: it is not a time.
     """
     if value is None:
         return None
-    text = text_value("a time", value) or ""
+    # Some languages count milliseconds in floats, and RFC 3339 allows small letters.
+    text = str(round(value)) if isinstance(value, float) else (text_value("a time", value) or "").upper()
     try:
         if text.isdecimal():
             found = int(text[:20])

@@ -93,6 +93,23 @@ def test_a_number_or_a_boolean_is_the_text_that_json_has_for_it(value, text):
         assert (message.id, message.key, message.unique, message.headers["flag"]) == (text,) * 4
 
 
+@pytest.mark.parametrize(
+    "time",
+    [
+        1795341600123,
+        "1795341600123",
+        1795341600123.4,
+        "2026-11-22T10:00:00.123Z",
+        "2026-11-22t10:00:00.123456789z",
+        "2026-11-22 11:00:00.123+01:00",
+        "2026-11-22T10:00:00.123",
+    ],
+)
+def test_a_time_has_any_form_of_rfc_3339_or_is_a_number(time):
+    found = decode("message", dumps({"type": "n", "data": 1, "time": time, "expires": time}))
+    assert (found.message.published_ms, found.message.expires_ms) == (1795341600123, 1795341600123)
+
+
 def test_null_is_as_if_the_attribute_were_absent():
     names = ("id", "time", "partitionkey", "attempt", "expires", "priority", "unique", "claim", "specversion", "story")
     found = decode("message", dumps({"type": "n", "data": 1, "flag": None, "alone": None} | dict.fromkeys(names)))
