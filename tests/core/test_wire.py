@@ -165,6 +165,15 @@ def test_a_cloudevent_is_a_message():
     assert decode("message", dumps(EVENT)).message.data is None
 
 
+def test_a_message_becomes_a_cloudevent_as_the_page_says_and_comes_back():
+    headers = {"subject": "order:7", "traceparent": "00-1"}
+    message = Message("m1", "order.paid", {"n": 7}, "q", key="order:7", published_ms=1795341600123, headers=headers)
+    event = {"specversion": "1.0", "source": "/shop", "id": message.id, "type": message.name, "data": message.data}
+    event |= {"time": moment(message.published_ms), "partitionkey": message.key} | headers
+    back = decode("message", dumps(event)).message
+    assert back == message._replace(headers=headers | {"source": "/shop"})
+
+
 def test_the_bytes_of_a_cloudevent_are_base64_text_and_a_header_says_so():
     for found in in_both_forms(**EVENT, datacontenttype="image/png", data_base64="iVBORw=="):
         assert (found.message.data, found.data_text) == ("iVBORw==", b'"iVBORw=="')
