@@ -25,7 +25,8 @@ exports.decode = (entry, flat) => {
   const fields = {}
   for (let at = 0; at < flat.length; at += 2) fields[flat[at]] = flat[at + 1]
   const { message, ...beside } = fields
-  const found = message === undefined ? { ...beside, data: JSON.parse(beside.data) } : { ...JSON.parse(message), ...beside }
+  const found = { data: null, ...(message === undefined ? {} : JSON.parse(message)), ...beside }
+  if (beside.data !== undefined) found.data = JSON.parse(beside.data)
   return { id: entry, time: Number(entry.split('-')[0]), ...found, attempt: Number(found.attempt || 1) }
 }
 

@@ -43,7 +43,10 @@ _LONG_NUMBER = b"0" * 19
 _NO_REFERENCES = 2
 #: Steps of the path to a value without a form in JSON that an error names.
 MAX_PATH = 8
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+#: An escape in JSON text. Its group is a lone surrogate, which is not text.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
 
 
 def dumps(value: Any) -> bytes:
@@ -108,25 +111,31 @@ def _finite(text: str) -> float:
 _decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 
 
-def _standard_loads(text: bytes) -> Any:
-    decoded = text.decode()
-    value = _decode(decoded)
-    # An escaped lone surrogate can be parsed, but not encoded again.
-    if "\\u" in decoded and _LONE_SURROGATE.search(json.dumps(value, ensure_ascii=False)):
-        raise ValueError("a lone surrogate is not text")
-    return value
+def _parse(text: bytes) -> Any:
+    if _orjson is not None and _LONG_NUMBER not in text.translate(_DIGITS_ALIKE):
+        return _orjson.loads(text)
+    return _decode(_without_lone_surrogates(text).decode())
+
+
+def _without_lone_surrogates(text: bytes) -> bytes:
+    """Return JSON text with U+FFFD for each escaped lone surrogate, such as JavaScript writes for half of an emoji."""
+    if b"\\ud" not in text and b"\\uD" not in text:
+        return text
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], text)
 
 
 def loads(text: bytes) -> Any:
-    """Return the value of UTF-8 JSON text.
+    """Return the value of UTF-8 JSON text. U+FFFD replaces a lone surrogate: it could not be encoded again.
 
     Raises:
         DecodeError: it is not JSON, or nested too deep to read.
     """
     try:
-        if _orjson is not None and _LONG_NUMBER not in text.translate(_DIGITS_ALIKE):
-            return _orjson.loads(text)
-        return _standard_loads(text)
+        return _parse(text)
     except (ValueError, RecursionError) as error:
+        # orjson refuses lone surrogates. Only now it is worth a search for them.
+        valid = _without_lone_surrogates(text)
+        if valid != text:
+            return loads(valid)
         reason = str(error) or type(error).__name__
         raise DecodeError(f"not JSON: {reason[:200]}") from error

@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Any
 
 from mq_django.core.attempts import MAX_DATA
+from mq_django.core.attribute_values import HEADER_NAME
 from mq_django.core.configs import DeliveryOptions
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.times import MAX_DELAY, Duration, aware, read_duration
-from mq_django.core.wire import MAX_ENTRY_BYTES, MAX_NAME_LENGTH, MAX_PARTS, RESERVED, encode_body
+from mq_django.core.wire import MAX_ENTRY_BYTES, MAX_NAME_LENGTH, MAX_PARTS, MAX_PRIORITY, RESERVED, encode_body
 from mq_django.errors import InvalidMessage, MessageTooLarge, NotSupported
 
 #: The values of on_conflict, the default first: without and with unique_for.
@@ -26,8 +27,6 @@ MAX_HEADERS = MAX_PARTS // 2 - len(RESERVED)
 MAX_LEVELS = 500
 #: Bytes that retries add: the attempt, the time and the id; and the history, which is kept with short data only.
 _ADDED, _HISTORY = 1024, 384 * 1024
-#: In CloudEvents, names of extension attributes are lower-case letters and digits.
-HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -74,8 +73,10 @@ def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
 
 def check_priority(priority: object) -> int:
     """Return a valid priority, else raise InvalidMessage."""
-    if type(priority) is not int or not -100 <= priority <= 100:
-        raise InvalidMessage(f"A priority is a whole number from -100 to 100, not {priority!r:.100}")
+    if type(priority) is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+        raise InvalidMessage(
+            f"A priority is a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, not {priority!r:.100}"
+        )
     return priority
 
 

@@ -121,7 +121,7 @@ def decode(
     sent = sent_micros(message_id)
     moment = first_ms if sent is None else sent // 1000
     try:
-        found = decode_body(body)
+        found = decode_body(body, needs_data=True)
         message = message_of({**found, "id": message_id}, queue=queue, entry=receipt)
         data_text = dumps(found["data"])
     except (DecodeError, InvalidMessage):

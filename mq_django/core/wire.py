@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from mq_django.core.attribute_values import BINARY_DATA, header_values, text_value, whole_value, with_data
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
-from mq_django.core.numbers import LAST_MS
+from mq_django.core.numbers import LARGEST, LAST_MS
 from mq_django.errors import DecodeError
 
 #: The most bytes of one entry. Parsing JSON can take 25 times its size in memory.
@@ -19,6 +20,8 @@ MAX_ENTRY_BYTES = 1024 * 1024
 MAX_NAME_LENGTH = 255
 #: The most fields and values of one entry: a script accepts only some thousands of arguments.
 MAX_PARTS = 1000
+#: Priorities are from -MAX_PRIORITY to MAX_PRIORITY.
+MAX_PRIORITY = 100
 #: Values of the attribute `alone`: the crash before was charged as an attempt, or not.
 CHARGED, SUSPECT = "1", "suspect"
 
@@ -51,14 +54,15 @@ def moment(milliseconds: int) -> str:
 
 
 def moment_ms(value: object) -> int | None:
-    """Return an RFC 3339 timestamp, or a number, as milliseconds since 1970; None for None.
+    """Return an RFC 3339 timestamp, or a number of milliseconds, as milliseconds since 1970; None for None.
 
     Raises:
         DecodeError: it is not a time.
     """
     if value is None:
         return None
-    text = str(value)
+    # Some languages count milliseconds in floats, and RFC 3339 allows small letters.
+    text = str(round(value)) if isinstance(value, float) else (text_value("a time", value) or "").upper()
     try:
         if text.isdecimal():
             found = int(text[:20])
@@ -150,8 +154,10 @@ _MAX_NAMES = 1000
 
 def _name(value: object) -> str:
     """Return a valid message name. It must be printable, because it is used in logs and counters."""
-    if not isinstance(value, str) or not value:
+    if value is None or value == "":
         raise DecodeError("the attribute type is missing")
+    if not isinstance(value, str):
+        raise DecodeError("type is not text")
     if len(value) > MAX_NAME_LENGTH or not value.isprintable():
         raise DecodeError(f"not a name: {value[:80]!r}")
     if len(_names) < _MAX_NAMES:
@@ -189,28 +195,32 @@ def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes) -> D
     _check_size(size)
     if len(found) * 2 != len(fields):
         raise DecodeError("a field occurs twice")
-    text = found.pop("data", None)
+    text: bytes | None = found.pop("data", None)
     outer = {name: value.decode() for name, value in found.items()}
     body = outer.pop("message", None)
-    if body is None:
-        if text is None:
-            raise DecodeError("the field data is missing")
-        return Delivery(
-            message_of(outer | {"data": loads(text)}, queue=queue, entry=entry),
-            stream,
-            entry,
-            text,
-            *isolation(outer.get("alone")),
-            outer.get("story", ""),
-        )
-    inner = decode_body(body.encode()) | outer
-    message, history = message_of(inner, queue=queue, entry=entry), str(inner.get("story", ""))
-    return Delivery(message, stream, entry, dumps(inner["data"]), *isolation(inner.get("alone")), history)
+    values: dict[str, Any] = outer if body is None else decode_body(body.encode()) | outer
+    if text is not None:
+        values["data"] = loads(text)
+    if body is None or BINARY_DATA in outer:
+        values = with_data(values)
+    return Delivery(
+        message_of(values, queue=queue, entry=entry),
+        stream,
+        entry,
+        dumps(values["data"]) if text is None else text,
+        *isolation(values.get("alone")),
+        history_of(values),
+    )
 
 
 def isolation(alone: object) -> tuple[bool, bool]:
     """Return `Delivery.alone` and `Delivery.suspect` for a value of the attribute `alone`."""
     return alone is not None, alone == SUSPECT
+
+
+def history_of(found: Mapping[str, Any]) -> str:
+    """Return the history of a message's attempts in its attributes, "" for none."""
+    return text_value("story", found.get("story")) or ""
 
 
 def alone_of(delivery: Delivery) -> str:
@@ -220,21 +230,21 @@ def alone_of(delivery: Delivery) -> str:
     return SUSPECT if delivery.suspect else CHARGED
 
 
-def decode_body(body: bytes) -> dict[str, Any]:
-    """Return the attributes in a JSON object of the waiting room.
+def decode_body(body: bytes, *, needs_data: bool = False) -> dict[str, Any]:
+    """Return the attributes in a JSON object, such as one of the waiting room. Without data, its data is None.
 
     Raises:
-        DecodeError: it is not a JSON object, is too large, or has no data.
+        DecodeError: it is not a JSON object, is too large, or has no data and needs it.
     """
     _check_size(len(body))
     found = loads(body)
     if not isinstance(found, dict):
         raise DecodeError("the message is not a JSON object")
-    if "data" not in found:
+    if needs_data and "data" not in found and BINARY_DATA not in found:
         raise DecodeError("the message has no data")
     if len(found) * 2 > MAX_PARTS:
         raise DecodeError(f"{len(found)} attributes are more than a message may have")
-    return found
+    return with_data(found)
 
 
 def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message:
@@ -255,32 +265,25 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
 
 
 def _message_of(found: Mapping[str, Any], queue: str, entry: bytes) -> Message:
-    version = str(found.get("specversion", "1.0"))
-    if not version.startswith("1."):
+    version = text_value("specversion", found.get("specversion")) or "1.0"
+    if version != "1" and not version.startswith("1."):
         raise DecodeError(f"unknown version: {version[:80]!r}")
     published_ms = moment_ms(found.get("time"))
     if published_ms is None and b"-" in entry and entry.replace(b"-", b"").isdigit():
         published_ms = entry_ms(entry)
-    headers = {key: str(value) for key, value in found.items() if key not in RESERVED}
+    message_id = text_value("id", found.get("id"))
+    headers = {name: value for name, value in found.items() if name not in RESERVED}
     return Message(
-        id=_id(str(found.get("id") or entry.decode())),
+        id=_id(entry.decode() if message_id is None else message_id),
         name=_name(found.get("type")),
         data=found["data"],
         queue=queue,
-        attempt=max(1, _integer(found, "attempt", 1)),
-        key=None if found.get("partitionkey") is None else str(found["partitionkey"]),
+        attempt=whole_value("attempt", found.get("attempt"), 1, 1, LARGEST),
+        key=text_value("partitionkey", found.get("partitionkey")),
         published_ms=published_ms,
         expires_ms=moment_ms(found.get("expires")),
-        priority=max(-100, min(100, _integer(found, "priority", 0))),
-        unique=None if found.get("unique") is None else str(found["unique"]),
-        headers=headers or NO_HEADERS,
+        priority=whole_value("priority", found.get("priority"), 0, -MAX_PRIORITY, MAX_PRIORITY),
+        unique=text_value("unique", found.get("unique")),
+        headers=header_values(headers) if headers else NO_HEADERS,
         claims=found.get("claim") is not None,
     )
-
-
-def _integer(found: Mapping[str, Any], name: str, default: int) -> int:
-    value = found.get(name, default)
-    try:
-        return int(str(value)[:20])
-    except ValueError as error:
-        raise DecodeError(f"{name} is not a whole number: {str(value)[:80]!r}") from error

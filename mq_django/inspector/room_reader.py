@@ -6,7 +6,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core.filters import NOTHING
 from mq_django.core.messages import Message
 from mq_django.core.numbers import score_ms
-from mq_django.core.wire import decode_body, message_of
+from mq_django.core.wire import decode_body, history_of, message_of
 from mq_django.errors import DecodeError
 from mq_django.inspector.message_views import (
     EntryView,
@@ -142,7 +142,7 @@ class RoomReader:
     def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:
         """Return the message in a body, and its history."""
         found = decode_body(body)
-        return message_of(found, queue=self._queue, entry=member), str(found.get("story", ""))
+        return message_of(found, queue=self._queue, entry=member), history_of(found)
 
 
 def place_in(cursor: str) -> int:

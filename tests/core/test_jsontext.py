@@ -147,9 +147,10 @@ def test_data_that_contains_itself_is_refused():
         b"{",
         b"NaN",
         b'{"a":Infinity}',
-        b'"\\ud800"',
-        b'{"\\udfff":1}',
         b'"\xff"',
+        b'"\xed\xa0\x80"',
+        b'"\\ud8"',
+        b'"\\ud800',
         b"[1,]",
         b"[" * 100_000,
         b'{"a":' * 100_000,
@@ -171,3 +172,20 @@ def test_a_long_number_keeps_all_its_digits():
 @pytest.mark.usefixtures("_library")
 def test_a_whole_pair_of_surrogates_is_one_character():
     assert loads(b'"\\ud83d\\ude00"') == "\U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (rb'"\ud800"', "\ufffd"),
+        (rb'"\uDFFF."', "\ufffd."),
+        (rb'{"\udfff":["\ud83d\uDE00","\ude00\ud83d"]}', {"\ufffd": ["\U0001f600", "\ufffd\ufffd"]}),
+        (rb'"\ud83d\ud83d\ude00\\ud800"', "\ufffd\U0001f600\\ud800"),
+        (rb'["\\\ud800",12345678901234567890]', ["\\\ufffd", 12345678901234567890]),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+@pytest.mark.usefixtures("_library")
+def test_half_of_a_surrogate_pair_as_javascript_writes_it_is_a_replacement_character(text, value):
+    assert loads(text) == value
+    assert loads(dumps(value)) == value

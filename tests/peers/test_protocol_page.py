@@ -120,6 +120,24 @@ def test_now_and_later_are_handled(type_in, emails):
     assert handled(emails.config) == [("5f2c", "welcome", {"user_id": 8})]
 
 
+def test_what_has_a_priority_is_handled_before_what_is_ready(type_in, emails):
+    store = opened(emails.config)
+    emails.publish("welcome", "before")
+    type_in("now")
+    type_in("priority")
+    assert store.promote(limit=10).moved == 1
+    taken = store.take("python", count=10)
+    assert [item.message.priority for item in taken] == [50, 0, 0]
+    assert [item.message.data for item in taken] == [{"user_id": 10}, "before", {"user_id": 7}]
+
+
+def test_a_cloudevent_is_handled_as_it_is(type_in, emails):
+    type_in("event")
+    (found,) = opened(emails.config).take("python", count=10)
+    assert (found.message.id, found.message.name, found.message.data) == ("17", "welcome", {"user_id": 7})
+    assert found.message.headers == {"source": "/shop"}
+
+
 def test_what_waits_is_rescheduled_and_cancelled(type_in, emails, redis_client, keys):
     soon = [("1795000000000", "4000000000000")]
     type_in("later", soon)
@@ -225,10 +243,10 @@ def test_the_users_of_the_page_can_do_what_it_says_and_nothing_else(
         return re.sub(r"mq:\*", f"{namespace}:*", text).split()[5:]
 
     with user(redis_client, redis_url, rules("producer")) as url:
-        for box in ("now", "later", "unique", "reschedule", "cancel"):
+        for box in ("now", "later", "unique", "priority", "event", "reschedule", "cancel"):
             assert "NOPERM" not in "".join(type_in(box, url=url))
         assert "NOPERM" in "".join(type_in("read", url=url))
-    assert len(handled(emails.config, 2)) == 2
+    assert len(handled(emails.config, 4)) == 4
     with user(redis_client, redis_url, rules("consumer")) as url:
         emails.publish_many([("welcome", {"user_id": 7})] * 2)
         for box in ("group", "fetch", "beat", "leave"):

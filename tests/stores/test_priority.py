@@ -230,12 +230,78 @@ def test_readers_of_a_queue_without_priorities_send_one_command(emails, store):
     assert [len(commands) for commands in sent] == [1, 1]
 
 
-def test_a_foreign_body_whose_priority_stands_elsewhere_is_still_delivered(keys, store, redis_client):
-    redis_client.hset(keys.waiting, "a1", '{"type":"x","priority":"5","data":1}')
-    redis_client.hset(keys.waiting, "a2", '{"priority":"999","type":"x","data":2}')
-    redis_client.zadd(keys.due, {"a1": 1, "a2": 2})
+def wait_under(redis_client, keys, **bodies):
+    """Let messages wait as other programs write them: bodies by member."""
+    redis_client.hset(keys.waiting, mapping=bodies)
+    redis_client.zadd(keys.due, dict.fromkeys(bodies, 0))
+
+
+LARGE = '[{"priority":9,"a\\\\":"\\\\\\"priority\\":9}"},' + '"priority",' * 2000 + "{}]"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"priority":"5","type":"x","data":1}',
+        '{"priority":5,"type":"x","data":1}',
+        '{"type":"x","priority":5,"data":1}',
+        '{"type":"x","data":1,"priority":"5"}',
+        ' {\n  "type": "priority",\n  "data": {"priority": 99},\n  "priority" : 5\n}\n',
+        '{"type":"x","data":1,"priority":5.0,"partitionkey":"{"}',
+        '{"priority":5,"type":"x","data":' + LARGE + "}",
+        '{"type":"x","data":' + LARGE + ',"priority":5,"partitionkey":"a"}',
+        '{"type":"x","data":"' + "\\\\n" * 5000 + '","priority":5}',
+    ],
+    ids=lambda body: body[:40] + body[-20:],
+)
+def test_the_priority_of_another_program_stands_anywhere_as_number_or_text(
+    body, emails, keys, store, redis_client, ranked
+):
+    emails.publish("welcome", "plain")
+    wait_under(redis_client, keys, a1=body)
     store.promote(limit=500)
-    assert [item.message.priority for item in take_all(store)] == [5, 100]
+    assert emails.find("a1").place is Place.PRIORITY
+    taken = take_all(store)
+    assert [(item.message.id, item.message.priority) for item in taken][:1] == [("a1", 5)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"type":"x","data":{"priority":5}}',
+        '{"type":"x","data":[{"priority":5}]}',
+        r'{"type":"priority","data":"\\,\"priority\":5}"}',
+        '{"type":"x","priority":null,"data":1}',
+        '{"type":"x","data":' + LARGE + "}",
+        '{"type":"x","data":[' + LARGE + ',{"priority":5}]}',
+        '{"type":"x","data":' + LARGE[:-3] + '{"a":1,"priority":5}]}',
+        '{"type":"x","data":{"a":[' + "[],{}," * 2000 + '1],"priority":5}}',
+    ],
+    ids=lambda body: body[:40] + body[-20:],
+)
+def test_data_that_has_a_priority_of_its_own_gives_none_to_its_message(body, emails, keys, store, redis_client, ranked):
+    emails.publish("welcome", "plain")
+    wait_under(redis_client, keys, a1=body)
+    store.promote(limit=500)
+    taken = take_all(store)
+    assert [item.message.priority for item in taken] == [0, 0]
+    assert [item.message.id for item in taken][1:] == ["a1"]
+
+
+def test_a_priority_that_is_none_is_buried_with_the_reason(keys, store, redis_client):
+    wait_under(redis_client, keys, a1='{"priority":"999","type":"x","data":2}')
+    store.promote(limit=500)
+    (found,) = store.take("c1", count=9)
+    assert "priority is not a whole number from -100 to 100: '999'" in found.reason
+
+
+def test_an_object_may_end_with_white_space_though_its_id_is_taken(keys, store, redis_client, ranked):
+    wait_under(redis_client, keys, a1='{"priority":"5","type":"x","data":1}\n')
+    store.promote(limit=500)
+    assert redis_client.xlen(keys.ready) == 1
+    redis_client.hset(keys.waiting, "a1", '{"type":"x","data":2}')
+    # The fetch moves it to `priority`, where it needs another member.
+    assert [(item.message.id, item.message.data) for item in take_all(store)] == [("a1", 1)]
 
 
 def test_what_was_taken_is_delivered_though_the_other_stream_lost_its_group(emails, keys, store, redis_client, ranked):

@@ -8,7 +8,8 @@ local function put_body(waiting, id, body)
     return id
   end
   local time, member = redis.call('time'), nil
-  body = string.sub(body, 1, -2) .. ',"id":' .. cjson.encode(id) .. '}'
+  -- Other programs may write white space after the object.
+  body = (string.match(body, '^(.*)}') or body) .. ',"id":' .. cjson.encode(id) .. '}'
   repeat
     suffix = suffix + 1
     member = string.format('p:@%.0f-%d', time[1] * 1000000 + time[2], suffix)

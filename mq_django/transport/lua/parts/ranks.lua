@@ -1,21 +1,16 @@
 -- with undelivered
 -- with increment
 -- with bodies
+-- with body_priority
 -- Messages with a priority. Their score in `priority` is -priority * 2^44 + n: n counts arrivals, so that equal
 -- priorities keep their order, and counts down for messages that return to the front. `ranked` in control says that
 -- priorities were used.
 local BAND = 17592186044416
 
--- Return the priority of a body, which starts with it, or 0.
-local function priority_of(body)
-  local level = tonumber(string.match(body, '^{"priority":"(%-?%d%d?%d?)"')) or 0
-  return math.max(-100, math.min(100, level))
-end
-
 -- Add a member to `priority`.
-local function rank(priority, control, member, body, counter, step)
+local function rank(priority, control, member, level, counter, step)
   local n = increment(control, counter, step)
-  redis.call('zadd', priority, string.format('%.0f', -priority_of(body) * BAND + n), member)
+  redis.call('zadd', priority, string.format('%.0f', -level * BAND + n), member)
 end
 
 -- Move prioritised messages from the front of `ready` to `priority`.
@@ -23,16 +18,17 @@ local function rerank(ready, priority, waiting, control, group)
   local back, first = {}, undelivered(ready, group, 1)[1]
   while first and #back < 1000 do
     local fields = first[2]
-    if #fields ~= 4 or fields[3] ~= 'message' or priority_of(fields[4]) == 0 then
+    local level = #fields == 4 and fields[3] == 'message' and priority_of(fields[4]) or 0
+    if level == 0 then
       break
     end
-    table.insert(back, 1, first)
+    table.insert(back, 1, { first[1], fields[2], fields[4], level })
     first = redis.call('xrange', ready, '(' .. first[1], '+', 'count', 1)[1]
   end
-  for _, entry in ipairs(back) do
-    local id, body = entry[2][2], entry[2][4]
-    rank(priority, control, put_body(waiting, id, body), body, 'fronts', -1)
-    redis.call('xdel', ready, entry[1])
+  for _, found in ipairs(back) do
+    local entry, id, body, level = unpack(found)
+    rank(priority, control, put_body(waiting, id, body), level, 'fronts', -1)
+    redis.call('xdel', ready, entry)
   end
 end
 

@@ -8,7 +8,8 @@ local function make_ready_with(ready, priority, waiting, control, group)
   -- If `member` is given, `waiting` already has the body under it. Returns the error, or nil and whether the member is
   -- still in use.
   return function(id, body, member)
-    local ranked = id and priority_of(body) ~= 0
+    local level = id and priority_of(body) or 0
+    local ranked = level ~= 0
     if ranked and is_queued == nil then
       is_queued = added and readers_know
         or redis.call('zcard', priority) > 0
@@ -17,7 +18,7 @@ local function make_ready_with(ready, priority, waiting, control, group)
     end
     if ranked and is_queued then
       local stays = member == id
-      rank(priority, control, stays and id or put_body(waiting, id, body), body, 'ranked', 1)
+      rank(priority, control, stays and id or put_body(waiting, id, body), level, 'ranked', 1)
       return nil, stays
     end
     local failed = add_entry(ready, id, body)
