@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import LOG
+from mq_django.core.numbers import LAST_MS, whole
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -34,8 +35,8 @@ class Damage(NamedTuple):
                 return f"{self.messages} undelivered messages were trimmed from {stream} and are lost"
             case "REMOVED":
                 return (
-                    f"{self.messages} messages were removed from {stream} while consumers hold them; if it was trimmed, "
-                    "undelivered messages are lost, too"
+                    f"{self.messages} messages were removed from {stream} while consumers hold them; if it was "
+                    "trimmed, undelivered messages are lost, too"
                 )
             case "SKIPPED":
                 return (
@@ -54,6 +55,25 @@ class Damage(NamedTuple):
                     f"the last entry of {stream} has an id far in the future; when ids reach the largest one, nothing "
                     "can be published. Save its entries, and delete the key"
                 )
+
+
+class DamageNote(NamedTuple):
+    """The last damage to a queue, for display."""
+
+    kind: str
+    messages: int
+    #: How long ago it was found, in ms.
+    age_ms: int
+
+
+def read_damage(text: bytes, *, now_ms: int) -> DamageNote | None:
+    """Return the note that a check has left in Redis, or None."""
+    words = text.split()
+    if len(words) != 3:
+        return None
+    found_ms, messages = whole(words[0], LAST_MS), whole(words[2])
+    kind = words[1].decode(errors="replace")
+    return None if found_ms is None or messages is None else DamageNote(kind, messages, max(0, now_ms - found_ms))
 
 
 class DamageCheck:
