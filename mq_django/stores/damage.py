@@ -24,6 +24,7 @@ class Damage(NamedTuple):
     #: For `MOVED`: the last delivered entry before and after.
     moved_from: str = ""
     moved_to: str = ""
+    group: str = ""
 
     def __str__(self) -> str:
         count = f"at least {self.messages}" if self.messages == COUNTED else str(self.messages)
@@ -41,7 +42,7 @@ class Damage(NamedTuple):
             case "SKIPPED":
                 return (
                     f"{count} messages of {stream} are not delivered: its consumer group was moved, or they were acked "
-                    f"without XDEL. XGROUP SETID {stream} mq 0 delivers them"
+                    f"without XDEL. XGROUP SETID {stream} {self.group} 0 delivers them"
                 )
             case "MOVED":
                 return (
@@ -82,6 +83,7 @@ class DamageCheck:
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._wire = wire
         keys = config.keys
+        self._group = keys.group
         # A queue in RSMQ's format has no streams, and only a group of a topic reads a log.
         streams, logs = keys.streams()[:LOG], keys.streams()[LOG:]
         own = scripts.command("stream_check", keys=[keys.control, *streams], args=[keys.group])
@@ -93,8 +95,8 @@ class DamageCheck:
         if not self._commands:
             return []
         replies = [reply_or_raise(reply) for reply in self._wire.trip(self._commands)]
-        return [
-            Damage(kind.decode(), stream.decode(), count, *(entry.decode() for entry in entries))
-            for reply in replies
-            for kind, stream, count, *entries in reply
-        ]
+        found: list[Damage] = []
+        for kind, stream, count, *moved in (row for reply in replies for row in reply):
+            moved_from, moved_to = (entry.decode() for entry in moved or (b"", b""))
+            found.append(Damage(kind.decode(), stream.decode(), count, moved_from, moved_to, self._group))
+        return found

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from mq_django import queues, topics
+from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK
 from mq_django.stores import open_store
@@ -135,6 +135,16 @@ def test_messages_that_a_moved_group_skips_are_named_once(emails):
     assert held
 
 
+def test_the_command_that_delivers_skipped_messages_names_their_group(billing):
+    queues["orders:billing"].publish_many([("paid", number) for number in range(3)])
+    billing.client.xgroup_setid(billing.keys.ready, "billing", "$")
+    billing.check.find()
+    (damage,) = billing.check.find()
+    assert f"XGROUP SETID {billing.keys.ready} billing 0 delivers them" in str(damage)
+    billing.client.execute_command("XGROUP", "SETID", billing.keys.ready, "billing", "0")
+    assert billing.numbers() == [0, 1, 2]
+
+
 def test_a_removed_group_is_made_again_and_delivers_all(emails, caplog):
     publish(5)
     emails.take(3)
@@ -163,6 +173,15 @@ def test_the_largest_id_is_named_once(emails, handled):
     assert emails.found() == [("AHEAD", 0)]
     assert emails.found() == []
     assert emails.damage() == [b"AHEAD", b"0"]
+    view = inspector.queue("emails")
+    assert (view.error, view.damage.kind, view.ready) == ("", "AHEAD", 0 if handled else 1)
+
+
+def test_a_topic_with_the_largest_id_can_be_read(billing):
+    billing.client.xadd(billing.keys.topic.log, {"type": "paid", "data": "1"}, id=LAST_ID)
+    billing.ack(billing.take(1))
+    assert billing.found() == [("AHEAD", 0)]
+    assert inspector.queue("orders:billing").error == ""
 
 
 def test_an_unreadable_state_of_the_last_check_is_no_trouble(emails, redis_client):

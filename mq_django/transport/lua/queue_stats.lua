@@ -40,7 +40,8 @@ for i = 1, 2 do
       after = '(' .. group['last-delivered-id']
     end
   end
-  local first = redis.call('xrange', KEYS[i], after, '+', 'count', 1)[1]
+  -- Fails after the largest id: then no entry follows.
+  local first = redis.pcall('xrange', KEYS[i], after, '+', 'count', 1)[1]
   if first and (oldest == '' or milliseconds(first[1]) < milliseconds(oldest)) then
     oldest = first[1]
   end
