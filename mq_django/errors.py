@@ -34,6 +34,7 @@ MQError
 ├── UnknownGroup              the topic has no such group (also LookupError)
 ├── RSMQError                 RSMQ's own errors, with RSMQ's own names in `name`
 │   ├── InvalidFormat         a queue's name or a message's id (also ValueError)
+│   │   └── MissingParameter  a queue's name or a message's id is missing
 │   ├── InvalidValue          a number that is out of bounds (also ValueError)
 │   ├── NoAttributeSupplied   no attribute to set was given
 │   ├── MessageNotString      a body that is not text (also TypeError)
@@ -187,6 +188,12 @@ class InvalidFormat(RSMQError, ValueError):
     """The name of a queue or the id of a message is not valid."""
 
     name = "invalidFormat"
+
+
+class MissingParameter(InvalidFormat):
+    """The name of a queue or the id of a message is missing or empty."""
+
+    name = "missingParameter"
 
 
 class InvalidValue(RSMQError, ValueError):

@@ -13,8 +13,7 @@ For messages that Django handles, configure a queue with `"STORE": "rsmq"` inste
 from collections.abc import Sequence
 
 from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
-from mq_django.errors import InvalidFormat
-from mq_django.stores.rsmq_queues import Attributes, Received, RsmqQueues
+from mq_django.stores.rsmq_queues import Attributes, Number, Received, RsmqQueues
 from mq_django.transport.connections import open_wire
 
 __all__ = ["RSMQ", "Attributes", "Received"]
@@ -23,8 +22,11 @@ __all__ = ["RSMQ", "Attributes", "Received"]
 class RSMQ:
     """The RSMQ queues of a namespace, on the Redis of `MQ_DJANGO["CONNECTION"]` or another one.
 
-    All methods raise StoreError when Redis cannot be reached or refuses the command, and InvalidFormat for a name that
-    no queue can have. The subclasses of RSMQError have RSMQ's own name of the error in `name`.
+    All methods raise StoreError when Redis cannot be reached or refuses the command, MissingParameter for a name that
+    is None or empty, and InvalidFormat for a name that no queue can have. The subclasses of RSMQError have RSMQ's own
+    name of the error in `name`, and their text begins with RSMQ's own.
+
+    Seconds and sizes may be text, as in `vt="5"`, and fractions are cut off, as npm's `rsmq` does.
 
     Args:
         namespace: the prefix of all keys; the option `ns` of other clients.
@@ -36,7 +38,7 @@ class RSMQ:
         self._queues = RsmqQueues(namespace, open_wire("produce", connection), realtime=realtime)
 
     def create_queue(
-        self, queue: str, *, vt: int = DEFAULT_VT, delay: int = DEFAULT_DELAY, maxsize: int = DEFAULT_MAXSIZE
+        self, queue: str, *, vt: Number = DEFAULT_VT, delay: Number = DEFAULT_DELAY, maxsize: Number = DEFAULT_MAXSIZE
     ) -> None:
         """Create a queue.
 
@@ -68,7 +70,7 @@ class RSMQ:
         return self._queues.attributes(queue)
 
     def set_queue_attributes(
-        self, queue: str, *, vt: int | None = None, delay: int | None = None, maxsize: int | None = None
+        self, queue: str, *, vt: Number | None = None, delay: Number | None = None, maxsize: Number | None = None
     ) -> Attributes:
         """Change attributes of a queue, and return all.
 
@@ -95,12 +97,12 @@ class RSMQ:
         """
         self._queues.delete_queue(queue)
 
-    def send(self, queue: str, message: str, *, delay: int | None = None) -> str:
+    def send(self, queue: str, message: str, *, delay: Number | None = None) -> str:
         """Send a message, and return its id.
 
         Args:
             queue: its name.
-            message: text.
+            message: text. A lone surrogate, which UTF-8 cannot have, becomes a replacement character.
             delay: how long the message is hidden, in seconds: 0 to 9999999; None: the queue's delay.
 
         Raises:
@@ -108,7 +110,7 @@ class RSMQ:
         """
         return self._queues.send(queue, [message], delay=delay)[0]
 
-    def send_many(self, queue: str, messages: Sequence[str], *, delay: int | None = None) -> list[str]:
+    def send_many(self, queue: str, messages: Sequence[str], *, delay: Number | None = None) -> list[str]:
         """Send messages in one step, all or none, and return their ids in the same order.
 
         Args:
@@ -121,7 +123,7 @@ class RSMQ:
         """
         return self._queues.send(queue, messages, delay=delay) if messages else []
 
-    def receive(self, queue: str, *, vt: int | None = None) -> Received | None:
+    def receive(self, queue: str, *, vt: Number | None = None) -> Received | None:
         """Receive the oldest message that is not hidden, and hide it.
 
         Args:
@@ -138,7 +140,7 @@ class RSMQ:
         found = self._queues.receive(queue, vt=vt)
         return found[0] if found else None
 
-    def receive_many(self, queue: str, count: int, *, vt: int | None = None) -> list[Received]:
+    def receive_many(self, queue: str, count: int, *, vt: Number | None = None) -> list[Received]:
         """Receive several messages in one step, the oldest first.
 
         Args:
@@ -172,10 +174,14 @@ class RSMQ:
         Args:
             queue: its name.
             message_id: the id that send() returned, or the `id` of a received message.
+
+        Raises:
+            MissingParameter: the id is None or empty.
+            InvalidFormat: the id is invalid, and no message has it.
         """
         return bool(self._queues.delete(queue, [message_id]))
 
-    def change_visibility(self, queue: str, message_id: str, vt: int) -> bool:
+    def change_visibility(self, queue: str, message_id: str, vt: Number) -> bool:
         """Hide a message for `vt` seconds from now, and return whether it existed.
 
         Args:
@@ -184,10 +190,9 @@ class RSMQ:
             vt: the seconds for which it is hidden: 0 to 9999999; 0 makes it visible.
 
         Raises:
-            InvalidFormat: no message can have this id.
+            MissingParameter: the id is None or empty.
+            InvalidFormat: the id is invalid, and no message has it.
             InvalidValue: `vt` is out of bounds.
             QueueNotFound: the queue does not exist.
         """
-        if not message_id:
-            raise InvalidFormat(f"Invalid id format: {message_id!r:.100}")
         return self._queues.show(queue, message_id, vt)

@@ -160,7 +160,8 @@ read_delay = _reader(int, f"a whole number of seconds from 0 to {MAX_SECONDS}", 
 
 def read_maxsize(value: Any) -> int:
     try:
-        return check_maxsize(value)
+        # Text, as clients may pass it, is a mistake in the settings.
+        return check_maxsize(value if isinstance(value, int) else None)
     except InvalidValue as error:
         raise TypeError(f"a whole number from {MIN_MAXSIZE} to {MAX_MAXSIZE}, or -1") from error
 

@@ -1,5 +1,6 @@
 """RSMQ's format: names, ids, limits, and how bodies are encoded and decoded."""
 
+import math
 import re
 import secrets
 import string
@@ -9,7 +10,7 @@ from mq_django.core.jsontext import dumps
 from mq_django.core.keys import NAME
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.wire import MAX_ENTRY_BYTES, decode_body, encode_body, isolation, message_of
-from mq_django.errors import DecodeError, InvalidFormat, InvalidMessage, InvalidValue
+from mq_django.errors import DecodeError, InvalidFormat, InvalidMessage, InvalidValue, MissingParameter
 
 DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE = 30, 0, 65536
 MAX_SECONDS = 9_999_999
@@ -24,38 +25,79 @@ MAX_SENT, MAX_RECEIVED = 1000, 500
 #: An id: microseconds since 1970 in base 36, and 22 random letters and digits.
 MESSAGE_ID = re.compile(r"[a-zA-Z0-9:]{32}", re.ASCII)
 _OWN_ID = re.compile(r"[0-9a-z]{10}[a-zA-Z0-9]{22}", re.ASCII)
+#: What JavaScript's parseInt() reads of a text; numbers with more digits are out of bounds.
+_NUMBER = re.compile(r"\s*([+-]?[0-9]{1,20})", re.ASCII)
+#: The fields of a queue's hash that are not messages.
+_ATTRIBUTES = frozenset(("vt", "delay", "maxsize", "created", "modified", "totalrecv", "totalsent"))
 _DIGITS = string.digits + string.ascii_lowercase
 _LETTERS = string.digits + string.ascii_letters
 
 
 def check_queue(name: object) -> str:
     """Return a valid name of a new queue, else raise InvalidFormat."""
+    found = _text("qname", name)
     # The key of a queue `QUEUES` would be that of the set of names.
-    if not isinstance(name, str) or not NAME.fullmatch(name) or name == "QUEUES":
-        raise InvalidFormat(f"Invalid qname format: 1 to 160 letters, digits, - and _, not {name!r:.200}")
-    return name
+    if not NAME.fullmatch(found) or found == "QUEUES":
+        raise InvalidFormat(f"Invalid qname format: 1 to 160 letters, digits, - and _, not {found!r:.200}")
+    return found
 
 
 def check_existing(name: object) -> str:
     """Return a name that other programs may give a queue, which is any without a colon, else raise InvalidFormat."""
-    if not isinstance(name, str) or not name or ":" in name or name == "QUEUES":
-        raise InvalidFormat(f"Invalid qname format: {name!r:.200}")
-    return name
+    found = _text("qname", name)
+    if ":" in found or found == "QUEUES":
+        raise InvalidFormat(f"Invalid qname format: {found!r:.200}")
+    return found
+
+
+def check_id(message_id: object) -> str:
+    """Return an id that other programs may give a message, else raise InvalidFormat."""
+    found = _text("id", message_id)
+    # Fields of the queue's hash that are not messages.
+    if found in _ATTRIBUTES or (found.endswith((":rc", ":fr")) and not MESSAGE_ID.fullmatch(found)):
+        raise InvalidFormat(f"Invalid id format: {found!r:.100}")
+    return found
+
+
+def check_missing(message_id: str) -> None:
+    """Raise InvalidFormat for the id of a message that does not exist, if RSMQ would not accept it."""
+    if not MESSAGE_ID.fullmatch(message_id):
+        raise InvalidFormat(f"Invalid id format: 32 letters and digits, not {message_id!r:.100}")
+
+
+def _text(what: str, value: object) -> str:
+    """Return a text that can be part of a key or command, else raise InvalidFormat."""
+    if value is None or value == "":
+        raise MissingParameter(f"No {what} supplied")
+    if not isinstance(value, str) or encode_text(value).decode() != value:
+        raise InvalidFormat(f"Invalid {what} format: {value!a:.200}")
+    return value
 
 
 def check_seconds(what: str, value: object) -> int:
     """Return `vt` or `delay`, else raise InvalidValue."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_SECONDS:
+    number = _integer(value)
+    if number is None or not 0 <= number <= MAX_SECONDS:
         raise InvalidValue(f"{what} must be between 0 and {MAX_SECONDS}, not {value!r:.100}")
-    return value
+    return number
 
 
 def check_maxsize(value: object) -> int:
     """Return a `maxsize`, else raise InvalidValue."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if not is_number or (value != UNLIMITED and not MIN_MAXSIZE <= value <= MAX_MAXSIZE):  # type: ignore[operator]
+    number = _integer(value)
+    if number is None or (number != UNLIMITED and not MIN_MAXSIZE <= number <= MAX_MAXSIZE):
         raise InvalidValue(f"maxsize must be between {MIN_MAXSIZE} and {MAX_MAXSIZE}, or -1, not {value!r:.100}")
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    return number
+
+
+def _integer(value: object) -> int | None:
+    """Return a number as npm's rsmq reads it, which also accepts text and cuts fractions off; None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str):
+        found = _NUMBER.match(value)
+        return int(found[1]) if found else None
+    return int(value) if math.isfinite(value) else None
 
 
 def check_count(what: str, value: object, most: int) -> int:
@@ -68,6 +110,15 @@ def check_count(what: str, value: object, most: int) -> int:
 def units(text: str) -> int:
     """Return a text's length in UTF-16 units, as RSMQ counts it."""
     return len(text) + sum(character > "\uffff" for character in text)
+
+
+def encode_text(text: str) -> bytes:
+    """Return a body as UTF-8, with a replacement character for each lone surrogate, as npm's rsmq stores it."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # As UTF-16 two surrogates that belong together are one character.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
 def tail() -> str:

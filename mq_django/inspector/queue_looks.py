@@ -14,6 +14,7 @@ from mq_django.inspector.consumers import consumers_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
+from mq_django.stores.damage import read_damage
 from mq_django.stores.members import read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport import scripts
@@ -85,8 +86,8 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 @readable
 def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
-    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *counted = found
-    this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
+    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *others = found
+    this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, others[:2], strict=True))
     due_ms = score_ms(next_due)
     return QueueView(
         name=name,
@@ -101,6 +102,8 @@ def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) ->
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         paused=state == b"PAUSED",
+        # A queue in RSMQ's format has no streams.
+        damage=read_damage(others[2], now_ms=now_ms) if others[2:] else None,
         consumers=consumers_of(read_membership(_pairs(members)), now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
     )

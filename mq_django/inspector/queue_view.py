@@ -5,11 +5,12 @@ from typing import Literal
 
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView
+from mq_django.stores.damage import DamageNote
 
 #: Age of the oldest ready message from which a queue is shown as late.
 LATE_MS = 60_000
 
-#: Minutes in which dead letters count as recent.
+#: Minutes in which dead letters and damage count as recent.
 RECENT = 30
 
 #: Share of failed attempts from which it is highlighted.
@@ -19,7 +20,7 @@ MANY_ERRORS = 0.05
 GROWING, MIN_GROWTH = 10, 100
 
 #: The possible problems of a queue, the worst first.
-Problem = Literal["unreadable", "unconsumed", "paused", "unhandled", "growing", "buried", "late"]
+Problem = Literal["unreadable", "damaged", "unconsumed", "paused", "unhandled", "growing", "buried", "late"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class QueueView:
     #: Milliseconds until the first delayed message is due; None without delayed messages.
     next_due_ms: int | None = None
     paused: bool = False
+    #: The last damage by another program; None if there was none.
+    damage: DamageNote | None = None
     #: Live ones first.
     consumers: tuple[ConsumerView, ...] = ()
     activity: Activity = NONE
@@ -93,6 +96,7 @@ class QueueView:
         """Return the problems of the queue, the worst first."""
         wrong: dict[Problem, bool] = {
             "unreadable": bool(self.error),
+            "damaged": self.damage is not None and self.damage.age_ms < RECENT * 60_000,
             "unconsumed": not self.alive and self.depth > 0,
             "paused": self.paused,
             "unhandled": self.unhandled > 0,

@@ -69,7 +69,7 @@ class Log:
             keys=[self.keys.log, keys.ready, keys.control, self.keys.control],
             args=[group, before(start), "", token()],
         )
-        return bool(reply_or_raise(self._wire.trip([command])[0])[0] == b"CREATED")
+        return bool(reply_or_raise(self._wire.trip([command])[0])[0] != b"EXISTS")
 
     def seek(self, group: str, place: Offset) -> None:
         """Move a group, drop its pending entries of the log, and raise its generation.

@@ -13,9 +13,12 @@ from mq_django.core.rsmq_format import (
     MAX_SENT,
     check_count,
     check_existing,
+    check_id,
     check_maxsize,
+    check_missing,
     check_queue,
     check_seconds,
+    encode_text,
     sent_micros,
     tail,
     units,
@@ -25,6 +28,9 @@ from mq_django.stores.counters import slot
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Seconds or a size, also as text, as npm's rsmq takes them.
+Number = int | float | str
 
 
 class Attributes(NamedTuple):
@@ -81,7 +87,7 @@ class RsmqQueues:
         return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
 
     def create(
-        self, queue: str, *, vt: int = DEFAULT_VT, delay: int = DEFAULT_DELAY, maxsize: int = DEFAULT_MAXSIZE
+        self, queue: str, *, vt: Number = DEFAULT_VT, delay: Number = DEFAULT_DELAY, maxsize: Number = DEFAULT_MAXSIZE
     ) -> None:
         """Create a queue.
 
@@ -99,7 +105,7 @@ class RsmqQueues:
         (reply,) = self._wire.trip([("SMEMBERS", RsmqKeys(self.namespace, "-").names)])
         return {name.decode(errors="replace") for name in reply_or_raise(reply)}
 
-    def attributes(self, queue: str, changes: Mapping[str, int] | None = None) -> Attributes:
+    def attributes(self, queue: str, changes: Mapping[str, Number] | None = None) -> Attributes:
         """Change attributes of a queue, if any are given, and return all.
 
         Raises:
@@ -111,7 +117,7 @@ class RsmqQueues:
         for name, value in (changes or {}).items():
             args += (name, check_maxsize(value) if name == "maxsize" else check_seconds(name, value))
         if changes is not None and not args:
-            raise NoAttributeSupplied
+            raise NoAttributeSupplied("No attribute was supplied")
         return Attributes(*self._there(queue, self._run("rsmq_attributes", [keys.zset, keys.hash], args)))
 
     def delete_queue(self, queue: str) -> None:
@@ -121,10 +127,9 @@ class RsmqQueues:
             QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
-        if self._run("rsmq_delete_queue", [keys.zset, keys.hash, keys.names, *keys.own()], [queue]) == b"NOQUEUE":
-            raise QueueNotFound(f"Queue not found: {queue!r}")
+        self._there(queue, self._run("rsmq_delete_queue", [keys.zset, keys.hash, keys.names, *keys.own()], [queue]))
 
-    def send(self, queue: str, messages: Sequence[str], *, delay: int | None = None) -> list[str]:
+    def send(self, queue: str, messages: Sequence[str], *, delay: Number | None = None) -> list[str]:
         """Send messages, all or none, and return their ids.
 
         Raises:
@@ -138,14 +143,14 @@ class RsmqQueues:
         args: list[Argument] = [0, where.minute, where.hour, keys.realtime if self._realtime else "", keys.wake]
         for message in messages:
             if not isinstance(message, str):
-                raise MessageNotString(f"The message must be a string, not {type(message).__name__}")
-            args += (tail(), units(message), mode, ms, "", message.encode())
+                raise MessageNotString(f"Message must be a string, not {type(message).__name__}")
+            args += (tail(), units(message), mode, ms, "", encode_text(message))
         reply = self._there(queue, self._run("rsmq_send", [keys.zset, keys.hash, *where.keys], args))
         if reply == b"TOOLONG":
-            raise MessageTooLong(f"A message is longer than the maxsize of queue {queue!r}")
+            raise MessageTooLong(f"Message too long: more than the maxsize of queue {queue!r}")
         return [message_id.decode() for message_id in reply]
 
-    def receive(self, queue: str, *, vt: int | None = None, count: int = 1) -> list[Received]:
+    def receive(self, queue: str, *, vt: Number | None = None, count: int = 1) -> list[Received]:
         """Receive up to `count` messages, at most 500, and hide them for `vt` seconds, by default those of the queue.
 
         Raises:
@@ -170,24 +175,37 @@ class RsmqQueues:
         return _received(*found) if found else None
 
     def delete(self, queue: str, ids: Sequence[str]) -> int:
-        """Delete messages, also held ones, and return how many existed."""
+        """Delete messages, also held ones, and return how many existed.
+
+        Raises:
+            InvalidFormat: an id is invalid, and no message has it.
+        """
         keys = self._keys(queue)
         key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.unhandled]
-        return int(self._run("rsmq_delete", key_names, list(ids)))
+        removed = int(self._run("rsmq_delete", key_names, [check_id(each) for each in ids]))
+        if removed < len(ids):
+            for each in ids:
+                check_missing(each)
+        return removed
 
-    def show(self, queue: str, message_id: str, vt: int) -> bool:
+    def show(self, queue: str, message_id: str, vt: Number) -> bool:
         """Hide a message for `vt` seconds from now, and return whether it existed.
 
         Raises:
+            InvalidFormat: the id is invalid, and no message has it.
             QueueNotFound: the queue does not exist.
         """
         keys = self._keys(queue)
-        args: list[Argument] = [message_id, check_seconds("vt", vt) * 1000, keys.wake]
-        return bool(self._there(queue, self._run("rsmq_change_visibility", [keys.zset, keys.hash], args)) == 1)
+        args: list[Argument] = [check_id(message_id), check_seconds("vt", vt) * 1000, keys.wake]
+        found = bool(self._there(queue, self._run("rsmq_change_visibility", [keys.zset, keys.hash], args)) == 1)
+        if not found:
+            check_missing(message_id)
+        return found
 
     def _there(self, queue: str, reply: Any) -> Any:
         if reply == b"NOQUEUE":
-            raise QueueNotFound(f"Queue not found: {queue!r}")
+            # A name that only other programs give is invalid here unless one of them did.
+            raise QueueNotFound(f"Queue not found: {check_queue(queue)!r}")
         return reply
 
 

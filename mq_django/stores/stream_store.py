@@ -5,6 +5,7 @@ from itertools import chain, groupby
 from typing import Literal
 
 from mq_django.conf import QueueConfig
+from mq_django.core.logs import get_logger
 from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.publication import Publication
@@ -19,6 +20,8 @@ from mq_django.stores.waiting_room import WaitingRoom
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
+
+logger = get_logger(__name__)
 
 
 def _shared_fields(publication: Publication) -> tuple[object, ...]:
@@ -87,7 +90,13 @@ class StreamStore:
         """Create the consumer group at the stream's beginning, if it does not exist."""
         keys = self.keys
         key_names = [keys.control, keys.urgent, keys.ready, *self._more_streams()]
-        reply_or_raise(self._wire.trip([scripts.command("stream_subscribe", keys=key_names, args=[keys.group])])[0])
+        command = scripts.command("stream_subscribe", keys=key_names, args=[keys.group])
+        if reply_or_raise(self._wire.trip([command])[0]) == b"RECREATED":
+            logger.error(
+                "Another program removed %s of queue %s, or its consumer group: messages that were being handled are "
+                "delivered again",
+                *(keys.ready, self.config.name),
+            )
 
     def _more_streams(self) -> list[str]:
         """Return further streams that need the consumer group."""

@@ -112,10 +112,16 @@ class TopicStore(StreamStore):
             keys=[self._log, keys.ready, keys.control, keys.topic.control],
             args=[keys.group, before(self._start), self._born, token()],
         )
-        word, born = reply_or_raise(self._wire.trip([command])[0])
+        word, born, *begins = reply_or_raise(self._wire.trip([command])[0])
         self._born = born.decode()
         if word == b"LOST":
             logger.error("The log of topic %s was deleted and recreated: suspected data loss", self._topic)
+        elif word == b"RESTORED":
+            logger.error(
+                "Another program removed the consumer group %s of topic %s: it continues after %s, and repeats the "
+                "messages that were handled since",
+                *(keys.group, self._topic, begins[0].decode()),
+            )
         elif word == b"CREATED":
             logger.info("Group %s of topic %s starts at %s", keys.group, self._topic, self._start)
 

@@ -3,8 +3,19 @@ import time
 
 import pytest
 
-from mq_django.core.rsmq_format import MESSAGE_ID, check_existing, check_queue, new_id, sent_micros, units
-from mq_django.errors import InvalidFormat
+from mq_django.core.rsmq_format import (
+    MESSAGE_ID,
+    check_existing,
+    check_id,
+    check_maxsize,
+    check_queue,
+    check_seconds,
+    encode_text,
+    new_id,
+    sent_micros,
+    units,
+)
+from mq_django.errors import InvalidFormat, InvalidValue, MissingParameter
 
 
 def test_ids_rise_and_say_when():
@@ -52,3 +63,53 @@ def test_what_others_may_have_named_can_be_used():
     for name in ("", "a:b", "QUEUES"):
         with pytest.raises(InvalidFormat):
             check_existing(name)
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_a_missing_name_or_id_has_the_error_of_rsmq(name):
+    for check, text in ((check_queue, "No qname supplied"), (check_existing, "No qname supplied"), (check_id, "No id")):
+        with pytest.raises(MissingParameter, match=text) as refused:
+            check(name)
+        assert refused.value.name == "missingParameter"
+
+
+@pytest.mark.parametrize("found", ["vt", "totalsent", "x:rc", "x:fr", 5, "\ud800", b"x"])
+def test_what_cannot_be_the_id_of_a_message(found):
+    with pytest.raises(InvalidFormat, match=r"^Invalid id format"):
+        check_id(found)
+
+
+#: What parseInt() of JavaScript returns.
+@pytest.mark.parametrize(
+    ("given", "number"), [("5", 5), (" 5", 5), ("5.9", 5), ("5s", 5), (5.9, 5), ("0", 0), ("+7", 7), (-0.5, 0)]
+)
+def test_seconds_may_be_text_as_for_npm(given, number):
+    assert check_seconds("vt", given) == number
+
+
+@pytest.mark.parametrize("given", ["", "x", "-1", "1" * 30, "10000000", True, None, [5], float("nan"), float("inf")])
+def test_what_is_not_seconds(given):
+    with pytest.raises(InvalidValue, match=r"^vt must be between 0 and 9999999"):
+        check_seconds("vt", given)
+
+
+def test_a_size_may_be_text_as_for_npm():
+    assert (check_maxsize("2048"), check_maxsize("-1")) == (2048, -1)
+    with pytest.raises(InvalidValue, match=r"^maxsize must be between 1024 and 65536"):
+        check_maxsize("-2")
+
+
+#: What Buffer.from(text) of node returns.
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("a\ud800b", "a\ufffdb"),
+        ("\udc00", "\ufffd"),
+        ("a\ud800", "a\ufffd"),
+        ("\udc00\ud800", "\ufffd\ufffd"),
+        ("\ud83d\ude00", "😀"),
+        ("😀\x00é", "😀\x00é"),
+    ],
+)
+def test_lone_surrogates_are_stored_as_node_does(text, stored):
+    assert encode_text(text) == stored.encode()

@@ -83,6 +83,18 @@ def test_what_nobody_consumes_is_the_first_problem():
     assert inspector.queue("emails").problems() == ["unhandled"]
 
 
+def test_fresh_damage_by_others_is_the_first_problem(redis_client):
+    control, now_ms = get_config().queue("emails").keys.control, int(redis_client.time()[0] * 1000)
+    for note, problems in (
+        (f"{now_ms - 60_000} TRIMMED 30", ["damaged"]),
+        (f"{now_ms - 31 * 60_000} TRIMMED 30", []),
+        ("x TRIMMED 30", []),
+        ("nonsense", []),
+    ):
+        redis_client.hset(control, "damage", note)
+        assert inspector.queue("emails").problems() == problems
+
+
 def test_fresh_dead_letters_are_a_problem():
     bury("emails")
     tally("emails", {("buried", "welcome"): 1})

@@ -1,6 +1,7 @@
 """Peers in other languages, installed once into folders that git ignores."""
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -38,11 +39,12 @@ def node() -> str:
     if program is None or shutil.which("npm") is None:
         missing("there is no node and npm on this machine")
     with one_at_a_time(HERE / ".node.lock"):
-        if not (HERE / "node_modules" / "rsmq").exists() or not (HERE / "node_modules" / "ioredis").exists():
+        wanted = json.loads((HERE / "package.json").read_text(encoding="utf-8"))["dependencies"]
+        if not all((HERE / "node_modules" / name).exists() for name in wanted):
             command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--silent"]
             done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False, timeout=100)
             if done.returncode:
-                missing(f"npm cannot install ioredis and rsmq: {done.stderr[-300:]}")
+                missing(f"npm cannot install {', '.join(wanted)}: {done.stderr[-300:]}")
     return str(program)
 
 

@@ -15,10 +15,14 @@ from mq_django.core.rsmq_format import MESSAGE_ID, TEXT, new_id, sent_micros
 from mq_django.errors import (
     AlreadyPublished,
     ConnectionLost,
+    InvalidFormat,
     InvalidValue,
     MessageTooLarge,
+    MessageTooLong,
+    MissingParameter,
     NoAttributeSupplied,
     NotSupported,
+    QueueNotFound,
 )
 from mq_django.inspector import dead_letters
 from mq_django.inspector.queue_looks import look
@@ -490,6 +494,37 @@ def test_calls_of_rsmq_check_what_they_get(rsmq):
         with pytest.raises(InvalidValue):
             call()
     assert rsmq.get_queue_attributes("jobs").totalsent == 0
+
+
+def test_ids_and_names_that_rsmq_refuses_have_its_errors(rsmq):
+    rsmq.create_queue("jobs")
+    for call in (lambda found: rsmq.delete("jobs", found), lambda found: rsmq.change_visibility("jobs", found, 5)):
+        for malformed in ("x", "vt", "\ud800", 5, "0" * 31):
+            with pytest.raises(InvalidFormat, match=r"^Invalid id format"):
+                call(malformed)
+        with pytest.raises(MissingParameter, match=r"^No id supplied$"):
+            call(None)
+        assert not call("0" * 32)
+    # An attribute is no message, so it was not deleted.
+    assert rsmq.get_queue_attributes("jobs").vt == 30
+    for malformed in ("a b", "a:b", "x" * 161, "\ud800"):
+        with pytest.raises(InvalidFormat, match=r"^Invalid qname format"):
+            rsmq.receive(malformed)
+        with pytest.raises(InvalidFormat, match=r"^Invalid qname format"):
+            rsmq.delete_queue(malformed)
+    with pytest.raises(MissingParameter, match=r"^No qname supplied$"):
+        rsmq.send("", "x")
+    with pytest.raises(QueueNotFound, match=r"^Queue not found"):
+        rsmq.pop("nope")
+
+
+def test_numbers_and_surrogates_are_taken_as_npm_takes_them(rsmq):
+    rsmq.create_queue("jobs", vt="5", delay="0", maxsize="1024")
+    rsmq.send("jobs", "\ud800" * 1024, delay="0.9")
+    assert rsmq.receive("jobs", vt="0").message == "\ufffd" * 1024
+    with pytest.raises(MessageTooLong, match=r"^Message too long"):
+        rsmq.send("jobs", "\ud83d\ude00" * 513)
+    assert rsmq.set_queue_attributes("jobs", vt="7")[:3] == (7, 0, 1024)
 
 
 #: What the packages left in Redis after the calls that are named in it, recorded once.

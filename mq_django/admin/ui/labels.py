@@ -15,6 +15,8 @@ def problem(view: QueueView, what: Problem) -> str:
     match what:
         case "unreadable":
             return _("cannot be read: %(error)s") % {"error": view.error}
+        case "damaged":
+            return _damage(view)
         case "unconsumed":
             return ngettext(
                 "has %(count)s message and no running consumer. Is runconsumer started?",
@@ -44,6 +46,22 @@ def problem(view: QueueView, what: Problem) -> str:
             return _("lags: its oldest ready message has waited for %(time)s.") % {
                 "time": duration(view.oldest_ms or 0)
             }
+
+
+def _damage(view: QueueView) -> str:
+    kind, messages, age_ms = view.damage or ("", 0, 0)
+    known = {
+        "DELETED": _("its stream was deleted with %(count)s undelivered messages."),
+        "TRIMMED": _("%(count)s undelivered messages were trimmed from its stream and are lost."),
+        "REMOVED": _("%(count)s messages were removed from its stream while consumers held them."),
+        "SKIPPED": _("%(count)s messages or more are not delivered, because its consumer group was moved."),
+        "DESTROYED": _("its consumer group was removed. Messages that were being handled repeat."),
+        "MOVED": _("its consumer group was moved past %(count)s messages or more."),
+        "LOST": _("%(count)s messages were removed from its topic before it read them."),
+        "AHEAD": _("its stream has an entry with an id far in the future. Publishing may fail."),
+    }
+    about = known.get(kind, _("its streams were changed.")) % {"count": number(messages)}
+    return _("was damaged by another program %(time)s ago: %(about)s") % {"time": duration(age_ms), "about": about}
 
 
 def reason(word: str) -> str:

@@ -11,6 +11,7 @@ from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
+from mq_django.stores.damage import DamageCheck
 from mq_django.stores.members import Membership
 
 logger = get_logger(__name__)
@@ -99,7 +100,7 @@ class HeartbeatCallbacks(NamedTuple):
 
 
 class Heartbeat(Service):
-    """Sends a heartbeat to every queue, removes consumers that have ended, and reports dead supervisors."""
+    """Sends a heartbeat to every queue, removes ended consumers, and reports dead supervisors and damaged queues."""
 
     name = "heartbeat"
 
@@ -108,6 +109,7 @@ class Heartbeat(Service):
         session = open_session_to(queues)
         self._queues = queues
         self._members = {number: open_members(config, session) for number, config in queues.items()}
+        self._damage = {number: DamageCheck(config, session) for number, config in queues.items()}
         self._callbacks = callbacks
         self._timeouts = {number: config.visibility_timeout.total_seconds() for number, config in queues.items()}
         self._interval = min(interval(timeout) for timeout in self._timeouts.values())
@@ -139,7 +141,7 @@ class Heartbeat(Service):
         """Send one heartbeat to every queue."""
         began = time.monotonic()
         announcement = self._callbacks.announce()
-        for step in (lambda number: self._beat(number, announcement), self._remove_ended):
+        for step in (lambda number: self._beat(number, announcement), self._remove_ended, self._report_damage):
             self.each(self._queues, step, called=self._name)
         decision = min(silence.next_decision() for silence in self._silences.values())
         return max(0.02, min(self._interval - (time.monotonic() - began), decision))
@@ -191,6 +193,10 @@ class Heartbeat(Service):
             self._callbacks.dead(number, name, membership)
         for name in self._unknown[number].observe(membership.unknown, now, blind=blind):
             self._callbacks.unknown(number, name)
+
+    def _report_damage(self, number: int) -> None:
+        for damage in self._damage[number].find():
+            logger.error("Another program has damaged queue %s: %s", self._queues[number].name, damage)
 
     def _remove_ended(self, number: int) -> None:
         if ended := list(self._departed[number]):

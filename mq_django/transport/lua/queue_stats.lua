@@ -17,7 +17,7 @@
 --
 -- Returns {now in ms, ready and pending together, pending, delayed, unhandled, parked, dead, id of the oldest
 -- ready entry or '', first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters'
--- values, twice}.
+-- values, twice, the last damage by another program: when, ms, its kind and number}.
 
 local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
 
@@ -40,7 +40,8 @@ for i = 1, 2 do
       after = '(' .. group['last-delivered-id']
     end
   end
-  local first = redis.call('xrange', KEYS[i], after, '+', 'count', 1)[1]
+  -- Fails after the largest id: then no entry follows.
+  local first = redis.pcall('xrange', KEYS[i], after, '+', 'count', 1)[1]
   if first and (oldest == '' or milliseconds(first[1]) < milliseconds(oldest)) then
     oldest = first[1]
   end
@@ -65,4 +66,5 @@ return {
   redis.call('hgetall', KEYS[8]),
   counters(KEYS[9], 3, 2 + ARGV[2]),
   counters(KEYS[10], 3 + ARGV[2], #ARGV),
+  redis.call('hget', KEYS[7], 'damage') or '',
 }

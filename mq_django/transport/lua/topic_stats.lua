@@ -48,7 +48,8 @@ for _, found in ipairs(is_there and redis.call('xinfo', 'groups', log) or {}) do
   local group = pairs_of(found)
   if controls[group.name] then
     local at = group['last-delivered-id']
-    local first = redis.call('xrange', log, '(' .. at, '+', 'count', 1)[1]
+    -- Fails after the largest id: then no entry follows.
+    local first = redis.pcall('xrange', log, '(' .. at, '+', 'count', 1)[1]
     local oldest = group.pending > 0 and redis.call('xpending', log, group.name)[2] or ''
     local where = { group.name, at, group.pending, oldest, group.lag or -1, first and first[1] or '' }
     local noted = redis.call('hmget', controls[group.name], 'log-generation', 'alarm', 'lost')

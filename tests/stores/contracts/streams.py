@@ -5,6 +5,7 @@ from typing import Any
 
 from mq_django.core.outcomes import ACK, HandBack, SetAside
 from mq_django.stores.control import Control
+from mq_django.stores.damage import DamageCheck
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.contracts.waits import claims, everywhere
 from tests.stores.everything import ME, OTHER
@@ -12,7 +13,7 @@ from tests.stores.everything import ME, OTHER
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (subscribe, publish, fetch, purge, control, members, members_of_strangers)
+    yield from (subscribe, subscribe_again, publish, fetch, purge, control, check, members, members_of_strangers)
 
 
 def subscribe(stage: Stage) -> None:
@@ -25,6 +26,14 @@ def subscribe(stage: Stage) -> None:
         store.create_groups()
     with stage.under("of a queue with limits"):
         stage.queue(RATE_LIMIT="5/s")
+
+
+def subscribe_again(stage: Stage) -> None:
+    store = stage.queue()
+    DamageCheck(store.config, stage.wire()).find()
+    stage.client.xgroup_destroy(store.keys.ready, "mq")
+    with stage.under("another program removed the group"):
+        store.create_groups()
 
 
 def publish(stage: Stage) -> None:
@@ -70,6 +79,33 @@ def control(stage: Stage) -> None:
     found = Control(stage.queue().config, stage.wire())
     with stage.under("while it is paused, and while it is not"):
         assert [found.pause(), found.pause(), found.resume(), found.resume()] == [True, False, True, False]
+
+
+def check(stage: Stage) -> None:
+    store = stage.queue()
+    find, ready = DamageCheck(store.config, stage.wire()).find, store.keys.ready
+    with stage.under("nothing is there"):
+        assert find() == []
+    store.publish([message_of(number) for number in range(6)])
+    store.take(ME, count=1)
+    with stage.under("one is held, and five are ready"):
+        assert find() == []
+    stage.client.xgroup_setid(ready, "mq", "$")
+    with stage.under("another program moved the group, seen once"):
+        assert find() == []
+    with stage.under("and seen twice"):
+        assert [each.kind for each in find()] == ["SKIPPED"]
+    stage.client.xgroup_setid(ready, "mq", "0")
+    store.take(ME, count=2)
+    stage.client.xtrim(ready, maxlen=2, approximate=False)
+    with stage.under("it trimmed what is held, and more"):
+        assert {each.kind for each in find()} <= {"REMOVED", "TRIMMED"}
+    stage.client.xadd(ready, {"a": "b"}, "4000000000000-0")
+    with stage.under("an id far in the future"):
+        assert [each.kind for each in find()] == ["AHEAD"]
+    stage.client.delete(ready)
+    with stage.under("it deleted the stream"):
+        assert [each.kind for each in find()] == ["DELETED"]
 
 
 def members(stage: Stage) -> None:

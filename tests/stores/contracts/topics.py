@@ -6,6 +6,7 @@ from typing import Any
 from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
 from mq_django.inspector.stream_reader import page_of_log
+from mq_django.stores.damage import DamageCheck
 from mq_django.stores.topic_stats import count_between, topic_stats
 from mq_django.transport import scripts
 from tests.stores.contracts.frozen import NOW, NOW_MS
@@ -15,7 +16,8 @@ from tests.stores.everything import ME
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (publish, subscribe, fetch, seek, skip, trim, trim_in_the_way, alarm, look, page, count, unsubscribe)
+    yield from (publish, subscribe, fetch, seek, check, skip, trim, trim_in_the_way, alarm, look, page, count)
+    yield unsubscribe
 
 
 def publish(stage: Stage) -> None:
@@ -85,6 +87,37 @@ def seek(stage: Stage) -> None:
     stage.client.hset(store.keys.control, "log-generation", NOW_MS + 5)
     with stage.under("from a generation that is in the future"):
         log.seek("billing", entries[1])
+
+
+def check(stage: Stage) -> None:
+    store, log = stage.group(), stage.topic()
+    find, name = DamageCheck(store.config, stage.wire()).find, log.keys.log
+    log.publish([message_of(number) for number in range(1, 7)])
+    stage.settle(store, ACK, store.take(ME, count=1))
+    store.take(ME, count=1)
+    with stage.under("a group that holds its second message"):
+        assert find() == []
+    with stage.under("sought by us"):
+        log.seek("billing", BEGINNING)
+    store.take(ME, count=1)
+    find()
+    stage.client.xgroup_setid(name, "billing", "$")
+    with stage.under("another program moved the group"):
+        assert {each.kind for each in find()} <= {"MOVED"}
+    log.seek("billing", BEGINNING)
+    store.take(ME, count=1)
+    find()
+    stage.client.xtrim(name, maxlen=2, approximate=False)
+    with stage.under("it trimmed unread messages"):
+        assert {each.kind for each in find()} <= {"LOST"}
+    stage.client.xgroup_destroy(name, "billing")
+    with stage.under("it removed the group"):
+        assert find() == []
+    with stage.under("a group that continues where it was"):
+        store.create_groups()
+    stage.client.xadd(name, {"a": "b"}, "4000000000000-0")
+    with stage.under("an id far in the future"):
+        assert [each.kind for each in find()] == ["AHEAD"]
 
 
 def skip(stage: Stage) -> None:

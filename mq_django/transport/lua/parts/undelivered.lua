@@ -10,5 +10,9 @@ local function undelivered(stream, group, count)
     end
     last = name == group and '(' .. delivered or last
   end
+  -- No entry follows the largest id, and XRANGE fails after it.
+  if last == '(18446744073709551615-18446744073709551615' then
+    return {}
+  end
   return redis.call('xrange', stream, last, '+', 'count', count)
 end

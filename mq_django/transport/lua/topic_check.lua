@@ -1,0 +1,78 @@
+-- Find what other programs did to a group of a topic since the last check, and remember the group's position.
+--
+-- KEYS[1]  log      {topic}:log                 STREAM
+-- KEYS[2]  control  {topic}:g:<group>:control   HASH    position: see parts/group_position; lost: entries removed before
+--                                                       the group read them; damage: the last finding: when, ms, its
+--                                                       kind and number
+-- ARGV[1]  group
+--
+-- Returns for each finding {kind, stream, number of messages, from, to}, each once:
+--   'MOVED'  XGROUP SETID moved the group from one entry to another (Redis 7 and later). Up to 100 messages between are
+--            counted
+--   'LOST'   unread messages were removed, and not by the retention (Redis 7 and later)
+--   'AHEAD'  the last id is far in the future
+
+-- with clock
+-- with types
+-- with increment
+-- with numbers
+-- with stream_state
+-- with group_position
+local log, control, group = KEYS[1], KEYS[2], ARGV[1]
+local wrong = wrong_type({ [control] = 'hash' })
+if wrong then
+  return wrong
+end
+local state = stream_state(log, group)
+local generation = redis.call('hget', control, 'log-generation')
+if not state or not state.group or not generation or not string.match(generation, '^%d+$') then
+  return {}
+end
+-- A write that Redis allows when memory is out. The writes after it are then allowed, too.
+redis.call('hdel', control, '')
+local now, findings, old = now_ms(), {}, position_of(control)
+local function find(kind, count, from, to)
+  findings[#findings + 1] = { kind, log, count, from or '', to or '' }
+  redis.call('hset', control, 'damage', string.format('%.0f %s %.0f', now, kind, count))
+end
+
+local delivered, read, added = state.group['last-delivered-id'], state.group['entries-read'], state['entries-added']
+local after = delivered
+if state.group.pending > 0 then
+  after = entry_before(redis.call('xpending', log, group)[2])
+end
+
+-- SETID forgets how many entries the group has read. So does reading beyond entries that were deleted one by one.
+local deleted = state['max-deleted-entry-id'] or '0-0'
+local forgot = old and added and not read and old.read ~= '-' and old.delivered ~= delivered
+if forgot and sortable(deleted) <= sortable(delivered) then
+  local forward = sortable(old.delivered) < sortable(delivered)
+  local between = forward and redis.pcall('xrange', log, '(' .. old.delivered, delivered, 'count', 100) or {}
+  find('MOVED', #between, old.delivered, delivered)
+end
+
+-- Unread entries that were removed. The retention counts those that it removes as `lost`.
+local removed, lost = old and old.removed or 0, number_of(redis.call('hget', control, 'lost'))
+local first = state['first-entry'] and state['first-entry'][1]
+if added and read and (not first or sortable(delivered) < sortable(first)) then
+  removed = math.max(0, added - read - state.length)
+elseif added and read and delivered == state['last-generated-id'] then
+  -- Redis 7.0 goes on to count removed entries as unread.
+  removed = math.max(0, added - read)
+end
+local by_others = removed - (old and old.removed or removed) - (old and lost - old.lost or 0)
+if by_others > 0 then
+  lost = increment(control, 'lost', by_others)
+  find('LOST', by_others)
+end
+local ahead = is_far_ahead(state, now)
+if ahead and not (old and old.ahead) then
+  find('AHEAD', 0)
+end
+
+local counts = { string.format('%.0f', removed), string.format('%.0f', lost), ahead and 1 or 0 }
+local position = position_text(generation, after, delivered, read, unpack(counts))
+if position ~= redis.call('hget', control, 'position') then
+  redis.call('hset', control, 'position', position)
+end
+return findings
