@@ -25,6 +25,23 @@ class RunningView:
     ms: int
 
 
+#: What runs handlers: the threads of a consumer, or the event loop with its places for coroutines.
+LaneKind = Literal["threads", "coroutines"]
+LANE_KINDS: tuple[LaneKind, ...] = ("threads", "coroutines")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullLanes:
+    """All lanes of one kind of a consumer are busy."""
+
+    kind: LaneKind
+    #: The delivery that has run longest, and the queue that it is from.
+    queue: str
+    longest: RunningView
+    #: For how long no lane has become free, in ms.
+    ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerView:
     """A consumer of a queue."""
@@ -47,6 +64,17 @@ class ConsumerView:
     #: Deliveries of the queue since the process started.
     handled: int = 0
     failed: int = 0
+    #: Threads and coroutines that run a handler, of any queue; None if a supervisor of an older version runs it.
+    busy: int | None = None
+    coroutines: int = 0
+    full: Sequence[FullLanes] = ()
+    #: It runs only messages that must run alone.
+    is_quarantine: bool = False
+
+    @property
+    def takes_messages(self) -> bool:
+        """Return whether it is alive and fetches messages."""
+        return self.alive and self.is_process and self.state == "running" and not self.is_quarantine
 
     @property
     def is_process(self) -> bool:
@@ -70,6 +98,7 @@ def _view(membership: Membership, name: str, described: Mapping[str, Any], now_m
     seen = membership.seen_ms.get(supervisor)
     fields = {**membership.supervisors.get(supervisor, {}), **described}
     ago = None if seen is None else max(0, now_ms - seen)
+    busy, coroutines = _busy(described.get("busy"))
     return ConsumerView(
         id=name,
         supervisor=supervisor,
@@ -84,6 +113,10 @@ def _view(membership: Membership, name: str, described: Mapping[str, Any], now_m
         running=tuple(_running(described.get("running"), ago or 0)),
         handled=_number(described, "handled") or 0,
         failed=_number(described, "failed") or 0,
+        busy=busy,
+        coroutines=coroutines or 0,
+        full=tuple(_full(described.get("full"), ago or 0)),
+        is_quarantine=described.get("ward") is True,
     )
 
 
@@ -97,6 +130,22 @@ def _running(described: object, ago: int) -> Iterable[RunningView]:
         match item:
             case [int(source), str(entry), int(ms)]:
                 yield RunningView(source=source, entry=entry, ms=(whole(ms, LAST_MS) or 0) + ago)
+
+
+def _busy(described: object) -> tuple[int | None, int | None]:
+    match described:
+        case [int(threads), int(coroutines)]:
+            return whole(threads), whole(coroutines)
+    return None, None
+
+
+def _full(described: object, ago: int) -> Iterable[FullLanes]:
+    for kind in LANE_KINDS:
+        match described.get(kind) if isinstance(described, dict) else None:
+            case [str(queue), int(source), str(entry), int(longest), int(shortest)]:
+                ages = [(whole(ms, LAST_MS) or 0) + ago for ms in (longest, shortest)]
+                running = RunningView(source=source, entry=entry, ms=ages[0])
+                yield FullLanes(kind=kind, queue=queue, longest=running, ms=ages[1])
 
 
 def _number(fields: Mapping[str, Any], name: str) -> int | None:

@@ -10,6 +10,7 @@ from mq_django.core.numbers import score_ms
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, activity_of_hour
+from mq_django.inspector.blockers import with_blockers
 from mq_django.inspector.consumers import consumers_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.readers import reader_of
@@ -28,7 +29,8 @@ MAX_COUNTED = 10_000
 def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[QueueView | StoreError]:
     """Return the statistics of queues, with the totals of the last minutes; an error for a queue that cannot be read.
 
-    One round trip, with one command per queue.
+    One round trip, with one command per queue; one more if there are topics, or queues whose messages wait while all
+    lanes of their consumers are busy.
     """
     now = int(time.time()) // 60
     hours = minute_fields(now, minutes)
@@ -39,10 +41,11 @@ def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[Qu
     stats = {
         topic.name: found for topic, found in zip(topics, topic_stats(topics, wire, at_most=MAX_COUNTED), strict=True)
     }
-    return [
+    whole = [
         _with_log(view, config.keys.group, stats[reader.topic]) if reader.topic else view
         for view, config, reader in zip(views, configs, readers, strict=True)
     ]
+    return with_blockers(whole, wire)
 
 
 def look_closely(config: QueueConfig, wire: Wire, *, longest: int, of: str = "") -> QueueView | StoreError:

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mq_django.inspector.activity import NONE, Activity
-from mq_django.inspector.consumers import ConsumerView
+from mq_django.inspector.consumers import ConsumerView, LaneKind
 
 #: Age of the oldest ready message from which a queue is shown as late.
 LATE_MS = 60_000
+
+#: For how long messages wait while other queues hold all lanes until this is a problem, in ms.
+STARVED_MS = 2000
 
 #: Minutes in which dead letters count as recent.
 RECENT = 30
@@ -19,7 +22,23 @@ MANY_ERRORS = 0.05
 GROWING, MIN_GROWTH = 10, 100
 
 #: The possible problems of a queue, the worst first.
-Problem = Literal["unreadable", "unconsumed", "paused", "unhandled", "growing", "buried", "late"]
+Problem = Literal["unreadable", "unconsumed", "paused", "starved", "unhandled", "growing", "buried", "late"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """What holds all lanes of one kind of a queue's consumers: the handler that has run longest."""
+
+    kind: LaneKind
+    #: How many threads these consumers have; 0 for coroutines.
+    threads: int
+    consumers: tuple[str, ...]
+    #: The queue and the name of the message, and for how long its handler has run, in ms.
+    queue: str
+    name: str
+    ms: int
+    #: For how long no lane has become free, in ms.
+    held_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +61,8 @@ class QueueView:
     paused: bool = False
     #: Live ones first.
     consumers: tuple[ConsumerView, ...] = ()
+    #: Set while messages wait and all lanes of its consumers are busy.
+    blocker: Blocker | None = None
     activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
     error: str = ""
@@ -55,6 +76,33 @@ class QueueView:
     def alive(self) -> int:
         """Return the number of live consumers."""
         return sum(consumer.alive and consumer.is_process for consumer in self.consumers)
+
+    @property
+    def running(self) -> int:
+        """Return how many of its messages run, as far as heartbeats list them."""
+        return sum(len(consumer.running) for consumer in self.consumers if consumer.alive)
+
+    @property
+    def awaits_lanes(self) -> bool:
+        """Return whether messages are ready, or were fetched and have not started."""
+        return self.ready > 0 or self.pending > self.running
+
+    @property
+    def threads(self) -> tuple[int, int] | None:
+        """Return how many threads of its consumers run a handler, of any queue, and how many there are.
+
+        None if a supervisor of an older version runs one of them.
+        """
+        live = [consumer for consumer in self.consumers if consumer.takes_messages]
+        busy = [consumer.busy for consumer in live if consumer.busy is not None]
+        return (sum(busy), sum(consumer.threads or 0 for consumer in live)) if len(busy) == len(live) else None
+
+    @property
+    def is_starved(self) -> bool:
+        """Return whether its messages wait because other queues hold all lanes of its consumers."""
+        if self.blocker is None or self.running or self.blocker.queue == self.name:
+            return False
+        return max(self.blocker.held_ms, self.oldest_ms or 0) >= STARVED_MS
 
     @property
     def recently_buried(self) -> int:
@@ -95,9 +143,10 @@ class QueueView:
             "unreadable": bool(self.error),
             "unconsumed": not self.alive and self.depth > 0,
             "paused": self.paused,
+            "starved": self.is_starved,
             "unhandled": self.unhandled > 0,
             "growing": self.alive > 0 and not self.paused and self.growth > 0,
             "buried": self.recently_buried > 0,
-            "late": self.alive > 0 and not self.paused and (self.oldest_ms or 0) >= LATE_MS,
+            "late": self.alive > 0 and not self.paused and not self.is_starved and (self.oldest_ms or 0) >= LATE_MS,
         }
         return [problem for problem, exists in wrong.items() if exists]

@@ -1,9 +1,16 @@
 """Choose the reader for a queue. The rest of the inspector does not depend on the kind of queue."""
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
+from mq_django.errors import StoreError, UnknownQueue
+from mq_django.inspector.message_views import EntryView
+from mq_django.inspector.room_reader import Receipt
 from mq_django.inspector.rsmq_reader import RsmqReader
 from mq_django.inspector.stream_reader import GroupReader, StreamReader
 from mq_django.transport.connections import open_wire
+from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire
 
 Reader = StreamReader | RsmqReader
@@ -23,3 +30,26 @@ def open_reader(name: str) -> Reader:
         UnknownQueue: the queue is not configured.
     """
     return reader_of(get_config().queue(name), open_wire("inspect"))
+
+
+def held(receipts: Mapping[str, Sequence[Receipt]], wire: Wire) -> Mapping[str, Mapping[Receipt, EntryView]]:
+    """Return the messages of deliveries that still exist, by their receipts, for each queue; in one round trip.
+
+    Queues that are not configured here, or cannot be read, have none.
+
+    Raises:
+        StoreError: cannot reach Redis.
+    """
+    config, found = get_config(), dict[str, Mapping[Receipt, EntryView]]()
+    asked: list[tuple[str, Reader, Command]] = []
+    for queue, chosen in receipts.items():
+        found[queue] = {}
+        with suppress(UnknownQueue):
+            reader = reader_of(config.queue(queue), wire)
+            if command := reader.held_command(chosen):
+                asked.append((queue, reader, command))
+    replies = wire.trips([[command] for *_, command in asked])
+    for (queue, reader, _), (reply,) in zip(asked, replies, strict=True):
+        with suppress(StoreError):
+            found[queue] = reader.held_views(receipts[queue], reply)
+    return found
