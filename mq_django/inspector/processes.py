@@ -91,7 +91,7 @@ def everybody() -> Everybody:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    views = [view for view in overview() if not view.error]
+    views = [view for view in overview(minutes=0) if not view.error]
     known = held({view.name: _receipts(view) for view in views}, open_wire("inspect"))
     by_supervisor: dict[str, dict[str, list[tuple[str, ConsumerView]]]] = defaultdict(lambda: defaultdict(list))
     for view in views:
@@ -120,7 +120,7 @@ def ask(who: str, what: Ask) -> list[str]:
     wire = open_wire("inspect")
     return [
         view.name
-        for view in overview()
+        for view in overview(minutes=0)
         if any(who in (consumer.id, consumer.supervisor) for consumer in view.consumers)
         and open_members(get_config().queue(view.name), wire).ask(who, what) != "GONE"
     ]

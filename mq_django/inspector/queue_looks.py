@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
@@ -15,12 +16,16 @@ from mq_django.inspector.consumers import consumers_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
-from mq_django.stores.members import read_membership
+from mq_django.stores.members import description, read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Descriptions of consumers are kept from poll to poll: a page of all queues reads one for each consumer and queue, and
+#: few of them change.
+_describe = lru_cache(maxsize=20_000)(description)
 
 #: Messages of a log that a page counts if Redis does not report the lag of a group.
 MAX_COUNTED = 10_000
@@ -94,7 +99,7 @@ def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) ->
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         paused=state == b"PAUSED",
-        consumers=consumers_of(read_membership(_pairs(members)), now_ms=now_ms),
+        consumers=consumers_of(read_membership(_pairs(members), describe=_describe), now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
     )
 

@@ -75,12 +75,19 @@ class QueueView:
     @property
     def alive(self) -> int:
         """Return the number of live consumers."""
-        return sum(consumer.alive and consumer.is_process for consumer in self.consumers)
+        # Asked many times for a page of all queues.
+        return len([consumer for consumer in self.consumers if consumer.alive and consumer.is_process])
 
     @property
     def running(self) -> int:
         """Return how many of its messages run, as far as heartbeats list them."""
         return sum(len(consumer.running) for consumer in self.consumers if consumer.alive)
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether it has no messages, no activity in the last half hour and no problems."""
+        happened = (self.activity.published, self.activity.handled, self.activity.retried, self.activity.buried)
+        return not (self.depth or any(any(counts[-RECENT:]) for counts in happened) or self.problems())
 
     @property
     def awaits_lanes(self) -> bool:

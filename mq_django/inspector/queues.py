@@ -37,8 +37,8 @@ class Totals:
     dead: int
 
 
-def overview() -> list[QueueView]:
-    """Return all queues and groups of topics, by name, with the total activity of the last half hour.
+def overview(*, minutes: int = RECENT + 1) -> list[QueueView]:
+    """Return all queues and groups of topics, by name, with the total activity of the last minutes.
 
     Raises:
         ConfigurationError: a setting is wrong.
@@ -46,7 +46,7 @@ def overview() -> list[QueueView]:
     """
     wire = open_wire("inspect")
     chosen = _all(wire)
-    looks = look(chosen, wire, minutes=RECENT + 1)
+    looks = look(chosen, wire, minutes=minutes)
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
