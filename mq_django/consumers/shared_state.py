@@ -76,6 +76,8 @@ class Running(NamedTuple):
     since: float
     #: When its handler must have ended; infinity without a timeout.
     deadline: float
+    #: The number of the lane: threads come before the places of coroutines.
+    lane: int = 0
 
 
 class SharedState:
@@ -188,7 +190,8 @@ class SharedState:
         for lane in range(self.lanes):
             state, stream, queue, since, deadline, entry = _LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)
             runs = state == RUNNING
-            found.append(Running(Receipt(queue, stream, entry.rstrip(b"\0")), since, deadline) if runs else None)
+            receipt = Receipt(queue, stream, entry.rstrip(b"\0"))
+            found.append(Running(receipt, since, deadline, lane) if runs else None)
         return found
 
     def results(self) -> dict[Receipt, int]:

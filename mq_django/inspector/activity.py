@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -87,6 +87,9 @@ def activity_of_days(days: Mapping[int, Mapping[bytes, bytes]], *, now_ms: int, 
 def _activity(
     found: Iterable[tuple[int, Mapping[bytes, bytes]]], *, now: int, steps: int, minutes: int, elapsed: float, of: str
 ) -> Activity:
+    found = [(start, fields) for start, fields in found if fields]
+    if not found and steps == WINDOW:
+        return replace(NONE, elapsed=elapsed, minutes=minutes)
     first = now - steps + 1
     each: list[Counter[str]] = [Counter() for _ in range(steps)]
     names: dict[str, Counter[str]] = defaultdict(Counter)

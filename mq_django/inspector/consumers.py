@@ -25,38 +25,120 @@ class RunningView:
     ms: int
 
 
+#: What runs handlers: the threads of a consumer, or the event loop with its places for coroutines.
+LaneKind = Literal["threads", "coroutines"]
+LANE_KINDS: tuple[LaneKind, ...] = ("threads", "coroutines")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullLanes:
+    """All lanes of one kind of a consumer are busy."""
+
+    kind: LaneKind
+    #: The delivery that has run longest, and the queue that it is from.
+    queue: str
+    longest: RunningView
+    #: For how long no lane has become free, in ms.
+    ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerView:
-    """A consumer of a queue."""
+    """A consumer of a queue.
+
+    What it announces is read when it is asked for: a page of all queues has thousands of these and uses little of each.
+    """
 
     id: str
     supervisor: str
-    host: str
-    pid: int | None
-    version: str
-    threads: int | None
-    #: Milliseconds since 1970; None if unknown.
-    since_ms: int | None
     #: Milliseconds since its supervisor's last heartbeat; None when there was none.
     seen_ms_ago: int | None
-    state: State = "running"
     #: What it or its supervisor was asked to do: "quiet", "stop", or "".
-    asked: str = ""
-    #: The longest first; a bounded number.
-    running: Sequence[RunningView] = ()
-    #: Deliveries of the queue since the process started.
-    handled: int = 0
-    failed: int = 0
+    asked: str
+    #: What its supervisor announces of it, and of itself.
+    described: Mapping[str, Any]
+    announced: Mapping[str, Any]
+
+    @property
+    def host(self) -> str:
+        """Return the name of its machine."""
+        return _text(self._shared("host"))
+
+    @property
+    def version(self) -> str:
+        """Return the version of its supervisor."""
+        return _text(self._shared("version"))
+
+    @property
+    def pid(self) -> int | None:
+        """Return the id of its process."""
+        return _number(self._shared("pid"))
+
+    @property
+    def threads(self) -> int | None:
+        """Return how many threads it has."""
+        return _number(self._shared("threads"))
+
+    @property
+    def since_ms(self) -> int | None:
+        """Return when it started, in ms since 1970; None if unknown."""
+        return _number(self._shared("since_ms"))
+
+    @property
+    def state(self) -> State:
+        """Return its state."""
+        return _state(self.described.get("state"))
+
+    @property
+    def running(self) -> Sequence[RunningView]:
+        """Return the deliveries of the queue that it runs, the longest first; a bounded number."""
+        found = self.described.get("running")
+        return tuple(_running(found, self.seen_ms_ago or 0)) if found else ()
+
+    @property
+    def handled(self) -> int:
+        """Return how many deliveries of the queue it has handled since the process started."""
+        return _number(self.described.get("handled")) or 0
+
+    @property
+    def failed(self) -> int:
+        """Return how many deliveries of the queue have failed since the process started."""
+        return _number(self.described.get("failed")) or 0
+
+    @property
+    def busy(self) -> int | None:
+        """Return how many threads run a handler, of any queue; None if its supervisor has an older version."""
+        return _busy(self.described.get("busy"))[0]
+
+    @property
+    def coroutines(self) -> int:
+        """Return how many coroutines run, of any queue."""
+        return _busy(self.described.get("busy"))[1] or 0
+
+    @property
+    def full(self) -> Sequence[FullLanes]:
+        """Return the kinds of lanes that are all busy."""
+        return tuple(_full(self.described.get("full"), self.seen_ms_ago or 0))
+
+    @property
+    def takes_messages(self) -> bool:
+        """Return whether it is alive and fetches messages. A quarantine runs only what must run alone."""
+        fetches = self.alive and self.is_process and self.state == "running"
+        return fetches and self.described.get("ward") is not True
 
     @property
     def is_process(self) -> bool:
         """Return whether it is a process. The backlog of a quarantine is listed as a consumer with 0 threads."""
-        return self.threads != 0
+        return self._shared("threads") != 0
 
     @property
     def alive(self) -> bool:
         """Return whether its supervisor has sent a heartbeat recently."""
         return self.seen_ms_ago is not None and self.seen_ms_ago <= ALIVE_MS
+
+    def _shared(self, name: str) -> object:
+        """Return a field that its supervisor may have announced for all its consumers."""
+        return self.described[name] if name in self.described else self.announced.get(name)
 
 
 def consumers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, ...]:
@@ -68,22 +150,13 @@ def consumers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, 
 def _view(membership: Membership, name: str, described: Mapping[str, Any], now_ms: int) -> ConsumerView:
     supervisor = supervisor_of(described)
     seen = membership.seen_ms.get(supervisor)
-    fields = {**membership.supervisors.get(supervisor, {}), **described}
-    ago = None if seen is None else max(0, now_ms - seen)
     return ConsumerView(
         id=name,
         supervisor=supervisor,
-        host=_text(fields, "host"),
-        pid=_number(fields, "pid"),
-        version=_text(fields, "version"),
-        threads=_number(fields, "threads"),
-        since_ms=_number(fields, "since_ms"),
-        seen_ms_ago=ago,
-        state=_state(described.get("state")),
+        seen_ms_ago=None if seen is None else max(0, now_ms - seen),
         asked=membership.asks.get(name) or membership.asks.get(supervisor, ""),
-        running=tuple(_running(described.get("running"), ago or 0)),
-        handled=_number(described, "handled") or 0,
-        failed=_number(described, "failed") or 0,
+        described=described,
+        announced=membership.supervisors.get(supervisor, {}),
     )
 
 
@@ -99,11 +172,25 @@ def _running(described: object, ago: int) -> Iterable[RunningView]:
                 yield RunningView(source=source, entry=entry, ms=(whole(ms, LAST_MS) or 0) + ago)
 
 
-def _number(fields: Mapping[str, Any], name: str) -> int | None:
-    value = fields.get(name)
+def _busy(described: object) -> tuple[int | None, int | None]:
+    match described:
+        case [int(threads), int(coroutines)]:
+            return whole(threads), whole(coroutines)
+    return None, None
+
+
+def _full(described: object, ago: int) -> Iterable[FullLanes]:
+    for kind in LANE_KINDS:
+        match described.get(kind) if isinstance(described, dict) else None:
+            case [str(queue), int(source), str(entry), int(longest), int(shortest)]:
+                ages = [(whole(ms, LAST_MS) or 0) + ago for ms in (longest, shortest)]
+                running = RunningView(source=source, entry=entry, ms=ages[0])
+                yield FullLanes(kind=kind, queue=queue, longest=running, ms=ages[1])
+
+
+def _number(value: object) -> int | None:
     return whole(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
+def _text(value: object) -> str:
     return value if isinstance(value, str) else ""

@@ -10,7 +10,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.limits import Rate
 from mq_django.core.numbers import score_ms, whole
 from mq_django.inspector.message_views import EntryView, WaitingView
-from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queue_view import Blocker, QueueView
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import MAX_BEFORE
 from mq_django.transport.connections import open_wire
@@ -28,6 +28,7 @@ Kind = Literal[
     "abandoned",  # its consumer is dead
     "paused",
     "unconsumed",  # the queue has no running consumer
+    "busy",  # all lanes of the queue's consumers are busy
     "behind",  # other messages are before it
     "full",  # the concurrency limit of the queue is reached
     "rate",  # the rate limit of the queue is reached
@@ -40,12 +41,15 @@ class Cause:
     """Why a message is not running, or that it is."""
 
     kind: Kind
-    #: "behind": messages before it; "parked" and "throttled": those of its key; "full": pending messages of the queue.
+    #: "behind" and "busy": messages before it; "parked" and "throttled": those of its key; "full": pending messages of
+    #: the queue.
     count: int = 0
     #: `count` is a lower bound.
     at_least: bool = False
     #: "delayed": until it is due; "throttled" and "rate": until the next check; "held" and "abandoned": for how long.
     ms: int = 0
+    #: Set for "busy".
+    blocker: Blocker | None = None
     #: Set for "held" and "abandoned".
     consumer: str = ""
     #: Set for "parked" and "throttled".
@@ -72,17 +76,30 @@ def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
 def why_entry(view: EntryView, queue: QueueView) -> Cause:
     """Return why a ready or pending message is not running, or which consumer holds it."""
     if view.consumer:
-        is_alive = any(consumer.id == view.consumer and consumer.alive for consumer in queue.consumers)
-        return Cause(kind="held" if is_alive else "abandoned", consumer=view.consumer, ms=view.held_ms)
+        return _of_holder(view, queue)
     if view.message.error:
         return Cause(kind="broken")
     stopped = _of_queue(queue)
     if stopped is not None:
         return stopped
     count = open_reader(queue.name).before(view.source, view.entry)
-    if not count:
-        return _of_limits(queue) or Cause(kind="next")
-    return Cause(kind="behind", count=count, at_least=count >= MAX_BEFORE)
+    limited = None if count else _of_limits(queue)
+    if limited is not None:
+        return limited
+    kind: Kind = "busy" if queue.blocker else "behind" if count else "next"
+    return Cause(kind=kind, count=count, at_least=count >= MAX_BEFORE, blocker=queue.blocker)
+
+
+def _of_holder(view: EntryView, queue: QueueView) -> Cause:
+    """Return why a pending message is not running, or that it is, by the consumer that holds it."""
+    holder = next((consumer for consumer in queue.consumers if consumer.id == view.consumer and consumer.alive), None)
+    if holder is None:
+        return Cause(kind="abandoned", consumer=view.consumer, ms=view.held_ms)
+    # A receipt is the entry, and what follows it in the log of a topic and in RSMQ.
+    entries = {running.entry.partition("@")[0].partition(":")[0] for running in holder.running}
+    if queue.blocker and holder.full and view.entry.decode(errors="replace") not in entries:
+        return Cause(kind="busy", consumer=view.consumer, blocker=queue.blocker)
+    return Cause(kind="held", consumer=view.consumer, ms=view.held_ms)
 
 
 def _of_queue(queue: QueueView) -> Cause | None:

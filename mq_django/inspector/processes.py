@@ -10,7 +10,7 @@ from mq_django.inspector.consumers import ConsumerView, State
 from mq_django.inspector.message_views import EntryView
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview
-from mq_django.inspector.readers import open_reader
+from mq_django.inspector.readers import held
 from mq_django.inspector.room_reader import Receipt
 from mq_django.stores import open_members
 from mq_django.stores.members import Members
@@ -41,6 +41,9 @@ class ProcessView:
     id: str
     pid: int | None
     threads: int | None
+    #: Threads and coroutines that run a handler; None if a supervisor of an older version runs it.
+    busy: int | None
+    coroutines: int
     #: Milliseconds since 1970.
     since_ms: int | None
     state: State
@@ -89,8 +92,8 @@ def everybody() -> Everybody:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    views = [view for view in overview() if not view.error]
-    known = {view.name: _lookup(view) for view in views}
+    views = [view for view in overview(minutes=0) if not view.error]
+    known = held({view.name: _receipts(view) for view in views})
     by_supervisor: dict[str, dict[str, list[tuple[str, ConsumerView]]]] = defaultdict(lambda: defaultdict(list))
     for view in views:
         for consumer in filter(lambda one: one.is_process, view.consumers):
@@ -117,7 +120,7 @@ def ask(who: str, what: Ask) -> list[str]:
     """
     return [
         view.name
-        for view in overview()
+        for view in overview(minutes=0)
         if any(who in (consumer.id, consumer.supervisor) for consumer in view.consumers)
         and _members(view.name).ask(who, what) != "GONE"
     ]
@@ -128,14 +131,15 @@ def _members(name: str) -> Members:
     return open_members(config, open_wire("inspect", config.connection))
 
 
-def _lookup(view: QueueView) -> Mapping[Receipt, EntryView]:
-    """Return the messages that the live consumers of a queue are handling, by their receipts."""
+def _receipts(view: QueueView) -> Sequence[Receipt]:
+    """Return the receipts of the messages that the live consumers of a queue are handling."""
     live = [consumer for consumer in view.consumers if consumer.alive]
-    receipts = [(found.source, found.entry) for consumer in live for found in consumer.running]
-    return open_reader(view.name).held(receipts[:MAX_RUNNING]) if receipts else {}
+    return [(found.source, found.entry) for consumer in live for found in consumer.running][:MAX_RUNNING]
 
 
-def _process(found: Sequence[tuple[str, ConsumerView]], known: dict[str, Mapping[Receipt, EntryView]]) -> ProcessView:
+def _process(
+    found: Sequence[tuple[str, ConsumerView]], known: Mapping[str, Mapping[Receipt, EntryView]]
+) -> ProcessView:
     _, one = found[0]
     running = [
         RunningMessage(queue=queue, ms=item.ms, entry=known[queue][item.source, item.entry])
@@ -148,6 +152,8 @@ def _process(found: Sequence[tuple[str, ConsumerView]], known: dict[str, Mapping
         id=one.id,
         pid=one.pid,
         threads=one.threads,
+        busy=one.busy,
+        coroutines=one.coroutines,
         since_ms=one.since_ms,
         state=one.state,
         asked=_most(consumer.asked for _, consumer in found),

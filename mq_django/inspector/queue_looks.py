@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
@@ -10,18 +11,23 @@ from mq_django.core.numbers import score_ms
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, activity_of_hour
+from mq_django.inspector.blockers import with_blockers
 from mq_django.inspector.consumers import consumers_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
 from mq_django.stores.damage import read_damage
-from mq_django.stores.members import read_membership
+from mq_django.stores.members import description, read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Descriptions of consumers are kept from poll to poll: a page of all queues reads one for each consumer and queue, and
+#: few of them change.
+_describe = lru_cache(maxsize=20_000)(description)
 
 #: Messages of a log that a page counts if Redis does not report the lag of a group.
 MAX_COUNTED = 10_000
@@ -30,7 +36,8 @@ MAX_COUNTED = 10_000
 def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int) -> list[QueueView | StoreError]:
     """Return the statistics of queues, with the totals of the last minutes; an error for a queue that cannot be read.
 
-    Each queue has its wire. One round trip per server, with one command per queue.
+    Each queue has its wire. One round trip per server, with one command per queue; one more if there are topics, or
+    queues whose messages wait while all lanes of their consumers are busy.
     """
     now = int(time.time()) // 60
     hours = minute_fields(now, minutes)
@@ -42,10 +49,11 @@ def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int)
     by_topic = {reader.topic: wire for reader, wire in zip(readers, wires, strict=True) if reader.topic}
     topics = [get_config().topic(name) for name in by_topic]
     stats = dict(zip(by_topic, _stats(topics, list(by_topic.values())), strict=True))
-    return [
+    whole = [
         _with_log(view, config.keys.group, stats[reader.topic]) if reader.topic else view
         for view, config, reader in zip(views, configs, readers, strict=True)
     ]
+    return with_blockers(whole)
 
 
 def _stats(topics: Sequence[TopicConfig], wires: Sequence[Wire]) -> Sequence[TopicStats | StoreError]:
@@ -104,7 +112,7 @@ def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) ->
         paused=state == b"PAUSED",
         # A queue in RSMQ's format has no streams.
         damage=read_damage(others[2], now_ms=now_ms) if others[2:] else None,
-        consumers=consumers_of(read_membership(_pairs(members)), now_ms=now_ms),
+        consumers=consumers_of(read_membership(_pairs(members), describe=_describe), now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
     )
 

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mq_django.inspector.activity import NONE, Activity
-from mq_django.inspector.consumers import ConsumerView
+from mq_django.inspector.consumers import ConsumerView, LaneKind
 from mq_django.stores.damage import DamageNote
 
 #: Age of the oldest ready message from which a queue is shown as late.
 LATE_MS = 60_000
+
+#: For how long messages wait while other queues hold all lanes until this is a problem, in ms.
+STARVED_MS = 2000
 
 #: Minutes in which dead letters and damage count as recent.
 RECENT = 30
@@ -20,7 +23,23 @@ MANY_ERRORS = 0.05
 GROWING, MIN_GROWTH = 10, 100
 
 #: The possible problems of a queue, the worst first.
-Problem = Literal["unreadable", "damaged", "unconsumed", "paused", "unhandled", "growing", "buried", "late"]
+Problem = Literal["unreadable", "damaged", "unconsumed", "paused", "starved", "unhandled", "growing", "buried", "late"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """What holds all lanes of one kind of a queue's consumers: the handler that has run longest."""
+
+    kind: LaneKind
+    #: How many threads these consumers have; 0 for coroutines.
+    threads: int
+    consumers: tuple[str, ...]
+    #: The queue and the name of the message, and for how long its handler has run, in ms.
+    queue: str
+    name: str
+    ms: int
+    #: For how long no lane has become free, in ms.
+    held_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +64,8 @@ class QueueView:
     damage: DamageNote | None = None
     #: Live ones first.
     consumers: tuple[ConsumerView, ...] = ()
+    #: Set while messages wait and all lanes of its consumers are busy.
+    blocker: Blocker | None = None
     activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
     error: str = ""
@@ -57,7 +78,41 @@ class QueueView:
     @property
     def alive(self) -> int:
         """Return the number of live consumers."""
-        return sum(consumer.alive and consumer.is_process for consumer in self.consumers)
+        # Asked many times for a page of all queues.
+        return len([consumer for consumer in self.consumers if consumer.alive and consumer.is_process])
+
+    @property
+    def running(self) -> int:
+        """Return how many of its messages run, as far as heartbeats list them."""
+        return sum(len(consumer.running) for consumer in self.consumers if consumer.alive)
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether it has no messages, no activity in the last half hour and no problems."""
+        happened = (self.activity.published, self.activity.handled, self.activity.retried, self.activity.buried)
+        return not (self.depth or any(any(counts[-RECENT:]) for counts in happened) or self.problems())
+
+    @property
+    def awaits_lanes(self) -> bool:
+        """Return whether messages are ready, or were fetched and have not started."""
+        return self.ready > 0 or self.pending > self.running
+
+    @property
+    def threads(self) -> tuple[int, int] | None:
+        """Return how many threads of its consumers run a handler, of any queue, and how many there are.
+
+        None if a supervisor of an older version runs one of them.
+        """
+        live = [consumer for consumer in self.consumers if consumer.takes_messages]
+        busy = [consumer.busy for consumer in live if consumer.busy is not None]
+        return (sum(busy), sum(consumer.threads or 0 for consumer in live)) if len(busy) == len(live) else None
+
+    @property
+    def is_starved(self) -> bool:
+        """Return whether its messages wait because other queues hold all lanes of its consumers."""
+        if self.blocker is None or self.running or self.blocker.queue == self.name:
+            return False
+        return max(self.blocker.held_ms, self.oldest_ms or 0) >= STARVED_MS
 
     @property
     def recently_buried(self) -> int:
@@ -99,9 +154,10 @@ class QueueView:
             "damaged": self.damage is not None and self.damage.age_ms < RECENT * 60_000,
             "unconsumed": not self.alive and self.depth > 0,
             "paused": self.paused,
+            "starved": self.is_starved,
             "unhandled": self.unhandled > 0,
             "growing": self.alive > 0 and not self.paused and self.growth > 0,
             "buried": self.recently_buried > 0,
-            "late": self.alive > 0 and not self.paused and (self.oldest_ms or 0) >= LATE_MS,
+            "late": self.alive > 0 and not self.paused and not self.is_starved and (self.oldest_ms or 0) >= LATE_MS,
         }
         return [problem for problem, exists in wrong.items() if exists]

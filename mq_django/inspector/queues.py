@@ -37,15 +37,15 @@ class Totals:
     dead: int
 
 
-def overview() -> list[QueueView]:
-    """Return all queues and groups of topics, by name, with the total activity of the last half hour.
+def overview(*, minutes: int = RECENT + 1) -> list[QueueView]:
+    """Return all queues and groups of topics, by name, with the total activity of the last minutes.
 
     Raises:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
     chosen = _all()
-    looks = look(chosen, _wires(chosen), minutes=RECENT + 1)
+    looks = look(chosen, _wires(chosen), minutes=minutes)
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 

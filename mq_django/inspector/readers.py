@@ -1,9 +1,17 @@
 """Choose the reader for a queue. The rest of the inspector does not depend on the kind of queue."""
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
+from mq_django.errors import StoreError, UnknownQueue
+from mq_django.inspector.message_views import EntryView
+from mq_django.inspector.room_reader import Receipt
 from mq_django.inspector.rsmq_reader import RsmqReader
 from mq_django.inspector.stream_reader import GroupReader, StreamReader
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_wire, open_wires
+from mq_django.transport.fan_out import fan_out
+from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire
 
 Reader = StreamReader | RsmqReader
@@ -24,3 +32,32 @@ def open_reader(name: str) -> Reader:
     """
     config = get_config().queue(name)
     return reader_of(config, open_wire("inspect", config.connection))
+
+
+def held(receipts: Mapping[str, Sequence[Receipt]]) -> Mapping[str, Mapping[Receipt, EntryView]]:
+    """Return the messages of deliveries that still exist, by their receipts, for each queue; a round trip per server.
+
+    Queues that are not configured here, or cannot be read, have none.
+
+    Raises:
+        StoreError: cannot reach Redis.
+    """
+    found: dict[str, Mapping[Receipt, EntryView]] = {queue: {} for queue in receipts}
+    asked: list[tuple[str, Reader, Wire, Command]] = []
+    configs = [config for queue in receipts if (config := _config(queue)) is not None]
+    for config, wire in zip(configs, open_wires("inspect", [config.connection for config in configs]), strict=True):
+        reader = reader_of(config, wire)
+        if command := reader.held_command(receipts[config.name]):
+            asked.append((config.name, reader, wire, command))
+    replies = fan_out([wire for _, _, wire, _ in asked], [[command] for *_, command in asked])
+    for (queue, reader, *_), (reply,) in zip(asked, replies, strict=True):
+        with suppress(StoreError):
+            found[queue] = reader.held_views(receipts[queue], reply)
+    return found
+
+
+def _config(queue: str) -> QueueConfig | None:
+    try:
+        return get_config().queue(queue)
+    except UnknownQueue:
+        return None

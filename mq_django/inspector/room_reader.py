@@ -1,6 +1,8 @@
 """Read pages of waiting messages: the common part of all readers."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.filters import NOTHING
@@ -35,7 +37,7 @@ Receipt = tuple[int, str]
 Body = bytes | int | None
 
 
-class RoomReader:
+class RoomReader(ABC):
     """Reads the waiting messages of one queue. Read-only."""
 
     #: The topic of a group.
@@ -45,6 +47,19 @@ class RoomReader:
         self._queue = config.name
         self._keys = config.keys
         self._wire = wire
+
+    @abstractmethod
+    def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
+        """Return the command that reads the messages of deliveries; None if there is nothing to read."""
+
+    @abstractmethod
+    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, EntryView]:
+        """Return the messages of the deliveries that still exist, from the reply to held_command()."""
+
+    def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
+        """Return the messages of the deliveries that still exist, by their receipts."""
+        command = self.held_command(receipts, max_bytes=max_bytes)
+        return self.held_views(receipts, self._wire.trip([command])[0]) if command else {}
 
     def waiting(
         self, room: Room, where: Matcher = NOTHING, *, start: int, limit: int, max_bytes: int = MAX_LISTED

@@ -1,6 +1,7 @@
 """Read a queue in RSMQ's format: all its messages are in one sorted set, by the time they become visible."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mq_django.conf import RsmqConfig
 from mq_django.core.filters import NOTHING
@@ -77,15 +78,16 @@ class RsmqReader(RoomReader):
         """See StreamReader.find_entry()."""
         return self.entry("priority", named)
 
-    def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
-        """See StreamReader.held(): a receipt here is the id and the receive count."""
+    def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
+        """See RoomReader.held_command(): a receipt here is the id and the receive count."""
         args: list[Argument] = [max_bytes]
         for source, entry in receipts:
             args += (source + 1, entry.rpartition(":")[0])
-        if not receipts:
-            return {}
-        found = self._wire.trip([scripts.command("rsmq_read", keys=[self._keys.hash], args=args)])[0]
-        held = zip(receipts, reply_or_raise(found), strict=True)
+        return scripts.command("rsmq_read", keys=[self._keys.hash], args=args) if receipts else None
+
+    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, EntryView]:
+        """See RoomReader.held_views()."""
+        held = zip(receipts, reply_or_raise(reply), strict=True)
         views = {at: self._entry_view(at[1].rpartition(":")[0].encode(), body) for at, body in held if body}
         return {receipt: view for receipt, view in views.items() if view}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 from mq_django.conf import GroupConfig
 from mq_django.core import offsets
@@ -110,23 +110,27 @@ class StreamReader(RoomReader):
         sources = (first, *(source for source in self.sources if source != first))
         return next((found for source in sources if (found := self.entry(source, named))), None)
 
-    def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
-        """Return the messages of the deliveries that still exist, by their receipts."""
-        sources = {number: source for source, number in _STREAMS.items() if source in self.sources}
-        # The receipt of a log's entry ends with the group's generation.
-        asked = {receipt: receipt[1].partition("@")[0] for receipt in receipts if receipt[0] in sources}
-        asked = {receipt: entry for receipt, entry in asked.items() if is_entry(entry)}
-        if not asked:
-            return {}
+    def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
+        """See RoomReader.held_command()."""
         args: list[Argument] = [max_bytes]
-        for (number, _), entry in asked.items():
+        for (number, _), entry in self._held(receipts).items():
             args += (number + 1, entry)
-        command = scripts.command("entries_read", keys=list(self._keys.streams()), args=args)
-        found = zip(asked.items(), reply_or_raise(self._wire.trip([command])[0]), strict=True)
+        return scripts.command("entries_read", keys=list(self._keys.streams()), args=args) if args[1:] else None
+
+    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, EntryView]:
+        """See RoomReader.held_views()."""
+        names = {number: source for source, number in _STREAMS.items()}
+        found = zip(self._held(receipts).items(), reply_or_raise(reply), strict=True)
         views = {
-            at: view_of_entry(self._queue, sources[at[0]], entry.encode(), flat) for (at, entry), flat in found if flat
+            at: view_of_entry(self._queue, names[at[0]], entry.encode(), flat) for (at, entry), flat in found if flat
         }
         return {receipt: view for receipt, view in views.items() if view}
+
+    def _held(self, receipts: Sequence[Receipt]) -> Mapping[Receipt, str]:
+        """Return the stream entry of each receipt. That of a log's entry ends with the group's generation."""
+        numbers = {_STREAMS[source] for source in self.sources if source in _STREAMS}
+        entries = {receipt: receipt[1].partition("@")[0] for receipt in receipts if receipt[0] in numbers}
+        return {receipt: entry for receipt, entry in entries.items() if is_entry(entry)}
 
     def before(self, source: EntrySource, entry: bytes) -> int:
         """Count the messages before a ready one, up to about `MAX_BEFORE`."""

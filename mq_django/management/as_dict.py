@@ -18,7 +18,9 @@ def as_dict(*views: Any) -> dict[str, Any]:
     match views:
         case [QueueView() as queue]:
             counts = {**{place: getattr(queue, place) for place in PLACES}, "consumers": queue.alive}
-            found = {"error": queue.error} if queue.error else {"paused": queue.paused, **counts}
+            busy, threads = queue.threads or (None, None)
+            lanes = {"threads": threads, "busy": busy, "busy_with": _busy_with(queue)}
+            found = {"error": queue.error} if queue.error else {"paused": queue.paused, **counts, **lanes}
             return {"queue": queue.name, **found}
         case [MessageView() as message]:
             data = message.data if message.has_data else None
@@ -40,6 +42,14 @@ def as_dict(*views: Any) -> dict[str, Any]:
 
 def _moment(ms: int | None) -> str | None:
     return None if ms is None else moment(ms)
+
+
+def _busy_with(queue: QueueView) -> dict[str, Any] | None:
+    """Return the handler that holds all threads or coroutines of a queue's consumers while its messages wait."""
+    found = queue.blocker
+    if found is None:
+        return None
+    return {"lanes": found.kind, "handler": found.name, "queue": found.queue, "ms": found.ms}
 
 
 def _group(group: GroupStats) -> dict[str, Any]:
@@ -68,6 +78,7 @@ def _consumer(supervisor: SupervisorView, process: ProcessView) -> dict[str, Any
         "since_ms": process.since_ms,
         "heartbeat_s": None if seen is None else round(seen / 1000, 1),
         "threads": process.threads,
+        "busy": process.busy,
         "queues": list(process.queues),
         "handled": process.handled,
         "failed": process.failed,

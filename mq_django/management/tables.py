@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mq_django.core.visible import escape, truncate
+from mq_django.inspector.queue_view import QueueView
 
 #: Characters of a cell with data.
 MAX_DATA = 200
@@ -25,6 +26,16 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     are_numbers = [all(isinstance(row.get(key), int | float | None) for row in rows) for key in columns]
     return ["  ".join(map(_padded, line, widths, are_numbers)).rstrip() for line in lines]
+
+
+def busy_with(view: QueueView) -> str:
+    """Return which handler holds all lanes of a queue's consumers, as a line; "" if none does."""
+    found = view.blocker
+    if found is None:
+        return ""
+    lanes = f"all {found.threads} threads" if found.threads else "all coroutines"
+    runs = f"{escape(found.name)} of queue {escape(found.queue)} for {found.ms // 1000} s"
+    return f"{view.name} makes no progress: {lanes} of its consumers are busy with {runs}"
 
 
 def _cell(key: str, value: Any) -> str:

@@ -1,6 +1,6 @@
 """The members of a queue: its consumers and supervisors, and their heartbeats."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -54,7 +54,8 @@ def supervisor_of(announced: Mapping[str, Any]) -> str:
     return supervisor if isinstance(supervisor, str) else ""
 
 
-def _description(value: bytes) -> Mapping[str, Any]:
+def description(value: bytes) -> Mapping[str, Any]:
+    """Return what a supervisor announces of itself or of a consumer; nothing if it is invalid."""
     try:
         found = loads(value)
     except DecodeError:
@@ -62,8 +63,14 @@ def _description(value: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def read_membership(reply: Mapping[bytes, bytes], unknown: Sequence[bytes] = (), generation: bytes = b"") -> Membership:
-    """Return the members in the fields of a `consumers` hash. Invalid fields are left out."""
+def read_membership(
+    reply: Mapping[bytes, bytes],
+    unknown: Sequence[bytes] = (),
+    generation: bytes = b"",
+    *,
+    describe: Callable[[bytes], Mapping[str, Any]] = description,
+) -> Membership:
+    """Return the members in the fields of a `consumers` hash, decoded by `describe`. Invalid fields are left out."""
     beats, seen, supervisors, consumers, asks = {}, {}, {}, {}, {}
     for name, value in reply.items():
         try:
@@ -79,9 +86,9 @@ def read_membership(reply: Mapping[bytes, bytes], unknown: Sequence[bytes] = (),
         elif kind == "seen" and (ms := whole(value, LAST_MS)) is not None:
             seen[who] = ms
         elif kind == "supervisor":
-            supervisors[who] = _description(value)
+            supervisors[who] = describe(value)
         elif kind == "consumer":
-            consumers[who] = _description(value)
+            consumers[who] = describe(value)
         elif kind == "ask":
             asks[who] = value.decode(errors="replace")
     held: dict[str, str] = {}

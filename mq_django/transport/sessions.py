@@ -6,9 +6,8 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ import redis
 from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ReadOnly
+from mq_django.transport.budgets import budget_now
 from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
 from mq_django.transport.scripts import Command, in_full
 
@@ -225,23 +225,6 @@ class Session(Wire):
             self._pool.release(connection)
 
 
-#: The time on the monotonic clock by which round trips of pooled connections must have ended.
-_ends: ContextVar[float] = ContextVar("mq_django_ends", default=math.inf)
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Limit the total time of all round trips of pooled connections inside, such as those of one page.
-
-    A reply that has not arrived by then is ConnectionLost. Connecting has its own timeouts.
-    """
-    token = _ends.set(time.monotonic() + seconds)
-    try:
-        yield
-    finally:
-        _ends.reset(token)
-
-
 class Idle:
     """The idle connections of a client."""
 
@@ -281,17 +264,21 @@ class Pooled(Wire):
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
-        ends = _ends.get()
+        budget = budget_now()
         session = self._idle.take(self._client)
+        began = time.monotonic() if budget else 0.0
         try:
-            if ends != math.inf:
-                session.limit(ends)
+            if budget:
+                session.limit(began + budget.left)
             replies = session.trip(commands)
-            if ends != math.inf:
+            if budget:
                 session.limit(math.inf)
         except BaseException:
             session.close()
             raise
+        finally:
+            if budget:
+                budget.left -= time.monotonic() - began
         self._idle.put(session)
         return replies
 

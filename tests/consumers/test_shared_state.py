@@ -28,8 +28,8 @@ def test_the_other_side_sees_what_runs(shared_state, other_side):
     shared_state.run(2, 7, 1, b"18446744073709551615-18446744073709551615", 10.0, 20.0)
     shared_state.run(0, 0, 0, b"1-1", 11.0)
     slow, fast = sorted(other_side.running(), key=lambda item: item.since)
-    assert slow == ((7, 1, b"18446744073709551615-18446744073709551615"), 10.0, 20.0)
-    assert fast == ((0, 0, b"1-1"), 11.0, math.inf)
+    assert slow == ((7, 1, b"18446744073709551615-18446744073709551615"), 10.0, 20.0, 2)
+    assert fast == ((0, 0, b"1-1"), 11.0, math.inf, 0)
     shared_state.idle(2)
     assert other_side.running() == [fast]
 

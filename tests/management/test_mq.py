@@ -10,10 +10,10 @@ from django.core.management import CommandError, call_command
 from mq_django import inspector, topics
 from mq_django.conf import get_config
 from mq_django.inspector import jobs
-from mq_django.stores import open_store
-from mq_django.transport.connections import get_client
+from mq_django.stores import open_members, open_store
+from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.sessions import Session
-from tests.seeding import beat, bury, bury_many, publish, set_aside
+from tests.seeding import beat, bury, bury_many, publish, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -52,11 +52,11 @@ def test_status_counts_every_queue():
 
     default, emails = mq_json("status")
 
-    assert default == {"queue": "default", "paused": False} | dict.fromkeys(
-        ("ready", "pending", "delayed", "unhandled", "parked", "dead", "consumers"), 0
+    assert default == {"queue": "default", "paused": False, "busy_with": None} | dict.fromkeys(
+        ("ready", "pending", "delayed", "unhandled", "parked", "dead", "consumers", "threads", "busy"), 0
     )
     assert (emails["ready"], emails["delayed"]) == (1, 1)
-    assert mq("status", "emails").splitlines()[1].split() == ["emails", "-", "1", "0", "1", "0", "0", "0", "0"]
+    assert mq("status", "emails").splitlines()[1].split() == ["emails", "-", "1", "0", "1", *["0"] * 6]
 
 
 @pytest.mark.parametrize("place", ["ready", "delayed", "unhandled", "dead"])
@@ -298,6 +298,26 @@ def test_what_is_parked_is_counted_and_shown(mq_settings):
     assert mq_json("status", "emails")[0]["parked"] == 2
     assert [row["data"] for row in mq_json("peek", "emails", "parked")] == [{"n": 1}, {"n": 2}]
     assert mq("purge", "emails", "parked", "--yes") == "2 deleted\n"
+
+
+def test_status_tells_what_holds_the_threads_of_a_queue_that_makes_no_progress(mq_settings):
+    mq_settings(QUEUES={"imports": {}, "payments": {}})
+    publish("imports", "crunch", 1)
+    (delivery,) = take("imports", 1)
+    full = ["imports", delivery.stream, delivery.entry.decode(), 45_000, 40_000]
+    for queue in ("imports", "payments"):
+        told = {"threads": 4, "busy": [4, 0], "full": {"threads": full}}
+        open_members(get_config().queue(queue), open_wire("produce")).beat("s1", {}, {"c1": told})
+    publish("payments", "capture", 1)
+
+    _, payments = mq_json("status")
+
+    assert (payments["busy"], payments["threads"]) == (4, 4)
+    assert {**payments["busy_with"], "ms": 0} == {"lanes": "threads", "handler": "crunch", "queue": "imports", "ms": 0}
+    *_, row, line = mq("status").splitlines()
+    assert row.split()[:2] == ["payments", "starved"]
+    said = "payments makes no progress: all 4 threads of its consumers are busy with crunch of queue imports for 45 s"
+    assert line == said
 
 
 def test_consumers_are_listed_and_asked():

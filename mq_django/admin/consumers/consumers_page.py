@@ -1,6 +1,7 @@
 """The page of all consumers, and asking them to go quiet or to stop."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
@@ -9,28 +10,37 @@ from django.utils.translation import ngettext
 
 from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED
+from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
 from mq_django.core.visible import escape
 from mq_django.inspector import processes
 from mq_django.inspector.processes import Ask, Everybody, ProcessView, RunningMessage, SupervisorView
 
-PARTS = ("supervisors",)
+PARTS = ("unconsumed",)
 
 #: The most supervisors on the page, live ones first, and the most running messages per consumer.
 MAX_SHOWN, MAX_RUNNING = 100, 5
+#: Queues that are listed; of more there is the number, with a link.
+MAX_QUEUES, MAX_ALONE = 5, 20
 
 
 @needs(VIEW)
 def consumers(page: Page) -> HttpResponse:
     """Show all consumers and their running messages."""
-    return page.render("consumers", _("Consumers"), live_url=page.url("consumers_stats"), **_context(page))
+    context = _context(page)
+    live = _live(page, context).context()
+    return page.render("consumers", _("Consumers"), live_url=page.url("consumers_stats"), live=live, **context)
 
 
 @needs(VIEW)
 def stats(page: Page) -> HttpResponse:
     """Return the live parts of the page."""
-    return page.parts(PARTS, _context(page))
+    return page.shared("consumers", lambda: _live(page, _context(page))).response(page.request)
+
+
+def _live(page: Page, context: dict[str, Any]) -> LiveParts:
+    return page.live(PARTS, context, {"supervisors": LiveRows.of("supervisor", context["supervisors"], "id")})
 
 
 @needs(VIEW, OPERATE)
@@ -115,7 +125,8 @@ def _context(page: Page) -> dict[str, Any]:
         "summary": _summary(found),
         "supervisors": [_supervisor(page, found, one) for one in found.supervisors[:MAX_SHOWN]],
         "unlisted": text.number(len(found.supervisors) - MAX_SHOWN) if len(found.supervisors) > MAX_SHOWN else "",
-        "alone": [{"name": name, "url": page.queue_url(name)} for name in found.alone],
+        "alone": [{"name": name, "url": page.queue_url(name)} for name in found.alone[:MAX_ALONE]],
+        "more_alone": text.number(len(found.alone) - MAX_ALONE) if len(found.alone) > MAX_ALONE else "",
     }
 
 
@@ -140,8 +151,10 @@ def _supervisor(page: Page, found: Everybody, one: SupervisorView) -> dict[str, 
         "id": text.visible(one.id, limit=160),
         "host": text.visible(one.host, limit=80),
         "version": text.visible(one.version, limit=40),
-        "seen": "" if seen is None else _("%(time)s ago") % {"time": text.duration(seen)},
+        # Of those that are alive this would only change with every poll.
+        "seen": "" if seen is None or one.alive else _("%(time)s ago") % {"time": text.duration(seen)},
         "alive": one.alive,
+        "can_operate": page.can(OPERATE),
         "is_asked": all(process.asked == "stop" for process in one.processes),
         "is_quiet": all(process.asked for process in one.processes),
         "quiet_url": page.url("quiet", text.to_url(one.id.encode())),
@@ -157,9 +170,10 @@ def _process(page: Page, found: Everybody, supervisor: SupervisorView, one: Proc
         "state": _state(supervisor, one),
         "alive": supervisor.alive,
         "pid": "" if one.pid is None else str(one.pid),
-        "threads": "" if one.threads is None else text.number(one.threads),
+        "threads": text.lanes(one.busy, one.threads),
+        "coroutines": text.number(one.coroutines) if one.coroutines else "",
         "since": text.moment(one.since_ms, now=found.now_ms),
-        "queues": [{"name": name, "url": page.queue_url(name)} for name in one.queues],
+        **_queues(page, one),
         "running": [_running(page, item) for item in one.running[:MAX_RUNNING]],
         "more": text.number(len(one.running) - MAX_RUNNING) if len(one.running) > MAX_RUNNING else "",
         "handled": text.number(one.handled),
@@ -167,6 +181,16 @@ def _process(page: Page, found: Everybody, supervisor: SupervisorView, one: Proc
         "has_failed": one.failed > 0,
         "quiet_url": "" if one.asked else page.url("quiet", text.to_url(one.id.encode())),
         "stop_url": "" if one.asked == "stop" else page.url("stop", text.to_url(one.id.encode())),
+    }
+
+
+def _queues(page: Page, one: ProcessView) -> dict[str, Any]:
+    count = len(one.queues)
+    if count <= MAX_QUEUES:
+        return {"queues": [{"name": name, "url": page.queue_url(name)} for name in one.queues]}
+    return {
+        "all_queues": ngettext("%(count)s queue", "%(count)s queues", count) % {"count": text.number(count)},
+        "queues_url": f"{page.url('changelist')}?{urlencode({'of': one.id})}",
     }
 
 

@@ -1,6 +1,7 @@
 """The page of all queues."""
 
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
+from urllib.parse import urlencode
 
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
@@ -9,12 +10,17 @@ from django.utils.translation import ngettext
 from mq_django import inspector
 from mq_django.admin.topics import topic_pages
 from mq_django.admin.ui import charts, text
+from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.labels import problem
+from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
 from mq_django.inspector.queue_view import Problem, QueueView
 
-PARTS = ("problems", "rows", "topics")
+PARTS = ("problems",)
+
+#: The most problems that are listed, the worst first.
+MAX_PROBLEMS = 50
 
 WORST_FIRST = get_args(Problem)
 
@@ -23,41 +29,87 @@ WORST_FIRST = get_args(Problem)
 def overview(page: Page) -> HttpResponse:
     """Show all queues, problems first."""
     context = _context(page)
-    return page.render("overview", _("Queues"), live_url=page.url("stats"), **context)
+    live_url = page.url("stats") + _filter(page).query()
+    return page.render("overview", _("Queues"), live_url=live_url, live=_live(page, context).context(), **context)
 
 
 @needs(VIEW)
 def stats(page: Page) -> HttpResponse:
     """Return the live parts of the page."""
-    context = _context(page)
-    return page.parts([part for part in PARTS if part != "topics" or context[part]], context)
+    return page.shared("overview", lambda: _live(page, _context(page))).response(page.request)
+
+
+def _live(page: Page, context: dict[str, Any]) -> LiveParts:
+    rows = {"rows": LiveRows.of("row", context["rows"], "url")}
+    if context["topics"]:
+        rows["topics"] = LiveRows.of("topic_row", context["topics"], "url")
+    return page.live(PARTS, context, rows)
+
+
+class QueueFilter(NamedTuple):
+    """Which queues the page lists."""
+
+    #: Text that their names contain, in any case.
+    text: str = ""
+    #: Only those with messages, recent activity or problems.
+    hides_idle: bool = False
+    #: A consumer or supervisor: only its queues.
+    of: str = ""
+
+    def matches(self, view: QueueView) -> bool:
+        """Return whether a queue is listed."""
+        if self.text.casefold() not in view.name.casefold():
+            return False
+        if self.of and not any(self.of in (found.id, found.supervisor) for found in view.consumers):
+            return False
+        return not (self.hides_idle and view.is_idle)
+
+    def matches_topic(self, name: str) -> bool:
+        """Return whether a topic is listed also if none of its groups is."""
+        return not self.of and self.text.casefold() in name.casefold()
+
+    def fields(self) -> dict[str, str]:
+        """Return the parameters of the page that are set."""
+        found = {"q": self.text, "hide": "idle" if self.hides_idle else "", "of": self.of}
+        return {field: value for field, value in found.items() if value}
+
+    def query(self) -> str:
+        """Return the query of a URL, "" without a filter."""
+        return f"?{urlencode(self.fields())}" if any(self) else ""
+
+
+def _filter(page: Page) -> QueueFilter:
+    given = page.request.GET
+    text, of = given.get("q", "").strip()[:MAX_TEXT], given.get("of", "")[:MAX_TEXT]
+    return QueueFilter(text, given.get("hide") == "idle", of)
 
 
 def _context(page: Page) -> dict[str, Any]:
     views = inspector.overview()
     problems = [(what, view) for view in views for what in view.problems()]
     problems.sort(key=lambda found: WORST_FIRST.index(found[0]))
-    rows, alarms = topic_pages.overview(page, views)
+    chosen = _filter(page)
+    listed = {view.name for view in views if chosen.matches(view)}
+    rows, alarms = topic_pages.overview(page, views, listed, chosen.matches_topic)
     troubled = len({*(alarm["queue"] for alarm in alarms), *(view.name for _what, view in problems)})
     return {
         "tabs": sections(page, "queues"),
-        "rows": [_row(page, view) for view in views if not topic_pages.is_group(view)],
+        "rows": [_row(page, view) for view in views if view.name in listed and not topic_pages.is_group(view)],
+        "all": text.number(sum(not topic_pages.is_group(view) for view in views)),
+        "filter": chosen.fields(),
+        "is_filtered": any(chosen),
         "topics": rows,
-        "problems": alarms
-        + [
-            {
-                "queue": view.name,
-                "url": page.queue_url(view.name),
-                "sentence": problem(view, what),
-                "what": what,
-            }
-            for what, view in problems
-        ],
+        "problems": [*alarms, *(_problem(page, what, view) for what, view in problems[:MAX_PROBLEMS])],
+        "more_problems": text.number(len(problems) - MAX_PROBLEMS) if len(problems) > MAX_PROBLEMS else "",
         "summary": ngettext("%(count)s queue needs attention.", "%(count)s queues need attention.", troubled)
         % {"count": troubled}
         if troubled
         else _("No problems found."),
     }
+
+
+def _problem(page: Page, what: Problem, view: QueueView) -> dict[str, Any]:
+    return {"queue": view.name, "url": page.queue_url(view.name), "sentence": problem(view, what), "what": what}
 
 
 def waiting_url(page: Page, view: QueueView) -> str:

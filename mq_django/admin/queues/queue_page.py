@@ -132,8 +132,14 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         ),
         *parked,
         tile(_("Dead letters"), view.dead, "", page.url("dead", view.name), bad=True),
-        tile(_("Running consumers"), view.alive),
+        tile(_("Running consumers"), view.alive, _lanes(view)),
     ]
+
+
+def _lanes(view: QueueView) -> str:
+    if not view.alive or view.threads is None:
+        return ""
+    return _("threads busy: %(lanes)s") % {"lanes": text.lanes(*view.threads)}
 
 
 def _consumer(view: QueueView, found: ConsumerView) -> dict[str, Any]:
@@ -143,7 +149,7 @@ def _consumer(view: QueueView, found: ConsumerView) -> dict[str, Any]:
         "host": text.visible(found.host, limit=80),
         "pid": "" if found.pid is None else str(found.pid),
         "version": text.visible(found.version, limit=40),
-        "threads": "" if found.threads is None else text.number(found.threads),
+        "threads": text.lanes(found.busy, found.threads),
         "since": text.moment(found.since_ms, now=view.now_ms),
         "seen": "" if seen is None else _("%(time)s ago") % {"time": text.duration(seen)},
         "alive": found.alive,

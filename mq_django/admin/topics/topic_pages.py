@@ -1,6 +1,6 @@
 """The page of a topic, and the section of topics and groups on the page of all queues."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from django.http import HttpResponse
@@ -122,13 +122,19 @@ def retention_of(view: TopicView) -> str:
     return _("kept: %(what)s") % {"what": ", ".join(limits)} if limits else _("kept forever")
 
 
-def overview(page: Page, views: Sequence[QueueView]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return all topics as rows, each followed by its groups, and the problems. `views` are the groups."""
+def overview(
+    page: Page, views: Sequence[QueueView], listed: Collection[str], matches: Callable[[str], bool]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return topics as rows, each followed by its groups, and the problems of all. `views` are all groups.
+
+    Of the groups those that are `listed`, with their topics, and the topics whose name `matches`.
+    """
     by_name, rows = {view.name: view for view in views}, []
     found = topics.topics()
     for view in found:
-        rows.append(_topic(page, view))
-        rows += [_group(page, group, by_name.get(group.queue)) for group in view.groups]
+        groups = [_group(page, group, by_name.get(group.queue)) for group in view.groups if group.queue in listed]
+        if groups or matches(view.name):
+            rows += [_topic(page, view), *groups]
     return rows, problems_of(page, found, [])
 
 

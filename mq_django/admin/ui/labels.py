@@ -7,7 +7,7 @@ from mq_django.admin.ui.text import duration, number
 from mq_django.core.redaction import redact_forms
 from mq_django.core.visible import escape
 from mq_django.inspector.explain import Cause
-from mq_django.inspector.queue_view import GROWING, Problem, QueueView
+from mq_django.inspector.queue_view import GROWING, Blocker, Problem, QueueView
 
 
 def problem(view: QueueView, what: Problem) -> str:
@@ -25,6 +25,10 @@ def problem(view: QueueView, what: Problem) -> str:
             ) % {"count": number(view.depth)}
         case "paused":
             return _("is paused.")
+        case "starved":
+            return (
+                _("makes no progress. %(busy)s") % {"busy": busy(view.blocker, queue=view.name)} if view.blocker else ""
+            )
         case "unhandled":
             return ngettext(
                 "has %(count)s message without a handler in any consumer.",
@@ -43,9 +47,27 @@ def problem(view: QueueView, what: Problem) -> str:
                 "count": number(view.growth),
             }
         case "late":
-            return _("lags: its oldest ready message has waited for %(time)s.") % {
+            late = _("lags: its oldest ready message has waited for %(time)s.") % {
                 "time": duration(view.oldest_ms or 0)
             }
+            return f"{late} {busy(view.blocker, queue=view.name)}" if view.blocker else late
+
+
+def busy(blocker: Blocker, *, queue: str) -> str:
+    """Return which handler holds the lanes of a queue's consumers, as a sentence."""
+    handler = {"name": escape(blocker.name), "time": duration(blocker.ms), "queue": escape(blocker.queue)}
+    runs = _("“%(name)s” for %(time)s") if blocker.queue == queue else _("“%(name)s” of %(queue)s for %(time)s")
+    words = {"count": number(blocker.threads), "runs": runs % handler}
+    if blocker.kind == "coroutines":
+        return _("All places for coroutines of its consumers are busy: %(runs)s.") % words
+    return (
+        ngettext(
+            "The only thread of its consumers is busy: %(runs)s.",
+            "All %(count)s threads of its consumers are busy: %(runs)s.",
+            blocker.threads,
+        )
+        % words
+    )
 
 
 def _damage(view: QueueView) -> str:
@@ -78,6 +100,8 @@ def reason(word: str) -> str:
 
 def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
     """Return why a message is not running. Shows keys only to users who may see data."""
+    if cause.blocker is not None:
+        return _why_busy(cause, cause.blocker)
     sentences = {
         "broken": _("This entry is not a valid message. A consumer moves it to the dead letters, or drops it."),
         "delayed": _("Delayed: due in %(time)s."),
@@ -97,9 +121,7 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "rate": _("The limit of the queue is reached: %(most)s in %(window)s; the next may start in %(time)s."),
         "unconsumed": _("No consumer of this queue is running. Is runconsumer started?"),
         "next": _("Ready: the next free thread will take it."),
-        "behind": _("At least %(count)s messages are before it.")
-        if cause.at_least
-        else ngettext("%(count)s message is before it.", "%(count)s messages are before it.", cause.count),
+        "behind": _before(cause),
     }
     said = sentences[cause.kind] % {
         "time": duration(cause.ms),
@@ -118,3 +140,16 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         )
         return f"{said} {before % {'count': number(cause.count)}}"
     return said
+
+
+def _before(cause: Cause) -> str:
+    if cause.at_least:
+        return _("At least %(count)s messages are before it.") % {"count": number(cause.count)}
+    words = ngettext("%(count)s message is before it.", "%(count)s messages are before it.", cause.count)
+    return words % {"count": number(cause.count)}
+
+
+def _why_busy(cause: Cause, blocker: Blocker) -> str:
+    held = _("Consumer %(consumer)s holds it and has not started it.") % {"consumer": escape(cause.consumer)}
+    parts = [held if cause.consumer else _("Ready."), busy(blocker, queue="")]
+    return " ".join([*parts, _before(cause)] if cause.count else parts)

@@ -1,11 +1,13 @@
 """The base of all pages: check permissions, render, handle errors of Redis."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any
 
 import django
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.utils import quote
@@ -13,9 +15,12 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import get_script_prefix, get_urlconf, reverse
+from django.utils.timezone import get_current_timezone_name
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
+from mq_django.admin.ui.live import LiveParts, LiveRows, Rendered, shared
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
@@ -30,7 +35,7 @@ from mq_django.errors import (
     UnknownQueue,
 )
 from mq_django.models import Queue
-from mq_django.transport.sessions import within
+from mq_django.transport.budgets import within
 
 logger = get_logger(__name__)
 
@@ -41,6 +46,9 @@ View = Callable[..., HttpResponse]
 
 #: Total seconds for requests to Redis per page, so that a page takes at most 2.
 SECONDS = 1.2
+#: Redis is not blamed for a page that took this many seconds, of which the process computed at least this share: it
+#: may have had no time to read the replies.
+BUSY_AFTER, BUSY_SHARE = 0.5, 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,7 @@ class Page:
     def url(self, name: str, *args: str) -> str:
         """Return the URL of a page in this admin site."""
         site = self.model_admin.admin_site.name
-        return reverse(f"admin:mq_django_queue_{name}", args=args, current_app=site)
+        return _url(name, args, site, _where=(get_script_prefix(), get_urlconf() or settings.ROOT_URLCONF))
 
     def queue_url(self, queue: str) -> str:
         """Return the URL of a queue's page, which is the change page of the model."""
@@ -82,19 +90,31 @@ class Page:
             status=status,
         )
 
-    def parts(self, names: Sequence[str], context: dict[str, Any]) -> JsonResponse:
-        """Return the live parts of a page as JSON, by name."""
+    def parts(self, names: Sequence[str], context: dict[str, Any]) -> HttpResponse:
+        """Return the answer to a poll of a page: the live parts that differ from what the browser shows."""
+        return self.live(names, context).response(self.request)
+
+    def live(
+        self, names: Sequence[str], context: dict[str, Any], rows: Mapping[str, LiveRows] | None = None
+    ) -> LiveParts:
+        """Return the live parts of a page by name: those with templates, and those in rows."""
         self.request.current_app = self.model_admin.admin_site.name
         context = {**self._frame(), **context}
-        return JsonResponse(
-            {
-                "summary": context["summary"],
-                "parts": {
-                    name: render_to_string(f"admin/mq_django/queue/parts/{name}.html", context, self.request)
-                    for name in names
-                },
-            }
-        )
+        whole = {
+            name: Rendered.of(render_to_string(f"admin/mq_django/queue/parts/{name}.html", context, self.request))
+            for name in names
+        }
+        return LiveParts(context["summary"], {**whole, **(rows or {})})
+
+    def shared(self, name: str, compute: Callable[[], LiveParts]) -> LiveParts:
+        """Return the live parts of a page for a poll, computed once for all viewers who may see the same.
+
+        Raises:
+            MQError: they could not be computed, for this viewer or another one.
+        """
+        rights = self.can(VIEW), self.can(SEE_DATA), self.can(OPERATE), self.can(OPERATE, PURGE)
+        where = self.model_admin.admin_site.name, self.url("changelist"), self.request.get_full_path()
+        return shared((name, rights, where, get_language(), get_current_timezone_name()), compute)
 
     def _frame(self) -> dict[str, Any]:
         return {
@@ -121,6 +141,12 @@ class Page:
         self.model_admin.log_change(self.request, Queue(name=queue), escape(text))
 
 
+@lru_cache(maxsize=4096)
+def _url(name: str, args: Sequence[str], site: str, *, _where: object) -> str:
+    # Cached, because a page of all queues has several for each. `_where` is what reverse() depends on besides.
+    return reverse(f"admin:mq_django_queue_{name}", args=args, current_app=site)
+
+
 def needs(*permissions: str) -> Callable[[View], View]:
     """Require permissions for a view. Being staff is not enough."""
 
@@ -139,7 +165,7 @@ def needs(*permissions: str) -> Callable[[View], View]:
 
 def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     """Return the response of a view, or an error page."""
-    wants_json = page.request.path.endswith(".json")
+    wants_json, load = page.request.path.endswith(".json"), _Load()
     try:
         with within(SECONDS):
             if "name" in kwargs:
@@ -162,12 +188,32 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     except (StoreError, ConfigurationError) as error:
         if not page.can(VIEW):
             raise PermissionDenied from None
-        logger.warning("An admin page could not be rendered: %s", error)
+        sentence = load.sentence() if isinstance(error, ConnectionLost) else ""
+        logger.warning("An admin page could not be rendered: %s", sentence or error)
         if wants_json:
-            return JsonResponse({"error": sentence_of(error)}, status=503)
+            return JsonResponse({"error": sentence or sentence_of(error)}, status=503)
         return page.render(
-            "unreachable", _("Queues"), status=503, sentence=sentence_of(error), detail=escape(str(error))
+            "unreachable",
+            _("Queues"),
+            status=503,
+            sentence=sentence or sentence_of(error),
+            detail="" if sentence else escape(str(error)),
+            is_retried=page.request.method == "GET",
         )
+
+
+class _Load:
+    """How busy this process has been since a page began."""
+
+    def __init__(self) -> None:
+        self._began, self._used = time.monotonic(), time.process_time()
+
+    def sentence(self) -> str:
+        """Return that the process itself was too slow, "" if it mostly waited."""
+        took, used = time.monotonic() - self._began, time.process_time() - self._used
+        if took < BUSY_AFTER or used < took * BUSY_SHARE:
+            return ""
+        return _("This page took too long to build, because this web process is busy. Redis may be reachable.")
 
 
 def sentence_of(error: MQError) -> str:

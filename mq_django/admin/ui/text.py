@@ -79,6 +79,13 @@ def size(count: int) -> str:
     return _("%(count)s KiB") % {"count": number(count / 1024)}
 
 
+def lanes(busy: int | None, count: int | None) -> str:
+    """Return how many threads are busy, of how many; only the latter if the former is unknown."""
+    if count is None:
+        return ""
+    return number(count) if busy is None else f"{number(busy)}/{number(count)}"
+
+
 def seconds(value: float | None, *, endless: str = "") -> str:
     """Return a handling time or latency; `endless` is the text for one in the last bucket."""
     if value is None:

@@ -46,7 +46,8 @@ class Extender(Service):
         found: dict[tuple[int, str], list[StreamEntry]] = defaultdict(list)
         seen: set[tuple[int, StreamEntry]] = set()
         for consumer, running in self._runs.running().items():
-            for receipt, since, _ in running:
+            for item in running:
+                receipt, since = item.receipt, item.since
                 number, stream, entry = receipt
                 if number not in self._stores:
                     continue

@@ -19,6 +19,7 @@ from mq_django.consumers.supervisor.reload import Change, Probe
 from mq_django.consumers.supervisor.server_services import ServerServices
 from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
 from mq_django.consumers.supervisor.trimmer import Trimmer
+from mq_django.consumers.supervisor.worker_activity import lanes_in_use
 from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess
 from mq_django.consumers.supervisor.worker_set import WorkerSet
 from mq_django.consumers.supervisor.worker_states import WorkerStates
@@ -207,6 +208,7 @@ class Supervisor:
             "threads": worker.threads,
             "ward": worker.quarantine,
             "state": state,
+            **lanes_in_use(worker.shared_state, worker.threads, [config.name for config in self._queues]),
         }
 
     def _process_info(self, pid: int, started_at: str) -> dict[str, Any]:

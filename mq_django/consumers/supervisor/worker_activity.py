@@ -1,7 +1,7 @@
-"""The running messages and the counts of a consumer, as its supervisor announces them."""
+"""The running messages, the busy lanes and the counts of a consumer, as its supervisor announces them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mq_django.consumers.shared_state import SharedState
@@ -24,3 +24,23 @@ def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[st
         handled, failed = shared_state.counted(number)
         found.append({"running": running.get(number, []), "handled": handled, "failed": failed})
     return found
+
+
+def lanes_in_use(shared_state: SharedState, threads: int, queues: Sequence[str]) -> Mapping[str, Any]:
+    """Return how many threads and coroutines of a consumer run a handler, and what holds all of one kind.
+
+    While all are busy, no queue of the consumer makes progress, so each queue gets this.
+    """
+    now, running = time.monotonic(), shared_state.running()
+    lanes = {
+        "threads": (threads, [item for item in running if item.lane < threads]),
+        "coroutines": (shared_state.lanes - threads, [item for item in running if item.lane >= threads]),
+    }
+    full = {}
+    for kind, (count, busy) in lanes.items():
+        if len(busy) >= count:
+            busy.sort(key=lambda item: item.since)
+            receipt = busy[0].receipt
+            ages = [max(0, round((now - item.since) * 1000)) for item in (busy[0], busy[-1])]
+            full[kind] = [queues[receipt.queue], receipt.stream, receipt.entry.decode(errors="replace"), *ages]
+    return {"busy": [len(busy) for _, busy in lanes.values()], **({"full": full} if full else {})}

@@ -20,7 +20,7 @@ from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import Room
 from mq_django.management import consumer_verbs, schedule_verbs, topic_verbs
 from mq_django.management.as_dict import as_dict
-from mq_django.management.tables import table
+from mq_django.management.tables import busy_with, table
 from mq_django.producers import queues
 
 PLACES = ("ready", "delayed", "unhandled", "parked", "dead")
@@ -113,12 +113,14 @@ class Command(BaseCommand):
         names = options.get("queues")
         views = [inspector.queue(name) for name in names] if names else inspector.overview()
         found = list(map(as_dict, views))
-        states = ["paused" if view.paused else "" for view in views]
+        states = ["paused" if view.paused else "starved" if view.is_starved else "" for view in views]
+        told = ("queue", "paused", "busy_with")
         rows = [
-            {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in ("queue", "paused")}}
+            {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in told}}
             for row, state in zip(found, states, strict=True)
         ]
-        self._print(options, found, table(rows) or ["No queue is configured."])
+        lines = table(rows) or ["No queue is configured."]
+        self._print(options, found, [*lines, *(busy_with(view) for view in views if view.is_starved)])
 
     def _peek(self, options: dict[str, Any]) -> None:
         found = list(map(as_dict, _peeked(options["queue"], options["place"], max(1, min(500, options["limit"])))))

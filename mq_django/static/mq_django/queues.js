@@ -3,24 +3,64 @@
 {
     const FIRST = 3000;
     const LONGEST = 60000;
+    /** At least this many times the duration of a poll pass until the next one, so that many tabs do not overload a process. */
+    const PAUSE = 5;
+    const LONGEST_HAVE = 6000;
 
-    /** Replace the HTML of a part of the page, unless text in it is selected. Keep the focus inside it. */
-    const show = (part, html) => {
+    /** Change a part of the page, unless text in it is selected. Keep the focus inside it. Return whether it was done. */
+    const change = (part, apply) => {
         const selection = document.getSelection();
-        if (part.dataset.mqShown === html || (!selection.isCollapsed && selection.containsNode(part, true))) {
-            return;
+        if (!selection.isCollapsed && selection.containsNode(part, true)) {
+            return false;
         }
         // Links are identified by their URLs, buttons by their ids.
         const {activeElement} = document;
         const within = part.contains(activeElement);
         const href = within ? activeElement.getAttribute("href") : null;
         const id = within ? activeElement.id : "";
-        part.innerHTML = html;
-        part.dataset.mqShown = html;
-        if (href !== null || id) {
+        apply();
+        if ((href !== null || id) && !activeElement.isConnected) {
             const selector = href === null ? `#${CSS.escape(id)}` : `[href="${CSS.escape(href)}"]`;
             part.querySelector(selector)?.focus({preventScroll: true});
         }
+        return true;
+    };
+
+    /** Replace the rows of a part that have changed, by their index. */
+    const replaceRows = (part, rows) => {
+        const shown = [...part.children];
+        for (const [index, html] of Object.entries(rows)) {
+            const template = document.createElement("template");
+            template.innerHTML = html;
+            shown[index]?.replaceWith(template.content);
+        }
+    };
+
+    /** Show what an answer has for the parts of the page, and note the versions that are shown now. */
+    const show = (root, result) => {
+        const {parts = {}, rows = {}, have = {}} = result;
+        for (const part of root.querySelectorAll("[data-mq-part]")) {
+            const name = part.dataset.mqPart;
+            const done = name in parts
+                ? change(part, () => { part.innerHTML = parts[name]; })
+                : name in rows && change(part, () => replaceRows(part, rows[name]));
+            if (done) {
+                part.dataset.mqHave = have[name] ?? "";
+            }
+        }
+    };
+
+    /** Return the versions of the parts that are shown; longer ones than servers accept in a header are left out. */
+    const versions = root => {
+        const have = {};
+        let length = 0;
+        for (const {dataset} of root.querySelectorAll("[data-mq-have]")) {
+            length += dataset.mqHave.length;
+            if (length < LONGEST_HAVE) {
+                have[dataset.mqPart] = dataset.mqHave;
+            }
+        }
+        return JSON.stringify(have);
     };
 
     const watch = root => {
@@ -39,33 +79,34 @@
         };
 
         const refresh = async () => {
+            const began = performance.now();
             try {
                 const response = await fetch(data.mqLive, {
                     credentials: "same-origin",
+                    headers: {"X-MQ-Have": versions(root)},
                     redirect: "manual",
                     signal: AbortSignal.timeout(10000),
                 });
                 if (response.type === "opaqueredirect" || response.status === 403) {
                     note.textContent = data.mqOut;
+                    root.classList.add("mq-stale");
                     return;
                 }
                 const result = await response.json();
-                for (const [name, html] of Object.entries(result.parts ?? {})) {
-                    const part = root.querySelector(`[data-mq-part="${name}"]`);
-                    if (part) {
-                        show(part, html);
-                    }
-                }
+                show(root, result);
                 // Screen readers announce each change of a live region, so it is only written when the text differs.
                 if (result.summary && summary.textContent !== result.summary) {
                     summary.textContent = result.summary;
                 }
                 note.textContent = result.error ?? new Date().toLocaleTimeString();
                 wait = response.ok ? FIRST : Math.min(wait * 2, LONGEST);
+                root.classList.toggle("mq-stale", !response.ok);
             } catch {
                 note.textContent = data.mqLost;
                 wait = Math.min(wait * 2, LONGEST);
+                root.classList.add("mq-stale");
             }
+            wait = Math.min(Math.max(wait, (performance.now() - began) * PAUSE), LONGEST);
             plan();
         };
 
@@ -93,6 +134,28 @@
         plan();
     };
 
+    /** Reload a page that could not be shown, when it can be. */
+    const retry = note => {
+        let wait = FIRST;
+        const again = async () => {
+            if (!document.hidden) {
+                try {
+                    const response = await fetch(location.href, {credentials: "same-origin", redirect: "manual"});
+                    if (response.ok || response.type === "opaqueredirect") {
+                        location.reload();
+                        return;
+                    }
+                } catch {
+                    // The server cannot be reached either.
+                }
+                wait = Math.min(wait * 2, LONGEST);
+            }
+            setTimeout(again, wait);
+        };
+        note.hidden = false;
+        setTimeout(again, wait);
+    };
+
     const countChosen = form => {
         const all = form.querySelector("[data-mq-all]");
         const counter = form.querySelector("[data-mq-chosen]");
@@ -118,6 +181,9 @@
 
     for (const root of document.querySelectorAll("[data-mq-live]")) {
         watch(root);
+    }
+    for (const note of document.querySelectorAll("[data-mq-retry]")) {
+        retry(note);
     }
     for (const form of document.querySelectorAll("#changelist-form")) {
         countChosen(form);

@@ -112,3 +112,28 @@ def test_what_makes_no_sense_is_left_out(viewer, redis_client, told):
     )
 
     assert "nothing 0 0 emails" in words(viewer.get(f"{BASE}consumers/").content.decode())
+
+
+def test_starvation_names_the_handler_that_holds_all_threads_on_every_page(viewer):
+    """The queues, the queue, its message and its consumers tell it."""
+    publish("default", "crunch", 1)
+    (delivery,) = take("default", 1)
+    full = {"threads": ["default", delivery.stream, delivery.entry.decode(), 47_000, 40_000]}
+    for queue, running in (("default", [[delivery.stream, delivery.entry.decode(), 47_000]]), ("emails", [])):
+        told = {"threads": 4, "busy": [4, 2], "full": full, "running": running}
+        members(queue).beat("s1", {"host": "web1"}, {CONSUMER: told})
+    publish("emails", "welcome", 1, message_id="m1")
+    said = "All 4 threads of its consumers are busy: “crunch” of default for 47 s."
+
+    overview = words(viewer.get(BASE).content.decode())
+    queue = words(viewer.get(f"{BASE}emails/change/").content.decode())
+    listed = viewer.get(f"{BASE}emails/ready/").content.decode()
+    (link,) = set(re.findall(rf'href="({BASE}emails/entry/[^"]*)"', listed))
+
+    assert f"emails makes no progress. {said}" in overview
+    assert "1 queue needs attention." in overview
+    assert f"makes no progress. {said}" in queue
+    assert "threads busy: 4/4" in queue
+    assert f"Why it is not running: Ready. {said}" in words(viewer.get(link).content.decode())
+    consumers = words(viewer.get(f"{BASE}consumers/").content.decode())
+    assert "threads: 4/4 · coroutines: 2 · started" in consumers

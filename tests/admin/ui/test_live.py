@@ -1,0 +1,239 @@
+"""Polls get what differs from what the browser shows, and are computed once for all who may see the same."""
+
+import gzip
+import json
+import re
+import threading
+import time
+
+import pytest
+
+from mq_django.admin.ui import live, page
+from mq_django.conf import get_config
+from mq_django.errors import ConnectionLost
+from mq_django.transport.connections import close_clients
+from mq_django.transport.sessions import Pooled, Session
+from tests.admin.conftest import BASE
+from tests.commands import script_calls
+from tests.seeding import beat, publish, tally
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+POLLS = f"{BASE}stats.json"
+
+
+def shown_by(response):
+    """Return the versions that a page shows, as its script sends them."""
+    found = re.findall(r'data-mq-part="(\w+)" data-mq-have="([^"]*)"', response.content.decode())
+    return json.dumps(dict(found))
+
+
+def poll(client, have="{}", path=POLLS):
+    response = client.get(path, headers={"X-MQ-Have": have})
+    assert response.status_code == 200
+    return response.json()
+
+
+def test_a_poll_of_what_the_page_shows_gets_nothing(viewer):
+    have = shown_by(viewer.get(BASE))
+
+    answer = poll(viewer, have)
+
+    assert (answer["parts"], answer["rows"], answer["have"]) == ({}, {}, {})
+    assert answer["summary"] == "No problems found."
+
+
+def test_a_poll_gets_the_rows_that_have_changed(viewer):
+    have = shown_by(viewer.get(BASE))
+    publish("emails", "welcome", 1)
+
+    answer = poll(viewer, have)
+
+    # Rows are by name: "default", "emails".
+    assert answer["rows"].keys() == {"rows"}
+    assert answer["rows"]["rows"].keys() == {"1"}
+    assert f'href="{BASE}emails/change/"' in answer["rows"]["rows"]["1"]
+    assert "emails" in answer["parts"]["problems"]
+    assert poll(viewer, json.dumps({**json.loads(have), **answer["have"]}))["rows"] == {}
+
+
+def test_other_rows_come_as_a_whole(viewer, mq_settings):
+    have = shown_by(viewer.get(BASE))
+    mq_settings(QUEUES={"emails": {}, "default": {}, "new": {}})
+
+    answer = poll(viewer, have)
+
+    assert answer["rows"] == {}
+    assert answer["parts"]["rows"].count("<tr") == 3
+
+
+@pytest.mark.parametrize("have", ["", "nonsense", "[]", "7", '{"rows": 7}', '{"rows": "x.y"}', "[" * 5000])
+def test_versions_that_make_no_sense_get_everything(viewer, have):
+    answer = poll(viewer, have)
+
+    assert answer["parts"].keys() == {"problems", "rows", "topics"}
+
+
+def test_pages_of_one_queue_get_the_parts_that_have_changed(viewer):
+    path = f"{BASE}emails/stats.json"
+    first = poll(viewer, path=path)
+    assert "tiles" in first["parts"]
+
+    assert poll(viewer, json.dumps(first["have"]), path)["parts"].keys() <= {"charts"}
+    publish("emails", "welcome", 1)
+    assert "tiles" in poll(viewer, json.dumps(first["have"]), path)["parts"]
+
+
+def test_long_answers_are_compressed_for_those_who_can_read_that(viewer):
+    plain = viewer.get(POLLS)
+    packed = viewer.get(POLLS, headers={"Accept-Encoding": "gzip, br"})
+
+    assert plain.get("Content-Encoding") is None
+    assert packed["Content-Encoding"] == "gzip"
+    assert len(packed.content) < len(plain.content) / 2
+    assert json.loads(gzip.decompress(packed.content)).keys() == plain.json().keys()
+    assert "Accept-Encoding" in packed["Vary"]
+
+
+def test_many_viewers_cost_one_computation(viewer, log_in, monkeypatch, redis_client):
+    monkeypatch.setattr(live, "SHARED_FOR", 60.0)
+    poll(viewer)
+    before = script_calls(redis_client)
+
+    for client in (viewer, log_in("view_queue"), viewer):
+        poll(client)
+
+    assert script_calls(redis_client) == before
+    # Who may do more sees more, and a page that is opened shows what is so now.
+    poll(log_in("view_queue", "operate_queue"))
+    assert script_calls(redis_client) > before
+    publish("emails", "welcome", 1)
+    assert "emails" in viewer.get(BASE).content.decode().partition("mq-problems")[2]
+
+
+def test_what_is_shared_ends(viewer, monkeypatch, mq_settings):
+    monkeypatch.setattr(live, "SHARED_FOR", 0.2)
+    first = poll(viewer)
+    publish("emails", "welcome", 1)
+
+    time.sleep(0.25)
+
+    assert poll(viewer, json.dumps(first["have"]))["rows"]["rows"].keys() == {"1"}
+    monkeypatch.setattr(live, "SHARED_FOR", 60.0)
+    poll(viewer)
+    mq_settings(QUEUES={"other": {}})
+    assert poll(viewer)["parts"]["rows"].count("<tr") == 1
+
+
+def test_tabs_that_ask_at_once_wait_for_one_computation_or_its_error(monkeypatch):
+    monkeypatch.setattr(live, "SHARED_FOR", 60.0)
+    began, calls, raised = threading.Barrier(5), [], []
+
+    def compute():
+        calls.append(1)
+        time.sleep(0.2)
+        raise ConnectionLost("away")
+
+    def ask():
+        began.wait()
+        try:
+            live.shared("test", compute)
+        except ConnectionLost:
+            raised.append(1)
+
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert (len(calls), len(raised)) == (1, 5)
+
+
+def test_a_page_that_cannot_be_shown_reloads_itself(operator, mq_settings, tmp_path):
+    mq_settings(CONNECTION=f"unix://{tmp_path}/nobody.sock")
+
+    assert "data-mq-retry" in operator.get(BASE).content.decode()
+    assert "data-mq-retry" not in operator.post(f"{BASE}emails/pause/", {"confirmed": "yes"}).content.decode()
+    close_clients()
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """Let this process compute before each round trip for longer than a page may wait for Redis."""
+    monkeypatch.setattr(page, "SECONDS", 0.3)
+    trips = Pooled.trips
+
+    def compute(wire, commands):
+        ends = time.process_time() + 0.4
+        while time.process_time() < ends:
+            pass
+        return trips(wire, commands)
+
+    monkeypatch.setattr(Pooled, "trips", compute)
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_page_that_computes_for_long_still_gets_its_replies(viewer):
+    publish("emails", "welcome", 1)
+
+    assert viewer.get(BASE).status_code == 200
+
+
+def test_a_process_that_is_busy_does_not_blame_redis(viewer, monkeypatch, caplog):
+    def fail(session, _):
+        ends = time.process_time() + 0.6
+        while time.process_time() < ends:
+            pass
+        raise ConnectionLost("Redis did not answer in time")
+
+    monkeypatch.setattr(Session, "send", fail)
+    # Other programs may have the processor for most of the time.
+    monkeypatch.setattr(page, "BUSY_SHARE", 0.1)
+
+    for path in (BASE, POLLS):
+        response = viewer.get(path)
+        assert response.status_code == 503
+        told = response.content.decode()
+        assert "This page took too long to build" in told
+        assert "Cannot reach Redis" not in told
+    assert "this web process is busy" in caplog.text
+
+
+def test_queues_are_found_by_name_and_idle_ones_are_hidden(viewer, mq_settings):
+    mq_settings(QUEUES={"mails": {}, "mail-out": {}, "orders": {}}, TOPICS={"events": {}})
+    publish("orders", "paid", 1, delay=60)
+    tally("mails", {("handled", "welcome"): 3})
+    beat("mails", "s1")
+
+    def listed(query):
+        return re.findall(r'scope="row"><a href="[^"]*">([^<]*)</a>', viewer.get(f"{BASE}{query}").content.decode())
+
+    assert listed("") == ["mail-out", "mails", "orders", "events"]
+    assert listed("?q=MAIL") == ["mail-out", "mails"]
+    assert listed("?hide=idle") == ["mails", "orders", "events"]
+    assert listed("?of=s1") == ["mails"]
+    assert listed("?of=s1-c0&q=order") == []
+    response = viewer.get(f"{BASE}?q=mail")
+    assert "2 queues of 3" in response.content.decode()
+    assert 'data-mq-live="/admin/mq_django/queue/stats.json?q=mail"' in response.content.decode()
+    assert poll(viewer, path=f"{POLLS}?q=mail")["parts"]["rows"].count("<tr") == 2
+
+
+def test_300_queues_and_50_consumers_are_a_small_poll_of_few_round_trips(operator, mq_settings, monkeypatch):
+    mq_settings(QUEUES={f"queue_{number:03}": {} for number in range(300)})
+    for name in get_config().queues:
+        beat(name, consumers=50)
+    sent, send = [], Session.send
+    monkeypatch.setattr(Session, "send", lambda session, commands: sent.append(1) or send(session, commands))
+
+    for page_path, polls in (("", "stats.json"), ("consumers/", "consumers.json")):
+        have = shown_by(operator.get(BASE + page_path))
+        sent.clear()
+        answer = operator.get(BASE + polls, headers={"X-MQ-Have": have})
+        whole = operator.get(BASE + polls, headers={"Accept-Encoding": "gzip"})
+
+        # Of two polls.
+        assert len(sent) <= 2 * 6
+        assert len(answer.content) < 1024
+        assert len(whole.content) < 50 * 1024

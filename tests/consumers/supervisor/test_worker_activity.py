@@ -1,0 +1,51 @@
+"""What heartbeats tell of the lanes of a consumer."""
+
+import time
+
+import pytest
+
+from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.supervisor.worker_activity import lanes_in_use
+
+THREADS, COROUTINES = 2, 3
+
+
+@pytest.fixture
+def state():
+    found = SharedState.create(THREADS + COROUTINES)
+    yield found
+    found.close()
+
+
+def told(state):
+    return lanes_in_use(state, THREADS, ["payments", "imports"])
+
+
+def test_it_counts_threads_and_coroutines_apart(state):
+    assert told(state) == {"busy": [0, 0]}
+    state.run(0, 1, 0, b"1-1", time.monotonic())
+    state.run(3, 0, 0, b"2-1", time.monotonic())
+    state.run(4, 0, 0, b"2-2", time.monotonic())
+
+    assert told(state) == {"busy": [1, 2]}
+
+
+def test_it_tells_what_has_run_longest_when_all_of_one_kind_are_busy(state):
+    now = time.monotonic()
+    state.run(0, 0, 0, b"1-1", now - 10)
+    state.run(1, 1, 1, b"2-1", now - 40)
+
+    (queue, stream, entry, longest, shortest) = told(state)["full"]["threads"]
+
+    assert (queue, stream, entry) == ("imports", 1, "2-1")
+    assert 40_000 <= longest < 41_000
+    assert 10_000 <= shortest < 11_000
+    state.idle(0)
+    assert told(state) == {"busy": [1, 0]}
+
+
+def test_all_places_for_coroutines_are_busy(state):
+    for lane in range(THREADS, THREADS + COROUTINES):
+        state.run(lane, 1, 0, b"3-%d" % lane, time.monotonic())
+
+    assert told(state)["full"].keys() == {"coroutines"}
