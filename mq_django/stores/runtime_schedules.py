@@ -72,7 +72,7 @@ class RuntimeSchedules(Schedules):
             paused: it is created paused.
         """
         args: list[Argument] = [named("", name), definition, before, truncate(line(who), MAX_WHO)]
-        args += [int(anew), int(paused), MAX_SCHEDULES * len(KINDS), self._keys.wake]
+        args += ["1" if anew else "", "1" if paused else "", MAX_SCHEDULES * len(KINDS), self._keys.wake]
         reply: Defined = self._run("schedules_define", args).decode()
         return reply
 

@@ -13,7 +13,7 @@ from example_project.office.tasks import write_report
 from mq_django import cron, every, registry
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.scheduler import Scheduler
-from mq_django.inspector.plans import planned
+from mq_django.stores.schedule_status import statuses
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
@@ -45,7 +45,7 @@ def test_the_report_has_its_time_in_the_settings() -> None:
 @needs_croniter
 def test_the_newsletter_is_scheduled_without_code(mq_settings: Any) -> None:
     mq_settings(QUEUES=example_settings.QUEUES, SCHEDULES=example_settings.MQ_DJANGO["SCHEDULES"])
-    _, found = planned(get_config().queue("default"), Pooled(get_client("inspect")))
+    found = statuses(get_config().queue("default"), Pooled(get_client("inspect"))).found
     letters = next(one for one in found if one.name == "newsletter")
     assert str(letters.entry.when) == "0 18 * * fri (Europe/Berlin)"  # type: ignore[union-attr]
     assert registry.find("default", letters.entry.message)  # type: ignore[union-attr]

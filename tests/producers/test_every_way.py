@@ -156,6 +156,9 @@ def test_the_factory_is_asked_by_who_publishes():
         "task_backend/enqueuing": {"publication", "publications"},
         # A tick of a schedule, which its own script publishes; and what `manage.py check` says of one.
         "core/schedules": {"publication"},
+        # Whether a schedule that is created at run time could publish.
+        "producers/schedule_checks": {"publication"},
+        "stores/runtime_schedules": {"publication"},
         "stores/schedule_state": {"publication"},
         "conf": {"publication"},
         # Which its own script puts in the place of the dead letter.
