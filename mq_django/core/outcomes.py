@@ -31,7 +31,7 @@ class Retry:
     #: One line, which is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
-    #: Internal: it runs alone, because it was running when its process died. What a handler gives has no effect.
+    #: Internal: it runs alone, because it was running when its process died.
     alone: bool = field(default=False, kw_only=True)
 
 
@@ -62,7 +62,7 @@ class Bury:
     #: One line, which is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
-    #: Internal: `attempts`, `error`, `undecodable` or `crashed`. What a handler gives has no effect.
+    #: Internal: `attempts`, `error`, `undecodable` or `crashed`.
     reason: str = field(default="error", kw_only=True)
 
 

@@ -154,11 +154,11 @@ class StreamStore:
         index = [keys.waiting, keys.unique, keys.claims]
         args: list[Argument] = [self.keys.group, limit, place, *(["1"] if self.config.keeps_results else [])]
         command = scripts.command("stream_purge", keys=[*places, *index], args=args)
-        reply = reply_or_raise(self._wire.trip([command])[0])
-        if not isinstance(reply, list):
-            return int(reply)
-        end_cancelled(self._wire, self.config, reply)
-        return len(reply)
+        deleted = reply_or_raise(self._wire.trip([command])[0])
+        if not isinstance(deleted, list):
+            return int(deleted)
+        end_cancelled(self._wire, self.config, deleted)
+        return len(deleted)
 
     def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
         """See Store.release_unhandled()."""

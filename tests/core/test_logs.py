@@ -13,7 +13,7 @@ from mq_django.core.logs import get_logger
 logger = get_logger("mq_django.tests")
 FORGED = "a\n2026-01-01 00:00:00 ERROR forged\r\x1b[2K\u2028\u202e"
 #: Loggers that are not ours, or are only configured.
-OTHERS = {"core/logs.py", "consumers/log_formats.py", "task_backend/announcing.py"}
+OTHERS = {"core/logs.py", "consumers/log_formats.py", "task_backend/task_api.py"}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import math
 import time
 import traceback
+from dataclasses import replace
 from typing import Protocol
 
 from asgiref.sync import sync_to_async
@@ -211,9 +212,8 @@ class Executor:
         if returned is ACK or isinstance(returned, Ack):
             return returned
         if isinstance(returned, Retry | Bury):
-            # A handler may return Bury(error). Their internal fields are ours.
-            texts = str(returned.error or ""), str(returned.traceback or "")
-            return Retry(returned.delay, *texts) if isinstance(returned, Retry) else Bury(*texts)
+            # A handler may return Bury(error).
+            return replace(returned, error=str(returned.error or ""), traceback=str(returned.traceback or ""))
         return Ack(returned) if handler.keeps_result else ACK
 
     def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:

@@ -139,11 +139,6 @@ def test_a_retry_may_say_when(rig, delay, delay_ms):
     assert rig.run(lambda message: Retry(delay=delay)).delay_ms == delay_ms
 
 
-def test_internal_fields_of_an_outcome_are_not_the_handlers(rig):
-    assert not rig.run(lambda message: Retry(delay=5, alone=True)).outcome.alone
-    assert rig.run(lambda message: Bury("no", reason="crashed")).outcome.reason == "error"
-
-
 def test_an_exception_is_a_retry_by_the_policy(rig):
     policy = RetryPolicy(delay=timedelta(seconds=7), jitter=0)
     settlement = rig.run(raises(KeyError("x")), by=handler(retry=policy))
