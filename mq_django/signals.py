@@ -7,7 +7,7 @@ effect. The sender is a class, the same for all queues: filter by `queue`. A sig
 from django.dispatch import Signal
 
 #: Redis accepted a message, after the commit if the publish waited for one. Sent by the process that publishes, in the
-#: thread that sends. Not sent for messages of schedules, and for redriven ones.
+#: thread that sends; for the tick of a schedule by the supervisor that fires it. Not sent for redriven messages.
 #: Sender: mq_django.producers.Queue or mq_django.producers.Topic.
 #: Arguments: queue (str: a queue or a topic), message_id (str), name (str: the message's).
 message_published = Signal()

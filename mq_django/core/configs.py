@@ -109,7 +109,8 @@ class QueueConfig(DeliveryOptions):
         default=None,
         metadata=option(
             read_optional_count,
-            "The number of ready, waiting and pending messages from which a publish raises `QueueFull`.",
+            "The number of ready, waiting and pending messages from which a publish raises `QueueFull`, and ticks "
+            "of schedules wait.",
         ),
     )
     result_ttl: timedelta = field(

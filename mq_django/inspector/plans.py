@@ -92,9 +92,14 @@ def switch(plan: Planned, *, paused: bool) -> None:
         store.resume(plan.name)
 
 
-def fire(plan: Planned) -> str | None:
-    """Publish the message of a schedule now, even if it is paused, and return its id; None if it was removed."""
-    return None if plan.entry is None else _schedules(plan).fire_now(plan.entry)
+def fire(entry: Scheduled) -> str:
+    """Publish the message of a schedule now, even if it is paused, and return its id.
+
+    Raises:
+        QueueFull: the queue is at its MAX_DEPTH.
+        StoreError: cannot reach Redis.
+    """
+    return _schedules(entry).fire_now(entry)
 
 
 def forget(plan: Planned) -> None:
@@ -108,5 +113,5 @@ def limits(name: str, *, count: int) -> LimitUse | None:
     return limit_use(config, open_wire("inspect"), count=count) if config.limits else None
 
 
-def _schedules(plan: Planned) -> Schedules:
+def _schedules(plan: Planned | Scheduled) -> Schedules:
     return Schedules(get_config().queue(plan.queue), open_wire("inspect"))

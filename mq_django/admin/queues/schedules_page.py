@@ -13,8 +13,11 @@ from mq_django.admin.ui.confirm import CONFIRMED, confirm
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
 from mq_django.core.schedules import Every, Schedule
 from mq_django.core.visible import escape
+from mq_django.errors import QueueFull
 from mq_django.inspector import plans
 from mq_django.inspector.plans import Planned
+from mq_django.producers.queues import Queue
+from mq_django.producers.sinks import announce
 
 #: The form field with the name of a schedule.
 NAMED = "schedule"
@@ -74,9 +77,13 @@ def _resume(plan: Planned) -> Done:
 
 
 def _fire(plan: Planned) -> Done:
-    message_id = plans.fire(plan)
-    if message_id is None:
+    if plan.entry is None:
         return Done(_("The schedule is no longer in the code."))
+    try:
+        message_id = plans.fire(plan.entry)
+    except QueueFull:
+        return Done(_("The queue is at its MAX_DEPTH: no message was published."))
+    announce(Queue, plan.queue, message_id, plan.entry.message)
     return Done(_("Message %(id)s was published.") % {"id": message_id}, "Fired schedule", f": message {message_id}")
 
 

@@ -11,6 +11,8 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.core.schedules import Scheduled
+from mq_django.producers.queues import Queue
+from mq_django.producers.sinks import announce
 from mq_django.stores.schedule_state import Firing, Schedules, scheduled
 from mq_django.transport.connections import open_session
 
@@ -29,7 +31,8 @@ LATE = 5.0
 class Scheduler(Service):
     """Fires ticks by Redis's clock. Every process tries and Redis lets one succeed, so there is no leader to lose.
 
-    Of the ticks missed while nothing was running, only the last one fires, as soon as a process runs.
+    Of the ticks missed while nothing was running, or while the queue was at its MAX_DEPTH, only the last one fires, as
+    soon as that is possible.
     """
 
     name = "scheduler"
@@ -86,14 +89,17 @@ class Scheduler(Service):
         next_check, self._checks[entry.queue] = self._checks[entry.queue], time.monotonic() + TRY_AGAIN
         # Of several missed ticks the last one: its message may still be in time.
         latest_ms = entry.latest_ms(tick_ms, max(tick_ms, int(self._now_ms())), zone)
-        firing, now_ms = self._stores[entry.queue].fire(entry, latest_ms)
+        firing, now_ms, message_id = self._stores[entry.queue].fire(entry, latest_ms)
         self._set_clock(now_ms)
         self._next[entry.name] = tick_ms if firing is Firing.EARLY else entry.next_ms(now_ms, zone)
         self._checks[entry.queue] = next_check
-        if firing is Firing.FIRED and now_ms - tick_ms > LATE * 1000:
+        if firing is not Firing.FIRED:
+            return
+        if now_ms - tick_ms > LATE * 1000:
             logger.warning("Schedule %s fired once for the ticks missed since %s", entry.name, _moment(tick_ms))
-        elif firing is Firing.FIRED:
+        else:
             logger.info("Schedule %s fired", entry.name)
+        announce(Queue, entry.queue, message_id, entry.message)
 
     def _set_clock(self, now_ms: int) -> None:
         self._zero_ms = now_ms - time.monotonic() * 1000
