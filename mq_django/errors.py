@@ -193,5 +193,9 @@ class DecodeError(MQError):
     """An entry in Redis is not a message."""
 
 
+class MessageExpired(MQError):
+    """A message was not handled before its `expires`. No code raises it: it is the error of a task or dead letter."""
+
+
 class HandlerTimeout(MQError):
     """A handler ran longer than its timeout."""

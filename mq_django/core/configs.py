@@ -17,6 +17,7 @@ from mq_django.core.options import (
     read_concurrency,
     read_count,
     read_delay,
+    read_expired,
     read_maxsize,
     read_optional_count,
     read_optional_timeout,
@@ -86,6 +87,14 @@ class DeliveryOptions:
     max_size: int = field(
         default=256 * 1024,
         metadata=option(read_size, "The most bytes of JSON of a message's data.", is_bytes=True),
+    )
+    expired: str = field(
+        default="discard",
+        metadata=option(
+            read_expired,
+            'What becomes of a message that was not handled before its `expires`: with `"discard"` only its id is '
+            'kept, for a week; with `"bury"` it becomes a dead letter.',
+        ),
     )
 
     #: Options of a publish that are not supported -> the text of the error.

@@ -117,11 +117,14 @@ class Settling:
                 batch, counters = group[at : at + BATCH], list[Argument]()
                 if counts:
                     batch, counters = counters_of(where, batch)
+                if kind is Expire:
+                    known = [receipts.id_of(settlement.delivery) for settlement in batch]
+                    note = scripts.command("expired_add", keys=[receipts.queue.expired], args=known)
+                    calls.append(SettleCall(note, ()))
                 # First, because a claim that outlived its message would block the key.
                 if receipts.claims and kind in _FINAL and (claimed := _claimed(batch)):
-                    calls.append(
-                        SettleCall(self._command(stream, "waiting_unclaim", ("claims",), consumer, claimed), ())
-                    )
+                    unclaim = self._command(stream, "waiting_unclaim", ("claims",), consumer, claimed)
+                    calls.append(SettleCall(unclaim, ()))
                 arguments = (*transition.arguments(batch, consumer, receipts), *counters)
                 command = self._command(stream, transition.script, transition.keys, consumer, arguments, counts=counts)
                 calls.append(SettleCall(command, batch))

@@ -16,10 +16,10 @@ from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps, invalid_at, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
-from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
+from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Outcome, Retry
 from mq_django.errors import DecodeError, InvalidMessage, MessageTooLarge
 from mq_django.registry import Handler
-from mq_django.stores.results import error_path
+from mq_django.stores.results import EXPIRED, error_path
 from mq_django.task_backend.announcing import FINISHED, STARTED
 from mq_django.task_backend.compat import (
     AnyResult,
@@ -174,6 +174,8 @@ def _outcome(message: Message, returned: Any) -> Outcome:
 
 def _finished(task: AnyTask, message: Message, outcome: Outcome, seconds: float) -> AnyResult | None:
     """Return the result for the signal that a task has ended; None if it is retried, or there is no receiver."""
+    if isinstance(outcome, Expire):
+        outcome = Bury(EXPIRED)
     if not isinstance(outcome, Ack | Bury) or not has_arguments(message.data):
         return None
     if not FINISHED.is_needed(logging.ERROR if isinstance(outcome, Bury) else logging.INFO):

@@ -55,9 +55,9 @@ def test_a_call_has_one_kind_of_outcome_and_deliveries_of_one_place():
     (commands,) = wire.trips
     verbs = ["ack", "ack", "bury", "hand_back", "retry"]
     assert sorted(map(called, commands)) == sorted(
-        [*(f"stream_{verb}" for verb in verbs * 2), *(f"topic_{verb}" for verb in verbs)]
+        [*(f"stream_{verb}" for verb in verbs * 2), *(f"topic_{verb}" for verb in verbs), *["expired_add"] * 3]
     )
-    assert {command[3] for command in commands} == {KEYS.ready, KEYS.urgent, KEYS.topic.log}
+    assert {command[3] for command in commands} == {KEYS.ready, KEYS.urgent, KEYS.topic.log, KEYS.expired}
 
 
 def test_a_large_batch_is_several_calls_of_one_trip():

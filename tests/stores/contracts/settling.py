@@ -54,7 +54,7 @@ def ack(stage: Stage, store: Store) -> None:
     taken = four(stage, store)
     with stage.under("two are done, another is no longer held, and a fourth goes on"):
         assert len(stage.settle(store, ACK, taken)) == 1
-    with stage.under("an expired one goes like one that is done"):
+    with stage.under("an expired one goes like one that is done, and its id is kept"):
         stage.settle(store, Expire(), store.held_by(ME, limit=5))
 
 
