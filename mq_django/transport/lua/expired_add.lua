@@ -3,15 +3,19 @@
 -- KEYS[1]  expired   {queue}:expired   ZSET   score: when, ms
 -- ARGV     ids
 --
--- Returns 'ADDED'. If the key has another type, nothing is written: the messages are discarded all the same.
+-- Returns 'ADDED'; or 'SKIPPED' if the key has another type: no error, because the messages are discarded all the same.
 
 -- with clock
-local try, expired, now, week = redis.pcall, KEYS[1], now_ms(), 604800000
--- First, because Redis allows it when memory is out. The writes after it are then allowed, too.
-try('zremrangebyscore', expired, '-inf', now - week)
-for _, id in ipairs(ARGV) do
-  try('zadd', expired, 'nx', now, id)
+-- with types
+local expired, now, week = KEYS[1], now_ms(), 604800000
+if wrong_type({ [expired] = 'zset' }) then
+  return 'SKIPPED'
 end
-try('zremrangebyrank', expired, 0, -10001)
-try('pexpire', expired, week)
+-- First, because Redis allows it when memory is out. The writes after it are then allowed, too.
+redis.call('zremrangebyscore', expired, '-inf', now - week)
+for _, id in ipairs(ARGV) do
+  redis.call('zadd', expired, 'nx', now, id)
+end
+redis.call('zremrangebyrank', expired, 0, -10001)
+redis.call('pexpire', expired, week)
 return 'ADDED'
