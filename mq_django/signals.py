@@ -2,8 +2,8 @@
 
 All arguments are keyword arguments; each signal has `queue`, a name. An error of a receiver is logged and has no other
 effect. The sender is a class, the same for all queues: filter by `queue`. A signal without receivers costs nothing. A
-signal is sent at most once: a process that is killed just after Redis has accepted an outcome sends none for it. Whatever
-must be exact reads the counters.
+signal is sent at most once: a process that is killed just after Redis has accepted an outcome sends none for it. The
+counters have no such gap.
 """
 
 from django.dispatch import Signal
