@@ -34,6 +34,7 @@ MQError
 │   ├── QueueNotFound         no such queue in this namespace (also LookupError)
 │   └── QueueExists           a queue of that name exists already
 ├── DecodeError               an entry in Redis that is not a message
+├── MessageExpired            a message was not handled before it expired: the error of its task or dead letter
 └── HandlerTimeout            a handler ran longer than its timeout
 """
 
