@@ -43,6 +43,7 @@ MQError
 │   └── QueueExists           a queue of that name exists already
 ├── Cancelled                 a task was cancelled before it ran; only its result names this
 ├── DecodeError               an entry in Redis that is not a message
+├── MessageExpired            a message was not handled before it expired: the error of its task or dead letter
 └── HandlerTimeout            a handler ran longer than its timeout
 """
 
@@ -238,6 +239,10 @@ class Cancelled(MQError):
 
 class DecodeError(MQError):
     """An entry in Redis is not a message."""
+
+
+class MessageExpired(MQError):
+    """A message was not handled before its `expires`. No code raises it: it is the error of a task or dead letter."""
 
 
 class HandlerTimeout(MQError):

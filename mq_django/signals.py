@@ -1,13 +1,15 @@
 """Django signals that mq_django sends.
 
 All arguments are keyword arguments; each signal has `queue`, a name. An error of a receiver is logged and has no other
-effect. The sender is a class, the same for all queues: filter by `queue`. A signal without receivers costs nothing.
+effect. The sender is a class, the same for all queues: filter by `queue`. A signal without receivers costs nothing. A
+signal is sent at most once: a process that is killed just after Redis has accepted an outcome sends none for it. The
+counters have no such gap.
 """
 
 from django.dispatch import Signal
 
 #: Redis accepted a message, after the commit if the publish waited for one. Sent by the process that publishes, in the
-#: thread that sends. Not sent for messages of schedules, and for redriven ones.
+#: thread that sends; for the tick of a schedule by the supervisor that fires it. Not sent for redriven messages.
 #: Sender: mq_django.producers.Queue or mq_django.producers.Topic.
 #: Arguments: queue (str: a queue or a topic), message_id (str), name (str: the message's).
 message_published = Signal()
@@ -32,7 +34,7 @@ message_retried = Signal()
 #: A message was moved to the dead-letter queue. Sent after Redis accepted that, by the consumer
 #: process, in the thread that settles outcomes; for a consumer that died, by a supervisor.
 #: Sender: mq_django.registry.Handler. Arguments: queue (str), message_id (str), message (mq_django.Message; None: the
-#: entry could not be decoded), error (str: one line), reason (str: attempts, error, undecodable or crashed).
+#: entry could not be decoded), error (str: one line), reason (str: attempts, error, undecodable, crashed or expired).
 message_buried = Signal()
 
 #: A consumer settled a delivery that it no longer held; nothing was changed. Another consumer handles the message. Sent

@@ -26,6 +26,7 @@ from mq_django.errors import (
     HandlerTimeout,
     InvalidArguments,
     InvalidMessage,
+    MessageExpired,
     MessageTooLarge,
     QueueFull,
 )
@@ -465,7 +466,8 @@ def test_what_is_too_old_does_not_run(ran):
     result = tasks.noop.using(expires=timedelta(seconds=-1)).enqueue()
     work("default")
     assert ran == []
-    assert tasks.noop.get_result(result.id).status == FAILED
+    result = tasks.noop.get_result(result.id)
+    assert (result.status, [error.exception_class for error in result.errors]) == (FAILED, [MessageExpired])
 
 
 def test_a_key_travels_with_the_message():
@@ -878,6 +880,15 @@ def test_a_task_that_is_tried_again_has_not_finished(finished, redis_client, nam
     (error,) = result.errors
     assert error.exception_class is tasks.Refused
     assert "broken pipe" in error.traceback
+
+
+@pytest.mark.parametrize("expired", ["discard", "bury"])
+def test_a_task_that_has_expired_has_finished(finished, mq_settings, expired):
+    mq_settings(QUEUES={"default": {"EXPIRED": expired}})
+    tasks.noop.using(expires=timedelta(seconds=-1)).enqueue()
+    work("default")
+    (result,) = finished
+    assert (result.status, [error.exception_class for error in result.errors]) == (FAILED, [MessageExpired])
 
 
 def test_a_task_whose_process_died_at_its_last_attempt_has_finished(finished):

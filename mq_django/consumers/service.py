@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from mq_django.consumers.outage import LOG_AGAIN, outage_of
 from mq_django.core.logs import get_logger
-from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
+from mq_django.errors import ConnectionLost, ConnectionRejected, QueueFull, ReadOnly, StoreError
 
 logger = get_logger(__name__)
 
@@ -128,7 +128,7 @@ class Service:
         """Log a failure that may repeat every round, at most once per LOG_AGAIN."""
         if not self._may_log(what, error):
             return
-        if isinstance(error, StoreError):
+        if isinstance(error, StoreError | QueueFull):
             logger.warning("%s of %s failed, and will retry: %s", self.name, what, error)
         else:
             logger.error("%s of %s failed; continuing with the others", self.name, what, exc_info=error)

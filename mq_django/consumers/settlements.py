@@ -11,7 +11,6 @@ from mq_django.core.outcomes import Bury, Retry
 from mq_django.registry import Handler, find
 from mq_django.signals import message_buried, message_retried
 from mq_django.stores.base import Settlement, Store
-from mq_django.stores.counters import add_command, tally
 from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 
@@ -42,17 +41,12 @@ def send(signal: Signal, **arguments: object) -> None:
 
 
 def settle_for(store: Store, consumer: str, settlements: Sequence[Settlement]) -> list[str]:
-    """Settle for a consumer, with results, counts and signals; return the ids of messages that it no longer held."""
+    """Settle for a consumer, with results and signals; return the ids of messages that it no longer held."""
     stale = store.settle(consumer, settlements, also=settled_commands(store.config, consumer, settlements))
     send_signals(store.config.name, settlements, stale)
-    still_held = [settlement for settlement in settlements if message_id(settlement.delivery) not in stale]
-    for delivery, outcome, *_ in still_held:
-        if isinstance(delivery, Delivery) and isinstance(outcome, Bury):
+    for delivery, outcome, *_ in settlements:
+        if isinstance(delivery, Delivery) and isinstance(outcome, Bury) and delivery.message.id not in stale:
             handler = find(store.config.name, delivery.message.name)
             if handler is not None and handler.ended is not None:
                 handler.ended(delivery.message, outcome, 0.0, None)
-    # Counted afterwards: a message that cannot be settled is tried repeatedly, and would be counted each time.
-    counts = tally(still_held)
-    if counts:
-        store.settle(consumer, (), also=[add_command(store.keys, counts)])
     return stale

@@ -17,6 +17,7 @@ from mq_django.core.options import (
     read_concurrency,
     read_count,
     read_delay,
+    read_expired,
     read_maxsize,
     read_optional_count,
     read_optional_timeout,
@@ -96,6 +97,14 @@ class DeliveryOptions:
         default=256 * 1024,
         metadata=option(read_size, "The most bytes of JSON of a message's data.", is_bytes=True),
     )
+    expired: str = field(
+        default="discard",
+        metadata=option(
+            read_expired,
+            'What becomes of a message that was not handled before its `expires`: with `"discard"` only its id is '
+            'kept, for a week; with `"bury"` it becomes a dead letter.',
+        ),
+    )
 
     #: Options of a publish that are not supported -> the text of the error.
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -118,7 +127,8 @@ class QueueConfig(DeliveryOptions):
         default=None,
         metadata=option(
             read_optional_count,
-            "The number of ready, waiting and pending messages from which a publish raises `QueueFull`.",
+            "The number of ready, waiting and pending messages from which a publish raises `QueueFull`, and ticks "
+            "of schedules wait.",
         ),
     )
     result_ttl: timedelta = field(

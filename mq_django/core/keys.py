@@ -30,6 +30,7 @@ KINDS = (
     "waiting",
     "unique",
     "replaced",
+    "expired",
     "claims",
     "dead",
     "dead_ids",
@@ -79,6 +80,8 @@ class QueueKeys:
     unique: str = field(init=False)
     #: ZSET, score the time in ms: ids of waiting messages that another one has replaced, for a day.
     replaced: str = field(init=False)
+    #: ZSET, score the time in ms: ids of messages that were discarded because they had expired, for a week.
+    expired: str = field(init=False)
     #: HASH: unique keys taken by `unique_for`: `k:` + key -> the time of the end and the id, `i:` + id -> key.
     claims: str = field(init=False)
     #: STREAM: dead letters.

@@ -34,6 +34,8 @@ class Place(StrEnum):
     PARKED = "parked"
     #: Another message with the same unique key replaced it within the last day.
     REPLACED = "replaced"
+    #: It was discarded within the last week, because it had expired before it was handled.
+    EXPIRED = "expired"
     #: It is ready, is being handled, was handled, or never existed.
     NOT_WAITING = "not waiting"
 
@@ -47,6 +49,8 @@ class Lookup(NamedTuple):
     message: Message | None = None
     #: For delayed messages: when it is due, in milliseconds since 1970 by Redis's clock.
     due_ms: int | None = None
+    #: For expired messages: when it was discarded, in milliseconds since 1970 by Redis's clock.
+    expired_ms: int | None = None
 
     def __bool__(self) -> bool:
-        return self.place not in (Place.REPLACED, Place.NOT_WAITING)
+        return self.place not in (Place.REPLACED, Place.EXPIRED, Place.NOT_WAITING)

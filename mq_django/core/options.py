@@ -127,6 +127,7 @@ def read_retry(value: Any) -> RetryPolicy:
         raise TypeError(f"a valid RetryPolicy ({error})") from error
 
 
+read_expired = _reader(str, '"discard" or "bury"', ("discard", "bury").__contains__)
 read_store = _reader(str, '"stream" or "rsmq"', ("stream", "rsmq").__contains__)
 
 

@@ -73,7 +73,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The message has expired. It is counted and deleted."""
+    """The message has expired. It is counted and deleted, and its id is kept for a week."""
 
 
 Outcome = Ack | Retry | HandBack | Bury | SetAside | Expire

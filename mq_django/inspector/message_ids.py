@@ -5,16 +5,31 @@ from typing import Any, Literal
 
 from mq_django.conf import get_config
 from mq_django.core.filters import Filterable
+from mq_django.core.numbers import score_ms
 from mq_django.inspector.readers import reader_of
 from mq_django.inspector.room_reader import place_in
 from mq_django.stores.dead_letter_queue import next_to, open_dead_letters
 from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import reply_or_raise
 
 #: Where a message is.
 MessageState = Literal["delayed", "unhandled", "parked", "ready", "pending", "dead"]
 
 #: Messages read at a time.
 BATCH = 500
+
+
+def expired_ms(name: str, message_id: str) -> int | None:
+    """Return when a message was discarded because it had expired, in ms since 1970; None if not within the last week.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+    """
+    config = get_config().queue(name)
+    (reply,) = open_wire("inspect", config.connection).trip([("ZSCORE", config.keys.expired, message_id)])
+    score = reply_or_raise(reply)
+    return None if score is None else score_ms(score)
 
 
 class _Ids(list[str]):

@@ -52,6 +52,10 @@ def fire(plan: PlannedSchedule) -> str | None:
     """Publish the message of a schedule now, even if it is paused, and return its id.
 
     None: it was removed or changed meanwhile.
+
+    Raises:
+        QueueFull: the queue is at its MAX_DEPTH.
+        StoreError: cannot reach Redis.
     """
     return None if plan.entry is None else _schedules(plan).fire_now(plan.entry)
 

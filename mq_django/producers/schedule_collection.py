@@ -14,7 +14,9 @@ from mq_django.errors import (
     UnknownSchedule,
 )
 from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.queues import Queue
 from mq_django.producers.schedule_checks import checked
+from mq_django.producers.sinks import announce
 from mq_django.stores.runtime_schedules import MAX_SCHEDULES, RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
 from mq_django.stores.schedule_status import Origin, PlannedSchedule, ScheduleStatus, statuses
@@ -197,6 +199,7 @@ class ScheduleCollection:
             UnknownSchedule: the queue has no such schedule.
             InvalidSchedule: its definition is not valid.
             ScheduleChanged: somebody else has just changed it.
+            QueueFull: the queue is at its MAX_DEPTH.
         """
         found = self._existing(_config(queue), name)
         if found.entry is None:
@@ -204,6 +207,7 @@ class ScheduleCollection:
         message_id = self._store(found).fire_now(found.entry)
         if message_id is None:
             raise ScheduleChanged(f"Somebody else has just changed schedule {name!r} of queue {queue!r}")
+        announce(Queue, queue, message_id, found.entry.message)
         return message_id
 
     def delete(self, name: str, *, queue: str = "default") -> None:

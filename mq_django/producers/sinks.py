@@ -66,6 +66,11 @@ def _within(middleware: Publish, publications: Sequence[Publication], sink: Sink
     return ids
 
 
+def announce(sender: type, queue: str, message_id: str, name: str) -> None:
+    """Send the signal `message_published` for a message that Redis has accepted. Errors of receivers are logged."""
+    message_published.send_robust(sender, queue=queue, message_id=message_id, name=name)
+
+
 class Publisher(Protocol):
     """A store or the log of a topic, to which a RedisSink writes."""
 
@@ -105,9 +110,7 @@ class RedisSink(Generic[StoreT]):
         if message_published.receivers:
             for (message, _, _), message_id in zip(batch, ids, strict=True):
                 if message_id is not None:
-                    message_published.send_robust(
-                        self._sender, queue=message.queue, message_id=message_id, name=message.name
-                    )
+                    announce(self._sender, message.queue, message_id, message.name)
         return ids
 
     def _forget(self, **_: Any) -> None:

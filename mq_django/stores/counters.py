@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mq_django.core.keys import QueueKeys, TopicKeys
@@ -89,20 +89,30 @@ def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Comman
     return Slots(keys).add_command(tally)
 
 
-def tally(settlements: Iterable[Settlement]) -> Counter[tuple[str, str]]:
-    """Return the number of outcomes and of handling times, by (what, name of the message)."""
-    seen: dict[tuple[type, str, int], int] = {}
-    for delivery, outcome, _, micros, _ in settlements:
-        name = delivery.message.name if isinstance(delivery, Delivery) else "-"
-        which = (type(outcome), name, -1 if micros is None else bucket(micros))
-        seen[which] = seen.get(which, 0) + 1
-    counts: Counter[tuple[str, str]] = Counter()
-    for (kind, name, place), count in seen.items():
-        if kind in ENDS:
-            counts[ENDS[kind], name] += count
-            if place >= 0:
-                counts[f"t{place}", name] += count
-    return counts
+def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Settlement], list[Argument]]:
+    """Return deliveries with one kind of outcome, ordered by name and handling time, and the counters for their script.
+
+    See `lua/parts/counted.lua` for the counters.
+    """
+    runs: dict[tuple[str, int], list[Settlement]] = {}
+    for settlement in settlements:
+        delivery, _, _, micros, _ = settlement
+        name = delivery.message.name if isinstance(delivery, Delivery) else ""
+        which = (name, -1 if micros is None else bucket(micros))
+        run = runs.get(which)
+        if run is None:
+            run = runs[which] = []
+        run.append(settlement)
+    outcome = type(settlements[0].outcome)
+    ordered: list[Settlement] = []
+    counters: list[Argument] = [where.minute, where.hour]
+    for (name, place), run in runs.items():
+        ordered += run
+        kinds = f"{ENDS[outcome]} t{place}" if place >= 0 else ENDS[outcome]
+        # An entry that is not a message counts when it is buried. One that was deleted is only acked.
+        counters += (len(run), name or "-", kinds if name or outcome is Bury else "")
+    counters.append(len(counters))
+    return ordered, counters
 
 
 def minute_fields(now: int, minutes: int, *, what: Sequence[str] = WHAT) -> tuple[list[bytes], list[bytes]]:

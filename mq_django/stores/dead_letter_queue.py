@@ -11,8 +11,8 @@ from mq_django.core.messages import Delivery
 from mq_django.core.publication import Publication
 from mq_django.core.wire import decode_entry, entry_ms, moment_ms
 from mq_django.errors import DecodeError, MessageTooLarge
+from mq_django.stores.dead_letter_fields import DEAD_FIELDS
 from mq_django.stores.entry_fields import Fields, fields_of, text_of
-from mq_django.stores.settling import DEAD_FIELDS
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise

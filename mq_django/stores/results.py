@@ -41,8 +41,9 @@ TRACEBACKS = 5
 #: The most bytes of a result that are read.
 MAX_RESULT = 4 * 1024 * 1024
 
-#: The error in the result of a cancelled task.
+#: The error in the result of a cancelled task, and of an expired message.
 CANCELLED = f"{Cancelled.__module__}.{Cancelled.__qualname__}"
+EXPIRED = "mq_django.errors.MessageExpired: expired before it was handled"
 #: The largest id of a stream entry.
 LAST_ENTRY = "18446744073709551615-18446744073709551615"
 
@@ -233,6 +234,8 @@ def _result_fields(outcome: object, number: int) -> bytes:
     """Return the last fields of an attempt's line: the task's return value, or its error and traceback."""
     if isinstance(outcome, Ack):
         return b"" if outcome.result is None else b',"value":' + outcome.result
+    if isinstance(outcome, Expire):
+        return b"," + dumps(failure(error_path(EXPIRED), EXPIRED))[1:-1]
     if isinstance(outcome, Retry | Bury) and (outcome.error or outcome.traceback):
         shows = isinstance(outcome, Bury) or number <= TRACEBACKS
         trace = (outcome.traceback or outcome.error) if shows else outcome.error

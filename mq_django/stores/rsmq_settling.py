@@ -7,7 +7,8 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.rsmq_format import sent_micros
 from mq_django.stores.base import Settlement
-from mq_django.stores.settling import DEAD, Receipts, Transition, buried, entries, history_of, mark_of
+from mq_django.stores.dead_letter_fields import history_of
+from mq_django.stores.settling import DEAD, Receipts, Transition, buried, entries, mark_of
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport.scripts import Argument
 

@@ -24,7 +24,7 @@ from mq_django.stores.results import end_cancelled
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_receipts
 from mq_django.stores.settling import BATCH, Settling
-from mq_django.stores.waiting_room import name_score
+from mq_django.stores.waiting_room import name_score, not_waiting
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Session, Wire, reply_or_raise
@@ -158,9 +158,11 @@ class RsmqStore:
     def find(self, id_or_unique: str) -> Lookup:
         """See Store.find()."""
         keys = self._keys
-        reply = self._run("rsmq_find", [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes], [id_or_unique])
+        key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
+        command = scripts.command("rsmq_find", keys=key_names, args=[id_or_unique])
+        reply, expired = map(reply_or_raise, self._wire.trip([command, ("ZSCORE", keys.expired, id_or_unique)]))
         if reply == b"MISSING":
-            return Lookup(Place.NOT_WAITING)
+            return not_waiting(expired)
         word, score, body, count, free = reply
         place = Place.DELAYED if word == b"DELAYED" else Place.UNHANDLED
         found = self._decoded(id_or_unique.encode(), body, count, 0, (whole(free) or 0) - 1, b"")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
@@ -11,6 +11,7 @@ from mq_django.core.publication import Publication
 from mq_django.core.schedules import Scheduled
 from mq_django.core.visible import line, truncate
 from mq_django.core.wire import encode_body
+from mq_django.errors import QueueFull
 from mq_django.stores.counters import slot
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
@@ -21,7 +22,7 @@ MAX_WHO = 150
 
 
 class Firing(StrEnum):
-    """The result of firing a tick."""
+    """What became of a tick."""
 
     FIRED = "fired"
     #: Another process fired it.
@@ -36,6 +37,16 @@ class Firing(StrEnum):
 def named(kind: str, name: str) -> bytes:
     """Return the field of a schedule. Names that others wrote may have bytes that are not UTF-8."""
     return f"{kind}{name}".encode(errors="surrogateescape")
+
+
+class Fired(NamedTuple):
+    """The result of firing a tick."""
+
+    firing: Firing
+    #: By the clock of Redis, in ms since 1970.
+    now_ms: int
+    #: The id of the message, if it was published.
+    message_id: str
 
 
 def scheduled() -> list[Scheduled]:
@@ -61,15 +72,25 @@ class Schedules:
         # An invalid time counts as missing: the schedule starts now.
         return now_ms, [now_ms if last is None else last for last in known]
 
-    def fire(self, entry: Scheduled, tick_ms: int) -> tuple[Firing, int]:
-        """Publish the message of a tick, unless another process has. Returns the result, and now."""
-        word, now_ms = self._fire(entry, tick_ms, entry.publication(self._config, tick_ms))
-        return Firing(word.decode().lower()), now_ms
+    def fire(self, entry: Scheduled, tick_ms: int) -> Fired:
+        """Publish the message of a tick, unless another process has.
+
+        Raises:
+            InvalidMessage: it cannot be published.
+            QueueFull: the queue is at its MAX_DEPTH. The tick stays due.
+        """
+        made = entry.publication(self._config, tick_ms)
+        word, now_ms = self._fire(entry, tick_ms, made)
+        return Fired(Firing(word.decode().lower()), now_ms, made.message.id)
 
     def fire_now(self, entry: Scheduled) -> str | None:
         """Publish the message of a schedule now, even if it is paused, and return its id. Its ticks are not changed.
 
         None: it was created at run time, and has been changed or deleted.
+
+        Raises:
+            InvalidMessage: it cannot be published.
+            QueueFull: the queue is at its MAX_DEPTH.
         """
         made = entry.publication(self._config)
         word, _now_ms = self._fire(entry, "", made)
@@ -101,8 +122,11 @@ class Schedules:
         (message, data_text, _), keys, where = made, self._keys, slot(self._keys)
         body = encode_body(message, data_text, member=message.id)
         args: list[Argument] = [entry.name, tick, where.minute, where.hour, keys.group, message.id, message.name, body]
+        args.append(self._config.max_depth or 0)
         if entry.definition is not None:
             args.append(entry.definition)
-        key_names = [self._states, keys.ready, keys.priority, keys.waiting, keys.control]
-        command = scripts.command("schedules_fire", keys=[*key_names, *where.keys], args=args)
-        return reply_or_raise(self._wire.trip([command])[0])
+        key_names = [self._states, keys.ready, keys.priority, keys.waiting, keys.control, *where.keys, keys.urgent]
+        reply = reply_or_raise(self._wire.trip([scripts.command("schedules_fire", keys=key_names, args=args)])[0])
+        if reply[0] == b"FULL":
+            raise QueueFull(f"Queue {self._config.name!r} is at its MAX_DEPTH of {self._config.max_depth}")
+        return reply

@@ -1,18 +1,18 @@
 """Settle deliveries: a batch with any mix of outcomes is one round trip."""
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mq_django.core.attempts import FAILED, MAX_DATA, MAX_TRACEBACK, READY, Attempt, with_attempt
 from mq_django.core.keys import GroupKeys, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.visible import line
-from mq_django.core.wire import CHARGED, alone_of, encode_body, encode_entry, moment
+from mq_django.core.wire import CHARGED, alone_of, encode_body
 from mq_django.stores.base import Settlement, StreamEntry
+from mq_django.stores.counters import ENDS, Slots, counters_of
+from mq_django.stores.dead_letter_fields import failure_fields, history_of, message_fields
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -20,15 +20,6 @@ from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
 #: Deliveries that one script call settles. This blocks Redis for about 2 ms.
 BATCH = 500
-
-#: Bytes stored of an entry that could not be decoded.
-MAX_RAW = 64 * 1024
-
-
-#: The fields of a dead letter that are not the message's own.
-DEAD_FIELDS = frozenset(
-    ("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw", "deadbody", "deadstory")
-)
 
 
 def message_id(delivery: Delivery | Undecodable) -> str:
@@ -91,6 +82,9 @@ class Settling:
         self._receipts = receipts
         #: The first parts of commands, which are the same for each stream and script.
         self._heads: dict[tuple[int, str], Command] = {}
+        self._slots = Slots(receipts[0].queue)
+        #: The keys of the counters in these parts, which change every hour.
+        self._counters: tuple[str, ...] = ()
 
     def settle(
         self,
@@ -112,18 +106,27 @@ class Settling:
     def calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
         """Return the script calls that settle a batch."""
         calls: list[SettleCall] = []
+        where = self._slots.now()
+        if where.keys != self._counters:
+            self._counters, self._heads = where.keys, {}
         for (kind, stream), group in self._grouped(settlements).items():
             receipts = self._receipts[stream]
             transition = receipts.transitions[kind]
+            counts = kind in ENDS
             for at in range(0, len(group), BATCH):
-                batch = group[at : at + BATCH]
+                batch, counters = group[at : at + BATCH], list[Argument]()
+                if counts:
+                    batch, counters = counters_of(where, batch)
+                if kind is Expire:
+                    known = [receipts.id_of(settlement.delivery) for settlement in batch]
+                    note = scripts.command("expired_add", keys=[receipts.queue.expired], args=known)
+                    calls.append(SettleCall(note, ()))
                 # First, because a claim that outlived its message would block the key.
                 if receipts.claims and kind in _FINAL and (claimed := _claimed(batch)):
-                    calls.append(
-                        SettleCall(self._command(stream, "waiting_unclaim", ("claims",), consumer, claimed), ())
-                    )
-                arguments = transition.arguments(batch, consumer, receipts)
-                command = self._command(stream, transition.script, transition.keys, consumer, arguments)
+                    unclaim = self._command(stream, "waiting_unclaim", ("claims",), consumer, claimed)
+                    calls.append(SettleCall(unclaim, ()))
+                arguments = (*transition.arguments(batch, consumer, receipts), *counters)
+                command = self._command(stream, transition.script, transition.keys, consumer, arguments, counts=counts)
                 calls.append(SettleCall(command, batch))
         return calls
 
@@ -159,12 +162,21 @@ class Settling:
         return self._command(stream, receipts.reassign_script, (), consumer, (new_owner, *receipts.hidden_ms, *batch))
 
     def _command(
-        self, stream: int, script: str, keys: Sequence[str], consumer: str, arguments: Sequence[Argument]
+        self,
+        stream: int,
+        script: str,
+        keys: Sequence[str],
+        consumer: str,
+        arguments: Sequence[Argument],
+        *,
+        counts: bool = False,
     ) -> Command:
         head = self._heads.get((stream, script))
         if head is None:
             receipts = self._receipts[stream]
             key_names = [*receipts.keys, *(getattr(receipts.queue, name) for name in keys)]
+            if counts:
+                key_names += self._counters
             head = self._heads[stream, script] = scripts.command(script, keys=key_names, args=receipts.arguments)
         return (*head, consumer, *arguments)
 
@@ -246,53 +258,12 @@ def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> li
         delivery, outcome, *_ = settlement
         assert isinstance(outcome, Bury)
         known = receipts.id_of(delivery)
-        fields: list[Argument] = [*_message_fields(delivery), *_failure_fields(delivery, outcome)]
+        fields: list[Argument] = [*message_fields(delivery), *failure_fields(delivery, outcome)]
         fields[1] = known
         if history := history_of(consumer, settlement):
             fields += ("deadstory", history)
         args += (delivery.entry, known, len(fields), *fields)
     return args
-
-
-def history_of(consumer: str, settlement: Settlement) -> str:
-    """Return the history of a failed message with this attempt; empty if it is invalid or its data is too long."""
-    delivery, outcome, _, micros, _ = settlement
-    assert isinstance(outcome, Retry | Bury)
-    if isinstance(delivery, Undecodable) or len(delivery.data_text) > MAX_DATA:
-        return ""
-    # The traceback of a dead letter has a field of its own. A redrive moves it into the history.
-    status, traceback = (READY, outcome.traceback) if isinstance(outcome, Retry) else (FAILED, None)
-    now_ms = time.time_ns() // 1_000_000
-    started_ms = None if micros is None else now_ms - micros // 1000
-    attempt = Attempt(status, delivery.message.attempt, consumer, started_ms, now_ms, outcome.error, traceback)
-    return with_attempt(delivery.history, attempt)
-
-
-def _message_fields(delivery: Delivery | Undecodable) -> list[str | bytes]:
-    """Return the fields of a dead letter that are the message's own, its id first."""
-    if isinstance(delivery, Undecodable):
-        return ["id", "", "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
-    headers = delivery.message.headers
-    if not DEAD_FIELDS.isdisjoint(headers):
-        # A header of the message must not be read as one of our fields.
-        others = {name: value for name, value in headers.items() if name not in DEAD_FIELDS}
-        delivery = delivery._replace(message=delivery.message._replace(headers=others))
-    fields = encode_entry(delivery.message, delivery.data_text)
-    if delivery.message.published_ms is not None:
-        fields += ("time", moment(delivery.message.published_ms))
-    return fields
-
-
-def _failure_fields(delivery: Delivery | Undecodable, outcome: Bury) -> list[str | bytes]:
-    message = delivery.message if isinstance(delivery, Delivery) else None
-    first = message.published_ms if message else None
-    return [
-        *("deadreason", outcome.reason),
-        *("deaderror", outcome.error[:MAX_TRACEBACK].encode(errors="replace")),
-        *("deadtraceback", outcome.traceback[-MAX_TRACEBACK:].encode(errors="replace")),
-        *("deadattempts", str(message.attempt if message else 1)),
-        *("deadfirst", str(first or "")),
-    ]
 
 
 #: Outcomes after which the message is not delivered again.

@@ -45,6 +45,11 @@ def _due(options: PublishOptions) -> tuple[str, int]:
     return ("=", options.due_ms) if options.due_ms is not None else ("+", options.delay_ms or 0)
 
 
+def not_waiting(expired: bytes | None) -> Lookup:
+    """Return the result for a message that does not wait, by its score among the expired ones."""
+    return Lookup(Place.NOT_WAITING) if expired is None else Lookup(Place.EXPIRED, expired_ms=score_ms(expired))
+
+
 class WaitingRoom:
     """Delayed, unhandled, parked and prioritised messages."""
 
@@ -142,9 +147,10 @@ class WaitingRoom:
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        reply = self._run("waiting_find", [*key_names, *index], [id_or_unique])
+        command = scripts.command("waiting_find", keys=[*key_names, *index], args=[id_or_unique])
+        reply, expired = map(reply_or_raise, self._wire.trip([command, ("ZSCORE", keys.expired, id_or_unique)]))
         if not isinstance(reply, list):
-            return Lookup(Place.REPLACED if reply == b"REPLACED" else Place.NOT_WAITING)
+            return Lookup(Place.REPLACED) if reply == b"REPLACED" else not_waiting(expired)
         number, score, body, member = reply
         place = _PLACES[number - 1]
         try:

@@ -15,10 +15,10 @@ from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
-from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
+from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Outcome, Retry
 from mq_django.errors import MessageTooLarge
 from mq_django.registry import Handler
-from mq_django.stores.results import error_path
+from mq_django.stores.results import EXPIRED, error_path
 from mq_django.task_backend.arguments import has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask, normalize_json
 from mq_django.task_backend.task_api import TaskAPI
@@ -138,6 +138,8 @@ def _outcome(message: Message, returned: Any) -> Outcome:
 
 def _finished(task: AnyTask, api: TaskAPI, message: Message, outcome: Outcome, seconds: float) -> AnyResult | None:
     """Return the result for the signal that a task has ended; None if it is retried, or there is no receiver."""
+    if isinstance(outcome, Expire):
+        outcome = Bury(EXPIRED)
     if not isinstance(outcome, Ack | Bury) or not has_arguments(message.data):
         return None
     if not api.finished.is_needed(logging.ERROR if isinstance(outcome, Bury) else logging.INFO):

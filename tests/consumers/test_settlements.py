@@ -12,7 +12,7 @@ from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
-from mq_django.errors import WrongKeyType
+from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.signals import message_buried, message_retried
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
@@ -121,10 +121,47 @@ def test_what_another_consumer_holds_is_not_signalled(store, held, told, settle)
     assert {given["message"] and given["message"].data for _, given in told} == {4, None}
 
 
-def test_what_another_consumer_holds_is_not_counted_by_recovery(store, held, redis_client):
+@EITHER
+def test_what_another_consumer_holds_is_not_counted(store, held, redis_client, settle):
     store.reassign("me", "other", [(item.stream, item.entry) for item in held[:3]])
-    by_recovery(store, outcomes(held))
+    settle(store, outcomes(held))
     assert counted(redis_client, store) == {("retried", "welcome"): 1, ("buried", "-"): 1}
+
+
+class Cut:
+    """A wire whose process is killed while it sends: the server gets the first commands of a trip, and no more."""
+
+    def __init__(self, wire, commands):
+        self.wire, self.commands = wire, commands
+
+    def trip(self, commands):
+        self.wire.trip(commands[: self.commands])
+        raise ConnectionLost("killed")
+
+
+@pytest.mark.parametrize("sent", range(6))
+def test_a_process_that_dies_while_it_sends_outcomes_is_counted_once(store, held, redis_client, sent):
+    """Its supervisor settles what Redis has not got, and dies in the same way, and another one goes on."""
+    settlements = [settlement._replace(micros=100) for settlement in outcomes(held)]
+    session = Pooled(get_client("chores"))
+    with pytest.raises(ConnectionLost):
+        by_settler(open_store(store.config, Cut(session, sent)), settlements)
+    with pytest.raises(ConnectionLost):
+        by_recovery(open_store(store.config, Cut(session, 1)), settlements)
+    by_recovery(store, settlements)
+    assert counted(redis_client, store) == {
+        ("handled", "welcome"): 1,
+        ("retried", "welcome"): 2,
+        ("buried", "welcome"): 1,
+        ("buried", "-"): 1,
+    }
+
+
+def test_an_entry_that_was_deleted_is_not_counted_as_handled(store, held, redis_client):
+    redis_client.xdel(store.keys.ready, held[5].entry)
+    by_recovery(store, [Settlement(held[5]._replace(fields=[]), ACK)])
+    assert store.depths().pending == 5
+    assert counted(redis_client, store) == {}
 
 
 def test_what_cannot_be_settled_is_not_counted_however_often_it_is_tried(store, held, redis_client, told):

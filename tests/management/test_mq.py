@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from mq_django import inspector, topics
+from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
+from mq_django.core.outcomes import Bury, Expire
 from mq_django.inspector import jobs
 from mq_django.stores import open_members, open_store
 from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.sessions import Session
-from tests.seeding import beat, bury, bury_many, publish, set_aside, take
+from tests.seeding import beat, bury, bury_many, publish, set_aside, settle, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -38,6 +39,31 @@ def test_json_and_djangos_own_options_stand_before_or_after_the_verb():
     call_command("mq", "--json", "status", stdout=out)
     assert json.loads(out.getvalue()) == mq_json("status")
     assert mq("status", "--settings", "tests.settings", "--no-color", "-v", "1") == mq("status")
+
+
+def test_find_tells_where_a_message_is():
+    delayed = queues["emails"].publish("welcome", {"n": 1}, delay=60, unique="cart:7")
+    ready = queues["emails"].publish("welcome", {"n": 2})
+    (held,) = take("emails", 1)
+    other = queues["emails"].publish("welcome", {"n": 3})
+    for asked in (delayed, "u:cart:7"):
+        found = mq_json("find", "emails", asked)
+        assert (found["place"], found["id"], found["data"]) == ("delayed", delayed, {"n": 1})
+    assert mq_json("find", "emails", ready)["place"] == "pending"
+    assert mq_json("find", "emails", other)["place"] == "ready"
+    assert mq("find", "emails", other).splitlines()[0].split()[0] == "place"
+    settle("emails", [held], Bury("no such user"))
+    assert [mq_json("find", "emails", ready)[what] for what in ("place", "error")] == ["dead", "no such user"]
+
+
+def test_find_tells_what_became_of_a_message():
+    message_id = publish("emails", "welcome", 1)
+    settle("emails", take("emails", 1), Expire())
+    found = mq_json("find", "emails", message_id)
+    assert (found["place"], found["id"]) == ("expired", message_id)
+    assert found["at"].endswith("Z")
+    with pytest.raises(CommandError, match="Queue emails has no message nope: it was handled, cancelled or purged"):
+        mq("find", "emails", "nope")
 
 
 def test_status_says_that_a_queue_is_paused():

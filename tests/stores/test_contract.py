@@ -199,10 +199,12 @@ def test_what_is_acked_is_gone(store, publish):
     assert empty(store)
 
 
-def test_what_has_expired_is_gone(store, publish):
-    publish(outgoing())
+def test_what_has_expired_is_gone_and_its_id_is_known(store, publish):
+    (message_id,) = publish(outgoing())
+    assert store.find(message_id).place is Place.NOT_WAITING
     assert settled(store, take_one(store), Expire())
     assert empty(store)
+    assert store.find(message_id).place is Place.EXPIRED
 
 
 @pytest.mark.parametrize("outcome", [ACK, Retry(), HandBack(), Bury("no"), SetAside()], ids=lambda o: type(o).__name__)

@@ -3,8 +3,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mq_django import handler, registry
+from mq_django import handler, queues, registry
 from mq_django.core.lookup import Place
+from mq_django.inspector import dead_letters
+from mq_django.inspector.message_ids import expired_ms
 from tests import places
 from tests.waiting import wait_until
 from tests.working import work
@@ -36,6 +38,44 @@ def test_what_is_too_old_is_not_handled_and_is_counted(emails, keys, redis_clien
     assert ran == ["fresh", "for ever"]
     assert (counted(redis_client, keys, "expired"), counted(redis_client, keys, "handled")) == (1, 2)
     assert not redis_client.xlen(keys.ready)
+
+
+def test_what_has_expired_is_found_by_its_id(emails, keys, redis_client, ran):
+    before = places.now_ms(redis_client)
+    message_id = emails.publish("code", "old", expires=PAST)
+    work("emails")
+    found = emails.find(message_id)
+    assert (found.place, found.message, bool(found)) == (Place.EXPIRED, None, False)
+    assert before <= found.expired_ms <= places.now_ms(redis_client)
+    assert expired_ms("emails", message_id) == found.expired_ms
+    assert emails.find("other").place is Place.NOT_WAITING
+
+
+def test_the_ids_of_expired_messages_are_bounded_in_number_and_time(emails, keys, redis_client, ran):
+    now = places.now_ms(redis_client)
+    redis_client.zadd(keys.expired, {f"m{number}": now - number for number in range(10_000)})
+    redis_client.zadd(keys.expired, {"last week": now - 7 * 86_400_000 - 1})
+    message_id = emails.publish("code", "old", expires=PAST)
+    work("emails")
+    assert redis_client.zcard(keys.expired) == 10_000
+    assert redis_client.zmscore(keys.expired, ["last week", "m9999", "m9998", message_id]).count(None) == 2
+    assert 0 < redis_client.pttl(keys.expired) <= 7 * 86_400_000
+
+
+def test_expired_messages_are_buried_where_the_queue_says_so(mq_settings, redis_client, ran, caplog):
+    mq_settings(QUEUES={"emails": {"EXPIRED": "bury"}})
+    message_id = queues["emails"].publish("code", "old", expires=PAST)
+    work("emails")
+    entry = dead_letters.find("emails", message_id)
+    letter = dead_letters.get("emails", entry)
+    assert (letter.reason, letter.message.data) == ("expired", "old")
+    assert letter.error == "mq_django.errors.MessageExpired: expired before it was handled"
+    assert f"Message {message_id} (code) of queue emails buried after attempt 1" in caplog.text
+    assert queues["emails"].find(message_id).place is Place.NOT_WAITING
+    # A redriven message does not expire again.
+    assert dead_letters.redrive("emails", [entry]).done == 1
+    work("emails")
+    assert ran == ["old"]
 
 
 def test_a_message_can_be_too_old_by_the_time_it_is_due(emails, keys, redis_client, ran):

@@ -8,7 +8,7 @@ import pytest
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps
-from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
+from mq_django.core.outcomes import ACK, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import publication
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
@@ -108,7 +108,7 @@ def record(recorder, mq_settings, namespace):
         mq_settings(**{"QUEUES": {}, **case.settings})
         use(case)
         recorder.restore({})
-    for act in (be_ranked, be_limited, be_scheduled, be_unique, be_strange, be_a_log, be_looked_at):
+    for act in (be_ranked, be_limited, be_scheduled, be_expired, be_unique, be_strange, be_a_log, be_looked_at):
         mq_settings()
         act(recorder.client, mq_settings)
         recorder.restore({})
@@ -191,6 +191,14 @@ def be_scheduled(client, mq_settings):
     runtime.pause("created", who="ann")
     runtime.resume("created")
     runtime.delete("created")
+
+
+def be_expired(client, mq_settings):
+    """Discard messages that have expired, one of them under a unique key."""
+    queue, store = queues["emails"], store_of()
+    queue.publish("welcome", marked(), expires=60)
+    queue.publish("welcome", marked(), expires=60, unique="x", unique_for="handled")
+    settle(store, Expire(), take_all(store, ME))
 
 
 def be_unique(client, mq_settings):

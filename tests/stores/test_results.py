@@ -142,10 +142,11 @@ def test_a_queue_that_keeps_nothing_leaves_no_line(namespace):
     assert settled_commands(config, "c1", [settlement(Ack())]) == []
 
 
-def test_what_expired_has_failed_without_an_error(config, wire):
+def test_what_expired_has_failed_with_an_error_of_its_own(config, wire):
     note(config, wire, settlement(Expire(), micros=None))
     (attempt,) = found(config, wire).attempts
-    assert (attempt.status, attempt.error, attempt.started_ms) == ("FAILED", "", None)
+    assert (attempt.status, attempt.error, attempt.started_ms) == ("FAILED", "mq_django.errors.MessageExpired", None)
+    assert attempt.traceback == "mq_django.errors.MessageExpired: expired before it was handled"
 
 
 def test_a_result_lives_for_the_ttl_after_its_end_and_longer_before(config, wire, redis_client):

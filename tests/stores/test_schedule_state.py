@@ -76,7 +76,7 @@ def test_ticks_that_were_missed_together_are_made_up_for_once(schedules, keys, r
 
 def test_no_tick_is_early_by_the_server_s_clock(schedules, keys, redis_client):
     seen_since(redis_client, keys, 0)
-    firing, now_ms = schedules.fire(REPORT, places.now_ms(redis_client) + 5000)
+    firing, now_ms, _ = schedules.fire(REPORT, places.now_ms(redis_client) + 5000)
     assert firing is Firing.EARLY
     assert abs(now_ms - places.now_ms(redis_client)) < 5000
     assert not redis_client.exists(keys.ready)

@@ -55,16 +55,44 @@ def test_a_call_has_one_kind_of_outcome_and_deliveries_of_one_place():
     (commands,) = wire.trips
     verbs = ["ack", "ack", "bury", "hand_back", "retry"]
     assert sorted(map(called, commands)) == sorted(
-        [*(f"stream_{verb}" for verb in verbs * 2), *(f"topic_{verb}" for verb in verbs)]
+        [*(f"stream_{verb}" for verb in verbs * 2), *(f"topic_{verb}" for verb in verbs), *["expired_add"] * 3]
     )
-    assert {command[3] for command in commands} == {KEYS.ready, KEYS.urgent, KEYS.topic.log}
+    assert {command[3] for command in commands} == {KEYS.ready, KEYS.urgent, KEYS.topic.log, KEYS.expired}
 
 
 def test_a_large_batch_is_several_calls_of_one_trip():
     wire = Wire()
     settling(wire).settle(ME, [Settlement(delivery(number), ACK) for number in range(BATCH + 1)])
     ((first, second),) = wire.trips
-    assert [len(first), len(second)] == [6 + BATCH, 6 + 1]
+    # The entries are followed by the counters: two slots, one run of deliveries, and their number.
+    assert [len(first), len(second)] == [8 + BATCH + 6, 8 + 1 + 6]
+
+
+def test_deliveries_are_counted_by_name_and_handling_time_with_their_settling():
+    wire = Wire()
+    batch = [
+        Settlement(delivery(1), ACK, micros=50),
+        Settlement(delivery(2)._replace(message=Message("m2", "report", {}, "orders:billing")), ACK, micros=50),
+        Settlement(delivery(3), ACK),
+        Settlement(delivery(4), ACK, micros=50),
+        Settlement(Undecodable(READY, b"5-0", (), "deleted"), ACK),
+    ]
+    settling(wire).settle(ME, batch)
+    ((command,),) = wire.trips
+    *counters, size = command[13:]
+    assert command[8:13] == (b"1-0", b"4-0", b"2-0", b"3-0", b"5-0")
+    assert counters[2:] == [2, "welcome", "handled t0", 1, "report", "handled t0", 1, "welcome", "handled", 1, "-", ""]
+    assert size == len(counters)
+
+
+def test_the_keys_of_counters_follow_the_clock(monkeypatch):
+    wire, hour = Wire(), 3600.0
+    one = settling(wire)
+    for now in (5 * hour, 6 * hour, 6 * hour + 60):
+        monkeypatch.setattr("mq_django.stores.counters.time.time", lambda now=now: now)
+        one.settle(ME, [Settlement(delivery(1), ACK)])
+    assert [command[4] for (command,) in wire.trips] == [KEYS.minutes(5), KEYS.minutes(6), KEYS.minutes(6)]
+    assert [command[-6] for (command,) in wire.trips] == [0, 0, 1]
 
 
 def test_other_commands_run_before_and_behind():

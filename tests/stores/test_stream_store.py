@@ -104,7 +104,7 @@ def test_a_batch_of_every_outcome_is_one_round_trip(store, monkeypatch):
     monkeypatch.setattr(Session, "trip", lambda session, commands: trips.append(commands) or trip(session, commands))
     store.settle("a", [Settlement(d, outcome) for d, outcome in zip(taken, OUTCOMES, strict=True)])
     assert len(trips) == 1
-    assert len(trips[0]) == 5 + 1  # one command an outcome
+    assert len(trips[0]) == len(OUTCOMES) + 1  # one command an outcome, one for the id of the expired one
 
 
 def test_settling_and_taking_share_a_round_trip(store):

@@ -17,9 +17,11 @@ from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.conf import get_config
 from mq_django.core.schedules import Every, Schedule
 from mq_django.core.visible import escape, truncate
-from mq_django.errors import ScheduleError
+from mq_django.errors import QueueFull, ScheduleError
 from mq_django.inspector import plans
 from mq_django.inspector.plans import Origin, PlannedSchedule
+from mq_django.producers.queues import Queue
+from mq_django.producers.sinks import announce
 
 #: The form field with the name of a schedule.
 NAMED = "schedule"
@@ -110,11 +112,15 @@ def _resume(page: Page, plan: PlannedSchedule) -> Done:
 
 
 def _fire(_page: Page, plan: PlannedSchedule) -> Done:
-    message_id = plans.fire(plan)
-    if message_id is None:
+    try:
+        message_id = plans.fire(plan)
+    except QueueFull:
+        return Done(_("The queue is at its MAX_DEPTH: no message was published."))
+    if message_id is None or plan.entry is None:
         if plan.origin is Origin.REMOVED:
             return Done(_("The schedule is no longer in the code."))
         return Done(_("The schedule was just changed, or is not valid. No message was published."))
+    announce(Queue, plan.queue, message_id, plan.entry.message)
     return Done(_("Message %(id)s was published.") % {"id": message_id}, "Fired schedule", f": message {message_id}")
 
 

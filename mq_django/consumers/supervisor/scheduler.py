@@ -15,6 +15,8 @@ from mq_django.core.logs import get_logger
 from mq_django.core.schedules import NEVER, Scheduled
 from mq_django.core.visible import line
 from mq_django.errors import InvalidSchedule
+from mq_django.producers.queues import Queue
+from mq_django.producers.sinks import announce
 from mq_django.stores.runtime_schedules import Loaded, RuntimeSchedules
 from mq_django.stores.schedule_state import Firing, Schedules, scheduled
 
@@ -33,7 +35,8 @@ MIN_PAUSE = 0.5
 class Scheduler(Service):
     """Fires ticks by Redis's clock. Every process tries and Redis lets one succeed, so there is no leader to lose.
 
-    Of the ticks missed while nothing was running, only the last one fires, as soon as a process runs.
+    Of the ticks missed while nothing was running, or while the queue was at its MAX_DEPTH, only the last one fires, as
+    soon as that is possible.
     """
 
     name = "scheduler"
@@ -145,7 +148,7 @@ class Scheduler(Service):
         # Of several missed ticks the last one: its message may still be in time.
         latest_ms = entry.latest_ms(tick_ms, max(tick_ms, int(self._now_ms())), zone)
         stores = self._stores if entry.definition is None else self._runtime
-        firing, now_ms = stores[entry.queue].fire(entry, latest_ms)
+        firing, now_ms, message_id = stores[entry.queue].fire(entry, latest_ms)
         self._set_clock(now_ms)
         if firing is Firing.CHANGED:
             self._drop(entry.id)
@@ -153,10 +156,13 @@ class Scheduler(Service):
             return
         self._next[entry.id] = tick_ms if firing is Firing.EARLY else entry.next_ms(now_ms, zone)
         self._checks[entry.queue] = next_check
-        if firing is Firing.FIRED and now_ms - tick_ms > LATE * 1000:
+        if firing is not Firing.FIRED:
+            return
+        if now_ms - tick_ms > LATE * 1000:
             logger.warning("Schedule %s fired once for the ticks missed since %s", entry.name, _moment(tick_ms))
-        elif firing is Firing.FIRED:
+        else:
             logger.info("Schedule %s fired", entry.name)
+        announce(Queue, entry.queue, message_id, entry.message)
 
     def _set_clock(self, now_ms: int) -> None:
         self._zero_ms = now_ms - time.monotonic() * 1000

@@ -24,6 +24,7 @@ from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import Ack, Bury, Retry
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.base import Store, StreamEntry
@@ -190,7 +191,7 @@ class Consumer:
         """Write to the shared state how many deliveries were handled so far, and how many have failed."""
         for number, settler in enumerate(self._settlers):
             ended = settler.ended
-            self._shared_state.count(number, ended["handled"], ended["retried"] + ended["buried"])
+            self._shared_state.count(number, ended[Ack], ended[Retry] + ended[Bury])
 
     def inherit_backlog(self) -> None:
         """Take over the quarantine backlog, to hand it back at the stop in place of the dead supervisor."""

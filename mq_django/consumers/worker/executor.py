@@ -23,6 +23,7 @@ from mq_django.middleware import AsyncHandle, Handle, Handling, async_handling_c
 from mq_django.registry import Handler, find
 from mq_django.signals import handler_finished, handler_started
 from mq_django.stores.base import Settlement
+from mq_django.stores.results import EXPIRED
 
 logger = get_logger(__name__)
 
@@ -75,7 +76,8 @@ class Executor:
         """Run a delivery in this thread."""
         timeout = self._timeout(handler)
         started = self._admit(lane.number, delivery, handler, timeout)
-        if not started:
+        if not isinstance(started, float):
+            self._notify(delivery, handler, started)
             return
         databases = lane.databases
         if databases.held and started - databases.checked > CONNECTION_CHECK:
@@ -92,8 +94,7 @@ class Executor:
         if databases.held and databases.is_disturbed():
             outcome = self._judge_left(delivery, handler, outcome, databases.clean_up())
         outcome = self._settle(delivery, handler, outcome, seconds, raised)
-        if handler.ended is not None:
-            handler.ended(delivery.message, outcome, seconds, raised)
+        self._notify(delivery, handler, outcome, seconds, raised)
         # Its traceback refers to this frame.
         raised = None
 
@@ -101,7 +102,8 @@ class Executor:
         """Run a delivery on this event loop."""
         timeout = self._timeout(handler)
         started = self._admit(lane.number, delivery, handler, timeout)
-        if not started:
+        if not isinstance(started, float):
+            await self._anotify(delivery, handler, started)
             return
         databases = lane.databases
         rollbacks, raised = databases.rollbacks, None
@@ -127,9 +129,31 @@ class Executor:
         if databases.rollbacks != rollbacks:
             outcome = self._judge_shared_rollback(delivery, handler, outcome)
         outcome = self._settle(delivery, handler, outcome, seconds, raised)
+        await self._anotify(delivery, handler, outcome, seconds, raised)
+        raised = None
+
+    @staticmethod
+    def _notify(
+        delivery: Delivery,
+        handler: Handler,
+        outcome: Outcome,
+        seconds: float = 0.0,
+        raised: BaseException | None = None,
+    ) -> None:
+        """Tell a task's handler how its message has ended."""
+        if handler.ended is not None:
+            handler.ended(delivery.message, outcome, seconds, raised)
+
+    @staticmethod
+    async def _anotify(
+        delivery: Delivery,
+        handler: Handler,
+        outcome: Outcome,
+        seconds: float = 0.0,
+        raised: BaseException | None = None,
+    ) -> None:
         if handler.aended is not None:
             await handler.aended(delivery.message, outcome, seconds, raised)
-        raised = None
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
         """Mark what a lane runs as past its deadline, so that the supervisor replaces the process."""
@@ -185,8 +209,8 @@ class Executor:
     def _timeout(self, handler: Handler) -> float | None:
         return handler.timeout.total_seconds() if handler.timeout else self._default_timeout
 
-    def _admit(self, lane: int, delivery: Delivery, handler: Handler, timeout: float | None) -> float:
-        """Note that a lane runs a delivery, and return the time; 0.0 if it must not run."""
+    def _admit(self, lane: int, delivery: Delivery, handler: Handler, timeout: float | None) -> float | Outcome:
+        """Note that a lane runs a delivery, and return the time; or settle it if it must not run."""
         message, now = delivery.message, time.monotonic()
         deadline = math.inf if timeout is None else now + timeout
         # Noted before held_until is read: the supervisor sets that first, then hands back what a suspended process has
@@ -196,15 +220,15 @@ class Executor:
         if time.monotonic() > self._shared_state.held_until(self._number) or self._shared_state.paused(self._number):
             outcome: Outcome = HandBack()
         elif message.expires_ms is not None and time.time() * 1000 > message.expires_ms:
-            outcome = Expire()
+            outcome = Expire() if self._config.expired == "discard" else Bury(EXPIRED, reason="expired")
         else:
             if handler_started.receivers:
                 send(handler_started, queue=message.queue, message=message)
             return now
         self._shared_state.idle(lane)
         known = find(message.queue, message.name)
-        self._settler.add(Settlement(delivery, outcome, keeps_result=known is not None and known.keeps_result))
-        return 0.0
+        self._settler.add(settled_as(delivery, outcome, known))
+        return outcome
 
     def _judge(self, handler: Handler, returned: object) -> Outcome:
         if forks.generation != self._generation:

@@ -15,7 +15,7 @@ from mq_django.core.outcomes import Bury
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_retried
 from mq_django.stores.base import Settlement, Store
-from mq_django.stores.counters import ENDS, Slots, latency_bucket, tally
+from mq_django.stores.counters import Slots, latency_bucket
 from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
@@ -32,8 +32,6 @@ BATCH = 500
 #: Seconds until outcomes that Redis refused are tried again.
 TRY_AGAIN = 1.0
 
-_ENDS = frozenset(ENDS.values())
-
 
 class Settler:
     """The unsettled outcomes of one queue in this process."""
@@ -49,18 +47,16 @@ class Settler:
         self._full = full
         #: The deliveries that this process has fetched and not yet settled.
         self.in_hand: set[tuple[int, bytes]] = set()
-        #: Deliveries whose batch failed, which may still have been settled -> whether they were certainly counted.
-        self._repeated: dict[tuple[int, bytes], bool] = {}
-        #: Outcomes that only the repeated round trip has settled: they have not been counted yet.
-        self._uncounted: list[Settlement] = []
+        #: Deliveries whose batch failed, which may still have been settled.
+        self._repeated: set[tuple[int, bytes]] = set()
         #: Outcomes that Redis refused. They are kept apart, so that they do not delay the others.
         self._refused: list[Settlement] = []
         #: The number of settled deliveries, and of stale ones among them that are not counted yet.
         self.settled = self._stale = 0
         #: When the first unsettled delivery ended, and the first of the batch just taken, in seconds since 1970.
         self._first_ended = self._ended = 0.0
-        #: Outcome -> number of deliveries. A batch repeated after a lost reply counts again, as in Redis.
-        self.ended: Counter[str] = Counter()
+        #: Type of outcome -> number of settled deliveries.
+        self.ended: Counter[type] = Counter()
         self._logged = -LOG_AGAIN
         #: Seconds that a handler takes, smoothed. The initial value makes a new consumer fetch little.
         self.seconds = 0.01
@@ -109,9 +105,7 @@ class Settler:
         return fetched.deliveries
 
     def try_refused(self, store: Store) -> None:
-        """Settle the refused outcomes again, and send the counts that are still missing."""
-        if self._uncounted:
-            store.settle(self._consumer, (), also=self._also(()))
+        """Settle the refused outcomes again."""
         refused, self._refused = self._refused, []
         if refused:
             self._settle_by_outcome(store, refused, None)
@@ -124,8 +118,8 @@ class Settler:
         kinds: dict[type, list[Settlement]] = defaultdict(list)
         for settlement in batch:
             if error is not None:
-                # The failed round trip has counted it.
-                self._repeated[settlement.delivery.stream, settlement.delivery.entry] = True
+                # The failed round trip may have settled it.
+                self._repeated.add((settlement.delivery.stream, settlement.delivery.entry))
             kinds[type(settlement.outcome)].append(settlement)
         groups = list(kinds.values())
         while groups:
@@ -156,28 +150,19 @@ class Settler:
 
     def _put_back(self, batch: Sequence[Settlement]) -> None:
         self._unsettled.extendleft(reversed(batch))
-        for settlement in batch:
-            self._repeated.setdefault((settlement.delivery.stream, settlement.delivery.entry), False)
+        self._repeated.update((settlement.delivery.stream, settlement.delivery.entry) for settlement in batch)
         self._due.set()
 
     def _also(self, batch: Sequence[Settlement]) -> list[Command]:
-        if self._repeated or self._uncounted:
-            # A round trip whose reply was lost has usually been executed, and its counts come first.
+        counts: Counter[tuple[str, str]] = Counter()
+        fresh = batch
+        if self._repeated:
             fresh = [s for s in batch if (s.delivery.stream, s.delivery.entry) not in self._repeated]
-            counted: Sequence[Settlement] = [*self._uncounted, *fresh]
-            self._uncounted = []
-        else:
-            counted = batch
-        counts = tally(counted)
-        with self._lock:
-            for (what, _), count in counts.items():
-                if what in _ENDS:
-                    self.ended[what] += count
-        self._smooth([settlement.micros for settlement in counted if settlement.micros is not None])
+        if fresh:
+            self._smooth([settlement.micros for settlement in fresh if settlement.micros is not None])
+            self._add_latency(fresh, counts)
         if self._stale:
             counts["stale", "-"], self._stale = self._stale, 0
-        if counted:
-            self._add_latency(counted, counts)
         commands = [self._slots.add_command(counts)] if counts else []
         if any([settlement.keeps_result for settlement in batch]):  # noqa: C419 - a list is faster
             commands += settled_commands(self._config, self._consumer, batch)
@@ -203,22 +188,19 @@ class Settler:
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
         self.in_hand.difference_update(receipts)
-        self.settled += len(batch)
         if self._repeated:
             # The first round trip may have settled these, so a stale reply to the repeated one has no meaning.
             repeated = {
-                message_id(settlement.delivery): (settlement, self._repeated.pop(receipt))
+                message_id(settlement.delivery)
                 for settlement, receipt in zip(batch, receipts, strict=True)
                 if receipt in self._repeated
             }
-            uncounted = [
-                settlement
-                for known_id, (settlement, was_counted) in repeated.items()
-                if not was_counted and known_id not in stale
-            ]
-            self._uncounted += uncounted
+            self._repeated.difference_update(receipts)
             stale = [stale_id for stale_id in stale if stale_id not in repeated]
-        self._stale += len(stale)
+        with self._lock:
+            self.settled += len(batch)
+            self.ended.update([type(s.outcome) for s in batch if not stale or message_id(s.delivery) not in stale])
+            self._stale += len(stale)
         if message_retried.receivers or message_buried.receivers:
             send_signals(self.queue, batch, stale)
         for stale_id in stale:

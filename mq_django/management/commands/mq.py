@@ -18,7 +18,7 @@ from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import Room
-from mq_django.management import consumer_verbs, schedule_verbs, topic_verbs
+from mq_django.management import consumer_verbs, schedule_verbs, topic_verbs, whereabouts
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import busy_with, table
 from mq_django.producers import queues
@@ -32,7 +32,7 @@ ROOMS: dict[str, Room] = {"delayed": "delayed", "unhandled": "unhandled", "parke
 PROGRESS = 2.0
 
 VERBS = (
-    *("status", "peek", "publish", "cancel", "redrive", "pause", "resume", "purge"),
+    *("status", "peek", "find", "publish", "cancel", "redrive", "pause", "resume", "purge"),
     *("consumers", "schedules"),
     *("topics", "log", "seek", "unsubscribe", "replay"),
 )
@@ -56,6 +56,9 @@ class Command(BaseCommand):
             "place", choices=["ready", "delayed", "unhandled", "parked", "dead"], nargs="?", default="ready"
         )
         peek.add_argument("--limit", type=int, default=10)
+
+        find = self._verb(verbs, "find", "Tell where a message is, or what became of it.", queue=True)
+        find.add_argument("id", help="A message id, or u: and a unique key.")
 
         publish = self._verb(verbs, "publish", "Publish a message.", queue=True)
         publish.add_argument("name")
@@ -125,6 +128,10 @@ class Command(BaseCommand):
     def _peek(self, options: dict[str, Any]) -> None:
         found = list(map(as_dict, _peeked(options["queue"], options["place"], max(1, min(500, options["limit"])))))
         self._print(options, found, table(found) or ["No messages."])
+
+    def _find(self, options: dict[str, Any]) -> None:
+        found, lines = whereabouts.find(options["queue"], options["id"])
+        self._print(options, found, lines)
 
     def _publish(self, options: dict[str, Any]) -> None:
         try:

@@ -5,27 +5,32 @@
 -- KEYS[3]  owners     {namespace}:<queue>:mq:owners      HASH   id -> consumer and receive count
 -- KEYS[4]  notes      {namespace}:<queue>:mq:notes       HASH   id:free -> receives that are no attempts, and more
 -- KEYS[5]  retried    {namespace}:<queue>:mq:retried     ZSET   score as in zset: the message waits for a retry
+-- KEYS[6]  minutes    {namespace}:<queue>:mq:counters:m:<hour>   HASH     counters; optional, with the next
+-- KEYS[7]  hours      {namespace}:<queue>:mq:counters:h:<day>    HASH     counters
 -- ARGV[1]  consumer   must still hold each delivery
 -- ARGV[2]  channel    gets the new first time at which a message is visible
 -- then for each delivery: the receipt, ms from now, '1' if it must run alone because it killed its process, its attempt
 -- history
+-- then optionally counters: see parts/counted
 --
 -- Returns the receipts that the consumer no longer holds; these deliveries are not changed.
 
 -- with clock
+-- with counted
 -- with increment
 -- with rsmq_receipts
 -- with settle
 -- with types
 -- with due_times
-local zset, hash, owners, notes, retried = unpack(KEYS)
+local zset, hash, owners, notes, retried, minutes, hours = unpack(KEYS)
 local wrong = wrong_type({ [owners] = 'hash', [notes] = 'hash', [retried] = 'zset' })
 if wrong then
   return wrong
 end
 
-local now, first = now_ms(), first_due(zset)
-local stale = settle_each(rsmq_receipts(zset, hash, owners, ARGV[1]), ARGV, 3, 4, function(id, at)
+local counters, now, first = take_counters(ARGV, minutes, hours), now_ms(), first_due(zset)
+local receipts = rsmq_receipts(zset, hash, owners, ARGV[1])
+local stale = counted(receipts, counters, settle_each, ARGV, 3, 4, function(id, at)
   local score = due_at('+', ARGV[at + 1], now)
   redis.call('zadd', zset, score, id)
   redis.call('zadd', retried, score, id)

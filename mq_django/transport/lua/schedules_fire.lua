@@ -8,24 +8,26 @@
 -- KEYS[5]  control     {queue}:control             HASH
 -- KEYS[6]  minutes     {queue}:counters:m:<hour>   HASH    counters
 -- KEYS[7]  hours       {queue}:counters:h:<day>    HASH    counters
+-- KEYS[8]  urgent      {queue}:urgent              STREAM  optional; only with a limit
 -- ARGV[1]  name
 -- ARGV[2]  tick        ms since 1970, or '' to publish now, even if paused
 -- ARGV[3]  minute      slot of the counters in `minutes`
 -- ARGV[4]  hour        slot of the counters in `hours`
 -- ARGV[5]  group
 -- ARGV[6..8]           the message's id, name and body
--- ARGV[9]  definition  of a schedule that was created at run time
+-- ARGV[9]  limit       optional: messages the queue may hold; 0: no limit
+-- ARGV[10] definition  optional: of a schedule that was created at run time
 --
--- Returns {word, now in ms}: 'FIRED', 'DONE' (by another caller), 'PAUSED', 'EARLY', or 'CHANGED' when it was changed or
--- deleted. With 'DONE', 'EARLY' and 'CHANGED' nothing is written.
+-- Returns {word, now in ms}: 'FIRED', 'DONE' (by another caller), 'PAUSED', 'EARLY', 'FULL', or 'CHANGED' when it was
+-- changed or deleted. With 'DONE', 'EARLY', 'FULL' and 'CHANGED' nothing is written.
 
 -- with types
 -- with clock
 -- with count_published
 -- with numbers
 -- with ready
-local schedules, ready, priority, waiting, control, minutes, hours = unpack(KEYS)
-local name, tick = ARGV[1], tonumber(ARGV[2])
+local schedules, ready, priority, waiting, control, minutes, hours, urgent = unpack(KEYS)
+local name, tick, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[9] or 0)
 
 local wrong = wrong_type({ [schedules] = 'hash', [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash' })
   or wrong_type({ [control] = 'hash' })
@@ -34,7 +36,7 @@ if wrong then
 end
 
 local now = now_ms()
-if ARGV[9] and redis.call('hget', schedules, 'definition:' .. name) ~= ARGV[9] then
+if ARGV[10] and redis.call('hget', schedules, 'definition:' .. name) ~= ARGV[10] then
   return { 'CHANGED', now }
 end
 if tick then
@@ -48,6 +50,10 @@ if tick then
   end
 end
 local paused = tick and redis.call('hexists', schedules, 'paused:' .. name) == 1
+local depth = not paused and limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent)
+if depth and depth + redis.call('hlen', waiting) >= limit then
+  return { 'FULL', now }
+end
 local failed = not paused and make_ready_with(ready, priority, waiting, control, ARGV[5])(ARGV[6], ARGV[8])
 if failed then
   return failed

@@ -5,8 +5,9 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
 from mq_django.conf import get_config
+from mq_django.core.outcomes import Expire
 from tests.admin.conftest import BASE
-from tests.seeding import publish, set_aside
+from tests.seeding import publish, set_aside, settle, take
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -48,6 +49,16 @@ def test_a_message_is_found_by_its_id_or_its_unique_key_and_shown(operator):
     assert "&quot;cart&quot;: 8" in by_key
     assert "cart:8" in by_key
     assert "There is no waiting message with the id “nope”" in operator.get(DELAYED, {"id": "nope"}).content.decode()
+
+
+@pytest.mark.parametrize("page", ["waiting/delayed", "ready", "pending", "dead"])
+def test_whoever_asks_for_a_message_that_has_expired_is_told(operator, page):
+    message_id = publish("emails", "welcome", 1)
+    settle("emails", take("emails", 1), Expire())
+    found = operator.get(f"{BASE}emails/{page}/", {"id": message_id}, follow=True)
+    assert f"Message “{message_id}” was discarded 0 s ago: it had expired" in found.content.decode()
+    nothing = operator.get(f"{BASE}emails/{page}/", {"id": "nope"}, follow=True)
+    assert "had expired" not in nothing.content.decode()
 
 
 def test_unhandled_messages_have_a_page(operator):

@@ -221,6 +221,13 @@ def test_a_schedule_is_paused_or_fired_once_that_is_confirmed(operator, digest, 
     assert LogEntry.objects.get().change_message.startswith(logs)
 
 
+def test_a_schedule_is_not_fired_into_a_full_queue(operator, mq_settings):
+    mq_settings(QUEUES={"default": {}, "emails": {"MAX_DEPTH": 1}}, SCHEDULES={"digest": DIGEST})
+    assert " was published." in act(operator, "fire", confirmed="yes").content.decode()
+    assert "The queue is at its MAX_DEPTH" in act(operator, "fire", confirmed="yes").content.decode()
+    assert inspector.queue("emails").ready == 1
+
+
 def test_a_paused_schedule_is_shown_and_resumed(operator, digest):
     act(operator, "pause", confirmed="yes")
     page = operator.get(PAGE)

@@ -4,15 +4,18 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mq_django import registry
+from mq_django import queues, registry
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.core.schedules import Every, Scheduled, every
+from mq_django.producers.queues import Queue
+from mq_django.signals import message_published
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules, scheduled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests import places
+from tests.signal_docs import arguments_of
 from tests.waiting import wait_until
 
 
@@ -68,6 +71,61 @@ def test_a_tick_that_was_missed_is_made_up_for_with_a_word(make, keys, redis_cli
         make(entry(every(days=1))).run_once()
     assert redis_client.xlen(keys.ready) == 1
     assert "Schedule nightly fired once for the ticks missed since" in caplog.text
+
+
+@pytest.fixture
+def published():
+    """The arguments of each message_published."""
+    found = []
+
+    def listen(**arguments):
+        found.append(arguments)
+
+    message_published.connect(listen)
+    yield found
+    message_published.disconnect(listen)
+
+
+def test_a_tick_whose_queue_is_full_waits_for_room(mq_settings, make, redis_client, caplog, published):
+    mq_settings(QUEUES={"default": {}, "emails": {"MAX_DEPTH": 1}})
+    keys = get_config().queue("emails").keys
+    queues["emails"].publish("welcome", 1)
+    last = places.now_ms(redis_client) - 3 * 86_400_000
+    redis_client.hset(keys.schedules, "last:nightly", last)
+    scheduler = make(entry(every(days=1)))
+    for _ in range(3):
+        assert scheduler.run_once() <= 2
+        scheduler._checks["emails"] = 0.0
+    assert int(redis_client.hget(keys.schedules, "last:nightly")) == last
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "scheduler of schedule nightly failed, and will retry: Queue 'emails' is at its MAX_DEPTH of 1"
+    ]
+    redis_client.delete(keys.ready)
+    assert scheduler.run_once() > 2
+    assert [message["type"] for message in places.ready(redis_client, keys)] == ["report"]
+    assert "Schedule nightly fired once for the ticks missed since" in caplog.text
+    assert [arguments["name"] for arguments in published] == ["welcome", "report"]
+
+
+def test_a_tick_that_is_too_large_is_an_error_and_is_not_published(mq_settings, make, redis_client, caplog):
+    mq_settings(QUEUES={"default": {}, "emails": {"MAX_SIZE": 10}})
+    keys = get_config().queue("emails").keys
+    redis_client.hset(keys.schedules, "last:nightly", places.now_ms(redis_client) - 3 * 86_400_000)
+    make(Scheduled(name="nightly", queue="emails", message="report", data="x" * 20, when=every(days=1))).run_once()
+    assert places.ready(redis_client, keys) == []
+    assert "MessageTooLarge: 22 bytes of data are more than the 10" in caplog.text
+
+
+def test_each_tick_is_announced_by_the_process_that_fires_it(make, keys, redis_client, published):
+    redis_client.hset(keys.schedules, "last:nightly", places.now_ms(redis_client) - 3 * 86_400_000)
+    for _ in range(3):
+        make(entry(every(days=1))).run_once()
+    (message,) = places.ready(redis_client, keys)
+    (arguments,) = published
+    assert set(arguments) == arguments_of(message_published)
+    assert [arguments[what] for what in ("sender", "queue", "name", "message_id")] == [
+        *(Queue, "emails", "report", message["id"])
+    ]
 
 
 def test_of_several_ticks_that_were_missed_the_last_is_fired(make, keys, redis_client):

@@ -7,6 +7,7 @@ import pytest
 
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.core.schedules import Scheduled, every
+from mq_django.errors import QueueFull
 from mq_django.inspector.queue_looks import counted, look
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.base import Settlement, Store
@@ -27,7 +28,8 @@ LONG = 30
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (entries, before, rooms, rsmq_rooms, counters, results, schedules, schedules_by_priority, created)
+    yield from (entries, before, rooms, rsmq_rooms, counters, results, schedules, schedules_when_full)
+    yield from (schedules_by_priority, created)
     opened: list[Callable[[Stage], Store]] = [waits.everywhere, rsmq_queues.everywhere]
     for open_one in opened:
         yield lambda stage, open_one=open_one: at_a_glance(stage, open_one(stage))
@@ -189,6 +191,21 @@ def schedules(stage: Stage) -> None:
     with stage.under("paused, and running"):
         found.resume("nightly")
         found.resume("nightly")
+
+
+def schedules_when_full(stage: Stage) -> None:
+    store = stage.queue(MAX_DEPTH=2)
+    store.publish([message_of(1)])
+    found = Schedules(store.config, stage.wire())
+    report = Scheduled(name="nightly", queue="emails", message="report", data=None, when=every(minutes=1))
+    with stage.under("as many as the queue may hold"):
+        found.fire(report, NOW_MS - 10)
+    stage.client.hset(store.keys.schedules, "last:nightly", NOW_MS - 60_000)
+    with stage.under("the queue is full"), pytest.raises(QueueFull):
+        found.fire(report, NOW_MS)
+    found.pause("nightly")
+    with stage.under("paused, and the queue is full"):
+        found.fire(report, NOW_MS)
 
 
 def schedules_by_priority(stage: Stage) -> None:

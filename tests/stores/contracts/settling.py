@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
+from mq_django.core.keys import GroupKeys
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.stores.base import Store
+from mq_django.stores.stream_store import StreamStore
+from mq_django.transport import scripts
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.everything import ME, OTHER
 
@@ -19,6 +22,7 @@ def scenes() -> Iterator[Callable[[Stage], None]]:
     for scene in (
         ack,
         ack_many,
+        uncounted,
         retry,
         retry_on,
         hand_back,
@@ -50,7 +54,7 @@ def ack(stage: Stage, store: Store) -> None:
     taken = four(stage, store)
     with stage.under("two are done, another is no longer held, and a fourth goes on"):
         assert len(stage.settle(store, ACK, taken)) == 1
-    with stage.under("an expired one goes like one that is done"):
+    with stage.under("an expired one goes like one that is done, and its id is kept"):
         stage.settle(store, Expire(), store.held_by(ME, limit=5))
 
 
@@ -59,6 +63,22 @@ def ack_many(stage: Stage, store: Store) -> None:
     stage.lose(store, taken[5])
     with stage.under("more than ten, of which one is no longer held and another stays"):
         assert len(stage.settle(store, ACK, taken[:-1])) == 1
+
+
+def uncounted(stage: Stage, store: Store) -> None:
+    if not isinstance(store, StreamStore) or isinstance(store.keys, GroupKeys):
+        return
+    keys, wire = store.keys, stage.wire()
+    entries = [item.entry for item in stage.taken(store, *(message_of(number) for number in (1, 2, 3)))]
+    with stage.under("by a program that counts nothing"):
+        wire.trip([scripts.command("stream_ack", keys=[keys.ready], args=[keys.group, ME, entries[0]])])
+    retried = [keys.group, ME, keys.wake, entries[1], "m2", 60_000, '{"type":"welcome","data":1,"attempt":2}']
+    with stage.under("by a program that counts nothing"):
+        wire.trip([scripts.command("stream_retry", keys=[keys.ready, keys.due, keys.waiting], args=retried)])
+    buried = [keys.group, ME, entries[2], "m3", 6, "id", "m3", "type", "welcome", "data", "1"]
+    dead = [keys.dead, keys.dead_ids, keys.dead_groups]
+    with stage.under("by a program that counts nothing"):
+        wire.trip([scripts.command("stream_bury", keys=[keys.ready, *dead], args=buried)])
 
 
 def retry(stage: Stage, store: Store) -> None:
