@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from mq_django.admin.consumers import consumers_page
 from mq_django.admin.dead_letters import dead_letter_editing, dead_letter_jobs, dead_letter_pages
 from mq_django.admin.messages import delayed_pages, stream_pages
-from mq_django.admin.queues import overview, queue_actions, queue_page, schedules_page
+from mq_django.admin.queues import overview, pause_all, queue_actions, queue_page, schedules_page
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
@@ -25,6 +25,8 @@ _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 #: Path, view, methods, name. Paths contain names of queues, not positions, so that links stay valid.
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
+    ("pause/", pause_all.pause_all, _get_or_post, "pause_all"),
+    ("resume/", pause_all.resume_all, _get_or_post, "resume_all"),
     ("consumers/", consumers_page.consumers, require_GET, "consumers"),
     ("consumers.json", consumers_page.stats, require_GET, "consumers_stats"),
     ("consumers/<str:who>/quiet/", consumers_page.quiet, _get_or_post, "quiet"),

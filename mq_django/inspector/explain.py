@@ -10,7 +10,7 @@ from mq_django.conf import get_config
 from mq_django.core.limits import Rate
 from mq_django.core.numbers import score_ms, whole
 from mq_django.inspector.message_views import EntryView, WaitingView
-from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import MAX_BEFORE
 from mq_django.transport.connections import open_wire
@@ -53,6 +53,8 @@ class Cause:
     #: Set for "parked", "throttled", "full" and "rate": the limit, of concurrency or per `window`.
     most: int = 0
     window: timedelta = timedelta(0)
+    #: Set for "paused".
+    pause: Pause | None = None
 
 
 def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
@@ -87,7 +89,7 @@ def why_entry(view: EntryView, queue: QueueView) -> Cause:
 
 def _of_queue(queue: QueueView) -> Cause | None:
     if queue.paused:
-        return Cause(kind="paused")
+        return Cause(kind="paused", pause=queue.pause)
     return None if queue.alive else Cause(kind="unconsumed")
 
 

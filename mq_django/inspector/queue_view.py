@@ -22,6 +22,15 @@ GROWING, MIN_GROWTH = 10, 100
 Problem = Literal["unreadable", "unconsumed", "paused", "unhandled", "growing", "buried", "late"]
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Who paused a queue, why, and since when. All unknown if another program, or an older version, paused it."""
+
+    who: str = ""
+    reason: str = ""
+    since_ms: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
     """A queue: its messages by place, its consumers, the activity of the last hour."""
@@ -39,12 +48,18 @@ class QueueView:
     oldest_ms: int | None = None
     #: Milliseconds until the first delayed message is due; None without delayed messages.
     next_due_ms: int | None = None
-    paused: bool = False
+    #: None while it is not paused.
+    pause: Pause | None = None
     #: Live ones first.
     consumers: tuple[ConsumerView, ...] = ()
     activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
     error: str = ""
+
+    @property
+    def paused(self) -> bool:
+        """Return whether it is paused."""
+        return self.pause is not None
 
     @property
     def depth(self) -> int:

@@ -45,7 +45,7 @@ def overview() -> list[QueueView]:
         StoreError: cannot reach Redis.
     """
     wire = open_wire("inspect")
-    chosen = _all(wire)
+    chosen = all_configs(wire)
     looks = look(chosen, wire, minutes=RECENT + 1)
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
 
@@ -113,7 +113,7 @@ def totals() -> Totals:
         StoreError: cannot reach Redis, or read a queue.
     """
     wire = open_wire("inspect")
-    configs, today = _all(wire), int(time.time()) // 86400
+    configs, today = all_configs(wire), int(time.time()) // 86400
     happened = dict.fromkeys(WHAT, 0)
     # Publishing to a topic is counted once, by the topic; handling is counted by each group.
     for fields in hours_of((today - 1, today), [*configs, *get_config().topics.values()], wire):
@@ -131,8 +131,8 @@ def totals() -> Totals:
     )
 
 
-def _all(wire: Wire) -> list[QueueConfig]:
-    """Return all queues and groups of topics."""
+def all_configs(wire: Wire) -> list[QueueConfig]:
+    """Return the configs of all queues and groups of topics."""
     config = get_config()
     return [config.queue(name) for name in sorted({*config.queues, *_groups(list(config.topics.values()), wire)})]
 

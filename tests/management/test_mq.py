@@ -1,6 +1,7 @@
 """`manage.py mq`: the same looks and deeds as the admin's."""
 
 import json
+from datetime import datetime
 from io import StringIO
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.core.management import CommandError, call_command
 from mq_django import inspector, topics
 from mq_django.conf import get_config
 from mq_django.inspector import jobs
+from mq_django.management.user_name import user_name
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -44,6 +46,46 @@ def test_status_says_that_a_queue_is_paused():
     mq("pause", "emails")
     assert [row["paused"] for row in mq_json("status")] == [False, True]
     assert mq("status", "emails").splitlines()[1].split()[:2] == ["emails", "paused"]
+
+
+def test_status_says_who_paused_a_queue_why_and_since_when():
+    mq("pause", "emails", "--reason", "deploy of 2.1")
+
+    (row,) = mq_json("status", "emails")
+    assert (row["paused_by"], row["paused_reason"]) == (f"{user_name()}, mq", "deploy of 2.1")
+    assert datetime.fromisoformat(row["paused_since"]).tzinfo is not None
+    headings, line = mq("status", "emails").splitlines()
+    assert headings.split()[-3:] == ["paused_by", "paused_since", "paused_reason"]
+    assert line.endswith("deploy of 2.1")
+    mq("resume", "emails")
+    assert "paused" not in mq("status", "emails")
+
+
+def test_all_queues_are_paused_and_resumed():
+    mq("pause", "emails")
+
+    rows = mq_json("pause", "--all", "--reason", "maintenance")
+    assert [(row["queue"], row["changed"]) for row in rows] == [("default", True), ("emails", False)]
+    assert [view.paused for view in inspector.overview()] == [True, True]
+    assert mq("resume", "--all").splitlines()[1:] == ["default  resumed", "emails   resumed"]
+    assert not any(view.paused for view in inspector.overview())
+
+
+@pytest.mark.parametrize("args", [[], ["emails", "--all"]])
+def test_what_is_paused_is_said(args):
+    with pytest.raises(CommandError, match="Give a queue, or --all"):
+        mq("pause", *args)
+
+
+def test_the_user_of_a_container_may_have_no_name(monkeypatch):
+    monkeypatch.setattr("getpass.getuser", os_error)
+    mq("pause", "emails")
+
+    assert inspector.queue("emails").pause.who.endswith(", mq")
+
+
+def os_error():
+    raise OSError("No username set in the environment")
 
 
 def test_status_counts_every_queue():

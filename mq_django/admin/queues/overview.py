@@ -43,6 +43,8 @@ def _context(page: Page) -> dict[str, Any]:
         "tabs": sections(page, "queues"),
         "rows": [_row(page, view) for view in views if not topic_pages.is_group(view)],
         "topics": rows,
+        "pause_all_url": page.url("pause_all"),
+        "resume_all_url": page.url("resume_all"),
         "problems": alarms
         + [
             {

@@ -1,5 +1,6 @@
 """Pause, resume and purge a queue, after confirmation."""
 
+from collections.abc import Sequence
 from typing import get_args
 
 from django.contrib import messages
@@ -25,10 +26,12 @@ def pause(page: Page, name: str) -> HttpResponse:
             "No new handler starts, and running handlers finish. %(ready)s ready and %(pending)s pending "
             "messages stay in the queue. Publishing continues."
         ) % {"ready": text.number(view.ready), "pending": text.number(view.pending)}
-        return _confirm(page, name, "pause", _("Pause the queue?"), sentence, _("Yes, pause it"))
-    changed = actions.pause(name)
+        title, button = _("Pause the queue?"), _("Yes, pause it")
+        return _confirm(page, name, "pause", title, sentence, button, inputs=[reason_input()])
+    reason = page.request.POST.get("reason", "")
+    changed = actions.pause(name, who=page.request.user.get_username(), reason=reason)
     said = _("The queue is paused.") if changed else _("The queue was already paused.")
-    return _done(page, name, said, "Paused the queue" if changed else "")
+    return _done(page, name, said, paused_for(reason) if changed else "")
 
 
 @needs(VIEW, OPERATE)
@@ -47,9 +50,37 @@ def resume(page: Page, name: str) -> HttpResponse:
     return _done(page, name, said, "Resumed the queue" if changed else "")
 
 
-def _confirm(page: Page, name: str, route: str, title: str, sentence: str, button: str) -> HttpResponse:
-    act_url, back_url = page.url(route, name), page.queue_url(name)
-    return confirm(page, name, title, tab="queue", sentence=sentence, button=button, act_url=act_url, back_url=back_url)
+def reason_input() -> dict[str, str]:
+    """Return the field for the reason of a pause, for a confirmation page."""
+    shown = _("Optional. Shown with your name until the queue is resumed.")
+    return {"name": "reason", "label": _("Reason"), "value": "", "maxlength": str(actions.MAX_REASON), "help": shown}
+
+
+def paused_for(reason: str) -> str:
+    """Return the text about a pause for the admin's log."""
+    return f"Paused the queue: {reason.strip()[: actions.MAX_REASON]}" if reason.strip() else "Paused the queue"
+
+
+def _confirm(
+    page: Page,
+    name: str,
+    route: str,
+    title: str,
+    sentence: str,
+    button: str,
+    inputs: Sequence[dict[str, str]] = (),
+) -> HttpResponse:
+    return confirm(
+        page,
+        name,
+        title,
+        tab="queue",
+        sentence=sentence,
+        button=button,
+        act_url=page.url(route, name),
+        back_url=page.queue_url(name),
+        inputs=inputs,
+    )
 
 
 def _done(page: Page, name: str, said: str, logged: str) -> HttpResponse:

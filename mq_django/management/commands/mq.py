@@ -1,7 +1,6 @@
 """Inspect and manage queues from a terminal."""
 
 import argparse
-import getpass
 import json
 import time
 from collections.abc import Iterable
@@ -18,9 +17,10 @@ from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import Room
-from mq_django.management import consumer_verbs, topic_verbs
+from mq_django.management import consumer_verbs, pause_verbs, topic_verbs
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import table
+from mq_django.management.user_name import user_name
 from mq_django.producers import queues
 
 PLACES = ("ready", "delayed", "unhandled", "parked", "dead")
@@ -78,13 +78,11 @@ class Command(BaseCommand):
             "--background", action="store_true", help="With --all: run as a background job of the consumers."
         )
 
-        self._verb(verbs, "pause", "Pause a queue.", queue=True)
-        self._verb(verbs, "resume", "Resume a paused queue.", queue=True)
-
         purge = self._verb(verbs, "purge", "Delete messages.", queue=True)
         purge.add_argument("place", choices=PLACES)
         purge.add_argument("--yes", action="store_true", help="Confirm without prompting.")
 
+        pause_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
         consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
         topic_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
 
@@ -164,7 +162,7 @@ class Command(BaseCommand):
     ) -> None:
         """Run a job on dead letters: the admin shows it, and consumers continue it if this process is killed."""
         queue, done = options["queue"], "redriven" if what == "redrive" else "deleted"
-        begun = jobs.begin(queue, what, who=f"{getpass.getuser()}, mq", criteria=criteria, rate=rate)
+        begun = jobs.begin(queue, what, who=f"{user_name()}, mq", criteria=criteria, rate=rate)
         if begun.word == "busy":
             raise CommandError("Another job is running on the dead letters of this queue.")
         if begun.word == "nothing":
@@ -191,12 +189,10 @@ class Command(BaseCommand):
             self._report(options, Outcome(done=found.done, missing=found.missing, refused=found.refused), done)
 
     def _pause(self, options: dict[str, Any]) -> None:
-        changed = actions.pause(options["queue"])
-        self._print(options, {"paused": True, "changed": changed}, ["paused" if changed else "was already paused"])
+        self._print(options, *pause_verbs.pause(options))
 
     def _resume(self, options: dict[str, Any]) -> None:
-        changed = actions.resume(options["queue"])
-        self._print(options, {"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"])
+        self._print(options, *pause_verbs.resume(options))
 
     def _purge(self, options: dict[str, Any]) -> None:
         queue, place = options["queue"], options["place"]

@@ -17,7 +17,7 @@
 --
 -- Returns {now in ms, ready and pending together, pending, delayed, unhandled, parked, dead, id of the oldest
 -- ready entry or '', first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters'
--- values, twice}.
+-- values, twice, who paused it, why, and when in ms}.
 
 local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
 
@@ -65,4 +65,5 @@ return {
   redis.call('hgetall', KEYS[8]),
   counters(KEYS[9], 3, 2 + ARGV[2]),
   counters(KEYS[10], 3 + ARGV[2], #ARGV),
+  redis.call('hmget', KEYS[7], 'paused-by', 'paused-reason', 'paused-at'),
 }
