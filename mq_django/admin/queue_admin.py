@@ -17,7 +17,8 @@ from mq_django.admin.queues import overview, pause_all, queue_actions, queue_pag
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
-from mq_django.errors import ConfigurationError, UnknownQueue
+from mq_django.errors import ConfigurationError, StoreError, UnknownQueue
+from mq_django.inspector.queues import require_queue
 from mq_django.models import Queue
 
 _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
@@ -109,8 +110,9 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
         try:
             if _is_topic(object_id):
                 return Queue(name=object_id)
-            return Queue(name=get_config().queue(object_id).name)
-        except (UnknownQueue, ConfigurationError):
+            require_queue(object_id)
+            return Queue(name=object_id)
+        except (UnknownQueue, ConfigurationError, StoreError):
             return None
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -13,6 +13,7 @@ from mq_django.inspector.message_views import EntryView, WaitingView
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import MAX_BEFORE
+from mq_django.inspector.run_times import run_time, run_times
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import reply_or_raise
@@ -24,7 +25,8 @@ Kind = Literal[
     "unhandled",  # no consumer has its handler
     "parked",  # the concurrency limit of its key is reached
     "throttled",  # the rate limit of its key is reached
-    "held",  # a consumer holds it
+    "running",  # a consumer is handling it
+    "held",  # a consumer holds it, and has not announced that it runs
     "abandoned",  # its consumer is dead
     "paused",
     "unconsumed",  # the queue has no running consumer
@@ -44,9 +46,10 @@ class Cause:
     count: int = 0
     #: `count` is a lower bound.
     at_least: bool = False
-    #: "delayed": until it is due; "throttled" and "rate": until the next check; "held" and "abandoned": for how long.
+    #: "delayed": until it is due; "throttled" and "rate": until the next check; "running": for how long;
+    #: "abandoned": since the last heartbeat.
     ms: int = 0
-    #: Set for "held" and "abandoned".
+    #: Set for "running", "held" and "abandoned".
     consumer: str = ""
     #: Set for "parked" and "throttled".
     key: str = ""
@@ -74,8 +77,10 @@ def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
 def why_entry(view: EntryView, queue: QueueView) -> Cause:
     """Return why a ready or pending message is not running, or which consumer holds it."""
     if view.consumer:
-        is_alive = any(consumer.id == view.consumer and consumer.alive for consumer in queue.consumers)
-        return Cause(kind="held" if is_alive else "abandoned", consumer=view.consumer, ms=view.held_ms)
+        if not any(consumer.id == view.consumer and consumer.alive for consumer in queue.consumers):
+            return Cause(kind="abandoned", consumer=view.consumer, ms=view.held_ms)
+        ms = run_time(view, run_times(queue))
+        return Cause(kind="held" if ms is None else "running", consumer=view.consumer, ms=ms or 0)
     if view.message.error:
         return Cause(kind="broken")
     stopped = _of_queue(queue)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
-from mq_django.core.keys import GROUP_SEPARATOR, QueueKeys, TopicKeys
-from mq_django.errors import StoreError
+from mq_django.core.keys import GROUP_SEPARATOR, KINDS, QueueKeys, TopicKeys
+from mq_django.errors import StoreError, UnknownQueue
 from mq_django.inspector.activity import Activity, activity_of_days, counts
 from mq_django.inspector.queue_looks import counted, hours_of, look, look_closely
 from mq_django.inspector.queue_view import RECENT, QueueView
@@ -14,7 +14,7 @@ from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import group_names
 from mq_django.transport.connections import open_wire
-from mq_django.transport.sessions import Wire
+from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Counters that one page reads; with more of them, only the totals are read.
 MAX_COUNTERS = 30_000
@@ -92,6 +92,28 @@ def activity_in(keys: QueueKeys | TopicKeys, *, hours: int, of: str = "") -> Act
     wire, longest = open_wire("inspect"), MAX_COUNTERS
     found = counted([keys.hours(day) for day in days], wire, slots=24, longest=longest)
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
+
+
+def require_queue(name: str) -> None:
+    """Check that a queue is configured, or that a group of a topic exists: in code, or with a key in Redis.
+
+    Each valid name is the name of a possible group, so a typo would otherwise be an empty queue that can be paused.
+
+    Raises:
+        UnknownQueue: it is not.
+        StoreError: cannot reach Redis.
+    """
+    keys = get_config().queue(name).keys
+    topic, separator, group = name.partition(GROUP_SEPARATOR)
+    if not separator or name in groups():
+        return
+    wire = open_wire("inspect")
+    (found,) = group_names([get_config().topic(topic).keys], wire)
+    if not isinstance(found, StoreError) and group in found:
+        return
+    (count,) = wire.trip([("EXISTS", *(getattr(keys, kind) for kind in KINDS if kind != "wake"))])
+    if not reply_or_raise(count):
+        raise UnknownQueue(f"Topic {topic!r} has no group {group!r}, in code or in Redis")
 
 
 def quick_stats(name: str, *, minutes: int = 0) -> QueueView:

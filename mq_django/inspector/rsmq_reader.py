@@ -77,6 +77,10 @@ class RsmqReader(RoomReader):
         """See StreamReader.find_entry()."""
         return self.entry("priority", named)
 
+    def place_of(self, receipt: Receipt) -> tuple[EntrySource, bytes] | None:
+        """See StreamReader.place_of()."""
+        return "priority", receipt[1].rpartition(":")[0].encode()
+
     def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
         """See StreamReader.held(): a receipt here is the id and the receive count."""
         args: list[Argument] = [max_bytes]

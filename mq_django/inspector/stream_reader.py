@@ -110,6 +110,12 @@ class StreamReader(RoomReader):
         sources = (first, *(source for source in self.sources if source != first))
         return next((found for source in sources if (found := self.entry(source, named))), None)
 
+    def place_of(self, receipt: Receipt) -> tuple[EntrySource, bytes] | None:
+        """Return where the message of a delivery is, as in an EntryView; None if the receipt is not valid."""
+        source = next((source for source in self.sources if _STREAMS.get(source) == receipt[0]), None)
+        # The receipt of a log's entry ends with the group's generation.
+        return None if source is None else (source, receipt[1].partition("@")[0].encode())
+
     def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
         """Return the messages of the deliveries that still exist, by their receipts."""
         sources = {number: source for source, number in _STREAMS.items() if source in self.sources}

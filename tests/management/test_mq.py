@@ -61,6 +61,15 @@ def test_status_says_who_paused_a_queue_why_and_since_when():
     assert "paused" not in mq("status", "emails")
 
 
+@pytest.mark.parametrize("verb", [["pause"], ["status"], ["peek"], ["redrive", "--all"]])
+def test_a_group_that_does_not_exist_is_an_error(mq_settings, redis_client, namespace, verb):
+    mq_settings(TOPICS={"orders": {}})
+
+    with pytest.raises(CommandError, match="Topic 'orders' has no group 'typo'"):
+        mq(verb[0], "orders:typo", *verb[1:])
+    assert not [*redis_client.scan_iter(f"{namespace}*typo*")]
+
+
 def test_all_queues_are_paused_and_resumed():
     mq("pause", "emails")
 

@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
@@ -17,10 +18,11 @@ from mq_django.admin.ui.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.admin.ui.tabs import tabs
 from mq_django.consumers.supervisor.redriver import work_here
-from mq_django.core.filters import FailureGroup, is_exception
+from mq_django.core.filters import FailureGroup, Filter, is_exception
 from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters, jobs
+from mq_django.inspector.dead_letters import DeadCount
 from mq_django.inspector.jobs import BackgroundJob, What
 from mq_django.inspector.queues import quick_stats
 
@@ -56,6 +58,7 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
     if request.method != "POST" or CONFIRMED not in request.POST:
         return _ask(page, name, what)
     criteria, rate = filter_form.criteria(page), _rate(filter_form.given(page, "rate") or "")
+    counted = _counted(page, name, criteria)
     who = escape(request.user.get_username())
     begun = jobs.begin(name, what, who=who, criteria=criteria, until=filter_form.given(page, "until") or "", rate=rate)
     if begun.word == "nothing":
@@ -67,7 +70,8 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
     verb = "redrive" if what == REDRIVE else "delete"
     description, most = filter_form.describe(page, log=True), f", at most {rate}/s" if rate else ""
     which = f" where {description}" if description else ""
-    page.log(name, f"Began to {verb} up to {text.number(begun.total)} dead letters{which}{most}")
+    limit = "up to " if counted.at_most else ""
+    page.log(name, f"Began to {verb} {limit}{text.number(counted.count)} dead letters{which}{most}")
     if begun.total <= AT_ONCE and not rate:
         _work_at_once(name)
     return HttpResponseRedirect(page.url("dead_job", name))
@@ -82,28 +86,36 @@ def _work_at_once(name: str) -> None:
 
 def _ask(page: Page, name: str, what: What) -> HttpResponse:
     criteria, terms = filter_form.criteria(page), filter_form.asked(page)
-    found = dead_letters.count(name, until=filter_form.given(page, "until") or "")
+    found = _counted(page, name, criteria)
     if not found.count:
         page.say(messages.INFO, _("There are no dead letters."))
         return HttpResponseRedirect(page.url("dead", name))
-    count, at_most = found.count, found.at_most or bool(criteria)
-    if criteria.group is not None and len(terms) == len(filter_form.group_terms(criteria.group)):
-        counted = dead_letters.count_group(name, criteria.group)
-        count, at_most = (count, True) if counted is None else (counted, found.at_most)
     description = filter_form.describe(page)
     rate = {"name": "rate", "label": _("Rate (messages/s)"), "value": "", "help": _("Empty = unlimited.")}
     return confirm_act(
         page,
         name,
         what,
-        count,
+        found.count,
         act_url=page.url("dead_all", name, what),
         fields=[("until", found.until), *terms.items()],
         listed=[text.visible(description, limit=1000)] if description else [],
-        at_most=at_most,
+        at_most=found.at_most,
         more=_("It runs in the background. You can follow its progress and cancel it."),
         inputs=[{**rate, "max": str(MAX_RATE)}],
     )
+
+
+def _counted(page: Page, name: str, criteria: Filter) -> DeadCount:
+    """Return how many dead letters match: exactly for all, or for one group; for other filters, at most how many."""
+    found = dead_letters.count(name, until=filter_form.given(page, "until") or "")
+    if not criteria:
+        return found
+    if criteria.group is not None and len(filter_form.asked(page)) == len(filter_form.group_terms(criteria.group)):
+        counted = dead_letters.count_group(name, criteria.group)
+        if counted is not None:
+            return replace(found, count=counted)
+    return replace(found, at_most=True)
 
 
 @needs(VIEW)
@@ -199,7 +211,7 @@ def confirm_act(
         sentence=f"{sentence} {more}" if more else sentence,
         button=words[what][count != 1],
         act_url=act_url,
-        back_url=page.url("dead", name),
+        back_url=page.url("dead", name) + filter_form.query(page),
         fields=fields,
         listed=listed,
         unlisted=unlisted,

@@ -80,7 +80,8 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "delayed": _("Delayed: due in %(time)s."),
         "due": _("Due: becomes ready at any moment."),
         "unhandled": _("No consumer has a handler for “%(name)s”."),
-        "held": _("Held by consumer %(consumer)s for %(time)s."),
+        "running": _("Running on consumer %(consumer)s for %(time)s."),
+        "held": _("Held by consumer %(consumer)s. As of its last heartbeat, it has not started."),
         "abandoned": _(
             "Consumer %(consumer)s holds it and is gone: no heartbeat for %(time)s. Another consumer takes the "
             "message after the visibility timeout."

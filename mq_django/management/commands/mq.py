@@ -17,6 +17,7 @@ from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import Room
+from mq_django.inspector.queues import require_queue
 from mq_django.management import consumer_verbs, pause_verbs, topic_verbs
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import table
@@ -101,6 +102,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
         try:
+            for queue in (options.get("queue"), *(options.get("queues") or ())):
+                if queue is not None:
+                    require_queue(queue)
             getattr(self, f"_{options['verb'] or 'status'}")(options)
         except MQError as error:
             raise CommandError(str(error)) from error
@@ -109,10 +113,14 @@ class Command(BaseCommand):
         names = options.get("queues")
         views = [inspector.queue(name) for name in names] if names else inspector.overview()
         found = list(map(as_dict, views))
-        states = ["paused" if view.paused else "" for view in views]
+        is_paused = any(view.paused for view in views)
         rows = [
-            {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in ("queue", "paused")}}
-            for row, state in zip(found, states, strict=True)
+            {
+                "queue": row["queue"],
+                **({"state": "paused" if row.get("paused") else "running"} if is_paused else {}),
+                **{key: row[key] for key in row if key not in ("queue", "paused")},
+            }
+            for row in found
         ]
         self._print(options, found, table(rows) or ["No queue is configured."])
 

@@ -42,7 +42,7 @@ def test_all_up_to_the_question_are_redriven_and_the_log_says_by_whom(operator):
     # The late one was ready for a moment, and took all that was ready with it.
     assert numbers() == (7, 1)
     entry = LogEntry.objects.get()
-    assert entry.change_message == "Began to redrive up to 7 dead letters"
+    assert entry.change_message == "Began to redrive 7 dead letters"
     assert entry.user_id == int(operator.session["_auth_user_id"])
 
 
@@ -96,7 +96,7 @@ def test_a_rate_is_kept_with_the_job(operator):
 
     assert jobs.look("emails").rate == 50
     assert "50/s" in shown.content.decode()
-    assert LogEntry.objects.get().change_message == "Began to redrive up to 30 dead letters, at most 50/s"
+    assert LogEntry.objects.get().change_message == "Began to redrive 30 dead letters, at most 50/s"
     # A step is a fifth of a second's worth, and the next comes when that is over.
     assert work_here("emails", "w1") == pytest.approx(0.2)
     assert numbers() == (10, 20)
