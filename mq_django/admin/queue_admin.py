@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from mq_django.admin.consumers import consumers_page
 from mq_django.admin.dead_letters import dead_letter_editing, dead_letter_jobs, dead_letter_pages
-from mq_django.admin.messages import delayed_pages, stream_pages
+from mq_django.admin.messages import delayed_pages, message_jobs, stream_pages
 from mq_django.admin.queues import overview, pause_all, queue_actions, queue_page, schedules_page
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
@@ -36,7 +36,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),
     ("<str:name>/pause/", queue_actions.pause, require_POST, "pause"),
     ("<str:name>/resume/", queue_actions.resume, require_POST, "resume"),
-    ("<str:name>/purge/<str:place>/", queue_actions.purge, _get_or_post, "purge"),
+    ("<str:name>/purge/<str:place>/", message_jobs.purge, _get_or_post, "purge"),
     ("<str:name>/ready/", stream_pages.ready, require_GET, "ready"),
     ("<str:name>/pending/", stream_pages.pending, require_GET, "pending"),
     ("<str:name>/entry/<str:source>/<str:entry>/", stream_pages.message, require_GET, "entry"),
@@ -46,6 +46,9 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/dead/job/", dead_letter_jobs.job, require_GET, "dead_job"),
     ("<str:name>/dead/job/stats.json", dead_letter_jobs.stats, require_GET, "dead_job_stats"),
     ("<str:name>/dead/job/cancel/", dead_letter_jobs.cancel, _get_or_post, "dead_job_cancel"),
+    ("<str:name>/job/", message_jobs.job, require_GET, "message_job"),
+    ("<str:name>/job/stats.json", message_jobs.stats, require_GET, "message_job_stats"),
+    ("<str:name>/job/cancel/", message_jobs.cancel, _get_or_post, "message_job_cancel"),
     ("<str:name>/dead/groups/", dead_letter_editing.groups, require_GET, "dead_groups"),
     ("<str:name>/dead/export/", dead_letter_editing.export, require_GET, "dead_export"),
     ("<str:name>/dead/<str:entry>/edit/", dead_letter_editing.edit, _get_or_post, "dead_edit"),

@@ -13,6 +13,7 @@ from mq_django.inspector.activity import NONE, activity_of_hour
 from mq_django.inspector.consumers import consumers_of
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.readers import reader_of
+from mq_django.stores.background_jobs import job_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
 from mq_django.stores.entry_fields import text_of
 from mq_django.stores.members import read_membership
@@ -77,7 +78,7 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
     now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *more = found
-    *counted, pause = more
+    *counted, pause, running = more
     this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
     due_ms = score_ms(next_due)
     return QueueView(
@@ -93,6 +94,7 @@ def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) ->
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         pause=_pause(*pause) if state == b"PAUSED" else None,
+        jobs=tuple(job for flat in running if (job := job_of(flat))),
         consumers=consumers_of(read_membership(_pairs(members)), now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
     )

@@ -5,6 +5,7 @@ from typing import Literal
 
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView
+from mq_django.stores.background_jobs import BackgroundJob
 
 #: Age of the oldest ready message from which a queue is shown as late.
 LATE_MS = 60_000
@@ -50,6 +51,8 @@ class QueueView:
     next_due_ms: int | None = None
     #: None while it is not paused.
     pause: Pause | None = None
+    #: The background jobs that are running.
+    jobs: tuple[BackgroundJob, ...] = ()
     #: Live ones first.
     consumers: tuple[ConsumerView, ...] = ()
     activity: Activity = NONE

@@ -7,7 +7,7 @@ from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedire
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.dead_letters.dead_letter_jobs import DELETE, REDRIVE, confirm_act, job_line
+from mq_django.admin.dead_letters.dead_letter_jobs import DELETE, PAGES, REDRIVE, confirm_act
 from mq_django.admin.messages.message_rows import facts, listed, shown_error
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, report
@@ -74,7 +74,7 @@ def _frame(page: Page, name: str, criteria: str) -> dict[str, Any]:
         "redrive_all_url": page.url("dead_all", name, REDRIVE) + query,
         "groups_url": page.url("dead_groups", name),
         "export_url": page.url("dead_export", name) + query if page.can(SEE_DATA) else "",
-        **job_line(page, name),
+        **PAGES.line(page, name),
         "delete_all_url": page.url("dead_all", name, DELETE) + query,
         "chosen_field": CHOSEN,
         **filter_form.shown(page, message_id=criteria, with_error=True),

@@ -8,6 +8,7 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from mq_django.admin.messages.message_jobs import PAGES
 from mq_django.admin.messages.message_rows import facts, listed
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.labels import why
@@ -55,7 +56,8 @@ def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[Entr
         place=place,
         tabs=tabs(page, name, place, view),
         rows=[_row(page, name, row, times) for row in found.rows],
-        purge_url=page.url("purge", name, "ready"),
+        purge_url="" if message_id else page.url("purge", name, "ready") + filter_form.query(page),
+        **(PAGES.line(page, name, "ready") if place == "ready" else {}),
         **filter_form.shown(page, message_id=message_id),
         **filter_form.progress(page, found, message_id=message_id),
     )

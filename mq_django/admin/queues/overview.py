@@ -9,12 +9,13 @@ from django.utils.translation import ngettext
 from mq_django import inspector
 from mq_django.admin.topics import topic_pages
 from mq_django.admin.ui import charts, text
+from mq_django.admin.ui.job_pages import running_jobs
 from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
 from mq_django.inspector.queue_view import Problem, QueueView
 
-PARTS = ("problems", "rows", "topics")
+PARTS = ("jobs", "problems", "rows", "topics")
 
 WORST_FIRST = get_args(Problem)
 
@@ -43,6 +44,7 @@ def _context(page: Page) -> dict[str, Any]:
         "tabs": sections(page, "queues"),
         "rows": [_row(page, view) for view in views if not topic_pages.is_group(view)],
         "topics": rows,
+        "jobs": [job for view in views for job in running_jobs(page, view.name, view.jobs)],
         "pause_all_url": page.url("pause_all"),
         "resume_all_url": page.url("resume_all"),
         "problems": alarms

@@ -1,4 +1,4 @@
-"""Run the background jobs that redrive or delete many dead letters."""
+"""Run the background jobs that redrive or delete many messages."""
 
 import time
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.next_checks import NextChecks
-from mq_django.stores.background_jobs import IDLE, BackgroundJobs
+from mq_django.stores.background_jobs import IDLE, BackgroundJobs, MessageJobs
 from mq_django.transport.connections import open_session, open_wire
 
 #: Seconds between two steps of a job without a rate limit, so that Redis serves others in between.
@@ -22,18 +22,22 @@ class Redriver(Service):
         super().__init__()
         session = open_session("chores")
         self._queues = queues
-        self._jobs = [BackgroundJobs(config, session) for config in queues]
+        kinds = (BackgroundJobs, MessageJobs)
+        #: Of each queue the job on dead letters and the one on other messages. Each has its own pace.
+        self._jobs = [kind(config, session) for config in queues for kind in kinds]
+        self._kinds = len(kinds)
         self._worker = worker
-        self._checks = NextChecks(len(queues))
+        self._checks = NextChecks(len(self._jobs))
 
     def expect(self, number: int) -> None:
         """Check a queue now: it has a job."""
-        self._checks.ask(number)
+        for kind in range(self._kinds):
+            self._checks.ask(number * self._kinds + kind)
         self.wake()
 
     def run_once(self) -> float:
-        """Make one step of the job of every queue that is due."""
-        self.each(self._checks.due(), self._work, called=lambda number: self._queues[number].name)
+        """Make one step of every job that is due."""
+        self.each(self._checks.due(), self._work, called=lambda number: self._queues[number // self._kinds].name)
         return self._checks.pause()
 
     def _work(self, number: int) -> None:
@@ -46,7 +50,7 @@ class Redriver(Service):
         self._checks.ask_all()
 
 
-def work_here(queue: str, worker: str) -> float:
+def work_here(queue: str, worker: str, kind: type[BackgroundJobs] = BackgroundJobs) -> float:
     """Make one step of a queue's job for a caller that waits for it; return the seconds until the next step.
 
     IDLE means that there is no job.
@@ -55,4 +59,4 @@ def work_here(queue: str, worker: str) -> float:
         UnknownQueue: the queue is not configured.
         StoreError: Redis cannot be reached or refused.
     """
-    return BackgroundJobs(get_config().queue(queue), open_wire("inspect")).work(worker)
+    return kind(get_config().queue(queue), open_wire("inspect")).work(worker)
