@@ -15,7 +15,7 @@ from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, Mess
 from mq_django.stores.found_messages import MessagePlace
 from mq_django.transport.connections import open_wire
 
-__all__ = ["BackgroundJob", "Begun", "MessagePlace", "What", "begin", "begin_deleting", "cancel", "look"]
+__all__ = ["BackgroundJob", "Begun", "Kind", "MessagePlace", "What", "begin", "begin_deleting", "cancel", "look"]
 
 #: The messages that a job is on. A queue can have a running job of each kind.
 Kind = Literal["dead", "messages"]

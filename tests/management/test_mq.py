@@ -203,6 +203,34 @@ def test_pause_and_resume_say_whether_they_changed_anything():
     assert not inspector.queue("emails").paused
 
 
+def test_purge_deletes_what_a_filter_finds():
+    for name in ("welcome", "welcome", "remind"):
+        publish("emails", name, 1, delay=60)
+        publish("emails", name, 1)
+
+    with pytest.raises(CommandError, match="This deletes up to 3 messages"):
+        mq("purge", "emails", "delayed", "--name", "welc")
+    assert mq_json("purge", "emails", "delayed", "--name", "welc", "--yes")["deleted"] == 2
+    assert mq_json("purge", "emails", "ready", "--name", "welc", "--yes")["deleted"] == 2
+    view = inspector.queue("emails")
+    assert (view.delayed, view.ready) == (1, 1)
+    with pytest.raises(CommandError, match="Only dead letters have an error"):
+        mq("purge", "emails", "delayed", "--error", "x", "--yes")
+    with pytest.raises(CommandError, match="--name is ''"):
+        mq("purge", "emails", "delayed", "--name", "", "--yes")
+
+
+def test_purge_starts_a_background_job_for_the_consumers():
+    publish("emails", "welcome", 1, delay=60)
+
+    assert mq("purge", "emails", "delayed", "--background", "--rate", "5", "--yes") == "started, 1 delayed messages\n"
+
+    found = jobs.look("emails", "messages")
+    assert (found.state, found.place, found.rate) == ("running", "delayed", 5)
+    with pytest.raises(CommandError, match="Another job is running on the messages"):
+        mq("purge", "emails", "delayed", "--background", "--yes")
+
+
 def test_purge_deletes_one_place_and_only_when_that_is_meant():
     publish("emails", "welcome", 1)
     publish("emails", "welcome", 1, delay=60)
