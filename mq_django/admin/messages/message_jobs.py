@@ -13,6 +13,7 @@ from mq_django.admin.ui.job_pages import AT_ONCE, JobPages, work_at_once
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import Filter
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import entries, jobs
@@ -88,6 +89,9 @@ def _ask(page: Page, name: str, place: MessagePlace, criteria: Filter) -> HttpRe
     number = text.number(count)
     title = _title(place, count) % {"count": _("up to %(count)s") % {"count": number} if at_most else number}
     sentence = _("Deleted messages cannot be restored and are never handled. Pending messages are not deleted.")
+    if place == "ready" and GROUP_SEPARATOR in name:
+        of_log = _("Messages in the log of the topic stay: move the group to skip them.")
+        sentence = f"{sentence} {of_log}"
     return confirm(
         page,
         name,

@@ -3,7 +3,7 @@
 import pytest
 from django.contrib.admin.models import LogEntry
 
-from mq_django import inspector
+from mq_django import inspector, topics
 from mq_django.admin.messages import message_jobs
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.inspector import jobs
@@ -106,6 +106,14 @@ def test_a_filter_that_finds_nothing_starts_no_job(operator):
 
     assert "No message matches the filter." in done.content.decode()
     assert jobs.look("emails", "messages") is None
+
+
+def test_a_purge_of_a_group_says_that_the_log_stays(operator):
+    topic = topics["orders"]
+    topic.group("billing").subscribe()
+    topic.publish("paid", 1, on_commit=False)
+
+    assert "Messages in the log of the topic stay" in main_of(operator.get(f"{BASE}orders:billing/purge/ready/"))
 
 
 def test_a_second_job_waits_for_the_first(operator, in_background):
