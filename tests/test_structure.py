@@ -19,7 +19,7 @@ SAME_SUBJECT = {"messages", "queues", "topics"}
 
 MAX_MODULE, MAX_CLASS = 320, 250
 #: Where the kind of a queue is asked, to choose its store, its dead letters and its reader.
-CHOOSERS = {"stores/__init__": 3, "stores/dead_letter_queue": 1, "inspector/readers": 2}
+CHOOSERS = {"stores/__init__": 3, "stores/dead_letter_queue": 1, "stores/found_messages": 1, "inspector/readers": 2}
 #: Without the docstring.
 MAX_FUNCTION, P90_FUNCTION = 50, 18
 

@@ -12,12 +12,13 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from mq_django.admin.consumers import consumers_page
 from mq_django.admin.dead_letters import dead_letter_editing, dead_letter_jobs, dead_letter_pages
-from mq_django.admin.messages import delayed_pages, stream_pages
-from mq_django.admin.queues import overview, queue_actions, queue_page, schedule_editing, schedules_page
+from mq_django.admin.messages import delayed_pages, message_jobs, stream_pages
+from mq_django.admin.queues import overview, pause_all, queue_actions, queue_page, schedule_editing, schedules_page
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
-from mq_django.errors import ConfigurationError, UnknownQueue
+from mq_django.errors import ConfigurationError, StoreError, UnknownQueue
+from mq_django.inspector.queues import require_queue
 from mq_django.models import Queue
 
 _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
@@ -25,6 +26,8 @@ _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 #: Path, view, methods, name. Paths contain names of queues, not positions, so that links stay valid.
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
+    ("pause/", pause_all.pause_all, _get_or_post, "pause_all"),
+    ("resume/", pause_all.resume_all, _get_or_post, "resume_all"),
     ("consumers/", consumers_page.consumers, require_GET, "consumers"),
     ("consumers.json", consumers_page.stats, require_GET, "consumers_stats"),
     ("consumers/<str:who>/quiet/", consumers_page.quiet, _get_or_post, "quiet"),
@@ -33,7 +36,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),
     ("<str:name>/pause/", queue_actions.pause, require_POST, "pause"),
     ("<str:name>/resume/", queue_actions.resume, require_POST, "resume"),
-    ("<str:name>/purge/<str:place>/", queue_actions.purge, _get_or_post, "purge"),
+    ("<str:name>/purge/<str:place>/", message_jobs.purge, _get_or_post, "purge"),
     ("<str:name>/ready/", stream_pages.ready, require_GET, "ready"),
     ("<str:name>/pending/", stream_pages.pending, require_GET, "pending"),
     ("<str:name>/entry/<str:source>/<str:entry>/", stream_pages.message, require_GET, "entry"),
@@ -43,6 +46,9 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/dead/job/", dead_letter_jobs.job, require_GET, "dead_job"),
     ("<str:name>/dead/job/stats.json", dead_letter_jobs.stats, require_GET, "dead_job_stats"),
     ("<str:name>/dead/job/cancel/", dead_letter_jobs.cancel, _get_or_post, "dead_job_cancel"),
+    ("<str:name>/job/", message_jobs.job, require_GET, "message_job"),
+    ("<str:name>/job/stats.json", message_jobs.stats, require_GET, "message_job_stats"),
+    ("<str:name>/job/cancel/", message_jobs.cancel, _get_or_post, "message_job_cancel"),
     ("<str:name>/dead/groups/", dead_letter_editing.groups, require_GET, "dead_groups"),
     ("<str:name>/dead/export/", dead_letter_editing.export, require_GET, "dead_export"),
     ("<str:name>/dead/<str:entry>/edit/", dead_letter_editing.edit, _get_or_post, "dead_edit"),
@@ -110,8 +116,9 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
         try:
             if _is_topic(object_id):
                 return Queue(name=object_id)
-            return Queue(name=get_config().queue(object_id).name)
-        except (UnknownQueue, ConfigurationError):
+            require_queue(object_id)
+            return Queue(name=object_id)
+        except (UnknownQueue, ConfigurationError, StoreError):
             return None
 
     def has_add_permission(self, request: HttpRequest) -> bool:

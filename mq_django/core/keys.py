@@ -36,6 +36,7 @@ KINDS = (
     "dead_ids",
     "dead_groups",
     "dead_job",
+    "message_job",
     "consumers",
     "control",
     "schedules",
@@ -92,6 +93,8 @@ class QueueKeys:
     dead_groups: str = field(init=False)
     #: HASH: the current or latest background job on dead letters.
     dead_job: str = field(init=False)
+    #: HASH: the current or latest background job on ready or waiting messages.
+    message_job: str = field(init=False)
     #: HASH: heartbeats and descriptions of supervisors and consumers.
     consumers: str = field(init=False)
     #: HASH: paused, limits, generation.

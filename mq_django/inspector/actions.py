@@ -1,19 +1,27 @@
 """Actions on a queue and on selected messages. All are idempotent."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from mq_django.conf import get_config
+from mq_django.core.keys import QueueKeys
+from mq_django.core.visible import escape, truncate
 from mq_django.errors import StoreError
+from mq_django.inspector.queues import all_configs, wires_of
 from mq_django.stores import open_store
-from mq_django.stores.control import Control
+from mq_django.stores.control import Control, changed, pause_command, resume_command
 from mq_django.stores.dead_letter_queue import BATCH
 from mq_django.transport.connections import open_wire
+from mq_django.transport.fan_out import fan_out
+from mq_django.transport.scripts import Command
 
 #: The places that purge() deletes from. Dead letters are deleted by jobs.
 Purgeable = Literal["ready", "delayed", "unhandled", "parked"]
+
+#: Characters of who paused a queue, and of the reason.
+MAX_WHO, MAX_REASON = 200, 500
 
 #: Seconds that one call may take, because a page waits for it.
 SECONDS = 1.0
@@ -51,14 +59,29 @@ def cancel(name: str, members: Sequence[bytes]) -> Outcome:
     return outcome
 
 
-def pause(name: str) -> bool:
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """The result of pausing or resuming all queues."""
+
+    #: The queues that were running before, or paused.
+    changed: Sequence[str]
+    #: Those that were paused already, or were not paused.
+    unchanged: Sequence[str]
+    #: The others, with the error of each.
+    errors: Mapping[str, StoreError]
+
+
+def pause(name: str, *, who: str = "", reason: str = "") -> bool:
     """Pause a queue, and return whether it was running before.
+
+    The admin and `mq status` show who paused it and why, until it is resumed. A queue that is paused already keeps what
+    it has.
 
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    return _control(name).pause()
+    return _control(name).pause(who=escape(who)[:MAX_WHO], reason=_reason(reason))
 
 
 def resume(name: str) -> bool:
@@ -69,6 +92,44 @@ def resume(name: str) -> bool:
 def _control(name: str) -> Control:
     config = get_config().queue(name)
     return Control(config, open_wire("inspect", config.connection))
+
+
+def pause_all(*, who: str = "", reason: str = "") -> Switched:
+    """Pause all queues and groups of topics; see pause().
+
+    Raises:
+        ConnectionLost: the connection broke. It is unknown which queues are paused.
+    """
+    return _switch_all(lambda keys: pause_command(keys, who=escape(who)[:MAX_WHO], reason=_reason(reason)))
+
+
+def resume_all() -> Switched:
+    """Resume all queues and groups of topics.
+
+    Raises:
+        ConnectionLost: the connection broke. It is unknown which queues were resumed.
+    """
+    return _switch_all(resume_command)
+
+
+def _switch_all(command: Callable[[QueueKeys], Command]) -> Switched:
+    configs = all_configs()
+    found: dict[str, bool | StoreError] = {}
+    replies = fan_out(wires_of(configs), [[command(config.keys)] for config in configs])
+    for config, (reply,) in zip(configs, replies, strict=True):
+        try:
+            found[config.name] = changed(reply)
+        except StoreError as error:
+            found[config.name] = error
+    return Switched(
+        [name for name, switched in found.items() if switched is True],
+        [name for name, switched in found.items() if switched is False],
+        {name: error for name, error in found.items() if isinstance(error, StoreError)},
+    )
+
+
+def _reason(text: str) -> str:
+    return truncate(escape(text.strip()), MAX_REASON)
 
 
 def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS) -> Outcome:

@@ -10,9 +10,10 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.limits import Rate
 from mq_django.core.numbers import score_ms, whole
 from mq_django.inspector.message_views import EntryView, WaitingView
-from mq_django.inspector.queue_view import Blocker, QueueView
+from mq_django.inspector.queue_view import Blocker, Pause, QueueView
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import MAX_BEFORE
+from mq_django.inspector.run_times import run_time, run_times
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import reply_or_raise
@@ -24,7 +25,8 @@ Kind = Literal[
     "unhandled",  # no consumer has its handler
     "parked",  # the concurrency limit of its key is reached
     "throttled",  # the rate limit of its key is reached
-    "held",  # a consumer holds it
+    "running",  # a consumer is handling it
+    "held",  # a consumer holds it, and has not announced that it runs
     "abandoned",  # its consumer is dead
     "paused",
     "unconsumed",  # the queue has no running consumer
@@ -46,17 +48,20 @@ class Cause:
     count: int = 0
     #: `count` is a lower bound.
     at_least: bool = False
-    #: "delayed": until it is due; "throttled" and "rate": until the next check; "held" and "abandoned": for how long.
+    #: "delayed": until it is due; "throttled" and "rate": until the next check; "running": for how long;
+    #: "abandoned": since the last heartbeat.
     ms: int = 0
     #: Set for "busy".
     blocker: Blocker | None = None
-    #: Set for "held" and "abandoned".
+    #: Set for "running", "held" and "abandoned".
     consumer: str = ""
     #: Set for "parked" and "throttled".
     key: str = ""
     #: Set for "parked", "throttled", "full" and "rate": the limit, of concurrency or per `window`.
     most: int = 0
     window: timedelta = timedelta(0)
+    #: Set for "paused".
+    pause: Pause | None = None
 
 
 def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
@@ -95,16 +100,17 @@ def _of_holder(view: EntryView, queue: QueueView) -> Cause:
     holder = next((consumer for consumer in queue.consumers if consumer.id == view.consumer and consumer.alive), None)
     if holder is None:
         return Cause(kind="abandoned", consumer=view.consumer, ms=view.held_ms)
-    # A receipt is the entry, and what follows it in the log of a topic and in RSMQ.
-    entries = {running.entry.partition("@")[0].partition(":")[0] for running in holder.running}
-    if queue.blocker and holder.full and view.entry.decode(errors="replace") not in entries:
+    ms = run_time(view, run_times(queue))
+    if ms is not None:
+        return Cause(kind="running", consumer=view.consumer, ms=ms)
+    if queue.blocker and holder.full:
         return Cause(kind="busy", consumer=view.consumer, blocker=queue.blocker)
-    return Cause(kind="held", consumer=view.consumer, ms=view.held_ms)
+    return Cause(kind="held", consumer=view.consumer)
 
 
 def _of_queue(queue: QueueView) -> Cause | None:
     if queue.paused:
-        return Cause(kind="paused")
+        return Cause(kind="paused", pause=queue.pause)
     return None if queue.alive else Cause(kind="unconsumed")
 
 

@@ -1,4 +1,4 @@
-"""Start, watch and cancel background jobs on dead letters.
+"""Start, watch and cancel background jobs: on dead letters, and on ready or waiting messages.
 
 `mq_django.consumers.supervisor.redriver` runs them.
 """
@@ -8,11 +8,17 @@ from typing import Literal
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
+from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters
-from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, What
+from mq_django.inspector.queues import quick_stats
+from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, MessageJobs, What
+from mq_django.stores.found_messages import MessagePlace
 from mq_django.transport.connections import open_wire
 
-__all__ = ["BackgroundJob", "Begun", "What", "begin", "cancel", "look"]
+__all__ = ["BackgroundJob", "Begun", "Kind", "MessagePlace", "What", "begin", "begin_deleting", "cancel", "look"]
+
+#: The messages that a job is on. A queue can have a running job of each kind.
+Kind = Literal["dead", "messages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +26,7 @@ class Begun:
     """The result of starting a job."""
 
     word: Literal["begun", "nothing", "busy"]
-    #: Dead letters that the job will check.
+    #: Messages that the job will check.
     total: int = 0
 
 
@@ -42,16 +48,41 @@ def begin(name: str, what: What, *, who: str, criteria: Filter = NOTHING, until:
     return Begun("begun" if done else "busy", found.count)
 
 
-def look(name: str) -> BackgroundJob | None:
+def begin_deleting(
+    name: str, place: MessagePlace, *, who: str, criteria: Filter = NOTHING, until_ms: int | None = None, rate: int = 0
+) -> Begun:
+    """Start a job that deletes the ready or waiting messages of a place that match.
+
+    Messages that were published at or after `until_ms`, or after now, stay, by the clocks of their publishers; and so
+    do pending messages and, in a topic's log, those of other groups.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        InvalidFilter: the filter is one for dead letters, or the rate is below zero.
+        StoreError: cannot reach Redis.
+    """
+    if criteria.error or criteria.group:
+        raise InvalidFilter("Only dead letters have an error")
+    view = quick_stats(name)
+    total = {"ready": view.ready, "delayed": view.delayed, "unhandled": view.unhandled, "parked": view.parked}[place]
+    if not total:
+        return Begun("nothing")
+    until = f"{view.now_ms if until_ms is None else until_ms}-0"
+    jobs = _jobs(name, "messages")
+    done = jobs.begin("delete", who=who, criteria=criteria, until=until, total=total, rate=rate, place=place)
+    return Begun("begun" if done else "busy", total)
+
+
+def look(name: str, kind: Kind = "dead") -> BackgroundJob | None:
     """Return the running job, or the last one of the past week, or None."""
-    return _jobs(name).look()
+    return _jobs(name, kind).look()
 
 
-def cancel(name: str) -> bool:
-    """Cancel the running job; dead letters that it has redriven or deleted stay so. False: no job is running."""
-    return _jobs(name).cancel()
+def cancel(name: str, kind: Kind = "dead") -> bool:
+    """Cancel the running job; messages that it has redriven or deleted stay so. False: no job is running."""
+    return _jobs(name, kind).cancel()
 
 
-def _jobs(name: str) -> BackgroundJobs:
-    config = get_config().queue(name)
-    return BackgroundJobs(config, open_wire("inspect", config.connection))
+def _jobs(name: str, kind: Kind = "dead") -> BackgroundJobs:
+    found, config = BackgroundJobs if kind == "dead" else MessageJobs, get_config().queue(name)
+    return found(config, open_wire("inspect", config.connection))

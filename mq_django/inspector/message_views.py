@@ -90,7 +90,7 @@ class EntryView:
     ready_ms: int | None = None
     #: The consumer that holds it; empty if it is ready.
     consumer: str = ""
-    #: Milliseconds since it was delivered or extended.
+    #: Milliseconds since it was delivered or its lease was extended, which is repeated while it is held.
     held_ms: int = 0
 
 

@@ -7,16 +7,18 @@ from functools import lru_cache
 from typing import Any
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
-from mq_django.core.numbers import score_ms
+from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, activity_of_hour
 from mq_django.inspector.blockers import with_blockers
 from mq_django.inspector.consumers import consumers_of
-from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.readers import reader_of
+from mq_django.stores.background_jobs import job_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
 from mq_django.stores.damage import read_damage
+from mq_django.stores.entry_fields import text_of
 from mq_django.stores.members import description, read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport import scripts
@@ -94,8 +96,9 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 @readable
 def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
-    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *others = found
-    this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, others[:2], strict=True))
+    now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *more = found
+    counted, (pause, running, *damage) = more[:2], more[2:]
+    this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
     due_ms = score_ms(next_due)
     return QueueView(
         name=name,
@@ -109,12 +112,17 @@ def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) ->
         dead=dead,
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
-        paused=state == b"PAUSED",
+        pause=_pause(*pause) if state == b"PAUSED" else None,
+        jobs=tuple(job for flat in running if (job := job_of(flat))),
         # A queue in RSMQ's format has no streams.
-        damage=read_damage(others[2], now_ms=now_ms) if others[2:] else None,
+        damage=read_damage(damage[0], now_ms=now_ms) if damage else None,
         consumers=consumers_of(read_membership(_pairs(members), describe=_describe), now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
     )
+
+
+def _pause(who: bytes | None, reason: bytes | None, at: bytes | None) -> Pause:
+    return Pause(text_of(who), text_of(reason), whole(at, LAST_MS))
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:

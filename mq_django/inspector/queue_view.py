@@ -5,6 +5,7 @@ from typing import Literal
 
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView, LaneKind
+from mq_django.stores.background_jobs import BackgroundJob
 from mq_django.stores.damage import DamageNote
 
 #: Age of the oldest ready message from which a queue is shown as late.
@@ -42,6 +43,15 @@ class Blocker:
     held_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Who paused a queue, why, and since when. All unknown if another program, or an older version, paused it."""
+
+    who: str = ""
+    reason: str = ""
+    since_ms: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
     """A queue: its messages by place, its consumers, the activity of the last hour."""
@@ -59,7 +69,10 @@ class QueueView:
     oldest_ms: int | None = None
     #: Milliseconds until the first delayed message is due; None without delayed messages.
     next_due_ms: int | None = None
-    paused: bool = False
+    #: None while it is not paused.
+    pause: Pause | None = None
+    #: The background jobs that are running.
+    jobs: tuple[BackgroundJob, ...] = ()
     #: The last damage by another program; None if there was none.
     damage: DamageNote | None = None
     #: Live ones first.
@@ -69,6 +82,11 @@ class QueueView:
     activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
     error: str = ""
+
+    @property
+    def paused(self) -> bool:
+        """Return whether it is paused."""
+        return self.pause is not None
 
     @property
     def depth(self) -> int:

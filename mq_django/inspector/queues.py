@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
-from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.errors import ConnectionLost, StoreError
+from mq_django.core.keys import GROUP_SEPARATOR, KINDS
+from mq_django.errors import ConnectionLost, StoreError, UnknownQueue
 from mq_django.inspector.activity import Activity, activity_of_days, counts
 from mq_django.inspector.queue_looks import counted, hours_of, look, look_closely
 from mq_django.inspector.queue_view import RECENT, QueueView
@@ -14,7 +14,7 @@ from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import group_names
 from mq_django.transport.connections import open_wire, open_wires
-from mq_django.transport.sessions import Wire
+from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Counters that one page reads; with more of them, only the totals are read.
 MAX_COUNTERS = 30_000
@@ -44,8 +44,8 @@ def overview(*, minutes: int = RECENT + 1) -> list[QueueView]:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    chosen = _all()
-    looks = look(chosen, _wires(chosen), minutes=minutes)
+    chosen = all_configs()
+    looks = look(chosen, wires_of(chosen), minutes=minutes)
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
@@ -57,7 +57,7 @@ def groups_of(topic: str) -> list[QueueView]:
         StoreError: cannot reach Redis.
     """
     chosen = [get_config().queue(name) for name in sorted(_groups([get_config().topic(topic)]))]
-    looks = look(chosen, _wires(chosen), minutes=RECENT + 1)
+    looks = look(chosen, wires_of(chosen), minutes=RECENT + 1)
     return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
 
 
@@ -92,6 +92,29 @@ def activity_in(config: QueueConfig | TopicConfig, *, hours: int, of: str = "") 
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
 
 
+def require_queue(name: str) -> None:
+    """Check that a queue is configured, or that a group of a topic exists: in code, or with a key in Redis.
+
+    Each valid name is the name of a possible group, so a typo would otherwise be an empty queue that can be paused.
+
+    Raises:
+        UnknownQueue: it is not.
+        StoreError: cannot reach Redis.
+    """
+    config = get_config().queue(name)
+    keys = config.keys
+    topic, separator, group = name.partition(GROUP_SEPARATOR)
+    if not separator or name in groups():
+        return
+    wire = open_wire("inspect", config.connection)
+    (found,) = group_names([get_config().topic(topic).keys], [wire])
+    if not isinstance(found, StoreError) and group in found:
+        return
+    (count,) = wire.trip([("EXISTS", *(getattr(keys, kind) for kind in KINDS if kind != "wake"))])
+    if not reply_or_raise(count):
+        raise UnknownQueue(f"Topic {topic!r} has no group {group!r}, in code or in Redis")
+
+
 def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
     """Return a queue with the total activity of the last minutes.
 
@@ -100,7 +123,7 @@ def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    (found,) = look([config], _wires([config]), minutes=minutes)
+    (found,) = look([config], wires_of([config]), minutes=minutes)
     return _shown(config, found)
 
 
@@ -110,15 +133,15 @@ def totals() -> Totals:
     Raises:
         StoreError: cannot reach Redis, or read a queue.
     """
-    configs, today = _all(), int(time.time()) // 86400
+    configs, today = all_configs(), int(time.time()) // 86400
     happened = dict.fromkeys(WHAT, 0)
     # Publishing to a topic is counted once, by the topic; handling is counted by each group.
     counting: list[QueueConfig | TopicConfig] = [*configs, *get_config().topics.values()]
-    for fields in hours_of((today - 1, today), counting, _wires(counting)):
+    for fields in hours_of((today - 1, today), counting, wires_of(counting)):
         for _, what, _, count in counts(fields):
             if what in happened:
                 happened[what] += count
-    looks = [_or_raise(found) for found in look(configs, _wires(configs), minutes=0)]
+    looks = [_or_raise(found) for found in look(configs, wires_of(configs), minutes=0)]
     return Totals(
         **happened,
         ready=sum(found.ready for found in looks),
@@ -129,12 +152,13 @@ def totals() -> Totals:
     )
 
 
-def _wires(configs: Sequence[QueueConfig | TopicConfig]) -> list[Wire]:
+def wires_of(configs: Sequence[QueueConfig | TopicConfig]) -> list[Wire]:
+    """Return the wire of each queue or topic."""
     return open_wires("inspect", [config.connection for config in configs])
 
 
-def _all() -> list[QueueConfig]:
-    """Return all queues and groups of topics."""
+def all_configs() -> list[QueueConfig]:
+    """Return the configs of all queues and groups of topics."""
     config = get_config()
     try:
         known = _groups(list(config.topics.values()))
@@ -153,7 +177,7 @@ def _groups(topics: Sequence[TopicConfig]) -> set[str]:
     """
     known = {topic.name for topic in topics}
     found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in known}
-    there = group_names([topic.keys for topic in topics], _wires(topics))
+    there = group_names([topic.keys for topic in topics], wires_of(topics))
     for topic, names in zip(topics, there, strict=True):
         if not isinstance(names, StoreError):
             found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}

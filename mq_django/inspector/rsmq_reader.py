@@ -31,7 +31,7 @@ class RsmqReader(RoomReader):
         """See StreamReader.look_command()."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
-        key_names += [keys.minutes(hour), keys.minutes(hour - 1)]
+        key_names += [keys.minutes(hour), keys.minutes(hour - 1), keys.dead_job, keys.message_job]
         return scripts.command("rsmq_stats", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
 
     def ready(
@@ -77,6 +77,10 @@ class RsmqReader(RoomReader):
     def find_entry(self, named: bytes) -> EntryView | None:
         """See StreamReader.find_entry()."""
         return self.entry("priority", named)
+
+    def place_of(self, receipt: Receipt) -> tuple[EntrySource, bytes] | None:
+        """See StreamReader.place_of()."""
+        return "priority", receipt[1].rpartition(":")[0].encode()
 
     def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
         """See RoomReader.held_command(): a receipt here is the id and the receive count."""

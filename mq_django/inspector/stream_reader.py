@@ -32,7 +32,14 @@ class StreamReader(RoomReader):
         """Return the command that counts the messages by place, and reads fields of the counters of two hours."""
         keys = self._keys
         key_names = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
-        key_names += [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1), keys.parked]
+        key_names += [
+            keys.consumers,
+            keys.minutes(hour),
+            keys.minutes(hour - 1),
+            keys.parked,
+            keys.dead_job,
+            keys.message_job,
+        ]
         args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
         return scripts.command("queue_stats", keys=key_names, args=args)
 
@@ -109,6 +116,12 @@ class StreamReader(RoomReader):
         first: EntrySource = "priority"
         sources = (first, *(source for source in self.sources if source != first))
         return next((found for source in sources if (found := self.entry(source, named))), None)
+
+    def place_of(self, receipt: Receipt) -> tuple[EntrySource, bytes] | None:
+        """Return where the message of a delivery is, as in an EntryView; None if the receipt is not valid."""
+        source = next((source for source in self.sources if _STREAMS.get(source) == receipt[0]), None)
+        # The receipt of a log's entry ends with the group's generation.
+        return None if source is None else (source, receipt[1].partition("@")[0].encode())
 
     def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
         """See RoomReader.held_command()."""

@@ -6,7 +6,7 @@ from mq_django.core.wire import moment
 from mq_django.inspector.dead_letters import DeadLetterView
 from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
 from mq_django.inspector.processes import ProcessView, SupervisorView
-from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.topics import GroupStats
 
 #: The counts of `status`, as attributes of a queue.
@@ -21,7 +21,7 @@ def as_dict(*views: Any) -> dict[str, Any]:
             busy, threads = queue.threads or (None, None)
             lanes = {"threads": threads, "busy": busy, "busy_with": _busy_with(queue)}
             found = {"error": queue.error} if queue.error else {"paused": queue.paused, **counts, **lanes}
-            return {"queue": queue.name, **found}
+            return {"queue": queue.name, **found, **_pause(queue.pause)}
         case [MessageView() as message]:
             data = message.data if message.has_data else None
             return {"id": message.id, "name": message.name, "attempt": message.attempt, "data": data}
@@ -38,6 +38,12 @@ def as_dict(*views: Any) -> dict[str, Any]:
         case [SupervisorView() as supervisor, ProcessView() as process]:
             return _consumer(supervisor, process)
     raise TypeError(f"mq cannot show {views!r:.100}")
+
+
+def _pause(found: Pause | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    return {"paused_by": found.who, "paused_since": _moment(found.since_ms), "paused_reason": found.reason}
 
 
 def _moment(ms: int | None) -> str | None:

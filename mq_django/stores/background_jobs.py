@@ -1,7 +1,7 @@
-"""Background jobs that redrive or delete many dead letters: one job per queue, one worker at a time.
+"""Background jobs that redrive or delete many messages: per queue one on dead letters and one on other messages.
 
-A job is a hash in Redis. Its worker has a lease of some seconds. Every step renews the lease and updates the job's
-counts in the script that moves the messages, so another worker can continue when one dies.
+A job is a hash in Redis. One worker at a time runs it. It has a lease of some seconds. Every step renews the lease and
+updates the job's counts in the script that moves the messages, so another worker can continue when one dies.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,11 @@ from mq_django.conf import QueueConfig
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.numbers import score, whole
+from mq_django.core.wire import entry_ms
 from mq_django.errors import DecodeError, InvalidFilter
 from mq_django.stores.dead_letter_queue import BATCH, Step, is_entry, next_to, open_dead_letters
 from mq_django.stores.entry_fields import text_of
+from mq_django.stores.found_messages import Cursor, FoundMessages, MessagePlace
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -28,6 +30,7 @@ STEPS = 5
 #: Seconds until a worker looks for a job again when there is none for it.
 IDLE = 60.0
 
+#: What is done to dead letters; all other messages are deleted.
 What = Literal["redrive", "delete"]
 State = Literal["running", "finished", "cancelled"]
 
@@ -41,9 +44,12 @@ class BackgroundJob:
     #: The user who started it.
     who: str
     criteria: Filter
-    #: The newest dead letter to process, and the last one processed.
+    #: The newest dead letter to process, and the last one processed. For other messages, the time in ms before which
+    #: they were published, as an entry id; and the cursor.
     until: str
     after: str
+    #: Of a job on ready or waiting messages; empty for dead letters.
+    place: MessagePlace | Literal[""] = ""
     #: Messages per second; 0: no limit.
     rate: int
     #: Dead letters to check, and checked.
@@ -60,15 +66,30 @@ class BackgroundJob:
 
 
 class BackgroundJobs:
-    """The job of one queue."""
+    """The job on the dead letters of one queue."""
+
+    #: Whether its job is on messages of a place.
+    _has_places = False
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
-        self._keys = config.keys
+        self._config = config
+        self._wake = config.keys.wake
+        self._key = config.keys.dead_job
         self._letters = open_dead_letters(config, wire)
         self._wire = wire
 
-    def begin(self, what: What, *, who: str, criteria: Filter = NOTHING, until: str, total: int, rate: int = 0) -> bool:
-        """Start a job for the dead letters up to the entry `until` that match; False: another job is running.
+    def begin(
+        self,
+        what: What,
+        *,
+        who: str,
+        criteria: Filter = NOTHING,
+        until: str,
+        total: int,
+        rate: int = 0,
+        place: MessagePlace | Literal[""] = "",
+    ) -> bool:
+        """Start a job for the messages up to the entry `until` that match; False: another job is running.
 
         Raises:
             InvalidFilter: the rate is below zero.
@@ -82,14 +103,15 @@ class BackgroundJobs:
             "until": until,
             "total": total,
             "rate": rate,
+            **({"place": place} if place else {}),
         }
-        args: list[Argument] = [self._keys.wake, *(part for field in fields.items() for part in field)]
+        args: list[Argument] = [self._wake, *(part for field in fields.items() for part in field)]
         return self._run("jobs_begin", args) == b"BEGUN"
 
     def look(self) -> BackgroundJob | None:
         """Return the running job, or the last one of the past week, or None."""
-        (reply,) = self._wire.trip([("HGETALL", self._keys.dead_job)])
-        return _job(reply_or_raise(reply))
+        (reply,) = self._wire.trip([("HGETALL", self._key)])
+        return job_of(reply_or_raise(reply))
 
     def cancel(self) -> bool:
         """Cancel the running job after its current step; its effects stay. False: no job is running."""
@@ -102,8 +124,8 @@ class BackgroundJobs:
             return IDLE
         if found[0] == b"HELD":
             return min(IDLE, (score(found[1]) or 0.0) / 1000 + 0.1)
-        job = _job(found)
-        if job is None:
+        job = job_of(found)
+        if job is None or bool(job.place) != self._has_places:
             # It cannot be read: another program or version wrote it.
             self._run("jobs_end", ["cancelled", worker])
             return IDLE
@@ -114,8 +136,7 @@ class BackgroundJobs:
         first = next_to(job.after if is_entry(job.after) else "", "-")
         found = self._letters.traits(limit=BATCH if job.criteria else limit, first=first, last=job.until)
         if not found:
-            self._run("jobs_end", ["finished", worker])
-            return IDLE
+            return self._end(worker)
         chosen: list[str] = []
         for looked, letter in enumerate(found, 1):
             if job.criteria.matches(letter, letter.error):
@@ -126,18 +147,55 @@ class BackgroundJobs:
                 break
         return len(chosen) / job.rate if job.rate else 0.0
 
+    def _end(self, worker: str) -> float:
+        self._run("jobs_end", ["finished", worker])
+        return IDLE
+
     def _run(self, script: str, args: list[Argument]) -> list[bytes] | bytes:
-        command = scripts.command(script, keys=[self._keys.dead_job], args=args)
+        command = scripts.command(script, keys=[self._key], args=args)
         reply: list[bytes] | bytes = reply_or_raise(self._wire.trip([command])[0])
         return reply
 
 
-def _job(flat: object) -> BackgroundJob | None:
+class MessageJobs(BackgroundJobs):
+    """The job that deletes ready or waiting messages of one queue."""
+
+    _has_places = True
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        super().__init__(config, wire)
+        self._key = config.keys.message_job
+
+    def _step(self, job: BackgroundJob, worker: str) -> float:
+        if not job.place:
+            return self._end(worker)
+        limit = max(1, min(BATCH, job.rate // STEPS)) if job.rate else BATCH
+        read = FoundMessages(self._config, self._wire, job.place).scan(Cursor.of(job.after), limit)
+        if read is None:
+            return self._end(worker)
+        source, found, after = read
+        until_ms = entry_ms(job.until.encode())
+        chosen = [
+            message.member
+            for message in found
+            if (message.published_ms is None or message.published_ms < until_ms) and job.criteria.matches(message)
+        ]
+        source.delete(chosen, Step(worker, str(after), len(found), LEASE_MS))
+        return len(chosen) / job.rate if job.rate else 0.0
+
+
+def job_of(flat: object) -> BackgroundJob | None:
+    """Return the job with these fields and values in Redis; None for none, or if it is not valid."""
     if not isinstance(flat, list) or not flat:
         return None
     found: Mapping[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
-    what, state, until = (text_of(found.get(name)) for name in (b"what", b"state", b"until"))
-    if what not in get_args(What) or state not in get_args(State) or not is_entry(until):
+    what, state, until, place = (text_of(found.get(name)) for name in (b"what", b"state", b"until", b"place"))
+    if (
+        what not in get_args(What)
+        or place not in ("", *get_args(MessagePlace))
+        or state not in get_args(State)
+        or not is_entry(until)
+    ):
         return None
     try:
         criteria = Filter.of(loads(found.get(b"wanted", b"")))
@@ -154,6 +212,7 @@ def _job(flat: object) -> BackgroundJob | None:
         what=what,  # type: ignore[arg-type]  # checked by get_args()
         state=state,  # type: ignore[arg-type]
         until=until,
+        place=place,  # type: ignore[arg-type]
         criteria=criteria,
         rate=rate,
         since_ms=whole(found.get(b"since")) or 0,

@@ -1,7 +1,9 @@
 """Pause and resume a queue."""
 
 from mq_django.conf import QueueConfig
+from mq_django.core.keys import QueueKeys
 from mq_django.transport import scripts
+from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 
@@ -12,19 +14,37 @@ class Control:
         self._keys = config.keys
         self._wire = wire
 
-    def pause(self) -> bool:
+    def pause(self, *, who: str = "", reason: str = "") -> bool:
         """Pause the queue, and return whether it was running before. After 100 ms no handler starts.
+
+        A queue that is paused already keeps who paused it, why and since when.
 
         Deliveries that have not started by then return to the queue; no attempt is counted. A supervisor that is not
         subscribed at this moment notices the pause when it polls, up to a second later.
         """
-        return self._run("control_pause") == b"PAUSED"
+        (reply,) = self._wire.trip([pause_command(self._keys, who=who, reason=reason)])
+        return changed(reply)
 
     def resume(self) -> bool:
         """Resume the queue, and return whether it was paused before."""
-        return self._run("control_resume") == b"RESUMED"
+        (reply,) = self._wire.trip([resume_command(self._keys)])
+        return changed(reply)
 
-    def _run(self, script: str) -> bytes:
-        command = scripts.command(script, keys=[self._keys.control], args=[self._keys.wake])
-        reply: bytes = reply_or_raise(self._wire.trip([command])[0])
-        return reply
+
+def pause_command(keys: QueueKeys, *, who: str, reason: str) -> Command:
+    """Return the command that pauses a queue."""
+    return scripts.command("control_pause", keys=[keys.control], args=[keys.wake, who, reason])
+
+
+def resume_command(keys: QueueKeys) -> Command:
+    """Return the command that resumes a queue."""
+    return scripts.command("control_resume", keys=[keys.control], args=[keys.wake])
+
+
+def changed(reply: object) -> bool:
+    """Return whether one of these commands changed the queue, by its reply.
+
+    Raises:
+        StoreError: Redis refused.
+    """
+    return reply_or_raise(reply) in (b"PAUSED", b"RESUMED")

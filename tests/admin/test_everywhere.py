@@ -42,6 +42,15 @@ def test_every_view_names_its_permissions():
     assert unguarded == []
 
 
+@pytest.mark.parametrize("visit", [visit for visit in LOOKS if visit.name != "dead_export"], ids=str)
+def test_each_landmark_has_a_name_of_its_own(operator, visit):
+    world()
+    page = main_of(visit.send(operator, follow=True))
+    tags = re.findall(r'<(?:nav|[a-z]+ [^>]*role="region")[^>]*>', page)
+    names = [re.search(r'aria-label="([^"]*)"', tag)[1] for tag in tags]
+    assert len({*names}) == len(names)
+
+
 @EVERY
 def test_each_takes_exactly_its_permissions(log_in, visit):
     world()

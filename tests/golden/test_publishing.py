@@ -124,7 +124,8 @@ FEATURES: list[Callable[..., None]] = [
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.__name__)
-def test_what_publishing_writes(feature, mq_settings, settings, namespace, redis_client, capsys):
+def test_what_publishing_writes(feature, mq_settings, settings, namespace, redis_client, capsys, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "somebody")
     mq_settings(
         QUEUES={"default": {}, "emails": {}, "jobs": {"STORE": "rsmq", "NAMESPACE": namespace}}, TOPICS={"news": {}}
     )

@@ -2,9 +2,12 @@
 
 import pytest
 
-from mq_django import inspector
+from mq_django import inspector, topics
+from mq_django.conf import get_config
+from mq_django.errors import WrongKeyType
 from mq_django.inspector import actions, dead_letters
 from mq_django.inspector.messages import waiting
+from mq_django.inspector.queue_view import Pause
 from tests.seeding import bury_garbage, bury_many, publish
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -34,6 +37,43 @@ def test_counting_up_to_one_leaves_out_the_newer():
 
     assert dead_letters.count("emails", until=until).count == 3
     assert dead_letters.count("emails").count == 5
+
+
+def test_a_paused_queue_says_who_paused_it_and_why(redis_client):
+    actions.pause("emails", who="ann", reason=" deploy\x00 ")
+    actions.pause("emails", who="bob")
+
+    found = inspector.queue("emails").pause
+    assert (found.who, found.reason) == ("ann", "deploy<U+0000>")
+    assert abs(found.since_ms - inspector.queue("emails").now_ms) < 60_000
+    actions.resume("emails")
+    assert inspector.queue("emails").pause is None
+
+
+def test_a_queue_that_another_version_paused_is_paused_without_details(redis_client):
+    redis_client.hset(get_config().queue("emails").keys.control, "paused", "1")
+
+    assert inspector.queue("emails").pause == Pause()
+
+
+def test_all_queues_are_paused_and_resumed_even_if_one_cannot_be(redis_client, mq_settings):
+    mq_settings(TOPICS={"orders": {}}, QUEUES={"emails": {}, "default": {}, "broken": {}, "jobs": {"STORE": "rsmq"}})
+    topics["orders"].group("billing").subscribe()
+    redis_client.set(get_config().queue("broken").keys.control, "text")
+    actions.pause("emails", who="bob", reason="earlier")
+
+    found = actions.pause_all(who="ann", reason="maintenance")
+
+    assert {"default", "jobs", "orders:billing"} <= {*found.changed}
+    assert found.unchanged == ["emails"]
+    assert [type(error) for error in found.errors.values()] == [WrongKeyType]
+    pauses = {view.name: view.pause for view in inspector.overview() if view.pause}
+    assert {name: pause.reason for name, pause in pauses.items()} == {
+        "emails": "earlier",
+        **dict.fromkeys(found.changed, "maintenance"),
+    }
+    assert actions.resume_all().changed == sorted(pauses)
+    assert not any(view.paused for view in inspector.overview())
 
 
 def test_cancelling_counts_what_waited_and_what_did_not():

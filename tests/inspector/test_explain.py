@@ -14,7 +14,8 @@ from mq_django.inspector.explain import why_entry, why_waiting
 from mq_django.inspector.messages import find_waiting
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import get_client
+from mq_django.stores.members import Members
+from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.sessions import Session
 from tests.seeding import CONSUMER, beat, publish, publish_many, set_aside, take
 
@@ -103,6 +104,20 @@ def test_a_consumer_holds_it(redis_client):
     cause = why(message_id)
 
     assert (cause.kind, cause.consumer) == ("held", CONSUMER)
+
+
+def test_a_consumer_runs_it_for_as_long_as_its_heartbeat_says():
+    """Its lease, which is extended all the time, is younger."""
+    message_id = publish("emails", "welcome", 1)
+    (delivery,) = take("emails", 1)
+    running = [[delivery.stream, delivery.entry.decode(), 47_000]]
+    members = Members(get_config().queue("emails"), open_wire("produce"))
+    members.beat("s1", {}, {CONSUMER: {"supervisor": "s1", "running": running}})
+
+    cause = why(message_id)
+
+    assert (cause.kind, cause.consumer) == ("running", CONSUMER)
+    assert 47_000 <= cause.ms < 57_000
 
 
 def test_its_consumer_is_gone():

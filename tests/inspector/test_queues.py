@@ -11,7 +11,7 @@ from mq_django.core.outcomes import ACK
 from mq_django.errors import ConnectionLost, UnknownQueue
 from mq_django.inspector.activity import NONE, WINDOW
 from mq_django.inspector.consumers import ALIVE_MS
-from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.producers import queues
 from mq_django.transport.sessions import Session
 from tests.commands import script_calls
@@ -232,7 +232,7 @@ def test_a_queue_that_grows_is_a_problem_while_it_is_consumed():
     view = replace(inspector.queue("emails"), ready=500, activity=activity(published=every(0, 20, 100)))
 
     assert view.problems() == ["growing"]
-    assert replace(view, paused=True).problems() == ["paused"]
+    assert replace(view, pause=Pause()).problems() == ["paused"]
     assert replace(view, consumers=()).problems() == ["unconsumed"]
 
 

@@ -1,6 +1,7 @@
 """`manage.py mq`: the same looks and deeds as the admin's."""
 
 import json
+from datetime import datetime
 from io import StringIO
 from typing import Any
 
@@ -11,6 +12,7 @@ from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury, Expire
 from mq_django.inspector import jobs
+from mq_django.management.user_name import user_name
 from mq_django.stores import open_members, open_store
 from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.sessions import Session
@@ -70,6 +72,55 @@ def test_status_says_that_a_queue_is_paused():
     mq("pause", "emails")
     assert [row["paused"] for row in mq_json("status")] == [False, True]
     assert mq("status", "emails").splitlines()[1].split()[:2] == ["emails", "paused"]
+
+
+def test_status_says_who_paused_a_queue_why_and_since_when():
+    mq("pause", "emails", "--reason", "deploy of 2.1")
+
+    (row,) = mq_json("status", "emails")
+    assert (row["paused_by"], row["paused_reason"]) == (f"{user_name()}, mq", "deploy of 2.1")
+    assert datetime.fromisoformat(row["paused_since"]).tzinfo is not None
+    headings, line = mq("status", "emails").splitlines()
+    assert headings.split()[-3:] == ["paused_by", "paused_since", "paused_reason"]
+    assert line.endswith("deploy of 2.1")
+    mq("resume", "emails")
+    assert "paused" not in mq("status", "emails")
+
+
+@pytest.mark.parametrize("verb", [["pause"], ["status"], ["peek"], ["redrive", "--all"]])
+def test_a_group_that_does_not_exist_is_an_error(mq_settings, redis_client, namespace, verb):
+    mq_settings(TOPICS={"orders": {}})
+
+    with pytest.raises(CommandError, match="Topic 'orders' has no group 'typo'"):
+        mq(verb[0], "orders:typo", *verb[1:])
+    assert not [*redis_client.scan_iter(f"{namespace}*typo*")]
+
+
+def test_all_queues_are_paused_and_resumed():
+    mq("pause", "emails")
+
+    rows = mq_json("pause", "--all", "--reason", "maintenance")
+    assert [(row["queue"], row["changed"]) for row in rows] == [("default", True), ("emails", False)]
+    assert [view.paused for view in inspector.overview()] == [True, True]
+    assert mq("resume", "--all").splitlines()[1:] == ["default  resumed", "emails   resumed"]
+    assert not any(view.paused for view in inspector.overview())
+
+
+@pytest.mark.parametrize("args", [[], ["emails", "--all"]])
+def test_what_is_paused_is_said(args):
+    with pytest.raises(CommandError, match="Give a queue, or --all"):
+        mq("pause", *args)
+
+
+def test_the_user_of_a_container_may_have_no_name(monkeypatch):
+    monkeypatch.setattr("getpass.getuser", os_error)
+    mq("pause", "emails")
+
+    assert inspector.queue("emails").pause.who.endswith(", mq")
+
+
+def os_error():
+    raise OSError("No username set in the environment")
 
 
 def test_status_counts_every_queue():
@@ -176,6 +227,34 @@ def test_pause_and_resume_say_whether_they_changed_anything():
     assert inspector.queue("emails").paused
     assert mq("resume", "emails") == "resumed\n"
     assert not inspector.queue("emails").paused
+
+
+def test_purge_deletes_what_a_filter_finds():
+    for name in ("welcome", "welcome", "remind"):
+        publish("emails", name, 1, delay=60)
+        publish("emails", name, 1)
+
+    with pytest.raises(CommandError, match="This deletes up to 3 messages"):
+        mq("purge", "emails", "delayed", "--name", "welc")
+    assert mq_json("purge", "emails", "delayed", "--name", "welc", "--yes")["deleted"] == 2
+    assert mq_json("purge", "emails", "ready", "--name", "welc", "--yes")["deleted"] == 2
+    view = inspector.queue("emails")
+    assert (view.delayed, view.ready) == (1, 1)
+    with pytest.raises(CommandError, match="Only dead letters have an error"):
+        mq("purge", "emails", "delayed", "--error", "x", "--yes")
+    with pytest.raises(CommandError, match="--name is ''"):
+        mq("purge", "emails", "delayed", "--name", "", "--yes")
+
+
+def test_purge_starts_a_background_job_for_the_consumers():
+    publish("emails", "welcome", 1, delay=60)
+
+    assert mq("purge", "emails", "delayed", "--background", "--rate", "5", "--yes") == "started, 1 delayed messages\n"
+
+    found = jobs.look("emails", "messages")
+    assert (found.state, found.place, found.rate) == ("running", "delayed", 5)
+    with pytest.raises(CommandError, match="Another job is running on the messages"):
+        mq("purge", "emails", "delayed", "--background", "--yes")
 
 
 def test_purge_deletes_one_place_and_only_when_that_is_meant():

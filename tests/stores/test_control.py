@@ -48,6 +48,18 @@ def test_pausing_twice_is_pausing_once_and_both_say_so(control, keys, redis_clie
     assert not redis_client.hexists(keys.control, "paused")
 
 
+def test_a_pause_keeps_who_made_it_why_and_since_when_until_it_is_over(control, keys, redis_client):
+    control.pause(who="ann", reason="deploy")
+    noted = redis_client.hgetall(keys.control)
+    assert not control.pause(who="bob", reason="other")
+
+    assert redis_client.hgetall(keys.control) == noted
+    assert (noted[b"paused-by"], noted[b"paused-reason"]) == (b"ann", b"deploy")
+    assert abs(time.time() * 1000 - int(noted[b"paused-at"])) < 60_000
+    control.resume()
+    assert not redis_client.exists(keys.control)
+
+
 def test_supervisors_are_told_at_once(control, keys, redis_client):
     with redis_client.pubsub() as subscription:
         subscription.subscribe(keys.wake)

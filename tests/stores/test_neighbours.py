@@ -50,6 +50,13 @@ DRAINS = {
         "rsmq_ack",
         "rsmq_bury",
         "rsmq_cancel",
+        "waiting_delete",
+        "stream_delete",
+        "rsmq_delete_found",
+        "jobs_begin",
+        "jobs_claim",
+        "jobs_end",
+        "dead_delete",
     ),
 }
 #: Keys that only count what happened.

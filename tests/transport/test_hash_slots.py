@@ -24,6 +24,7 @@ EXAMPLES = {
     "EVAL": [in_full(SCRIPT)],
     "EVALSHA": [SCRIPT],
     "GETRANGE": [("GETRANGE", "k", 0, 1)],
+    "EXISTS": [("EXISTS", "k")],
     "HDEL": [("HDEL", "k", "a", "b")],
     "HGET": [("HGET", "k", "a")],
     "HGETALL": [("HGETALL", "k")],

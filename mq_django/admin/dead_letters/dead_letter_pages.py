@@ -1,14 +1,13 @@
 """The pages of dead letters, and actions on selected ones."""
 
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.dead_letters.dead_letter_jobs import DELETE, REDRIVE, confirm_act, job_line
+from mq_django.admin.dead_letters.dead_letter_jobs import DELETE, PAGES, REDRIVE, confirm_act
 from mq_django.admin.messages.message_rows import facts, listed, shown_error
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, report
@@ -69,13 +68,13 @@ def _filtered(page: Page, name: str) -> HttpResponse:
 
 
 def _frame(page: Page, name: str, criteria: str) -> dict[str, Any]:
-    query = f"?{urlencode(terms)}" if (terms := filter_form.asked(page)) else ""
+    query = filter_form.query(page)
     return {
-        "act_url": page.url("dead_act", name),
+        "act_url": page.url("dead_act", name) + query,
         "redrive_all_url": page.url("dead_all", name, REDRIVE) + query,
         "groups_url": page.url("dead_groups", name),
         "export_url": page.url("dead_export", name) + query if page.can(SEE_DATA) else "",
-        **job_line(page, name),
+        **PAGES.line(page, name),
         "delete_all_url": page.url("dead_all", name, DELETE) + query,
         "chosen_field": CHOSEN,
         **filter_form.shown(page, message_id=criteria, with_error=True),
@@ -111,7 +110,7 @@ def letter(page: Page, name: str, entry: str) -> HttpResponse:
         raw=text.visible_bytes(view.raw) if view.raw and can_see_data else "",
         can_go_back=view.can_go_back,
         edit_url=page.url("dead_edit", name, entry) if page.can(SEE_DATA, OPERATE) else "",
-        act_url=page.url("dead_act", name),
+        act_url=page.url("dead_act", name) + filter_form.query(page),
         chosen_field=CHOSEN,
         **about,
     )
@@ -123,10 +122,11 @@ def act(page: Page, name: str) -> HttpResponse:
     what = page.request.POST.get("action", "")
     if what not in (REDRIVE, DELETE):
         return HttpResponseBadRequest()
-    entries = chosen(page)
+    entries, query = chosen(page), filter_form.query(page)
+    list_url = page.url("dead", name) + query
     if not entries:
         page.say(messages.WARNING, _("Select dead letters first."))
-        return HttpResponseRedirect(page.url("dead", name))
+        return HttpResponseRedirect(list_url)
     labels = dead_letters.labels(name, entries[:MAX_LISTED])
     if CONFIRMED not in page.request.POST:
         return confirm_act(
@@ -134,14 +134,14 @@ def act(page: Page, name: str) -> HttpResponse:
             name,
             what,
             len(entries),
-            act_url=page.url("dead_act", name),
+            act_url=page.url("dead_act", name) + query,
             fields=[("action", what), *((CHOSEN, entry) for entry in entries)],
             listed=[text.visible(label, limit=200) for label in labels],
             unlisted=len(entries) - len(labels),
         )
     outcome = dead_letters.redrive(name, entries) if what == REDRIVE else dead_letters.delete(name, entries)
     _report(page, name, what, outcome, f": {', '.join(labels)}")
-    return HttpResponseRedirect(page.url("dead", name))
+    return HttpResponseRedirect(list_url)
 
 
 def _report(page: Page, name: str, what: str, outcome: Outcome, which: str) -> None:
@@ -158,7 +158,7 @@ def _row(page: Page, name: str, view: DeadLetterView) -> dict[str, Any]:
     can_see_data = page.can(SEE_DATA)
     return {
         "entry": view.entry,
-        "url": page.url("dead_letter", name, view.entry),
+        "url": page.url("dead_letter", name, view.entry) + filter_form.query(page),
         "reason": text.visible(reason(view.reason), limit=40),
         "error": shown_error(view.error, can_see_data=can_see_data, limit=160),
         "attempts": text.number(view.attempts),

@@ -8,6 +8,7 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from mq_django.admin.messages.message_jobs import PAGES
 from mq_django.admin.messages.message_rows import facts, listed
 from mq_django.admin.ui import filter_form, references, text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
@@ -78,8 +79,9 @@ def _filtered(page: Page, name: str, where: Room) -> HttpResponse:
 
 def _frame(page: Page, name: str, where: Room, criteria: str) -> dict[str, Any]:
     return {
-        "act_url": page.url("cancel", name),
-        "purge_url": page.url("purge", name, where),
+        "act_url": page.url("cancel", name) + filter_form.query(page),
+        "purge_url": page.url("purge", name, where) + filter_form.query(page),
+        **PAGES.line(page, name, where),
         "chosen_field": CHOSEN,
         **filter_form.shown(page, message_id=criteria),
     }
@@ -100,7 +102,7 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
         tabs=tabs(page, name, view.room),
         member=references.handle(page, view),
         why=why(explain.why_waiting(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
-        act_url=page.url("cancel", name),
+        act_url=page.url("cancel", name) + filter_form.query(page),
         chosen_field=CHOSEN,
         **facts(
             view.message,
@@ -114,7 +116,7 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
 def cancel(page: Page, name: str) -> HttpResponse:
     """Cancel the selected messages, after confirmation."""
     where = _room(page.request.POST.get("room", "delayed"))
-    back_url = page.url("waiting", name, where)
+    back_url = page.url("waiting", name, where) + filter_form.query(page)
     members, found = chosen(page), [references.named(page, member) for member in chosen(page)]
     if not members:
         page.say(messages.WARNING, _("Select messages first."))
@@ -147,8 +149,8 @@ def _confirm_cancel(page: Page, name: str, where: Room, members: list[str]) -> H
             count,
         ),
         button=_("Yes, cancel it") if count == 1 else _("Yes, cancel them"),
-        act_url=page.url("cancel", name),
-        back_url=page.url("waiting", name, where),
+        act_url=page.url("cancel", name) + filter_form.query(page),
+        back_url=page.url("waiting", name, where) + filter_form.query(page),
         fields=[("room", where), *((CHOSEN, member) for member in members)],
         listed=[text.visible(label, limit=200) for label in _ids(members)],
         unlisted=max(0, count - MAX_LISTED),
@@ -179,7 +181,7 @@ def _row(page: Page, name: str, now_ms: int, view: WaitingView) -> dict[str, Any
     member = references.handle(page, view)
     return {
         "member": member,
-        "url": page.url("message", name, view.room, member) if member else "",
+        "url": page.url("message", name, view.room, member) + filter_form.query(page) if member else "",
         "due": text.moment(view.due_ms, now=now_ms),
         "published": text.moment(view.message.published_ms, now=now_ms),
         **listed(view.message, can_see_data=page.can(SEE_DATA)),

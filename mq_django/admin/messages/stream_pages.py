@@ -8,6 +8,7 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from mq_django.admin.messages.message_jobs import PAGES
 from mq_django.admin.messages.message_rows import facts, listed
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.labels import why
@@ -17,6 +18,8 @@ from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import entries, explain
 from mq_django.inspector.message_views import EntrySource, EntryView
 from mq_django.inspector.queues import queue as look_at
+from mq_django.inspector.queues import quick_stats
+from mq_django.inspector.run_times import RunTimes, run_time, run_times
 from mq_django.inspector.scan import Scanned
 
 #: Messages per page.
@@ -44,14 +47,17 @@ def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[Entr
         if url:
             return HttpResponseRedirect(url)
     found = read(name, filter_form.criteria(page, message_id), after=after, limit=PER_PAGE)
+    view = quick_stats(name)
+    times = run_times(view) if place == "pending" else {}
     return page.render(
         "entries",
         str(TITLES[place]),
         queue=name,
         place=place,
-        tabs=tabs(page, name, place),
-        rows=[_row(page, name, view) for view in found.rows],
-        purge_url=page.url("purge", name, "ready"),
+        tabs=tabs(page, name, place, view),
+        rows=[_row(page, name, row, times) for row in found.rows],
+        purge_url="" if message_id else page.url("purge", name, "ready") + filter_form.query(page),
+        **(PAGES.line(page, name, "ready") if place == "ready" else {}),
         **filter_form.shown(page, message_id=message_id),
         **filter_form.progress(page, found, message_id=message_id),
     )
@@ -65,19 +71,26 @@ def message(page: Page, name: str, source: str, entry: str) -> HttpResponse:
         page.say(messages.WARNING, _("The message is no longer here: it was handled, retried or deleted."))
         return HttpResponseRedirect(page.url("ready", name))
     place = "pending" if view.consumer else "ready"
+    cause = explain.why_entry(view, look_at(name))
+    runs = cause.kind == "running"
     return page.render(
         "message",
         _("Message"),
         queue=name,
         tabs=tabs(page, name, place),
-        why=why(explain.why_entry(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
+        is_running=runs,
+        why=why(cause, name=view.message.name, can_see_data=page.can(SEE_DATA)),
         **facts(
             view.message,
             can_see_data=page.can(SEE_DATA),
             first=[
                 (_("Attempt"), str(view.message.attempt)),
                 (_("Consumer"), text.visible(view.consumer) if view.consumer else ""),
-                (_("Held for"), text.duration(view.held_ms) if view.consumer else ""),
+                (_("Running for"), text.duration(cause.ms) if runs else ""),
+                (
+                    _("Lease extended"),
+                    _("%(time)s ago") % {"time": text.duration(view.held_ms)} if view.consumer else "",
+                ),
             ],
             last=[(_("Ready since"), text.moment(view.ready_ms))],
         ),
@@ -92,12 +105,13 @@ def _source(word: str) -> EntrySource:
     raise Http404
 
 
-def _row(page: Page, name: str, view: EntryView) -> dict[str, Any]:
+def _row(page: Page, name: str, view: EntryView, times: RunTimes) -> dict[str, Any]:
+    ms = run_time(view, times)
     return {
         "url": page.url("entry", name, view.source, text.to_url(view.entry)),
         "since": text.moment(view.ready_ms),
         "priority": view.message.priority or "",
         "consumer": text.visible(view.consumer, limit=60),
-        "held": text.duration(view.held_ms),
+        "running": "" if ms is None else text.duration(ms),
         **listed(view.message, can_see_data=page.can(SEE_DATA)),
     }

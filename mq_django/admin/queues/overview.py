@@ -11,13 +11,14 @@ from mq_django import inspector
 from mq_django.admin.topics import topic_pages
 from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
+from mq_django.admin.ui.job_pages import running_jobs
 from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
 from mq_django.inspector.queue_view import Problem, QueueView
 
-PARTS = ("problems",)
+PARTS = ("jobs", "problems")
 
 #: The most problems that are listed, the worst first.
 MAX_PROBLEMS = 50
@@ -99,6 +100,9 @@ def _context(page: Page) -> dict[str, Any]:
         "filter": chosen.fields(),
         "is_filtered": any(chosen),
         "topics": rows,
+        "jobs": [job for view in views for job in running_jobs(page, view.name, view.jobs)],
+        "pause_all_url": page.url("pause_all"),
+        "resume_all_url": page.url("resume_all"),
         "problems": [*alarms, *(_problem(page, what, view) for what, view in problems[:MAX_PROBLEMS])],
         "more_problems": text.number(len(problems) - MAX_PROBLEMS) if len(problems) > MAX_PROBLEMS else "",
         "summary": ngettext("%(count)s queue needs attention.", "%(count)s queues need attention.", troubled)

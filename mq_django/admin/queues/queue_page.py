@@ -9,6 +9,7 @@ from mq_django import inspector
 from mq_django.admin.queues import limits_section, schedules_page
 from mq_django.admin.topics import group_section
 from mq_django.admin.ui import charts, spans, text
+from mq_django.admin.ui.job_pages import running_jobs
 from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.settings_section import settings_of
@@ -19,7 +20,7 @@ from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.inspector.queues import quick_stats
 
-PARTS = ("tabs", "problems", "tiles", "place", "charts", "names", "limits", "schedules", "consumers")
+PARTS = ("tabs", "jobs", "problems", "tiles", "place", "charts", "names", "limits", "schedules", "consumers")
 
 #: Parts that only some queues have.
 NOT_ALWAYS = ("place", "limits", "schedules")
@@ -71,6 +72,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "queue": name,
         "tabs": tabs(page, name, "queue", view),
         "tiles": _tiles(page, view),
+        "jobs": running_jobs(page, name, view.jobs),
         "paused": view.paused,
         "switch_url": page.url("resume" if view.paused else "pause", name),
         "purge_url": page.url("purge", name, "ready"),

@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui.page import Page, sentence_of
-from mq_django.admin.ui.tabs import tabs
+from mq_django.admin.ui.tabs import sections, tabs
 from mq_django.admin.ui.text import number
 from mq_django.core.visible import truncate
 from mq_django.inspector.actions import Outcome
@@ -45,10 +45,10 @@ def confirm(
     dangerous: bool = False,
     inputs: Sequence[dict[str, str]] = (),
 ) -> HttpResponse:
-    """Render the confirmation page of an action."""
+    """Render the confirmation page of an action on a queue, or on all queues if `queue` is empty."""
     context: dict[str, Any] = {
         "queue": queue,
-        "tabs": tabs(page, queue, tab),
+        "tabs": tabs(page, queue, tab) if queue else sections(page, tab),
         "sentence": sentence,
         "button": button,
         "act_url": act_url,

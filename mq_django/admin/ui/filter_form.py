@@ -59,6 +59,11 @@ def asked(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, str]:
     return found | group
 
 
+def query(page: Page) -> str:
+    """Return the filter of a request as the query of a URL, empty without one."""
+    return f"?{urlencode(terms)}" if (terms := asked(page)) else ""
+
+
 def may_ask_for(page: Page, error: str) -> bool:
     """Return whether a user may filter by a group of dead letters."""
     return not error or is_exception(error) or page.can(SEE_DATA)

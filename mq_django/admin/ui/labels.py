@@ -3,11 +3,11 @@
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.ui.text import duration, number
+from mq_django.admin.ui.text import date, duration, number
 from mq_django.core.redaction import redact_forms
-from mq_django.core.visible import escape
+from mq_django.core.visible import escape, truncate
 from mq_django.inspector.explain import Cause
-from mq_django.inspector.queue_view import GROWING, Blocker, Problem, QueueView
+from mq_django.inspector.queue_view import GROWING, Blocker, Pause, Problem, QueueView
 
 
 def problem(view: QueueView, what: Problem) -> str:
@@ -24,7 +24,7 @@ def problem(view: QueueView, what: Problem) -> str:
                 view.depth,
             ) % {"count": number(view.depth)}
         case "paused":
-            return _("is paused.")
+            return f"{_('is paused.')} {pause_details(view.pause)}".rstrip()
         case "starved":
             return (
                 _("makes no progress. %(busy)s") % {"busy": busy(view.blocker, queue=view.name)} if view.blocker else ""
@@ -86,6 +86,21 @@ def _damage(view: QueueView) -> str:
     return _("was damaged by another program %(time)s ago: %(about)s") % {"time": duration(age_ms), "about": about}
 
 
+def pause_details(found: Pause | None) -> str:
+    """Return who paused a queue, since when, and why, as far as known."""
+    if found is None:
+        return ""
+    since, who = "" if found.since_ms is None else date(found.since_ms), escape(found.who)
+    if since and who:
+        said = _("Paused by %(who)s since %(time)s.")
+    elif since:
+        said = _("Paused since %(time)s.")
+    else:
+        said = _("Paused by %(who)s.") if who else ""
+    why = _("Reason: %(reason)s") % {"reason": truncate(escape(found.reason), 500)} if found.reason else ""
+    return f"{said % {'who': truncate(who, 200), 'time': since}} {why}".strip()
+
+
 def reason(word: str) -> str:
     """Return why a message is dead."""
     known = {
@@ -107,12 +122,13 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "delayed": _("Delayed: due in %(time)s."),
         "due": _("Due: becomes ready at any moment."),
         "unhandled": _("No consumer has a handler for “%(name)s”."),
-        "held": _("Held by consumer %(consumer)s for %(time)s."),
+        "running": _("Running on consumer %(consumer)s for %(time)s."),
+        "held": _("Held by consumer %(consumer)s. As of its last heartbeat, it has not started."),
         "abandoned": _(
             "Consumer %(consumer)s holds it and is gone: no heartbeat for %(time)s. Another consumer takes the "
             "message after the visibility timeout."
         ),
-        "paused": _("The queue is paused."),
+        "paused": f"{_('The queue is paused.')} {pause_details(cause.pause)}".rstrip(),
         "parked": _("The limit for key “%(key)s” is reached: %(most)s at once."),
         "throttled": _(
             "The limit for key “%(key)s” is reached: %(most)s in %(window)s; the next check is in %(time)s."

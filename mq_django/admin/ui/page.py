@@ -34,6 +34,7 @@ from mq_django.errors import (
     StoreError,
     UnknownQueue,
 )
+from mq_django.inspector.queues import require_queue
 from mq_django.models import Queue
 from mq_django.transport.budgets import within
 
@@ -83,7 +84,7 @@ class Page:
             {
                 **site.each_context(self.request),
                 **self._frame(),
-                **self._topic_of(str(context.get("queue", ""))),
+                **self._links_back(str(context.get("queue", ""))),
                 "title": title,
                 **context,
             },
@@ -127,10 +128,13 @@ class Page:
             "crumbs_are_a_list": django.VERSION >= (6, 1),
         }
 
-    def _topic_of(self, queue: str) -> dict[str, str]:
-        """Return the topic of a group's page, for a link back to it."""
+    def _links_back(self, queue: str) -> dict[str, str]:
+        """Return the links from a page to its queue, and from a group's page to its topic."""
+        if not queue:
+            return {}
         topic, separator, group = queue.partition(GROUP_SEPARATOR)
-        return {"topic": topic, "topic_url": self.queue_url(topic), "leaf": group} if separator else {}
+        of_group = {"topic": topic, "topic_url": self.queue_url(topic), "leaf": group} if separator else {}
+        return {"queue_url": self.queue_url(queue), **of_group}
 
     def say(self, level: int, text: str) -> None:
         """Show a message on the next page."""
@@ -169,13 +173,13 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     try:
         with within(SECONDS):
             if "name" in kwargs:
-                get_config().queue(kwargs["name"])
+                require_queue(kwargs["name"])
             elif "topic" in kwargs:
                 get_config().topic(kwargs["topic"])
             return view(page, **kwargs)
     except UnknownQueue:
-        # Only users who may see queues may learn which ones exist.
-        if not page.can(VIEW):
+        # Only users who may do this to a queue may learn which ones exist.
+        if not page.can(VIEW, *getattr(view, "permissions", ())):
             raise PermissionDenied from None
         name = escape(kwargs.get("name") or kwargs.get("topic", ""))[:160]
         sentence = _("There is no queue “%(name)s” in the settings.") % {"name": name}

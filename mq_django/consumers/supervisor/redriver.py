@@ -1,4 +1,4 @@
-"""Run the background jobs that redrive or delete many dead letters."""
+"""Run the background jobs that redrive or delete many messages."""
 
 import time
 
@@ -6,7 +6,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.next_checks import NextChecks
-from mq_django.stores.background_jobs import IDLE, BackgroundJobs
+from mq_django.stores.background_jobs import IDLE, BackgroundJobs, MessageJobs
 from mq_django.transport.connections import open_wire
 
 #: Seconds between two steps of a job without a rate limit, so that Redis serves others in between.
@@ -22,18 +22,26 @@ class Redriver(Service):
         super().__init__()
         session = open_session_to(queues)
         self._queues = queues
-        self._jobs = {number: BackgroundJobs(config, session) for number, config in queues.items()}
+        kinds = (BackgroundJobs, MessageJobs)
+        self._kinds = len(kinds)
+        #: Of each queue the job on dead letters and the one on other messages. Each has its own pace.
+        self._jobs = {
+            number * self._kinds + place: kind(config, session)
+            for number, config in queues.items()
+            for place, kind in enumerate(kinds)
+        }
         self._worker = worker
-        self._checks = NextChecks(queues)
+        self._checks = NextChecks(self._jobs)
 
     def expect(self, number: int) -> None:
         """Check a queue now: it has a job."""
-        self._checks.ask(number)
+        for kind in range(self._kinds):
+            self._checks.ask(number * self._kinds + kind)
         self.wake()
 
     def run_once(self) -> float:
-        """Make one step of the job of every queue that is due."""
-        self.each(self._checks.due(), self._work, called=lambda number: self._queues[number].name)
+        """Make one step of every job that is due."""
+        self.each(self._checks.due(), self._work, called=lambda number: self._queues[number // self._kinds].name)
         return self._checks.pause()
 
     def _work(self, number: int) -> None:
@@ -46,7 +54,7 @@ class Redriver(Service):
         self._checks.ask_all()
 
 
-def work_here(queue: str, worker: str) -> float:
+def work_here(queue: str, worker: str, kind: type[BackgroundJobs] = BackgroundJobs) -> float:
     """Make one step of a queue's job for a caller that waits for it; return the seconds until the next step.
 
     IDLE means that there is no job.
@@ -56,4 +64,4 @@ def work_here(queue: str, worker: str) -> float:
         StoreError: Redis cannot be reached or refused.
     """
     config = get_config().queue(queue)
-    return BackgroundJobs(config, open_wire("inspect", config.connection)).work(worker)
+    return kind(config, open_wire("inspect", config.connection)).work(worker)

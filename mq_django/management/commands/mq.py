@@ -1,7 +1,6 @@
 """Inspect and manage queues from a terminal."""
 
 import argparse
-import getpass
 import json
 import time
 from collections.abc import Iterable
@@ -18,15 +17,20 @@ from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import Room
-from mq_django.management import consumer_verbs, schedule_verbs, topic_verbs, whereabouts
+from mq_django.inspector.queues import require_queue
+from mq_django.management import consumer_verbs, pause_verbs, schedule_verbs, topic_verbs, whereabouts
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import busy_with, table
+from mq_django.management.user_name import user_name
 from mq_django.producers import queues
+from mq_django.stores.background_jobs import BackgroundJobs, MessageJobs
 
 PLACES = ("ready", "delayed", "unhandled", "parked", "dead")
 
 #: Places of waiting messages, by their names in `peek`.
 ROOMS: dict[str, Room] = {"delayed": "delayed", "unhandled": "unhandled", "parked": "parked"}
+
+KINDS_OF_JOBS: dict[jobs.Kind, type[BackgroundJobs]] = {"dead": BackgroundJobs, "messages": MessageJobs}
 
 #: Seconds between two progress lines of a long job.
 PROGRESS = 2.0
@@ -81,13 +85,16 @@ class Command(BaseCommand):
             "--background", action="store_true", help="With --all: run as a background job of the consumers."
         )
 
-        self._verb(verbs, "pause", "Pause a queue.", queue=True)
-        self._verb(verbs, "resume", "Resume a paused queue.", queue=True)
-
         purge = self._verb(verbs, "purge", "Delete messages.", queue=True)
         purge.add_argument("place", choices=PLACES)
         purge.add_argument("--yes", action="store_true", help="Confirm without prompting.")
+        purge.add_argument("--name", help="Only messages whose name contains this text.")
+        purge.add_argument("--key", help="Only messages with this key.")
+        purge.add_argument("--error", help="Only dead letters whose error contains this text.")
+        purge.add_argument("--rate", type=int, help="Limit in messages per second.")
+        purge.add_argument("--background", action="store_true", help="Run as a background job of the consumers.")
 
+        pause_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
         consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
         scheduling = self._verb(verbs, "schedules", "Show schedules; create, change, pause and delete them.")
         schedule_verbs.add_verbs(scheduling, self._verb)
@@ -108,6 +115,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
         try:
+            for queue in (options.get("queue"), *(options.get("queues") or ())):
+                if queue is not None:
+                    require_queue(queue)
             getattr(self, f"_{options['verb'] or 'status'}")(options)
         except MQError as error:
             raise CommandError(str(error)) from error
@@ -151,13 +161,9 @@ class Command(BaseCommand):
         queue, ids = options["queue"], options["ids"]
         if bool(ids) == options["all"]:
             raise CommandError("Give the ids of messages, or --all.", returncode=2)
-        given = {option: options[option] for option in ("name", "error", "key", "rate") if options[option] is not None}
+        given = _given(options)
         if (given or options["background"]) and not options["all"]:
             raise CommandError("--name, --error, --key, --rate and --background need --all.", returncode=2)
-        # An empty value, as of an unset shell variable, would select everything.
-        for option, value in given.items():
-            if not value:
-                raise CommandError(f"--{option} is {value!r}: omit it, or give it a value.", returncode=2)
         if options["all"]:
             rate = given.pop("rate", 0)
             self._job(options, "redrive", Filter(**given), rate=rate, background=options["background"])
@@ -173,50 +179,57 @@ class Command(BaseCommand):
         rate: int = 0,
         background: bool = False,
     ) -> None:
-        """Run a job on dead letters: the admin shows it, and consumers continue it if this process is killed."""
-        queue, done = options["queue"], "redriven" if what == "redrive" else "deleted"
-        begun = jobs.begin(queue, what, who=f"{getpass.getuser()}, mq", criteria=criteria, rate=rate)
+        """Run a job: the admin shows it, and consumers continue it if this process is killed."""
+        queue, done, who = options["queue"], "redriven" if what == "redrive" else "deleted", f"{user_name()}, mq"
+        place = options.get("place", "dead")
+        if place == "dead":
+            begun = jobs.begin(queue, what, who=who, criteria=criteria, rate=rate)
+        else:
+            begun = jobs.begin_deleting(queue, place, who=who, criteria=criteria, rate=rate)
         if begun.word == "busy":
-            raise CommandError("Another job is running on the dead letters of this queue.")
+            others = "dead letters" if place == "dead" else "messages"
+            raise CommandError(f"Another job is running on the {others} of this queue.")
         if begun.word == "nothing":
             self._report(options, Outcome(), done)
         elif background:
-            self._print(options, {"begun": True, "total": begun.total}, [f"started, {begun.total} dead letters"])
+            named = "dead letters" if place == "dead" else f"{place} messages"
+            self._print(options, {"begun": True, "total": begun.total}, [f"started, {begun.total} {named}"])
         else:
-            self._work(options, begun.total, done)
+            self._work(options, begun.total, done, "dead" if place == "dead" else "messages")
 
-    def _work(self, options: dict[str, Any], total: int, done: str) -> None:
+    def _work(self, options: dict[str, Any], total: int, done: str, kind: jobs.Kind) -> None:
         queue, worker = options["queue"], f"mq-{token()}"
         reported = time.monotonic()
         try:
-            while (found := jobs.look(queue)) is not None and found.state == "running":
-                time.sleep(min(1.0, work_here(queue, worker)))
+            while (found := jobs.look(queue, kind)) is not None and found.state == "running":
+                time.sleep(min(1.0, work_here(queue, worker, KINDS_OF_JOBS[kind])))
                 if time.monotonic() - reported > PROGRESS:
                     reported = time.monotonic()
                     self.stderr.write(f"{found.done} {done}, {found.looked} of {total} scanned")
         except KeyboardInterrupt:
-            jobs.cancel(queue)
+            jobs.cancel(queue, kind)
             self.stderr.write("cancelled")
-        found = jobs.look(queue)
+        found = jobs.look(queue, kind)
         if found is not None:
             self._report(options, Outcome(done=found.done, missing=found.missing, refused=found.refused), done)
 
     def _pause(self, options: dict[str, Any]) -> None:
-        changed = actions.pause(options["queue"])
-        self._print(options, {"paused": True, "changed": changed}, ["paused" if changed else "was already paused"])
+        self._print(options, *pause_verbs.pause(options))
 
     def _resume(self, options: dict[str, Any]) -> None:
-        changed = actions.resume(options["queue"])
-        self._print(options, {"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"])
+        self._print(options, *pause_verbs.resume(options))
 
     def _purge(self, options: dict[str, Any]) -> None:
         queue, place = options["queue"], options["place"]
         view = inspector.queue(queue)
         count = getattr(view, place)
         if not options["yes"]:
-            raise CommandError(f"This deletes {count} messages. Confirm with --yes.", returncode=2)
-        if place == "dead":
-            self._job(options, "delete")
+            most = "up to " if _given(options).keys() - {"rate"} else ""
+            raise CommandError(f"This deletes {most}{count} messages. Confirm with --yes.", returncode=2)
+        given, background = _given(options), options["background"]
+        if place == "dead" or given or background:
+            rate = given.pop("rate", 0)
+            self._job(options, "delete", Filter(**given), rate=rate, background=background)
             return
         outcome = actions.purge(queue, place, at_most=count, seconds=float("inf"))
         self._report(options, outcome, "deleted")
@@ -257,6 +270,15 @@ class Command(BaseCommand):
             lines = [json.dumps(found, ensure_ascii=True)]
         for line in lines:
             self.stdout.write(line)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the filter and the rate. An empty value, as of an unset shell variable, would select everything."""
+    given = {option: options[option] for option in ("name", "error", "key", "rate") if options[option] is not None}
+    for option, value in given.items():
+        if not value:
+            raise CommandError(f"--{option} is {value!r}: omit it, or give it a value.", returncode=2)
+    return given
 
 
 def _peeked(queue: str, place: str, limit: int) -> Iterable[Any]:

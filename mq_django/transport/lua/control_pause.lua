@@ -1,17 +1,24 @@
--- Pause a queue and notify its supervisors.
+-- Pause a queue and notify its supervisors. A queue that is paused keeps who paused it, why and since when.
 --
 -- KEYS[1]  control   {queue}:control   HASH
 -- ARGV[1]  wake      channel
+-- ARGV[2]  who       may be missing
+-- ARGV[3]  reason    may be missing
 --
 -- Returns 'PAUSED', or 'WAS_PAUSED' if it was paused before; the supervisors are notified in both cases.
 
 -- with types
+-- with clock
 local wrong = wrong_type({ [KEYS[1]] = 'hash' })
 if wrong then
   return wrong
 end
 
 local before = redis.call('hget', KEYS[1], 'paused')
-redis.call('hset', KEYS[1], 'paused', '1')
+if before ~= '1' then
+  local now = string.format('%.0f', now_ms())
+  local who, reason = ARGV[2] or '', ARGV[3] or ''
+  redis.call('hset', KEYS[1], 'paused', '1', 'paused-by', who, 'paused-reason', reason, 'paused-at', now)
+end
 redis.call('publish', ARGV[1], 'paused')
 return before == '1' and 'WAS_PAUSED' or 'PAUSED'

@@ -12,6 +12,6 @@ if wrong then
 end
 
 local before = redis.call('hget', KEYS[1], 'paused')
-redis.call('hdel', KEYS[1], 'paused')
+redis.call('hdel', KEYS[1], 'paused', 'paused-by', 'paused-reason', 'paused-at')
 redis.call('publish', ARGV[1], 'resumed')
 return before == '1' and 'RESUMED' or 'WAS_RUNNING'

@@ -1,6 +1,6 @@
--- Start a background job on dead letters, unless one is running.
+-- Start a background job on messages, unless one is running.
 --
--- KEYS[1]  job      {queue}:dead-job   HASH
+-- KEYS[1]  job      {queue}:dead-job or :message-job   HASH
 -- ARGV[1]  channel  gets a notification that there is work
 -- then the job's fields and values
 --

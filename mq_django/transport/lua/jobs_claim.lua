@@ -1,6 +1,6 @@
--- Take or renew the lease of a background job on dead letters. One worker runs it at a time.
+-- Take or renew the lease of a background job. One worker runs it at a time.
 --
--- KEYS[1]  job      {queue}:dead-job   HASH
+-- KEYS[1]  job      {queue}:dead-job or :message-job   HASH
 -- ARGV[1]  worker
 -- ARGV[2]  lease    ms
 --
@@ -22,5 +22,7 @@ local left = (tonumber(lease or 0) or 0) - now
 if worker and worker ~= ARGV[1] and left > 0 then
   return { 'HELD', left }
 end
+-- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
+redis.call('hdel', KEYS[1], '')
 redis.call('hset', KEYS[1], 'worker', ARGV[1], 'lease', string.format('%.0f', now + ARGV[2]))
 return redis.call('hgetall', KEYS[1])

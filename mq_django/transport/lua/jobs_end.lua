@@ -1,6 +1,6 @@
--- End a background job on dead letters. Its hash is kept for a week.
+-- End a background job. Its hash is kept for a week.
 --
--- KEYS[1]  job     {queue}:dead-job   HASH
+-- KEYS[1]  job     {queue}:dead-job or :message-job   HASH
 -- ARGV[1]  state   'finished' or 'cancelled'
 -- ARGV[2]  worker  must run the job; '' when the caller is not a worker
 -- ARGV[3]  fields and values to note, if any
@@ -17,6 +17,8 @@ local state, worker = unpack(redis.call('hmget', KEYS[1], 'state', 'worker'))
 if state ~= 'running' or (ARGV[2] ~= '' and worker ~= ARGV[2]) then
   return 'OVER'
 end
+-- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
+redis.call('hdel', KEYS[1], '')
 redis.call('hset', KEYS[1], 'state', ARGV[1], 'changed', string.format('%.0f', now_ms()), unpack(ARGV, 3))
 redis.call('pexpire', KEYS[1], 604800000)
 return 'ENDED'

@@ -57,7 +57,11 @@ def test_what_a_consumer_handles_leads_to_the_message(operator):
     page = operator.get(f"{BASE}consumers/").content.decode()
     (link,) = re.findall(rf'<li><a href="({BASE}emails/entry/[^"]*)"', page)
 
-    assert "Held by consumer" in operator.get(link).content.decode()
+    page = operator.get(link).content.decode()
+    assert "for 12 s" in page
+    assert "Why it is not running" not in page
+    (row,) = operator.get(f"{BASE}emails/pending/").context["rows"]
+    assert row["running"] == "12 s"
 
 
 @pytest.mark.parametrize(("what", "said"), [("quiet", "was asked to go quiet"), ("stop", "was asked to stop")])

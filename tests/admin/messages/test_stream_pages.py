@@ -1,5 +1,7 @@
 """Ready and pending messages in the admin, and what a filter finds."""
 
+import re
+
 import pytest
 from django.contrib.admin.models import LogEntry
 
@@ -118,7 +120,7 @@ def test_the_first_and_the_last_moment_are_times(operator, settings, value):
 
 
 @pytest.mark.parametrize("path", ["ready/", "waiting/delayed/"])
-def test_what_purges_everything_is_not_offered_above_a_filtered_list(operator, path):
+def test_above_a_filtered_list_only_what_matches_is_purged(operator, path):
     publish("emails", "welcome", 1)
     publish("emails", "welcome", 1, delay=60)
     publish("emails", "remind", 1, delay=60)
@@ -126,17 +128,27 @@ def test_what_purges_everything_is_not_offered_above_a_filtered_list(operator, p
 
     assert "/purge/" in main_of(operator.get(address))
     filtered = main_of(operator.get(address, {"name": "welcome"}))
-    assert "/purge/" not in filtered
-    assert "To purge, clear the filter" in filtered
+    assert "Purge all matching…" in filtered
+    assert re.findall(r'/purge/[^"]*', filtered) == [f"/purge/{path.split('/')[-2]}/?name=welcome"]
 
 
-def test_a_purge_with_a_filter_is_refused(operator):
+def test_a_purge_with_a_filter_deletes_nothing_else(operator):
+    publish("emails", "welcome", 1, delay=60)
+    until = {"until": str(inspector.queue("emails").now_ms + 1), "confirmed": "yes"}
+
+    operator.post(f"{BASE}emails/purge/delayed/?name=remind", until)
+    operator.post(f"{BASE}emails/purge/delayed/", {"name": "remind", **until})
+
+    assert inspector.queue("emails").delayed == 1
+
+
+@pytest.mark.parametrize("fields", [{"id": "m1"}, {"error": "no"}, {"of_name": "a", "of_error": "b"}, {"until": "x"}])
+def test_a_purge_with_a_filter_that_it_does_not_have_is_refused(operator, fields):
     publish("emails", "welcome", 1, delay=60)
 
-    for address, fields in (("?name=remind", {}), ("", {"name": "remind"})):
-        refused = operator.post(f"{BASE}emails/purge/delayed/{address}", {"count": "1", "confirmed": "yes", **fields})
-        assert refused.status_code == 400
+    refused = operator.post(f"{BASE}emails/purge/delayed/", {"until": str(2**42), "confirmed": "yes"} | fields)
 
+    assert refused.status_code == 400
     assert inspector.queue("emails").delayed == 1
 
 
@@ -169,10 +181,10 @@ def test_one_place_is_purged_once_that_is_confirmed(operator, place, left):
     fields = dict(asked.context["fields"])
     done = operator.post(f"{BASE}emails/purge/{place}/", fields, follow=True)
 
-    assert f"{5 - sum(left)} messages were deleted." in done.content.decode()
+    assert f"Deleted: {5 - sum(left)} messages." in done.content.decode()
     view = inspector.queue("emails")
     assert (view.ready, view.delayed) == left
-    assert LogEntry.objects.get().change_message == f"Purged {5 - sum(left)} {place} messages"
+    assert LogEntry.objects.get().change_message == f"Began to purge {5 - sum(left)} {place} messages"
 
 
 def test_a_purge_deletes_no_more_than_was_confirmed(operator):
@@ -185,21 +197,6 @@ def test_a_purge_deletes_no_more_than_was_confirmed(operator):
     assert inspector.queue("emails").ready == 4
 
 
-def test_what_a_purge_has_no_time_for_is_asked_for_again(operator, monkeypatch):
-    publish_many("emails", [("welcome", n) for n in range(1100)])
-    fields = dict(operator.get(f"{BASE}emails/purge/ready/").context["fields"])
-    monkeypatch.setattr(actions, "purge", _hasty(actions.purge))
-
-    done = operator.post(f"{BASE}emails/purge/ready/", fields, follow=True).content.decode()
-
-    assert "500 messages were deleted." in done
-    assert "Purge 600 ready messages?" in done
-
-
-def _hasty(purge):
-    return lambda *args, **options: purge(*args, **{**options, "seconds": 0.0})
-
-
 def test_what_cannot_be_purged_is_not_found(operator):
     assert operator.get(f"{BASE}emails/purge/pending/").status_code == 404
 
@@ -210,7 +207,9 @@ def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings):
 
     operator.post(f"{BASE}legacy/pause/", {"confirmed": "yes"})
     assert inspector.queue("legacy").paused
-    operator.post(f"{BASE}legacy/purge/ready/", {"confirmed": "yes", "count": "5"})
+    operator.post(
+        f"{BASE}legacy/purge/ready/", {"confirmed": "yes", "until": str(inspector.queue("legacy").now_ms + 1)}
+    )
     assert inspector.queue("legacy").ready == 0
 
 

@@ -18,7 +18,7 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
-from tests.seeding import beat
+from tests.seeding import beat, publish
 
 pytestmark = pytest.mark.django_db
 
@@ -101,6 +101,8 @@ def test_an_alarm_and_losses_come_first(operator, billing, events):
 
 
 def test_a_group_that_nobody_subscribed_says_so(operator, events):
+    """It exists by a message of its own."""
+    publish("events:billing", "welcome", 1, delay=60)
     page = main_of(operator.get(GROUP))
 
     assert "not subscribed" in page
@@ -177,6 +179,7 @@ def test_a_place_that_is_none_is_asked_for_again_and_moves_nothing(operator, bil
 
 
 def test_a_group_that_is_gone_meanwhile_cannot_be_moved(operator, events):
+    publish("events:billing", "welcome", 1, delay=60)
     done = operator.post(SEEK, {"to": "end", "confirmed": "yes"}, follow=True)
 
     assert "it cannot be moved" in done.content.decode()

@@ -11,6 +11,7 @@ from mq_django.errors import QueueFull
 from mq_django.inspector.queue_looks import counted, look
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.base import Settlement, Store
+from mq_django.stores.control import Control
 from mq_django.stores.counters import add_command
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
@@ -127,7 +128,7 @@ def at_a_glance(stage: Stage, store: Store) -> None:
     stage.client.hset(keys.minutes(int(NOW) // 3600 - 1), "59|handled|", 7)
     with stage.under("something of everything"):
         look([config], [stage.wire()], minutes=36)
-    stage.client.hset(keys.control, "paused", "1")
+    Control(config, stage.wire()).pause(who="ann", reason="deploy")
     stage.settle(store, Bury("no"), store.take("other", count=1) or store.held_by(ME, limit=1))
     with stage.under("paused, without counters"):
         look([config], [stage.wire()], minutes=0)

@@ -79,6 +79,8 @@ def control(stage: Stage) -> None:
     found = Control(stage.queue().config, stage.wire())
     with stage.under("while it is paused, and while it is not"):
         assert [found.pause(), found.pause(), found.resume(), found.resume()] == [True, False, True, False]
+    with stage.under("by somebody, for a reason"):
+        assert [found.pause(who="ann", reason="deploy"), found.pause(who="bob"), found.resume()] == [True, False, True]
 
 
 def check(stage: Stage) -> None:

@@ -1,5 +1,5 @@
 -- with increment
--- A step of a background job updates the job's counts in the script that moves the dead letters, so that the counts are
+-- A step of a background job updates the job's counts in the script that moves the messages, so that the counts are
 -- right when a worker dies and another continues. The first arguments of such a script are the worker ('' when no job
 -- is involved), the last entry checked, the number of entries checked, and the worker's new lease in ms.
 
@@ -15,9 +15,15 @@ local function count_step(job, arguments, words, now)
   if worker == '' then
     return
   end
+  -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be
+  -- emptied.
+  redis.call('hdel', job, '')
   for _, word in ipairs(words) do
     local field = word == 'MISSING' and 'missing' or word == 'UNDECODABLE' and 'refused' or 'done'
-    increment(job, field, 1)
+    -- A job on one place counts nothing for the messages of others.
+    if word ~= 'ELSEWHERE' then
+      increment(job, field, 1)
+    end
   end
   increment(job, 'looked', looked)
   redis.call('hset', job, 'after', last, 'lease', string.format('%.0f', now + ms))

@@ -1,0 +1,65 @@
+"""The verbs `pause` and `resume` of the command `mq`."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from mq_django.inspector import actions
+from mq_django.inspector.actions import Switched
+from mq_django.management.tables import table
+from mq_django.management.user_name import user_name
+
+#: The output of a verb: JSON values, and lines of text.
+Output = tuple[Any, Sequence[str]]
+
+
+def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """Add the verbs to the command, each by `add(name, help)`."""
+    pause = _with_queue(add("pause", "Pause a queue, or all queues."))
+    pause.add_argument("--reason", default="", help="Shown in the admin and by `mq status` until it is resumed.")
+    _with_queue(add("resume", "Resume a paused queue, or all queues."))
+
+
+def _with_queue(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("queue", nargs="?")
+    parser.add_argument("--all", action="store_true", help="All queues and groups of topics.")
+    return parser
+
+
+def pause(options: Mapping[str, Any]) -> Output:
+    """Pause a queue, or all queues."""
+    who, reason, queue = f"{user_name()}, mq", options["reason"], _queue(options)
+    words = ("paused", "was already paused")
+    if queue is None:
+        return _all(actions.pause_all(who=who, reason=reason), words, paused=True)
+    changed = actions.pause(queue, who=who, reason=reason)
+    return {"paused": True, "changed": changed}, [words[not changed]]
+
+
+def resume(options: Mapping[str, Any]) -> Output:
+    """Resume a queue, or all queues."""
+    queue, words = _queue(options), ("resumed", "was not paused")
+    if queue is None:
+        return _all(actions.resume_all(), words, paused=False)
+    changed = actions.resume(queue)
+    return {"paused": False, "changed": changed}, [words[not changed]]
+
+
+def _queue(options: Mapping[str, Any]) -> str | None:
+    """Return the given queue, or None for all."""
+    queue: str | None = options["queue"]
+    if (queue is None) != options["all"]:
+        raise CommandError("Give a queue, or --all.", returncode=2)
+    return queue
+
+
+def _all(found: Switched, words: tuple[str, str], *, paused: bool) -> Output:
+    if found.errors:
+        failed = "; ".join(f"{name}: {error}" for name, error in found.errors.items())
+        raise CommandError(f"All other queues are {'paused' if paused else 'running'}, but not {failed}")
+    changes = {**dict.fromkeys(found.changed, True), **dict.fromkeys(found.unchanged, False)}
+    rows = [{"queue": name, "paused": paused, "changed": changes[name]} for name in sorted(changes)]
+    lines = table([{"queue": row["queue"], "state": words[not row["changed"]]} for row in rows])
+    return rows, lines or ["No queue is configured."]

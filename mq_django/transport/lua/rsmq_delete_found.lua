@@ -1,0 +1,47 @@
+-- Delete messages of one place of an RSMQ queue for a background job, but none that a program may have received.
+--
+-- KEYS[1]  zset       {namespace}:<queue>                  ZSET   score: when visible, ms
+-- KEYS[2]  hash       {namespace}:<queue>:Q                HASH   attributes, bodies, counts
+-- KEYS[3]  notes      {namespace}:<queue>:mq:notes         HASH
+-- KEYS[4]  unhandled  {namespace}:<queue>:mq:unhandled     ZSET
+-- KEYS[5]  retried    {namespace}:<queue>:mq:retried       ZSET   score as in zset: the message waits for a retry
+-- KEYS[6]  job        {namespace}:<queue>:mq:message-job   HASH   see parts/jobs
+-- ARGV[1..4]          see parts/jobs
+-- ARGV[5]  place      'ready', 'delayed' or 'unhandled'
+-- then ids
+--
+-- Returns for each: 'DELETED', 'ELSEWHERE' when it is not in that place, or 'MISSING' when it is no longer there; or
+-- 'STOPPED' when this worker does not run the job.
+
+-- with types
+-- with clock
+-- with rsmq_messages
+-- with rsmq_places
+-- with jobs
+local zset, hash, notes, unhandled, retried, job = unpack(KEYS)
+local wrong = wrong_type({ [zset] = 'zset', [hash] = 'hash', [notes] = 'hash', [unhandled] = 'zset' })
+  or wrong_type({ [retried] = 'zset', [job] = 'hash' })
+if wrong then
+  return wrong
+end
+if not is_allowed(job, ARGV[1]) then
+  return 'STOPPED'
+end
+
+local reply = {}
+for at = 6, #ARGV do
+  local id = ARGV[at]
+  local score, word = redis.call('zscore', zset, id), 'MISSING'
+  if score then
+    local place = tonumber(score) <= now_ms() and 'READY' or place_of(zset, hash, unhandled, retried, id)
+    word = place and string.lower(place) == ARGV[5] and 'DELETED' or 'ELSEWHERE'
+  end
+  if word == 'DELETED' then
+    remove_message(zset, hash, notes, id)
+    redis.call('zrem', unhandled, id)
+    redis.call('zrem', retried, id)
+  end
+  reply[#reply + 1] = word
+end
+count_step(job, ARGV, reply, now_ms())
+return reply

@@ -1,0 +1,49 @@
+-- Delete ready messages of a stream for a background job, but no pending deliveries.
+--
+-- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
+-- KEYS[2]  claims     {queue}:claims             HASH   claims of unique keys
+-- KEYS[3]  job        {queue}:message-job        HASH   see parts/jobs
+-- ARGV[1..4]          see parts/jobs
+-- ARGV[5]  group
+-- then entries
+--
+-- Returns for each: 'DELETED', or 'MISSING' when it was delivered or is no longer there; or 'STOPPED' when this worker
+-- does not run the job.
+
+-- with types
+-- with clock
+-- with claims
+-- with undelivered
+-- with jobs
+local stream, claims, job = unpack(KEYS)
+local wrong = wrong_type({ [stream] = 'stream', [claims] = 'hash', [job] = 'hash' })
+if wrong then
+  return wrong
+end
+if not is_allowed(job, ARGV[1]) then
+  return 'STOPPED'
+end
+
+local first = undelivered(stream, ARGV[5], 1)[1]
+
+local function delete(entry)
+  local found = redis.call('xrange', stream, entry, entry)[1]
+  -- The range is empty when the entry is before the first undelivered one.
+  if not found or not first or #redis.call('xrange', stream, first[1], entry, 'count', 1) == 0 then
+    return 'MISSING'
+  end
+  redis.call('xdel', stream, entry)
+  for field = 1, #found[2], 2 do
+    if found[2][field] == 'id' then
+      release_claim(claims, found[2][field + 1])
+    end
+  end
+  return 'DELETED'
+end
+
+local reply = {}
+for at = 6, #ARGV do
+  reply[#reply + 1] = delete(ARGV[at])
+end
+count_step(job, ARGV, reply, now_ms())
+return reply

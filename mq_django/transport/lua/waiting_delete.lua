@@ -1,0 +1,41 @@
+-- Delete waiting messages for a background job.
+--
+-- KEYS[1]  waiters    {queue}:due, :unhandled, :parked or :priority   ZSET
+-- KEYS[2]  waiting    {queue}:waiting       HASH   member -> body
+-- KEYS[3]  unique     {queue}:unique        HASH   unique member -> id, and id -> member
+-- KEYS[4]  claims     {queue}:claims        HASH   claims of unique keys
+-- KEYS[5]  job        {queue}:message-job   HASH   see parts/jobs
+-- ARGV[1..4]          see parts/jobs
+-- then members
+--
+-- Returns for each: 'DELETED', or 'MISSING' when it is no longer there; or 'STOPPED' when this worker does not run the
+-- job.
+
+-- with types
+-- with clock
+-- with claims
+-- with forget_member
+-- with jobs
+local waiters, waiting, unique, claims, job = unpack(KEYS)
+local wrong = wrong_type({ [waiters] = 'zset', [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [job] = 'hash' })
+if wrong then
+  return wrong
+end
+if not is_allowed(job, ARGV[1]) then
+  return 'STOPPED'
+end
+
+local reply = {}
+for at = 5, #ARGV do
+  local member = ARGV[at]
+  local removed = redis.call('zrem', waiters, member) == 1
+  if removed then
+    local id = redis.call('hget', unique, member) or member
+    redis.call('hdel', waiting, member)
+    forget_member(unique, member, id)
+    release_claim(claims, id)
+  end
+  reply[#reply + 1] = removed and 'DELETED' or 'MISSING'
+end
+count_step(job, ARGV, reply, now_ms())
+return reply

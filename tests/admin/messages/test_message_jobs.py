@@ -1,0 +1,126 @@
+"""Purging all messages that a filter found: previewed, in the background, shown while it runs, and cancelled."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django import inspector, topics
+from mq_django.admin.messages import message_jobs
+from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.inspector import jobs
+from mq_django.stores.background_jobs import IDLE, MessageJobs
+from tests.admin.conftest import BASE
+from tests.admin.pages import YES, main_of
+from tests.seeding import beat, publish, publish_many
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+DELAYED, PURGE, JOB = f"{BASE}emails/waiting/delayed/", f"{BASE}emails/purge/delayed/", f"{BASE}emails/job/"
+
+
+@pytest.fixture
+def in_background(monkeypatch):
+    """Leave also short jobs to consumers."""
+    monkeypatch.setattr(message_jobs, "AT_ONCE", 0)
+
+
+def delay_many(count, name="welcome"):
+    for n in range(count):
+        publish("emails", name, n, delay=60)
+
+
+def step():
+    return work_here("emails", "s1", MessageJobs)
+
+
+def test_all_delayed_messages_of_a_name_are_purged_after_a_preview(operator):
+    delay_many(60)
+    delay_many(3, "remind")
+    shown = operator.get(DELAYED, {"name": "welc"})
+    assert "Purge all matching…" in main_of(shown)
+
+    asked = operator.get(shown.context["purge_url"])
+    page = main_of(asked)
+    assert asked.context["title"] == "Purge 60 delayed messages?"
+    assert "name contains “welc”" in page
+    assert "and 40 more" in page
+    assert inspector.queue("emails").delayed == 63
+    done = operator.post(asked.context["act_url"], dict(asked.context["fields"]), follow=True)
+
+    assert "Deleted: 60 messages." in done.content.decode()
+    assert inspector.queue("emails").delayed == 3
+    said = "Began to purge up to 63 delayed messages where name contains “welc”"
+    assert LogEntry.objects.get().change_message == said
+
+
+def test_a_running_job_is_shown_on_the_overview_its_queue_and_the_list(operator, in_background):
+    delay_many(700)
+    beat("emails")
+    asked = operator.get(PURGE)
+    begun = operator.post(PURGE, dict(asked.context["fields"]), follow=True)
+    assert begun.redirect_chain[-1][0] == JOB
+    assert step() == 0
+
+    for address in (BASE, f"{BASE}emails/change/", DELAYED, JOB):
+        page = main_of(operator.get(address))
+        assert "Deleting messages:" in page, address
+        assert " of 700, " in page, address
+        assert " s left." in page, address
+    parts = operator.get(f"{BASE}stats.json").json()["parts"]
+    assert "<strong>emails</strong> Deleting messages:" in parts["jobs"]
+    assert JOB in parts["jobs"]
+    while step() != IDLE:
+        pass
+    assert "Deleting" not in main_of(operator.get(BASE))
+    assert "Deleted: 700 messages." in main_of(operator.get(DELAYED))
+
+
+def test_a_rate_is_kept_with_the_job(operator, in_background):
+    publish_many("emails", [("welcome", n) for n in range(30)])
+    asked = operator.get(f"{BASE}emails/purge/ready/")
+
+    shown = operator.post(f"{BASE}emails/purge/ready/", {**dict(asked.context["fields"]), "rate": "50"}, follow=True)
+
+    assert jobs.look("emails", "messages").rate == 50
+    assert "50/s" in shown.content.decode()
+    assert LogEntry.objects.get().change_message == "Began to purge 30 ready messages, at most 50/s"
+
+
+def test_a_job_is_cancelled_after_a_confirmation(operator, in_background):
+    delay_many(700)
+    operator.post(PURGE, dict(operator.get(PURGE).context["fields"]))
+    step()
+    assert "The other messages are kept." in main_of(operator.get(f"{JOB}cancel/"))
+
+    operator.post(f"{JOB}cancel/", YES)
+
+    found = jobs.look("emails", "messages")
+    assert found.state == "cancelled"
+    assert inspector.queue("emails").delayed == 700 - found.done
+    assert step() == IDLE
+
+
+def test_a_filter_that_finds_nothing_starts_no_job(operator):
+    delay_many(2)
+
+    done = operator.get(PURGE, {"name": "nobody"}, follow=True)
+
+    assert "No message matches the filter." in done.content.decode()
+    assert jobs.look("emails", "messages") is None
+
+
+def test_a_purge_of_a_group_says_that_the_log_stays(operator):
+    topic = topics["orders"]
+    topic.group("billing").subscribe()
+    topic.publish("paid", 1, on_commit=False)
+
+    assert "Messages in the log of the topic stay" in main_of(operator.get(f"{BASE}orders:billing/purge/ready/"))
+
+
+def test_a_second_job_waits_for_the_first(operator, in_background):
+    delay_many(3)
+    fields = dict(operator.get(PURGE).context["fields"])
+    operator.post(PURGE, fields)
+
+    again = operator.post(PURGE, fields, follow=True)
+
+    assert "Another job is running." in again.content.decode()

@@ -1,0 +1,104 @@
+"""Links between pages: back to the queue, back to a filter, and none to groups that do not exist."""
+
+import pytest
+
+from mq_django import inspector, topics
+from mq_django.conf import get_config
+from mq_django.inspector import jobs
+from mq_django.inspector.messages import waiting
+from tests.admin.conftest import BASE
+from tests.admin.pages import YES
+from tests.seeding import bury, publish
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+FILTER = {"name": "welc"}
+QUERY = "?name=welc"
+
+
+@pytest.mark.parametrize("path", ["ready/", "pending/", "waiting/delayed/", "dead/", "dead/groups/", "figures/"])
+def test_each_list_links_back_to_its_queue(viewer, path):
+    page = viewer.get(f"{BASE}emails/{path}").content.decode()
+
+    crumbs = page[page.index('class="breadcrumbs"') : page.index('id="content-main"')]
+    assert f'href="{BASE}emails/change/"' in crumbs
+
+
+def test_the_log_of_a_topic_links_back_to_it(viewer):
+    page = viewer.get(f"{BASE}orders/log/").content.decode()
+
+    crumbs = page[page.index('class="breadcrumbs"') : page.index('id="content-main"')]
+    assert f'href="{BASE}orders/change/"' in crumbs
+
+
+@pytest.mark.parametrize("action", ["redrive", "delete"])
+def test_dead_letters_stay_filtered_after_an_action(operator, action):
+    bury("emails", "welcome")
+    bury("emails", "other")
+    shown = operator.get(f"{BASE}emails/dead/", FILTER)
+    (row,) = shown.context["rows"]
+    chosen = {"action": action, "_selected_action": row["entry"]}
+
+    asked = operator.post(shown.context["act_url"], chosen)
+    assert asked.context["back_url"] == f"{BASE}emails/dead/{QUERY}"
+    done = operator.post(asked.context["act_url"], {**chosen, **YES})
+
+    assert done.url == f"{BASE}emails/dead/{QUERY}"
+    assert inspector.queue("emails").dead == 1
+
+
+def test_a_dead_letter_found_by_a_filter_leads_back_to_it(operator):
+    bury("emails", "welcome")
+    (row,) = operator.get(f"{BASE}emails/dead/", FILTER).context["rows"]
+
+    letter = operator.get(row["url"])
+    done = operator.post(letter.context["act_url"], {"action": "redrive", "_selected_action": row["entry"], **YES})
+
+    assert done.url == f"{BASE}emails/dead/{QUERY}"
+
+
+def test_delayed_messages_stay_filtered_after_one_is_cancelled(operator):
+    publish("emails", "welcome", 1, delay=60)
+    publish("emails", "other", 1, delay=60)
+    shown = operator.get(f"{BASE}emails/waiting/delayed/", FILTER)
+    (row,) = shown.context["rows"]
+    chosen = {"room": "delayed", "_selected_action": row["member"]}
+
+    asked = operator.post(shown.context["act_url"], chosen)
+    assert asked.context["back_url"] == f"{BASE}emails/waiting/delayed/{QUERY}"
+    done = operator.post(asked.context["act_url"], {**chosen, **YES})
+
+    assert done.url == f"{BASE}emails/waiting/delayed/{QUERY}"
+    assert waiting("emails", "delayed", start=0, limit=5).total == 1
+
+
+def test_a_group_that_does_not_exist_has_no_page_and_is_not_paused(operator, redis_client, namespace):
+    response = operator.get(f"{BASE}orders:typo/change/", follow=True)
+    assert "There is no queue “orders:typo”" in response.content.decode()
+    operator.post(f"{BASE}orders:typo/pause/", YES)
+
+    assert not [*redis_client.scan_iter(f"{namespace}*typo*")]
+    assert operator.get(f"{BASE}orders:typo/history/").status_code == 302
+
+
+def test_a_group_in_redis_alone_has_a_page_also_when_its_log_is_gone(operator, redis_client):
+    topics["orders"].group("forgotten").subscribe()
+    assert operator.get(f"{BASE}orders:forgotten/change/").status_code == 200
+    publish("orders:forgotten", "welcome", 1, delay=60)
+    redis_client.delete(get_config().queue("orders:forgotten").keys.topic.log)
+
+    assert operator.get(f"{BASE}orders:forgotten/waiting/delayed/").status_code == 200
+
+
+def test_the_history_says_how_many_were_confirmed(operator):
+    bury("emails", "welcome", error="ValueError: no")
+    for _ in range(3):
+        bury("emails", "other", error="SMTPError: no")
+    group = {"of_name": "other", "of_error": "SMTPError"}
+    asked = operator.get(f"{BASE}emails/dead/all/redrive/", group)
+    assert "Redrive 3 dead letters?" in asked.content.decode()
+
+    operator.post(f"{BASE}emails/dead/all/redrive/", dict(asked.context["fields"]))
+
+    assert jobs.look("emails").done == 3
+    assert "Began to redrive 3 dead letters" in operator.get(f"{BASE}emails/history/").content.decode()

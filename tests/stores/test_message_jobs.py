@@ -1,0 +1,184 @@
+"""Jobs that delete ready or waiting messages, in every store: all that match, and nothing else."""
+
+import time
+
+import pytest
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.core.filters import Filter
+from mq_django.inspector import jobs as started
+from mq_django.stores.background_jobs import IDLE, LEASE_MS, MessageJobs
+from mq_django.stores.dead_letter_queue import Step
+from mq_django.stores.found_messages import Cursor, FoundMessages
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests.seeding import publish, publish_many, set_aside, take
+from tests.waiting import wait_until
+
+STORES = {"stream": {}, "rsmq": {"STORE": "rsmq"}}
+
+
+@pytest.fixture(params=[*STORES])
+def queue(request, mq_settings, namespace):
+    options = STORES[request.param]
+    mq_settings(QUEUES={"emails": {**options, **({"NAMESPACE": namespace} if options else {})}})
+    return "emails"
+
+
+@pytest.fixture
+def jobs(queue):
+    return opened()
+
+
+def opened():
+    return MessageJobs(get_config().queue("emails"), Pooled(get_client("inspect")))
+
+
+def delay_many(count, name="welcome"):
+    for n in range(count):
+        publish("emails", name, n, delay=60 + n)
+
+
+def work_off(jobs, worker="w1"):
+    while jobs.work(worker) != IDLE:
+        pass
+    return jobs.look()
+
+
+def test_delayed_messages_that_match_are_deleted_and_the_others_stay(jobs):
+    delay_many(620)
+    delay_many(5, "remind")
+
+    begun = started.begin_deleting("emails", "delayed", who="ann", criteria=Filter(name="welc"))
+    found = work_off(jobs)
+
+    assert (begun.word, begun.total) == ("begun", 625)
+    assert (found.state, found.done, found.looked, found.place, found.who) == ("finished", 620, 625, "delayed", "ann")
+    assert inspector.queue("emails").delayed == 5
+
+
+def test_ready_messages_that_match_are_deleted_and_pending_ones_stay(mq_settings):
+    mq_settings()
+    publish("emails", "welcome", "held")
+    take("emails", 1)
+    publish_many("emails", [("welcome", n) for n in range(700)])
+    publish_many("emails", [("remind", n) for n in range(3)])
+    publish("emails", "welcome", 1, priority=5)
+    publish("emails", "remind", 1, priority=5)
+
+    started.begin_deleting("emails", "ready", who="ann", criteria=Filter(name="welcome"))
+    found = work_off(opened())
+
+    assert (found.state, found.done) == ("finished", 701)
+    view = inspector.queue("emails")
+    assert (view.ready, view.pending) == (4, 1)
+
+
+def test_all_visible_messages_of_an_rsmq_queue_are_deleted_and_hidden_ones_stay(mq_settings, namespace):
+    mq_settings(QUEUES={"emails": {"STORE": "rsmq", "NAMESPACE": namespace}})
+    publish_many("emails", [("welcome", n) for n in range(150)])
+    delay_many(150)
+
+    started.begin_deleting("emails", "ready", who="ann")
+    found = work_off(opened())
+
+    assert (found.done, found.missing) == (150, 0)
+    assert inspector.queue("emails").delayed == 150
+
+
+def test_unhandled_messages_are_deleted(mq_settings):
+    mq_settings()
+    for _ in range(3):
+        set_aside("emails", "nobody")
+    set_aside("emails", "other")
+
+    started.begin_deleting("emails", "unhandled", who="ann", criteria=Filter(name="nobody"))
+
+    assert work_off(opened()).done == 3
+    assert inspector.queue("emails").unhandled == 1
+
+
+def test_what_was_published_after_the_preview_stays(jobs):
+    delay_many(3)
+    until_ms = inspector.queue("emails").now_ms + 1
+    wait_until(lambda: time.time() * 1000 > until_ms)
+    publish("emails", "welcome", "later", delay=60)
+
+    started.begin_deleting("emails", "delayed", who="ann", until_ms=until_ms)
+
+    assert work_off(jobs).done == 3
+    assert inspector.queue("emails").delayed == 1
+
+
+def test_unique_keys_of_deleted_messages_are_free_again(mq_settings):
+    mq_settings()
+    publish("emails", "welcome", 1, delay=60, unique="cart:7")
+    publish("emails", "welcome", 1, delay=60, unique="cart:8", unique_for=3600)
+
+    started.begin_deleting("emails", "delayed", who="ann")
+    assert work_off(opened()).done == 2
+
+    assert publish("emails", "welcome", 2, delay=60, unique="cart:7", on_conflict="error")
+    assert publish("emails", "welcome", 2, delay=60, unique="cart:8", unique_for=3600, on_conflict="error")
+
+
+def test_another_worker_continues_when_the_first_one_is_dead(jobs, redis_client):
+    delay_many(1300)
+    started.begin_deleting("emails", "delayed", who="ann")
+    jobs.work("w1")
+    done = jobs.look().done
+    assert 0 < done < 1300
+    assert 0 < jobs.work("w2") <= LEASE_MS / 1000 + 0.1
+
+    redis_client.hset(get_config().queue("emails").keys.message_job, "lease", 1)
+
+    assert work_off(jobs, "w2").done == 1300
+    assert inspector.queue("emails").delayed == 0
+
+
+def test_a_worker_that_lost_the_job_deletes_nothing(jobs, redis_client):
+    delay_many(2)
+    started.begin_deleting("emails", "delayed", who="ann")
+    redis_client.hset(get_config().queue("emails").keys.message_job, mapping={"worker": "w2", "lease": 2**50})
+    wire = Pooled(get_client("inspect"))
+    source, found, after = FoundMessages(get_config().queue("emails"), wire, "delayed").scan(Cursor(), 10)
+
+    words = source.delete([message.member for message in found], Step("w1", str(after), 2, LEASE_MS))
+
+    assert words == ["STOPPED"]
+    assert inspector.queue("emails").delayed == 2
+
+
+def test_a_cancelled_job_stops(jobs):
+    delay_many(1300)
+    started.begin_deleting("emails", "delayed", who="ann")
+    jobs.work("w1")
+
+    assert started.cancel("emails", "messages")
+    assert jobs.work("w1") == IDLE
+
+    found = jobs.look()
+    assert found.state == "cancelled"
+    assert inspector.queue("emails").delayed == 1300 - found.done
+
+
+def test_a_rate_makes_small_steps(jobs):
+    delay_many(300)
+    started.begin_deleting("emails", "delayed", who="ann", rate=50)
+
+    assert jobs.work("w1") == pytest.approx(jobs.look().done / 50)
+    assert jobs.look().done <= 20
+
+
+def test_a_job_on_dead_letters_and_one_on_messages_run_at_the_same_time(jobs):
+    delay_many(2)
+    started.begin_deleting("emails", "delayed", who="ann")
+    busy = started.begin_deleting("emails", "delayed", who="bob")
+
+    assert busy.word == "busy"
+    assert started.begin("emails", "delete", who="ann").word == "nothing"
+    (running,) = inspector.queue("emails").jobs
+    assert (running.place, running.state) == ("delayed", "running")
+    work_off(jobs)
+    assert inspector.queue("emails").jobs == ()
