@@ -127,7 +127,7 @@ class StreamStore:
         command = scripts.command("stream_purge", keys=[*places, *index], args=[self.keys.group, limit, place])
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
-    def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
+    def release_unhandled(self, names: Iterable[str] | None, *, limit: int) -> int:
         """See Store.release_unhandled()."""
         return self.waiting.release(names, limit=limit)
 

@@ -1,7 +1,7 @@
 """Send the heartbeats of this supervisor, and detect supervisors that are dead."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
@@ -97,6 +97,8 @@ class HeartbeatCallbacks(NamedTuple):
     unknown: Callable[[int, str], None]
     #: (consumer or supervisor -> "quiet" or "stop"): requests of operators, each passed on once.
     asked: Callable[[Mapping[str, str]], None]
+    #: (queue, names): the names that consumers announce to handle; see Membership.announced_names().
+    names: Callable[[int, Collection[str]], None]
 
 
 class Heartbeat(Service):
@@ -176,6 +178,7 @@ class Heartbeat(Service):
                 self._queues[number].name,
             )
         self._known[number] = (membership.generation, announcement.supervisor)
+        self._callbacks.names(number, membership.announced_names())
         self._pass_on(announcement, membership.asks)
         self._report_silent(number, announcement.supervisor, membership, now, blind=now - began)
 

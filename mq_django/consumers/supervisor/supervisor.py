@@ -17,6 +17,7 @@ from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.redriver import Redriver
+from mq_django.consumers.supervisor.releaser import AnnouncedReleaser
 from mq_django.consumers.supervisor.reload import Change, Probe
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
@@ -76,7 +77,10 @@ class Supervisor:
             on_late=self._reclaimer.consumer_late,
         )
         on_silence = (self._reclaimer.supervisor_died, self._reclaimer.consumer_unknown)
-        callbacks = HeartbeatCallbacks(self._announce, self._states.held, self._on_evicted, *on_silence, self._asked)
+        self._releaser = AnnouncedReleaser(queues)
+        callbacks = HeartbeatCallbacks(
+            *(self._announce, self._states.held, self._on_evicted, *on_silence, self._asked, self._releaser.announced)
+        )
         self._heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in enumerate(queues)}
         self._listener = Listener(get_client("consume"), numbers, self._heard)
@@ -94,7 +98,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Run until asked to stop or until the queues are drained, and return the exit code."""
-        chores = (self._promoter, self._extender, self._trimmer, self._scheduler, self._redriver)
+        chores = (self._promoter, self._extender, self._trimmer, self._scheduler, self._redriver, self._releaser)
         services: tuple[Service, ...] = (self._heartbeat, self._reclaimer, self._listener, *chores)
         for service in services:
             service.start()
@@ -233,3 +237,4 @@ class Supervisor:
     def _seen(self, number: int, promoted: Promoted) -> None:
         self._states.pause(number, promoted.paused)
         self._states.set_unhandled(number, bool(promoted.unhandled))
+        self._releaser.seen(number, promoted.unhandled)
