@@ -22,6 +22,7 @@ class MQDjangoConfig(AppConfig):
         register(checks.check_settings, checks.TAG)
         register(checks.check_connection, checks.TAG)
         register(checks.check_subscribers, checks.TAG)
+        register(checks.check_handlers, checks.TAG)
         register(checks.check_middleware, checks.TAG)
         register(checks.check_deployment, checks.TAG, deploy=True)
         register(triggers.check_triggers, checks.TAG)

@@ -13,7 +13,7 @@ from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import ConfigurationError
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
-from mq_django.registry import groups
+from mq_django.registry import groups, own_names
 from mq_django.registry import kinds as handler_kinds
 from mq_django.transport.locations import is_django_redis, make_pool, servers_of
 
@@ -83,6 +83,21 @@ def check_subscribers(**_: Any) -> list[CheckMessage]:
         )
         for topic in named
         if topic not in config.topics
+    ]
+
+
+def check_handlers(**_: Any) -> list[CheckMessage]:
+    """Report handlers of queues that other programs handle: no consumer runs them."""
+    config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
+    return [
+        checks.Warning(
+            f"There is a handler of {name!r} in the queue {queue.name!r}, whose CONSUME is False: it never runs.",
+            hint=f"Remove the handler, or CONSUME from MQ_DJANGO['QUEUES'][{queue.name!r}].",
+            id="mq_django.W005",
+        )
+        for queue in config.queues.values()
+        if not queue.consume
+        for name in own_names(queue.name)
     ]
 
 

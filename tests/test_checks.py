@@ -2,6 +2,7 @@ import pytest
 from django.core.checks import run_checks
 
 from mq_django.checks import TAG
+from mq_django.registry import Handler, _handlers
 
 MQ = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://localhost:6379/1"}
 LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
@@ -205,3 +206,11 @@ def test_a_topic_that_nobody_configured_is_read_by_nobody(found):
     (warning,) = found(TOPICS={})
     assert ids([warning]) == ["W003"]
     assert "'orders'" in warning.msg
+
+
+def test_a_handler_in_a_queue_that_others_handle_never_runs(found, monkeypatch):
+    monkeypatch.setitem(_handlers, ("partners", "ping"), Handler(name="ping", queue="partners", call=print))
+    assert found(QUEUES={"partners": {}}) == []
+    (warning,) = found(QUEUES={"partners": {"CONSUME": False}})
+    assert ids([warning]) == ["W005"]
+    assert "'ping' in the queue 'partners'" in warning.msg

@@ -20,8 +20,10 @@ from mq_django.transport.sessions import reply_or_raise
 Kind = Literal[
     "broken",  # it is not a valid message, and will be buried or dropped
     "delayed",  # its due time is in the future
-    "due",  # consumers are about to make it ready
+    "due",  # supervisors are about to make it ready
+    "unattended",  # it is due, and no supervisor does the housekeeping of the queue
     "unhandled",  # no consumer has its handler
+    "unannounced",  # other programs handle the queue, and none announces its name
     "parked",  # the concurrency limit of its key is reached
     "throttled",  # the rate limit of its key is reached
     "held",  # a consumer holds it
@@ -32,6 +34,7 @@ Kind = Literal[
     "full",  # the concurrency limit of the queue is reached
     "rate",  # the rate limit of the queue is reached
     "next",  # it is ready
+    "elsewhere",  # it is ready, and other programs handle the queue
 ]
 
 
@@ -60,13 +63,13 @@ def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
     if view.message.error:
         return Cause(kind="broken")
     if view.room == "unhandled":
-        return Cause(kind="unhandled")
+        return Cause(kind="unhandled" if queue.consume else "unannounced")
     if view.room == "parked":
         return _of_queue(queue) or _of_key(view, queue.name)
     left = (view.due_ms or 0) - queue.now_ms
     if left > 0:
         return Cause(kind="delayed", ms=left)
-    return _of_queue(queue) or Cause(kind="due")
+    return _of_queue(queue) or Cause(kind="due" if queue.consume or queue.housekeepers else "unattended")
 
 
 def why_entry(view: EntryView, queue: QueueView) -> Cause:
@@ -81,14 +84,14 @@ def why_entry(view: EntryView, queue: QueueView) -> Cause:
         return stopped
     count = open_reader(queue.name).before(view.source, view.entry)
     if not count:
-        return _of_limits(queue) or Cause(kind="next")
+        return _of_limits(queue) or Cause(kind="next" if queue.consume else "elsewhere")
     return Cause(kind="behind", count=count, at_least=count >= MAX_BEFORE)
 
 
 def _of_queue(queue: QueueView) -> Cause | None:
     if queue.paused:
         return Cause(kind="paused")
-    return None if queue.alive else Cause(kind="unconsumed")
+    return None if queue.is_served else Cause(kind="unconsumed")
 
 
 def _of_key(view: WaitingView, name: str) -> Cause:

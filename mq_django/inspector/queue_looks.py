@@ -10,7 +10,7 @@ from mq_django.core.numbers import score_ms
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, activity_of_hour
-from mq_django.inspector.consumers import consumers_of
+from mq_django.inspector.consumers import consumers_of, housekeepers_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
@@ -34,7 +34,7 @@ def look(configs: Sequence[QueueConfig], wire: Wire, *, minutes: int) -> list[Qu
     hours = minute_fields(now, minutes)
     readers = [reader_of(config, wire) for config in configs]
     replies = [reply for (reply,) in wire.trips([[reader.look_command(now // 60, *hours)] for reader in readers])]
-    views = [_view(config.name, reply, now // 60, hours) for config, reply in zip(configs, replies, strict=True)]
+    views = [_view(config, reply, now // 60, hours) for config, reply in zip(configs, replies, strict=True)]
     topics = [get_config().topic(name) for name in dict.fromkeys(reader.topic for reader in readers if reader.topic)]
     stats = {
         topic.name: found for topic, found in zip(topics, topic_stats(topics, wire, at_most=MAX_COUNTED), strict=True)
@@ -73,13 +73,13 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 
 
 @readable
-def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
+def _view(config: QueueConfig, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
     now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *counted = found
     this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
-    due_ms = score_ms(next_due)
+    due_ms, membership = score_ms(next_due), read_membership(_pairs(members))
     return QueueView(
-        name=name,
+        name=config.name,
         now_ms=now_ms,
         # Redis 6.2 may count deleted entries as pending.
         ready=max(0, deliverable - pending),
@@ -91,7 +91,9 @@ def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) ->
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         paused=state == b"PAUSED",
-        consumers=consumers_of(read_membership(_pairs(members)), now_ms=now_ms),
+        consumers=consumers_of(membership, now_ms=now_ms),
+        consume=config.consume,
+        housekeepers=housekeepers_of(membership, now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
     )
 

@@ -19,7 +19,7 @@ MANY_ERRORS = 0.05
 GROWING, MIN_GROWTH = 10, 100
 
 #: The possible problems of a queue, the worst first.
-Problem = Literal["unreadable", "unconsumed", "paused", "unhandled", "growing", "buried", "late"]
+Problem = Literal["unreadable", "unconsumed", "unattended", "paused", "unhandled", "growing", "buried", "late"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,10 @@ class QueueView:
     paused: bool = False
     #: Live ones first.
     consumers: tuple[ConsumerView, ...] = ()
+    #: False if other programs handle it: their consumers may not be known.
+    consume: bool = True
+    #: The live supervisors that do its housekeeping and have no consumers in it.
+    housekeepers: tuple[ConsumerView, ...] = ()
     activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
     error: str = ""
@@ -55,6 +59,11 @@ class QueueView:
     def alive(self) -> int:
         """Return the number of live consumers."""
         return sum(consumer.alive and consumer.is_process for consumer in self.consumers)
+
+    @property
+    def is_served(self) -> bool:
+        """Return whether a live consumer is known, or other programs handle the queue."""
+        return self.alive > 0 or not self.consume
 
     @property
     def recently_buried(self) -> int:
@@ -93,11 +102,12 @@ class QueueView:
         """Return the problems of the queue, the worst first."""
         wrong: dict[Problem, bool] = {
             "unreadable": bool(self.error),
-            "unconsumed": not self.alive and self.depth > 0,
+            "unconsumed": not self.is_served and self.depth > 0,
+            "unattended": not self.consume and not self.housekeepers and self.depth > 0,
             "paused": self.paused,
             "unhandled": self.unhandled > 0,
-            "growing": self.alive > 0 and not self.paused and self.growth > 0,
+            "growing": self.is_served and not self.paused and self.growth > 0,
             "buried": self.recently_buried > 0,
-            "late": self.alive > 0 and not self.paused and (self.oldest_ms or 0) >= LATE_MS,
+            "late": self.is_served and not self.paused and (self.oldest_ms or 0) >= LATE_MS,
         }
         return [problem for problem, exists in wrong.items() if exists]

@@ -18,6 +18,8 @@ _ANY = "surrogateescape"
 #: The field in which a consumer announces the names that it handles, the most names that are read, and the word for
 #: all names.
 NAMES, MAX_NAMES, ANY_NAME = "names", 1000, "*"
+#: The field in which a supervisor announces that it does the housekeeping of the queue.
+HOUSEKEEPING = "housekeeping"
 #: Deliveries claimed by one script call.
 BATCH = 500
 

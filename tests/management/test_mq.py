@@ -13,7 +13,7 @@ from mq_django.inspector import jobs
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
-from tests.seeding import beat, bury, bury_many, publish, set_aside
+from tests.seeding import beat, bury, bury_many, keep, publish, set_aside
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -46,13 +46,29 @@ def test_status_says_that_a_queue_is_paused():
     assert mq("status", "emails").splitlines()[1].split()[:2] == ["emails", "paused"]
 
 
+def test_status_says_that_other_programs_handle_a_queue(mq_settings):
+    mq_settings(QUEUES={"default": {}, "emails": {"CONSUME": False}})
+    assert [row["consume"] for row in mq_json("status")] == [True, False]
+    assert "handled by others" in mq("status", "emails")
+    mq("pause", "emails")
+    assert "paused, handled by others" in mq("status", "emails")
+
+
+def test_consumers_lists_a_supervisor_without_consumers():
+    keep("emails")
+    (row,) = mq_json("consumers")
+    assert (row["consumer"], row["state"], row["host"], row["queues"]) == ("keeper", "housekeeping", "ops1", ["emails"])
+    assert mq("consumers", "--stop", row["consumer"]) == "asked\n"
+    assert mq_json("consumers")[0]["asked"] == "stop"
+
+
 def test_status_counts_every_queue():
     publish("emails", "welcome", 1)
     publish("emails", "welcome", 1, delay=60)
 
     default, emails = mq_json("status")
 
-    assert default == {"queue": "default", "paused": False} | dict.fromkeys(
+    assert default == {"queue": "default", "paused": False, "consume": True} | dict.fromkeys(
         ("ready", "pending", "delayed", "unhandled", "parked", "dead", "consumers"), 0
     )
     assert (emails["ready"], emails["delayed"]) == (1, 1)

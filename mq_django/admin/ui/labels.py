@@ -21,6 +21,11 @@ def problem(view: QueueView, what: Problem) -> str:
                 "has %(count)s messages and no running consumer. Is runconsumer started?",
                 view.depth,
             ) % {"count": number(view.depth)}
+        case "unattended":
+            return _(
+                "is handled by other programs, and no runconsumer does its housekeeping: delayed messages stay, and "
+                "those of dead consumers are not recovered."
+            )
         case "paused":
             return _("is paused.")
         case "unhandled":
@@ -64,6 +69,9 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "broken": _("This entry is not a valid message. A consumer moves it to the dead letters, or drops it."),
         "delayed": _("Delayed: due in %(time)s."),
         "due": _("Due: becomes ready at any moment."),
+        "unattended": _("Due. No runconsumer does the housekeeping of this queue, so it does not become ready."),
+        "unannounced": _("Set aside. No running consumer announces that it handles “%(name)s”."),
+        "elsewhere": _("Ready. Other programs handle this queue."),
         "unhandled": _("No consumer has a handler for “%(name)s”."),
         "held": _("Held by consumer %(consumer)s for %(time)s."),
         "abandoned": _(

@@ -11,7 +11,7 @@ from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
-from mq_django.stores.members import Membership
+from mq_django.stores.members import HOUSEKEEPING, Membership
 from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
@@ -158,12 +158,12 @@ class Heartbeat(Service):
 
     def _beat(self, number: int, announcement: Announcement) -> None:
         generation, known_as = self._known[number]
-        first = known_as != announcement.supervisor
+        first, consumes = known_as != announcement.supervisor, self._queues[number].consume
         began = time.monotonic()
         membership = self._members[number].beat(
             announcement.supervisor,
-            {**announcement.description, VISIBILITY: round(self._timeouts[number] * 1000)},
-            announcement.of_queue(number),
+            {**announcement.description, VISIBILITY: round(self._timeouts[number] * 1000), HOUSEKEEPING: True},
+            announcement.of_queue(number) if consumes else {},
             generation="" if first else generation,
         )
         now = time.monotonic()
@@ -171,7 +171,8 @@ class Heartbeat(Service):
             logger.error("Supervisor %s was taken for dead; it replaces its consumers", announcement.supervisor)
             self._callbacks.evicted(announcement)
             return
-        self._callbacks.held(number, announcement, began + held_for(self._timeouts[number]))
+        if consumes:
+            self._callbacks.held(number, announcement, began + held_for(self._timeouts[number]))
         if generation and membership.generation != generation:
             logger.error(
                 "data_loss_suspected: queue %s was emptied, or its Redis lost data",

@@ -144,7 +144,7 @@ class Reclaimer(Service):
 
     def consumer_exited(self, consumer: str, evidence: Evidence) -> None:
         """Settle for a consumer of this supervisor that has ended. Failures are retried until it is done."""
-        queues = range(len(self._queues))
+        queues = [number for number, config in enumerate(self._queues) if config.consume]
         dead_worker = DeadWorker(consumer, evidence, set(queues))
         if evidence.may_receive:
             dead_worker.check_repeatedly(queues)

@@ -66,12 +66,12 @@ class Supervisor:
         self._evicted = False
         self.id = self._new_id()
         self._reclaimer = Reclaimer(queues, settled=self._settled)
-        self._states = WorkerStates(range(len(queues)), self._describe)
+        self._states = WorkerStates(range(len(worker_options.queues)), self._describe)
         self._workers = WorkerSet(
             self.id,
             worker_options,
             self._states,
-            processes=processes,
+            processes=processes if worker_options.queues else 0,
             on_exit=self._reclaimer.consumer_exited,
             on_unresponsive=self._reclaimer.consumer_unresponsive,
             on_late=self._reclaimer.consumer_late,
@@ -97,7 +97,10 @@ class Supervisor:
         return f"{socket.gethostname()[:40]}-{os.getpid()}-{token()}"
 
     def run(self) -> int:
-        """Run until asked to stop or until the queues are drained, and return the exit code."""
+        """Run until asked to stop or until the queues are drained, and return the exit code.
+
+        Without queues to consume it starts no consumers and runs until it is asked to stop.
+        """
         chores = (self._promoter, self._extender, self._trimmer, self._scheduler, self._redriver, self._releaser)
         services: tuple[Service, ...] = (self._heartbeat, self._reclaimer, self._listener, *chores)
         for service in services:

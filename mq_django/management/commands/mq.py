@@ -18,6 +18,7 @@ from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import Room
+from mq_django.inspector.queue_view import QueueView
 from mq_django.management import consumer_verbs, topic_verbs
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import table
@@ -111,9 +112,10 @@ class Command(BaseCommand):
         names = options.get("queues")
         views = [inspector.queue(name) for name in names] if names else inspector.overview()
         found = list(map(as_dict, views))
-        states = ["paused" if view.paused else "" for view in views]
+        states = [_state(view) for view in views]
+        shown = ("queue", "paused", "consume")
         rows = [
-            {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in ("queue", "paused")}}
+            {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in shown}}
             for row, state in zip(found, states, strict=True)
         ]
         self._print(options, found, table(rows) or ["No queue is configured."])
@@ -243,6 +245,11 @@ class Command(BaseCommand):
             lines = [json.dumps(found, ensure_ascii=True)]
         for line in lines:
             self.stdout.write(line)
+
+
+def _state(view: QueueView) -> str:
+    states = {"paused": view.paused, "handled by others": not view.consume and not view.error}
+    return ", ".join(state for state, applies in states.items() if applies)
 
 
 def _peeked(queue: str, place: str, limit: int) -> Iterable[Any]:
