@@ -1,5 +1,6 @@
 """Make unhandled messages ready while consumers in other programs announce that they handle them."""
 
+import time
 from collections.abc import Collection, Sequence
 
 from mq_django.conf import QueueConfig
@@ -8,9 +9,12 @@ from mq_django.stores import open_store
 from mq_django.stores.members import ANY_NAME
 from mq_django.transport.connections import open_session
 
-#: Messages released by one script call.
-BATCH = 500
-#: Seconds between two rounds while there is something to release, and otherwise, unless the service is woken.
+#: Messages released by one script call, and in one round of a queue that our consumers fetch from, too. These set the
+#: messages that they get aside again, so the others get a share of each small round, and most of a large one is lost.
+BATCH, PORTION = 500, 50
+#: Seconds between two rounds after messages were released, and at most this share of the time is spent on rounds.
+AGAIN, SHARE = 0.05, 0.05
+#: Seconds between two rounds while there are unhandled messages, and otherwise, unless the service is woken.
 TICK, IDLE = 1.0, 60.0
 
 
@@ -27,6 +31,8 @@ class AnnouncedReleaser(Service):
         self._names: list[Collection[str]] = [()] * len(queues)
         self._unhandled = [0] * len(queues)
         self._is_idle = True
+        #: The number of messages that the latest round has released.
+        self._released = 0
 
     def announced(self, number: int, names: Collection[str]) -> None:
         """Set the names that the consumers of a queue announce."""
@@ -41,8 +47,10 @@ class AnnouncedReleaser(Service):
     def run_once(self) -> float:
         """Release the messages of each queue that has unhandled messages and announced names."""
         numbers = [number for number in range(len(self._stores)) if self._needs_round(number)]
-        self._is_idle = not numbers
+        self._is_idle, self._released, began = not numbers, 0, time.monotonic()
         self.each(numbers, self._release, called=lambda number: self._stores[number].config.name)
+        if self._released:
+            return min(TICK, max(AGAIN, (time.monotonic() - began) / SHARE))
         return TICK if numbers else IDLE
 
     def _needs_round(self, number: int) -> bool:
@@ -53,8 +61,13 @@ class AnnouncedReleaser(Service):
             self.wake()
 
     def _release(self, number: int) -> None:
-        names, store = self._names[number], self._stores[number]
-        # No more than there were: consumers that do not know a name may set its messages aside again at once.
+        store, names = self._stores[number], self._names[number]
+        found = None if ANY_NAME in names else names
+        if store.config.consume:
+            self._released += store.release_unhandled(found, limit=max(1, PORTION // len(found or [ANY_NAME])))
+            return
+        # No more than there were: consumers of an older version may set messages aside again at once.
         left = self._unhandled[number]
-        while left > 0 and (moved := store.release_unhandled(None if ANY_NAME in names else names, limit=BATCH)):
+        while left > 0 and (moved := store.release_unhandled(found, limit=BATCH)):
             left -= moved
+            self._released += moved
