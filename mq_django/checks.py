@@ -15,7 +15,7 @@ from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import ConfigurationError
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
-from mq_django.registry import groups, queues_with_handlers
+from mq_django.registry import groups, own_names, queues_with_handlers
 from mq_django.registry import kinds as handler_kinds
 from mq_django.transport.locations import is_django_redis, make_pool, servers_of
 
@@ -131,6 +131,21 @@ def _unread(
         )
         for name in names
         if name not in configured
+    ]
+
+
+def check_others_handlers(**_: Any) -> list[CheckMessage]:
+    """Report handlers of queues that other programs handle: no consumer runs them."""
+    config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
+    return [
+        checks.Warning(
+            f"There is a handler of {name!r} in the queue {queue.name!r}, whose CONSUME is False: it never runs.",
+            hint=f"Remove the handler, or CONSUME from MQ_DJANGO['QUEUES'][{queue.name!r}].",
+            id="mq_django.W006",
+        )
+        for queue in config.queues.values()
+        if not queue.consume
+        for name in own_names(queue.name)
     ]
 
 

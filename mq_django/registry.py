@@ -116,6 +116,11 @@ def names(queue: str) -> Iterator[str]:
             yield name
 
 
+def own_names(queue: str) -> list[str]:
+    """Return the names that have a handler in this queue only. Tasks can run in every queue."""
+    return [name for handled_in, name in _handlers if handled_in == queue]
+
+
 def kinds(queue: str) -> frozenset[bool]:
     """Return the kinds of handlers of a queue: False for functions, True for coroutine functions."""
     if queue not in _kinds:

@@ -76,6 +76,13 @@ def set_aside(queue: str, name: str, data: Any = None) -> str:
     return str(message_id)
 
 
+def keep(queue: str, supervisor: str = "keeper") -> None:
+    """Make a supervisor do the housekeeping of a queue, as its heartbeat says."""
+    Members(get_config().queue(queue), open_wire("produce")).beat(
+        supervisor, {"host": "ops1", "version": "0.1.0", "housekeeping": True}, {}
+    )
+
+
 def beat(queue: str, supervisor: str = "s1", consumers: int = 1) -> None:
     """Make consumers live, as their supervisor's heartbeat does."""
     described = {

@@ -4,6 +4,7 @@ from django.core.checks import run_checks
 
 from mq_django import handler, registry
 from mq_django.checks import TAG
+from mq_django.registry import Handler, _handlers
 from tests.testapp import tasks
 
 if django.VERSION >= (6, 0):
@@ -269,3 +270,11 @@ def test_a_topic_that_nobody_configured_is_read_by_nobody(found):
     (warning,) = found(TOPICS={})
     assert ids([warning]) == ["W003"]
     assert "'orders'" in warning.msg
+
+
+def test_a_handler_in_a_queue_that_others_handle_never_runs(found, monkeypatch):
+    monkeypatch.setitem(_handlers, ("partners", "ping"), Handler(name="ping", queue="partners", call=print))
+    assert found(QUEUES={"partners": {}}) == []
+    (warning,) = found(QUEUES={"partners": {"CONSUME": False}})
+    assert ids([warning]) == ["W006"]
+    assert "'ping' in the queue 'partners'" in warning.msg

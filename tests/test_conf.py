@@ -77,6 +77,7 @@ def test_signals_are_frozen():
 @pytest.mark.parametrize(
     ("option", "value", "read_as"),
     [
+        ("CONSUME", False, False),
         ("STORE", "stream", "stream"),
         ("VISIBILITY_TIMEOUT", 30, timedelta(seconds=30)),
         ("VISIBILITY_TIMEOUT", 1.5, timedelta(milliseconds=1500)),
@@ -212,6 +213,7 @@ WRONG_OPTIONS = [
     ("RATE_LIMIT", "fast"),
     ("CONCURRENCY", 0),
     ("MAX_DEPTH", "many"),
+    ("CONSUME", "no"),
     ("RESULT_TTL", -1),
     ("RESULT_TTL", None),
 ]

@@ -59,7 +59,7 @@ async function fetch () {
 async function main () {
   let stopping = false
   for (const signal of ['SIGTERM', 'SIGINT']) process.once(signal, () => { stopping = true; reader.disconnect() })
-  const leave = await join(redis, key, me)
+  const leave = await join(redis, key, me, ['*']) // all names
   while (!stopping) {
     const found = await fetch().catch(error => { if (!stopping) throw error; return [] })
     for (const [stream, item] of found) await run(stream, item)

@@ -31,10 +31,11 @@ exports.decode = (entry, flat) => {
 }
 
 // Whoever does not say that it lives is never missed, and what it held when it died stays with it.
-exports.join = async (redis, key, me) => {
+// With `names`, the messages that it handles do not stay in `unhandled`: consumers that do not know a name put it there.
+exports.join = async (redis, key, me, names) => {
   await redis.xgroup('CREATE', key('ready'), 'mq', '0', 'MKSTREAM').catch(error => { if (!/BUSYGROUP/.test(error)) throw error })
   const about = { host: hostname(), pid: process.pid, since_ms: Date.now(), version: 'node' }
-  const roll = { [`supervisor:${me}`]: JSON.stringify(about), [`consumer:${me}`]: JSON.stringify({ ...about, supervisor: me }) }
+  const roll = { [`supervisor:${me}`]: JSON.stringify(about), [`consumer:${me}`]: JSON.stringify({ ...about, supervisor: me, names }) }
   const beat = () => redis.multi().hincrby(key('consumers'), `beat:${me}`, 1).hset(key('consumers'), { ...roll, [`seen:${me}`]: Date.now() }).exec()
   await beat()
   const beating = setInterval(() => beat().catch(console.error), 2000)

@@ -150,6 +150,14 @@ class QueueConfig(DeliveryOptions):
             'Deliveries at once, of all consumers together: `5`, or `{"queue": 20, "key": 1}`.',
         ),
     )
+    consume: bool = field(
+        default=True,
+        metadata=option(
+            read_switch,
+            "`False`: [other programs handle this queue](#queues-that-other-programs-handle). `runconsumer` does only "
+            "its housekeeping.",
+        ),
+    )
     store: str = field(default="stream", metadata=STORE)
     keys: QueueKeys = _own_keys()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mq_django.core.numbers import LAST_MS, whole
-from mq_django.stores.members import Membership, supervisor_of
+from mq_django.stores.members import HOUSEKEEPING, Membership, supervisor_of
 
 #: A supervisor without a heartbeat for this long is shown as gone: three intervals.
 ALIVE_MS = 7500
@@ -145,6 +145,20 @@ def consumers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, 
     """Return the consumers of a queue, live ones first."""
     found = (_view(membership, name, described, now_ms) for name, described in membership.consumers.items())
     return tuple(sorted(found, key=lambda consumer: (not consumer.alive, consumer.id)))
+
+
+def housekeepers_of(membership: Membership, *, now_ms: int) -> tuple[ConsumerView, ...]:
+    """Return the live supervisors that do the housekeeping of a queue and have no consumers in it.
+
+    They are shown as consumers without threads.
+    """
+    consuming = {supervisor_of(described) for described in membership.consumers.values()}
+    found = [
+        _view(membership, name, {"supervisor": name, "threads": 0}, now_ms)
+        for name, described in membership.supervisors.items()
+        if described.get(HOUSEKEEPING) is True and name not in consuming
+    ]
+    return tuple(sorted((one for one in found if one.alive), key=lambda one: one.id))
 
 
 def _view(membership: Membership, name: str, described: Mapping[str, Any], now_ms: int) -> ConsumerView:

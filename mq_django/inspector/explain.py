@@ -21,8 +21,10 @@ from mq_django.transport.sessions import reply_or_raise
 Kind = Literal[
     "broken",  # it is not a valid message, and will be buried or dropped
     "delayed",  # its due time is in the future
-    "due",  # consumers are about to make it ready
+    "due",  # supervisors are about to make it ready
+    "unattended",  # it is due, and no supervisor does the housekeeping of the queue
     "unhandled",  # no consumer has its handler
+    "unannounced",  # other programs handle the queue, and none announces its name
     "parked",  # the concurrency limit of its key is reached
     "throttled",  # the rate limit of its key is reached
     "running",  # a consumer is handling it
@@ -35,6 +37,7 @@ Kind = Literal[
     "full",  # the concurrency limit of the queue is reached
     "rate",  # the rate limit of the queue is reached
     "next",  # it is ready
+    "elsewhere",  # it is ready, and other programs handle the queue
 ]
 
 
@@ -69,13 +72,13 @@ def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
     if view.message.error:
         return Cause(kind="broken")
     if view.room == "unhandled":
-        return Cause(kind="unhandled")
+        return Cause(kind="unhandled" if queue.consume else "unannounced")
     if view.room == "parked":
         return _of_queue(queue) or _of_key(view, queue.name)
     left = (view.due_ms or 0) - queue.now_ms
     if left > 0:
         return Cause(kind="delayed", ms=left)
-    return _of_queue(queue) or Cause(kind="due")
+    return _of_queue(queue) or Cause(kind="due" if queue.consume or queue.housekeepers else "unattended")
 
 
 def why_entry(view: EntryView, queue: QueueView) -> Cause:
@@ -91,7 +94,7 @@ def why_entry(view: EntryView, queue: QueueView) -> Cause:
     limited = None if count else _of_limits(queue)
     if limited is not None:
         return limited
-    kind: Kind = "busy" if queue.blocker else "behind" if count else "next"
+    kind: Kind = "busy" if queue.blocker else "behind" if count else "next" if queue.consume else "elsewhere"
     return Cause(kind=kind, count=count, at_least=count >= MAX_BEFORE, blocker=queue.blocker)
 
 
@@ -111,7 +114,7 @@ def _of_holder(view: EntryView, queue: QueueView) -> Cause:
 def _of_queue(queue: QueueView) -> Cause | None:
     if queue.paused:
         return Cause(kind="paused", pause=queue.pause)
-    return None if queue.alive else Cause(kind="unconsumed")
+    return None if queue.is_served else Cause(kind="unconsumed")
 
 
 def _of_key(view: WaitingView, name: str) -> Cause:

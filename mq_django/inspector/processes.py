@@ -68,6 +68,10 @@ class SupervisorView:
     seen_ms_ago: int | None
     alive: bool
     processes: Sequence[ProcessView]
+    #: The queues whose housekeeping it does without consuming them.
+    housekeeping: Sequence[str] = ()
+    #: "quiet" or "stop" if it was asked to do so and has queues without consumers.
+    asked: str = ""
 
     @property
     def queues(self) -> list[str]:
@@ -81,7 +85,7 @@ class Everybody:
 
     now_ms: int
     supervisors: Sequence[SupervisorView]
-    #: Queues and groups without a live consumer.
+    #: Queues and groups without a live consumer, except those that other programs handle.
     alone: Sequence[str]
 
 
@@ -98,14 +102,16 @@ def everybody() -> Everybody:
     for view in views:
         for consumer in filter(lambda one: one.is_process, view.consumers):
             by_supervisor[consumer.supervisor][consumer.id].append((view.name, consumer))
-    supervisors = [
-        _supervisor(name, [_process(found, known) for found in consumers.values()], [*consumers.values()])
-        for name, consumers in by_supervisor.items()
-    ]
+    housekeeping = _housekeeping(views)
+    supervisors = []
+    for name in dict.fromkeys([*by_supervisor, *housekeeping]):
+        consumers = by_supervisor[name].values()
+        shown = [_process(found, known) for found in consumers]
+        supervisors.append(_supervisor(name, shown, [*consumers], housekeeping.get(name, ())))
     return Everybody(
         now_ms=max((view.now_ms for view in views), default=0),
         supervisors=sorted(supervisors, key=lambda found: (not found.alive, found.host, found.id)),
-        alone=[view.name for view in views if not view.alive],
+        alone=[view.name for view in views if not view.is_served],
     )
 
 
@@ -121,7 +127,7 @@ def ask(who: str, what: Ask) -> list[str]:
     return [
         view.name
         for view in overview(minutes=0)
-        if any(who in (consumer.id, consumer.supervisor) for consumer in view.consumers)
+        if any(who in (one.id, one.supervisor) for one in (*view.consumers, *view.housekeepers))
         and _members(view.name).ask(who, what) != "GONE"
     ]
 
@@ -135,6 +141,15 @@ def _receipts(view: QueueView) -> Sequence[Receipt]:
     """Return the receipts of the messages that the live consumers of a queue are handling."""
     live = [consumer for consumer in view.consumers if consumer.alive]
     return [(found.source, found.entry) for consumer in live for found in consumer.running][:MAX_RUNNING]
+
+
+def _housekeeping(views: Sequence[QueueView]) -> Mapping[str, Sequence[tuple[str, ConsumerView]]]:
+    """Return by supervisor the queues whose housekeeping it does, and in which it has no consumers."""
+    found = defaultdict(list)
+    for view in views:
+        for housekeeper in view.housekeepers:
+            found[housekeeper.id].append((view.name, housekeeper))
+    return found
 
 
 def _process(
@@ -170,9 +185,12 @@ def _most(asked: Iterable[str]) -> str:
 
 
 def _supervisor(
-    name: str, processes: Sequence[ProcessView], found: Sequence[Sequence[tuple[str, ConsumerView]]]
+    name: str,
+    processes: Sequence[ProcessView],
+    found: Sequence[Sequence[tuple[str, ConsumerView]]],
+    housekeeping: Sequence[tuple[str, ConsumerView]],
 ) -> SupervisorView:
-    views = [consumer for each in found for _, consumer in each]
+    views = [consumer for each in (*found, housekeeping) for _, consumer in each]
     # It sends its heartbeat to one queue after another: the latest one counts.
     seen = min((view.seen_ms_ago for view in views if view.seen_ms_ago is not None), default=None)
     return SupervisorView(
@@ -182,4 +200,6 @@ def _supervisor(
         seen_ms_ago=seen,
         alive=any(view.alive for view in views),
         processes=sorted(processes, key=lambda process: process.id),
+        housekeeping=[queue for queue, _ in housekeeping],
+        asked=_most(one.asked for _, one in housekeeping),
     )

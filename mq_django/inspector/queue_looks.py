@@ -12,7 +12,7 @@ from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, activity_of_hour
 from mq_django.inspector.blockers import with_blockers
-from mq_django.inspector.consumers import consumers_of
+from mq_django.inspector.consumers import consumers_of, housekeepers_of
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.background_jobs import job_of
@@ -46,7 +46,7 @@ def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int)
     readers = list(map(reader_of, configs, wires))
     trips = [[reader.look_command(now // 60, *hours)] for reader in readers]
     replies = [reply for (reply,) in fan_out(wires, trips)]
-    views = [_view(config.name, reply, now // 60, hours) for config, reply in zip(configs, replies, strict=True)]
+    views = [_view(config, reply, now // 60, hours) for config, reply in zip(configs, replies, strict=True)]
     # A group is on the server of its topic.
     by_topic = {reader.topic: wire for reader, wire in zip(readers, wires, strict=True) if reader.topic}
     topics = [get_config().topic(name) for name in by_topic]
@@ -94,14 +94,14 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 
 
 @readable
-def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
+def _view(config: QueueConfig, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
     now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *more = found
     counted, (pause, running, *damage) = more[:2], more[2:]
     this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
-    due_ms = score_ms(next_due)
+    due_ms, membership = score_ms(next_due), read_membership(_pairs(members))
     return QueueView(
-        name=name,
+        name=config.name,
         now_ms=now_ms,
         # Redis 6.2 may count deleted entries as pending.
         ready=max(0, deliverable - pending),
@@ -116,7 +116,9 @@ def _view(name: str, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) ->
         jobs=tuple(job for flat in running if (job := job_of(flat))),
         # A queue in RSMQ's format has no streams.
         damage=read_damage(damage[0], now_ms=now_ms) if damage else None,
-        consumers=consumers_of(read_membership(_pairs(members), describe=_describe), now_ms=now_ms),
+        consumers=consumers_of(membership, now_ms=now_ms),
+        consume=config.consume,
+        housekeepers=housekeepers_of(membership, now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
     )
 

@@ -24,7 +24,9 @@ MANY_ERRORS = 0.05
 GROWING, MIN_GROWTH = 10, 100
 
 #: The possible problems of a queue, the worst first.
-Problem = Literal["unreadable", "damaged", "unconsumed", "paused", "starved", "unhandled", "growing", "buried", "late"]
+Problem = Literal[
+    "unreadable", "damaged", "unconsumed", "unattended", "paused", "starved", "unhandled", "growing", "buried", "late"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,10 @@ class QueueView:
     consumers: tuple[ConsumerView, ...] = ()
     #: Set while messages wait and all lanes of its consumers are busy.
     blocker: Blocker | None = None
+    #: False if other programs handle it: their consumers may not be known.
+    consume: bool = True
+    #: The live supervisors that do its housekeeping and have no consumers in it.
+    housekeepers: tuple[ConsumerView, ...] = ()
     activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
     error: str = ""
@@ -133,6 +139,11 @@ class QueueView:
         return max(self.blocker.held_ms, self.oldest_ms or 0) >= STARVED_MS
 
     @property
+    def is_served(self) -> bool:
+        """Return whether a live consumer is known, or other programs handle the queue."""
+        return self.alive > 0 or not self.consume
+
+    @property
     def recently_buried(self) -> int:
         """Return how many messages became dead letters in the last half hour, if they still are."""
         return min(self.dead, sum(self.activity.buried[-RECENT:]))
@@ -170,12 +181,13 @@ class QueueView:
         wrong: dict[Problem, bool] = {
             "unreadable": bool(self.error),
             "damaged": self.damage is not None and self.damage.age_ms < RECENT * 60_000,
-            "unconsumed": not self.alive and self.depth > 0,
+            "unconsumed": not self.is_served and self.depth > 0,
+            "unattended": not self.consume and not self.housekeepers and self.depth > 0,
             "paused": self.paused,
             "starved": self.is_starved,
             "unhandled": self.unhandled > 0,
-            "growing": self.alive > 0 and not self.paused and self.growth > 0,
+            "growing": self.is_served and not self.paused and self.growth > 0,
             "buried": self.recently_buried > 0,
-            "late": self.alive > 0 and not self.paused and not self.is_starved and (self.oldest_ms or 0) >= LATE_MS,
+            "late": self.is_served and not self.paused and not self.is_starved and (self.oldest_ms or 0) >= LATE_MS,
         }
         return [problem for problem, exists in wrong.items() if exists]

@@ -14,13 +14,14 @@ PLACES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
 
 
 def as_dict(*views: Any) -> dict[str, Any]:
-    """Return a view as JSON values. A consumer is passed after its supervisor."""
+    """Return a view as JSON values. A consumer is passed after its supervisor; without one, it does housekeeping."""
     match views:
         case [QueueView() as queue]:
             counts = {**{place: getattr(queue, place) for place in PLACES}, "consumers": queue.alive}
             busy, threads = queue.threads or (None, None)
             lanes = {"threads": threads, "busy": busy, "busy_with": _busy_with(queue)}
-            found = {"error": queue.error} if queue.error else {"paused": queue.paused, **counts, **lanes}
+            states = {"paused": queue.paused, "consume": queue.consume}
+            found = {"error": queue.error} if queue.error else {**states, **counts, **lanes}
             return {"queue": queue.name, **found, **_pause(queue.pause)}
         case [MessageView() as message]:
             data = message.data if message.has_data else None
@@ -37,6 +38,8 @@ def as_dict(*views: Any) -> dict[str, Any]:
             return _group(group)
         case [SupervisorView() as supervisor, ProcessView() as process]:
             return _consumer(supervisor, process)
+        case [SupervisorView() as supervisor]:
+            return _housekeeper(supervisor)
     raise TypeError(f"mq cannot show {views!r:.100}")
 
 
@@ -93,3 +96,22 @@ def _consumer(supervisor: SupervisorView, process: ProcessView) -> dict[str, Any
             for item in process.running
         ],
     }
+
+
+def _housekeeper(supervisor: SupervisorView) -> dict[str, Any]:
+    """Return a supervisor with the queues that it does not consume, in the form of a consumer."""
+    process = ProcessView(
+        id=supervisor.id,
+        pid=None,
+        threads=0,
+        busy=None,
+        coroutines=0,
+        since_ms=None,
+        state="running",
+        asked=supervisor.asked,
+        queues=supervisor.housekeeping,
+        running=(),
+        handled=0,
+        failed=0,
+    )
+    return {**_consumer(supervisor, process), "state": "housekeeping"}

@@ -32,11 +32,9 @@ def consumers(options: Mapping[str, Any]) -> Output:
         if not queues:
             raise CommandError(f"There is no consumer or supervisor {escape(who)}.")
         return {"asked": who, "queues": queues}, ["asked"]
-    found = [
-        as_dict(supervisor, process)
-        for supervisor in processes.everybody().supervisors
-        for process in supervisor.processes
-    ]
+    supervisors = processes.everybody().supervisors
+    found = [as_dict(supervisor, process) for supervisor in supervisors for process in supervisor.processes]
+    found += [as_dict(supervisor) for supervisor in supervisors if supervisor.housekeeping]
     return found, _lines(found) or ["No consumers."]
 
 

@@ -113,8 +113,8 @@ class Store(Protocol):
     def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
         """Reassign deliveries to another consumer; counts no attempt. Returns those that the first no longer held."""
 
-    def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
-        """Make up to `limit` unhandled messages of each name ready, and return the number."""
+    def release_unhandled(self, names: Iterable[str] | None, *, limit: int) -> int:
+        """Make up to `limit` unhandled messages of each name ready, or with None of all names; return the number."""
 
     def depths(self) -> Depths:
         """Count the queue's messages by place."""

@@ -15,6 +15,11 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Decodes any bytes without loss: other programs may give their consumers any name.
 _ANY = "surrogateescape"
+#: The field in which a consumer announces the names that it handles, the most names that are read, and the word for
+#: all names.
+NAMES, MAX_NAMES, ANY_NAME = "names", 1000, "*"
+#: The field in which a supervisor announces that it does the housekeeping of the queue.
+HOUSEKEEPING = "housekeeping"
 #: Deliveries claimed by one script call.
 BATCH = 500
 
@@ -46,6 +51,15 @@ class Membership:
         """Return the heartbeat counter of every supervisor, -1 for one without."""
         described = {supervisor_of(announced) for announced in self.consumers.values()} | set(self.supervisors)
         return {name: self.beats.get(name, -1) for name in described | set(self.beats)}
+
+    def announced_names(self) -> frozenset[str]:
+        """Return the names that consumers announce to handle, and are not about to stop; ANY_NAME stands for all."""
+        found = (
+            announced[NAMES][:MAX_NAMES]
+            for announced in self.consumers.values()
+            if isinstance(announced.get(NAMES), list) and announced.get("state") not in ("quiet", "stopping")
+        )
+        return frozenset(name for names in found for name in names if isinstance(name, str))
 
 
 def supervisor_of(announced: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from mq_django.stores.results import end_cancelled
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_receipts
 from mq_django.stores.settling import BATCH, Settling
-from mq_django.stores.waiting_room import name_score, not_waiting
+from mq_django.stores.waiting_room import not_waiting, scores_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Session, Wire, reply_or_raise
@@ -207,12 +207,12 @@ class RsmqStore:
         """See Store.reassign()."""
         return self._settling.reassign(consumer, new_owner, receipts)
 
-    def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
+    def release_unhandled(self, names: Iterable[str] | None, *, limit: int) -> int:
         """See Store.release_unhandled()."""
         keys = self._keys
         return sum(
-            self._run("rsmq_release", [keys.zset, keys.unhandled], [name_score(name), min(limit, BATCH), keys.wake])
-            for name in names
+            self._run("rsmq_release", [keys.zset, keys.unhandled], [first, min(limit, BATCH), keys.wake, *last])
+            for first, *last in scores_of(names)
         )
 
     def depths(self) -> Depths:

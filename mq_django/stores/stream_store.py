@@ -160,7 +160,7 @@ class StreamStore:
         end_cancelled(self._wire, self.config, deleted)
         return len(deleted)
 
-    def release_unhandled(self, names: Iterable[str], *, limit: int) -> int:
+    def release_unhandled(self, names: Iterable[str] | None, *, limit: int) -> int:
         """See Store.release_unhandled()."""
         return self.waiting.release(names, limit=limit)
 

@@ -41,6 +41,11 @@ def name_score(name: str) -> int:
     return int(hashlib.sha256(name.encode()).hexdigest()[:13], 16)
 
 
+def scores_of(names: Iterable[str] | None) -> list[tuple[int] | tuple[str, str]]:
+    """Return the scores of the unhandled messages of each name, or the lowest and the highest score for None."""
+    return [("-inf", "+inf")] if names is None else [(name_score(name),) for name in names]
+
+
 def _due(options: PublishOptions) -> tuple[str, int]:
     return ("=", options.due_ms) if options.due_ms is not None else ("+", options.delay_ms or 0)
 
@@ -159,13 +164,13 @@ class WaitingRoom:
             message = None
         return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
 
-    def release(self, names: Iterable[str], *, limit: int) -> int:
-        """Make up to `limit` unhandled messages of each name ready, and return the number."""
+    def release(self, names: Iterable[str] | None, *, limit: int) -> int:
+        """Make up to `limit` unhandled messages of each name ready, or with None of all names; return the number."""
         keys = self._keys
         key_names = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control]
         commands = [
-            scripts.command("waiting_release", keys=key_names, args=[name_score(name), limit, keys.group])
-            for name in names
+            scripts.command("waiting_release", keys=key_names, args=[first, limit, keys.group, *last])
+            for first, *last in scores_of(names)
         ]
         return sum(reply_or_raise(reply) for reply in self._wire.trip(commands)) if commands else 0
 

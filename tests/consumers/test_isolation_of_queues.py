@@ -20,6 +20,7 @@ from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, He
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.redriver import Redriver
+from mq_django.consumers.supervisor.releaser import AnnouncedReleaser
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.consumers.worker.consumer import Consumer, lanes
@@ -97,6 +98,16 @@ def trimmer(queues, both):
     return Trimmer(both)
 
 
+@case(AnnouncedReleaser)
+def announced_releaser(queues, both):
+    service = AnnouncedReleaser(by_number(queues))
+    service._stores = by_number(both)
+    for number in range(2):
+        service.announced(number, {"late"})
+        service.seen(number, 1)
+    return service
+
+
 @case(Extender)
 def extender(queues, both):
     class Runs:
@@ -111,7 +122,7 @@ def extender(queues, both):
 @case(Heartbeat)
 def heartbeat(queues, both):
     nothing = lambda *args: None  # noqa: E731
-    service = Heartbeat(by_number(queues), HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 5))
+    service = Heartbeat(by_number(queues), HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 6))
     service._members = by_number(both)
     return service
 

@@ -17,7 +17,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.sessions import Session
-from tests.seeding import CONSUMER, beat, publish, publish_many, set_aside, take
+from tests.seeding import CONSUMER, beat, keep, publish, publish_many, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -64,6 +64,17 @@ def test_no_consumer_has_its_handler():
     beat("emails")
 
     assert why(set_aside("emails", "nobody.knows")).kind == "unhandled"
+
+
+def test_other_programs_handle_its_queue(mq_settings, redis_client):
+    mq_settings(QUEUES={"emails": {"CONSUME": False}})
+    aside = set_aside("emails", "nobody.knows")
+    ready, due = publish("emails", "welcome", 1), publish("emails", "welcome", 2, delay=60)
+    redis_client.zadd(get_config().queue("emails").keys.due, {due: 1})
+
+    assert [why(message_id).kind for message_id in (aside, ready, due)] == ["unannounced", "elsewhere", "unattended"]
+    keep("emails")
+    assert why(due).kind == "due"
 
 
 def test_others_stand_before_it():

@@ -15,7 +15,7 @@ from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.producers import queues
 from mq_django.transport.sessions import Session
 from tests.commands import script_calls
-from tests.seeding import beat, bury, set_aside, settle, take, tally
+from tests.seeding import beat, bury, keep, set_aside, settle, take, tally
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -93,6 +93,27 @@ def test_fresh_damage_by_others_is_the_first_problem(redis_client):
     ):
         redis_client.hset(control, "damage", note)
         assert inspector.queue("emails").problems() == problems
+
+
+def test_a_queue_that_others_handle_needs_housekeeping_and_no_known_consumer(mq_settings):
+    mq_settings(QUEUES={"emails": {"CONSUME": False}})
+    queues["emails"].publish("welcome", 1)
+
+    assert inspector.queue("emails").problems() == ["unattended"]
+    keep("emails")
+    view = inspector.queue("emails")
+    assert view.problems() == []
+    assert [(keeper.id, keeper.host) for keeper in view.housekeepers] == [("keeper", "ops1")]
+    assert (view.alive, view.consumers) == (0, ())
+    # That nobody handles them is seen by how long they wait.
+    assert replace(view, oldest_ms=61_000).problems() == ["late"]
+
+
+def test_housekeeping_is_no_consumer():
+    queues["emails"].publish("welcome", 1)
+    keep("emails")
+
+    assert inspector.queue("emails").problems() == ["unconsumed"]
 
 
 def test_fresh_dead_letters_are_a_problem():

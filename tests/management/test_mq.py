@@ -16,7 +16,7 @@ from mq_django.management.user_name import user_name
 from mq_django.stores import open_members, open_store
 from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.sessions import Session
-from tests.seeding import beat, bury, bury_many, publish, set_aside, settle, take
+from tests.seeding import beat, bury, bury_many, keep, publish, set_aside, settle, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -123,13 +123,29 @@ def os_error():
     raise OSError("No username set in the environment")
 
 
+def test_status_says_that_other_programs_handle_a_queue(mq_settings):
+    mq_settings(QUEUES={"default": {}, "emails": {"CONSUME": False}})
+    assert [row["consume"] for row in mq_json("status")] == [True, False]
+    assert "handled by others" in mq("status", "emails")
+    mq("pause", "emails")
+    assert "paused, handled by others" in mq("status", "emails")
+
+
+def test_consumers_lists_a_supervisor_without_consumers():
+    keep("emails")
+    (row,) = mq_json("consumers")
+    assert (row["consumer"], row["state"], row["host"], row["queues"]) == ("keeper", "housekeeping", "ops1", ["emails"])
+    assert mq("consumers", "--stop", row["consumer"]) == "asked\n"
+    assert mq_json("consumers")[0]["asked"] == "stop"
+
+
 def test_status_counts_every_queue():
     publish("emails", "welcome", 1)
     publish("emails", "welcome", 1, delay=60)
 
     default, emails = mq_json("status")
 
-    assert default == {"queue": "default", "paused": False, "busy_with": None} | dict.fromkeys(
+    assert default == {"queue": "default", "paused": False, "consume": True, "busy_with": None} | dict.fromkeys(
         ("ready", "pending", "delayed", "unhandled", "parked", "dead", "consumers", "threads", "busy"), 0
     )
     assert (emails["ready"], emails["delayed"]) == (1, 1)

@@ -84,11 +84,11 @@ class Project:
             "PYTHONPATH": str(ROOT),
             "MQ_DJANGO_TEST": json.dumps(self._settings),
         }
-        return self._start([sys.executable, "-m", "django", "runconsumer", *arguments], environment)
+        return self.start([sys.executable, "-m", "django", "runconsumer", *arguments], environment)
 
     def node_consumer(self, queue: str, **environment: str) -> Program:
         """Start the example consumer in JavaScript."""
-        return self._start(["node", NODE_PROGRAMS / "consumer.js", queue], {**self.node_environment, **environment})
+        return self.start(["node", NODE_PROGRAMS / "consumer.js", queue], {**self.node_environment, **environment})
 
     def node_publish(self, *arguments: str) -> str:
         """Publish with the example producer in JavaScript, and return the id."""
@@ -103,7 +103,7 @@ class Project:
             "NODE_PATH": str(HERE / "node_modules"),
         }
 
-    def _start(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> Program:
+    def start(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> Program:
         program = Program(command, environment)
         self.programs.append(program)
         return program

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from mq_django import queues, topics
-from mq_django.core.outcomes import ACK
+from mq_django.core.outcomes import ACK, SetAside
 from mq_django.inspector import dead_letters
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
@@ -224,6 +224,15 @@ def test_a_consumer_settles_with_the_scripts(type_in, emails, redis_client, keys
     assert [line for line in type_in("scripts", [("1795000000000-1", two), (ENTRY, one)]) if line] == [one, two]
 
 
+def test_a_consumer_releases_the_unhandled_messages_of_its_name(type_in, emails, redis_client, keys):
+    store = opened(emails.config)
+    emails.publish_many([("welcome", 1), ("unknown", 2), ("welcome", 3)])
+    store.settle("c", [Settlement(item, SetAside()) for item in store.take("c", count=3)])
+    assert "2" in type_in("release")
+    assert [body for _, _, body in handled(emails.config, 2)] == [1, 3]
+    assert redis_client.zcard(keys.unhandled) == 1
+
+
 def test_a_consumer_is_known_while_it_beats_and_leaves(type_in, emails, redis_client, keys):
     opened(emails.config)
     members = {f"{kind}:{ME}".encode() for kind in ("beat", "seen", "supervisor", "consumer")}
@@ -249,7 +258,7 @@ def test_the_users_of_the_page_can_do_what_it_says_and_nothing_else(
     assert len(handled(emails.config, 4)) == 4
     with user(redis_client, redis_url, rules("consumer")) as url:
         emails.publish_many([("welcome", {"user_id": 7})] * 2)
-        for box in ("group", "fetch", "beat", "leave"):
+        for box in ("group", "fetch", "release", "beat", "leave"):
             assert "NOPERM" not in "".join(type_in(box, url=url))
         one, two = (row["message_id"].decode() for row in redis_client.xpending_range(keys.ready, "mq", "-", "+", 9))
         for box in (

@@ -83,13 +83,16 @@ def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
         for process in supervisor.processes
         if asked in (process.id, supervisor.id)
     ]
-    if not selected:
+    supervisors = [one.id for one in found.supervisors if one.id == asked and one.housekeeping]
+    if not selected and not supervisors:
         page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": escape(asked)[:200]})
         return HttpResponseRedirect(back_url)
-    count, running = len(selected), sum(len(process.running) for process in selected)
+    count, running = len(selected) or len(supervisors), sum(len(process.running) for process in selected)
     titles = {
         "quiet": ngettext("Quiet %(count)s consumer?", "Quiet %(count)s consumers?", count),
-        "stop": ngettext("Stop %(count)s consumer?", "Stop %(count)s consumers?", count),
+        "stop": ngettext("Stop %(count)s consumer?", "Stop %(count)s consumers?", count)
+        if selected
+        else _("Stop this supervisor?"),
     }
     sentences = {
         "quiet": _(
@@ -108,7 +111,7 @@ def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
         titles[what] % {"count": text.number(count)},
         tabs=sections(page, "consumers"),
         sentence=sentences[what] % {"running": text.number(running)},
-        listed=[text.visible(process.id, limit=160) for process in selected[:20]],
+        listed=[text.visible(name, limit=160) for name in [process.id for process in selected[:20]] or supervisors],
         unlisted=text.number(count - 20) if count > 20 else "",
         button=words[what],
         act_url=page.request.path,
@@ -155,11 +158,12 @@ def _supervisor(page: Page, found: Everybody, one: SupervisorView) -> dict[str, 
         "seen": "" if seen is None or one.alive else _("%(time)s ago") % {"time": text.duration(seen)},
         "alive": one.alive,
         "can_operate": page.can(OPERATE),
-        "is_asked": all(process.asked == "stop" for process in one.processes),
+        "is_asked": all(asked == "stop" for asked in [process.asked for process in one.processes] or [one.asked]),
         "is_quiet": all(process.asked for process in one.processes),
         "quiet_url": page.url("quiet", text.to_url(one.id.encode())),
         "stop_url": page.url("stop", text.to_url(one.id.encode())),
         "has_many": len(one.processes) > 1,
+        "housekeeping": [{"name": name, "url": page.queue_url(name)} for name in one.housekeeping],
         "processes": [_process(page, found, one, process) for process in one.processes],
     }
 

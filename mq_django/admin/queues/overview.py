@@ -129,6 +129,7 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "url": page.queue_url(view.name),
         "error": view.error,
         "troubled": bool(view.problems()),
+        "consume": view.consume,
         "ready": text.number(view.ready),
         "waiting": text.number(waiting),
         "waiting_url": waiting_url(page, view),

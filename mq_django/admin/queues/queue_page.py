@@ -77,6 +77,8 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "switch_url": page.url("resume" if view.paused else "pause", name),
         "purge_url": page.url("purge", name, "ready"),
         "consumers": [_consumer(view, found) for found in view.consumers],
+        "consume": view.consume,
+        "housekeepers": [text.visible(found.host or found.id, limit=80) for found in view.housekeepers],
         **spans.frame(page, page.url("figures", name)),
         **spans.queue_charts(activity, str(spans.SPANS[spans.span_of(page)][0])),
         **spans.names(page, activity),

@@ -23,12 +23,15 @@ def problem(view: QueueView, what: Problem) -> str:
                 "has %(count)s messages and no running consumer. Is runconsumer started?",
                 view.depth,
             ) % {"count": number(view.depth)}
+        case "unattended":
+            return _(
+                "is handled by other programs, and no runconsumer does its housekeeping: delayed messages stay, and "
+                "those of dead consumers are not recovered."
+            )
         case "paused":
             return f"{_('is paused.')} {pause_details(view.pause)}".rstrip()
         case "starved":
-            return (
-                _("makes no progress. %(busy)s") % {"busy": busy(view.blocker, queue=view.name)} if view.blocker else ""
-            )
+            return _("makes no progress. %(busy)s") % {"busy": busy(view.blocker, queue=view.name)}
         case "unhandled":
             return ngettext(
                 "has %(count)s message without a handler in any consumer.",
@@ -50,11 +53,13 @@ def problem(view: QueueView, what: Problem) -> str:
             late = _("lags: its oldest ready message has waited for %(time)s.") % {
                 "time": duration(view.oldest_ms or 0)
             }
-            return f"{late} {busy(view.blocker, queue=view.name)}" if view.blocker else late
+            return f"{late} {busy(view.blocker, queue=view.name)}".rstrip()
 
 
-def busy(blocker: Blocker, *, queue: str) -> str:
-    """Return which handler holds the lanes of a queue's consumers, as a sentence."""
+def busy(blocker: Blocker | None, *, queue: str) -> str:
+    """Return which handler holds the lanes of a queue's consumers, as a sentence; empty without one."""
+    if blocker is None:
+        return ""
     handler = {"name": escape(blocker.name), "time": duration(blocker.ms), "queue": escape(blocker.queue)}
     runs = _("“%(name)s” for %(time)s") if blocker.queue == queue else _("“%(name)s” of %(queue)s for %(time)s")
     words = {"count": number(blocker.threads), "runs": runs % handler}
@@ -121,6 +126,9 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "broken": _("This entry is not a valid message. A consumer moves it to the dead letters, or drops it."),
         "delayed": _("Delayed: due in %(time)s."),
         "due": _("Due: becomes ready at any moment."),
+        "unattended": _("Due. No runconsumer does the housekeeping of this queue, so it does not become ready."),
+        "unannounced": _("Set aside. No running consumer announces that it handles “%(name)s”."),
+        "elsewhere": _("Ready. Other programs handle this queue."),
         "unhandled": _("No consumer has a handler for “%(name)s”."),
         "running": _("Running on consumer %(consumer)s for %(time)s."),
         "held": _("Held by consumer %(consumer)s. As of its last heartbeat, it has not started."),

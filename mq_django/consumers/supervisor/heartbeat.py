@@ -1,7 +1,7 @@
 """Send the heartbeats of this supervisor, and detect supervisors that are dead."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mq_django.consumers.by_server import ServerQueues, open_session_to
@@ -12,7 +12,7 @@ from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
 from mq_django.stores.damage import DamageCheck
-from mq_django.stores.members import Membership
+from mq_django.stores.members import HOUSEKEEPING, Membership
 
 logger = get_logger(__name__)
 
@@ -97,6 +97,8 @@ class HeartbeatCallbacks(NamedTuple):
     unknown: Callable[[int, str], None]
     #: (consumer or supervisor -> "quiet" or "stop"): requests of operators, with each heartbeat.
     asked: Callable[[Mapping[str, str]], None]
+    #: (queue, names): the names that consumers announce to handle; see Membership.announced_names().
+    names: Callable[[int, Collection[str]], None]
 
 
 class Heartbeat(Service):
@@ -156,12 +158,12 @@ class Heartbeat(Service):
 
     def _beat(self, number: int, announcement: Announcement) -> None:
         generation, known_as = self._known[number]
-        first = known_as != announcement.supervisor
+        first, consumes = known_as != announcement.supervisor, self._queues[number].consume
         began = time.monotonic()
         membership = self._members[number].beat(
             announcement.supervisor,
-            {**announcement.description, VISIBILITY: round(self._timeouts[number] * 1000)},
-            announcement.of_queue(number),
+            {**announcement.description, VISIBILITY: round(self._timeouts[number] * 1000), HOUSEKEEPING: True},
+            announcement.of_queue(number) if consumes else {},
             generation="" if first else generation,
         )
         now = time.monotonic()
@@ -169,13 +171,15 @@ class Heartbeat(Service):
             logger.error("Supervisor %s was taken for dead; it replaces its consumers", announcement.supervisor)
             self._callbacks.evicted(announcement)
             return
-        self._callbacks.held(number, announcement, began + held_for(self._timeouts[number]))
+        if consumes:
+            self._callbacks.held(number, announcement, began + held_for(self._timeouts[number]))
         if generation and membership.generation != generation:
             logger.error(
                 "data_loss_suspected: queue %s was emptied, or its Redis lost data",
                 self._queues[number].name,
             )
         self._known[number] = (membership.generation, announcement.supervisor)
+        self._callbacks.names(number, membership.announced_names())
         self._pass_on(announcement, membership.asks)
         self._report_silent(number, announcement.supervisor, membership, now, blind=now - began)
 

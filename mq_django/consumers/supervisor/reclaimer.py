@@ -144,9 +144,10 @@ class Reclaimer(Service):
 
     def consumer_exited(self, consumer: str, evidence: Evidence) -> None:
         """Settle for a consumer of this supervisor that has ended. Failures are retried until it is done."""
-        dead_worker = DeadWorker(consumer, evidence, set(self._queues))
+        queues = [number for number, config in self._queues.items() if config.consume]
+        dead_worker = DeadWorker(consumer, evidence, set(queues))
         if evidence.may_receive:
-            dead_worker.check_repeatedly(self._queues)
+            dead_worker.check_repeatedly(queues)
         with self._lock:
             self._dead_workers.append(dead_worker)
         self.wake()

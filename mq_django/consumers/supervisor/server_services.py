@@ -10,6 +10,7 @@ from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.redriver import Redriver
+from mq_django.consumers.supervisor.releaser import AnnouncedReleaser
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.stores.base import Promoted
@@ -39,8 +40,10 @@ class ServerServices:
         self.queues = queues
         self._states = states
         self.reclaimer = Reclaimer(queues, settled=self._settled)
+        self._releaser = AnnouncedReleaser(queues)
         on_silence = (self.reclaimer.supervisor_died, self.reclaimer.consumer_unknown)
-        self.heartbeat = Heartbeat(queues, HeartbeatCallbacks(announce, states.held, evicted, *on_silence, asked))
+        callbacks = HeartbeatCallbacks(announce, states.held, evicted, *on_silence, asked, self._releaser.announced)
+        self.heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in queues.items()}
         self._listener = Listener(get_client("consume", connection_of(queues)), numbers, self._heard)
         self._promoter = Promoter(
@@ -49,7 +52,7 @@ class ServerServices:
         self._redriver = Redriver(queues, supervisor)
         self._scheduler = Scheduler.of(queues)
         others = (self._promoter, Extender(queues, states), self._scheduler, self._redriver)
-        self.services: tuple[Service, ...] = (self.heartbeat, self.reclaimer, self._listener, *others)
+        self.services: tuple[Service, ...] = (self.heartbeat, self.reclaimer, self._listener, *others, self._releaser)
 
     def introduce_consumers(self) -> None:
         """Announce new consumers, which fetch nothing before, and tell them which queues are paused."""
@@ -75,3 +78,4 @@ class ServerServices:
     def _seen(self, number: int, promoted: Promoted) -> None:
         self._states.pause(number, promoted.paused)
         self._states.set_unhandled(number, bool(promoted.unhandled))
+        self._releaser.seen(number, promoted.unhandled)

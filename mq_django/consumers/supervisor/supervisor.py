@@ -66,13 +66,13 @@ class Supervisor:
         self.id = self._new_id()
         #: Consumer or supervisor -> the latest request, which comes with each heartbeat of each server.
         self._requests: dict[str, str] = {}
-        self._states = WorkerStates(range(len(queues)), self._describe)
+        self._states = WorkerStates(range(len(worker_options.queues)), self._describe)
         self._servers = list(self._make_servers())
         self._workers = WorkerSet(
             self.id,
             worker_options,
             self._states,
-            processes=processes,
+            processes=processes if worker_options.queues else 0,
             on_exit=self._each_reclaimer(Reclaimer.consumer_exited),
             on_unresponsive=self._each_reclaimer(Reclaimer.consumer_unresponsive),
             on_late=self._each_reclaimer(Reclaimer.consumer_late),
@@ -107,7 +107,10 @@ class Supervisor:
         return f"{socket.gethostname()[:40]}-{os.getpid()}-{token()}"
 
     def run(self) -> int:
-        """Run until asked to stop or until the queues are drained, and return the exit code."""
+        """Run until asked to stop or until the queues are drained, and return the exit code.
+
+        Without queues to consume it starts no consumers and runs until it is asked to stop.
+        """
         services: list[Service] = [service for server in self._servers for service in server.services]
         services += self._trimmers
         for service in services:

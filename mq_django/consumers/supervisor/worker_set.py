@@ -39,6 +39,7 @@ class WorkerSet:
         self._options = options
         self._states = states
         self._processes = processes
+        self._has_consumers = processes > 0
         #: Called with a consumer that has ended, and the evidence in its shared state.
         self._on_exit = on_exit
         #: Called with a consumer that does not respond, and the deliveries that it has started.
@@ -56,7 +57,7 @@ class WorkerSet:
     @property
     def is_drained(self) -> bool:
         """Return whether all consumers have ended for good: drained, or stopped by an operator."""
-        return not self._processes
+        return self._has_consumers and not self._processes
 
     def look(self, now: float) -> bool:
         """Check every process once; return whether the next heartbeat should be sent at once."""

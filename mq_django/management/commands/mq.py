@@ -17,6 +17,7 @@ from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import Room
+from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import require_queue
 from mq_django.management import consumer_verbs, pause_verbs, schedule_verbs, topic_verbs, whereabouts
 from mq_django.management.as_dict import as_dict
@@ -126,8 +127,8 @@ class Command(BaseCommand):
         names = options.get("queues")
         views = [inspector.queue(name) for name in names] if names else inspector.overview()
         found = list(map(as_dict, views))
-        states = ["paused" if view.paused else "starved" if view.is_starved else "" for view in views]
-        told = ("queue", "paused", "busy_with")
+        states = [_state(view) for view in views]
+        told = ("queue", "paused", "consume", "busy_with")
         rows = [
             {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in told}}
             for row, state in zip(found, states, strict=True)
@@ -279,6 +280,15 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
         if not value:
             raise CommandError(f"--{option} is {value!r}: omit it, or give it a value.", returncode=2)
     return given
+
+
+def _state(view: QueueView) -> str:
+    states = {
+        "paused": view.paused,
+        "starved": view.is_starved and not view.paused,
+        "handled by others": not view.consume and not view.error,
+    }
+    return ", ".join(state for state, applies in states.items() if applies)
 
 
 def _peeked(queue: str, place: str, limit: int) -> Iterable[Any]:

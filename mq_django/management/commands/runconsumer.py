@@ -3,6 +3,8 @@
 import argparse
 import math
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -20,8 +22,12 @@ from mq_django.consumers.supervisor.worker_process import WorkerOptions
 from mq_django.consumers.worker import main
 from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.logs import get_logger
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.registry import groups
+from mq_django.registry import names as handled_names
+
+logger = get_logger(__name__)
 
 NEEDS_POSIX = (
     "runconsumer does not run on Windows. Run it in WSL, in a container or on a server; publishing, the admin and the "
@@ -31,6 +37,11 @@ NEEDS_POSIX = (
 TOO_MANY = (
     "One runconsumer handles up to {most} queues and groups, not {count}: each takes a thread and a connection in "
     "every process. Start several, and name the queues of each: manage.py runconsumer QUEUE QUEUE ..."
+)
+
+NO_HANDLER = (
+    "This project has no handler for any message of %s: all are set aside as unhandled. If other programs handle these "
+    'queues, set their option "CONSUME" to False.'
 )
 
 
@@ -74,6 +85,12 @@ class Command(BaseCommand):
             default=0,
             help="Gracefully replace a process that uses this many MiB of memory.",
         )
+        parser.add_argument(
+            "--housekeeping",
+            action="store_true",
+            help="Start no consumers: only promote delayed messages, recover those of dead consumers, fire schedules, "
+            "and run background jobs.",
+        )
         parser.add_argument("--drain", action="store_true", help="Stop when no message is ready or pending.")
         parser.add_argument("--autoreload", action="store_true", help="Restart when code changes, for development.")
         parser.add_argument("--log-format", choices=["text", "json"], default="text", help="Format of log lines.")
@@ -90,7 +107,7 @@ class Command(BaseCommand):
         if options["orders"]:
             raise SystemExit(main.run(LaunchSpec.of(options["orders"])))
         try:
-            queues = self._queues(options["queues"])
+            queues = self._queues(options["queues"], housekeeping=options["housekeeping"])
             if options["fingerprint"]:
                 self.stdout.write(show(queues))
             elif options["autoreload"]:
@@ -100,8 +117,11 @@ class Command(BaseCommand):
         except MQError as error:
             raise CommandError(str(error)) from error
 
-    def _queues(self, names: list[str]) -> list[QueueConfig]:
-        """Return the queues and groups with these names, or all. A topic means all its groups in code."""
+    def _queues(self, names: list[str], *, housekeeping: bool) -> list[QueueConfig]:
+        """Return the queues and groups with these names, or all; those to consume first.
+
+        A topic means all its groups in code.
+        """
         config = get_config()
         selected = [groups(name) if name in config.topics else [name] for name in names]
         # `check` reports an app that is installed and not configured.
@@ -112,7 +132,11 @@ class Command(BaseCommand):
         # Checked here, so that a reload is refused, too, and the old consumers continue.
         if len(found) > MAX_QUEUES:
             raise CommandError(TOO_MANY.format(count=len(found), most=MAX_QUEUES))
-        return [self._config(config, name) for name in found]
+        configs = [self._config(config, name) for name in found]
+        if housekeeping:
+            return [replace(queue, consume=False) for queue in configs]
+        # Consumers have the same numbers for their queues as their supervisor.
+        return sorted(configs, key=lambda queue: not queue.consume)
 
     @staticmethod
     def _config(config: Config, name: str) -> QueueConfig:
@@ -123,8 +147,11 @@ class Command(BaseCommand):
         return found
 
     def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:
+        consumed = [config.name for config in queues if config.consume]
+        if options["drain"] and not consumed:
+            raise CommandError("--drain needs a queue to consume.", returncode=2)
         worker_options = WorkerOptions(
-            queues=[config.name for config in queues],
+            queues=consumed,
             threads=options["threads"],
             grace=options["grace"],
             drain=options["drain"],
@@ -137,13 +164,13 @@ class Command(BaseCommand):
             if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
                 return
             examine_servers(queues)
-            probe = Probe(queues, options["queues"])
+            probe = Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])])
             supervisor = Supervisor(
                 queues, processes=options["processes"], worker_options=worker_options, signals=signals, probe=probe
             )
+            _warn_without_handler(consumed)
             if options["verbosity"]:
-                names = ", ".join(config.name for config in queues)
-                self.stdout.write(f"Handling {names}. Stop with Ctrl-C.")
+                self.stdout.write(f"{_summary(consumed, queues)} Stop with Ctrl-C.")
             code = supervisor.run()
             if supervisor.restarts and signals.hold():
                 self._restart()
@@ -155,3 +182,15 @@ class Command(BaseCommand):
             execute_again()
         except OSError as error:
             raise CommandError(f"The consumers have stopped and could not be restarted: {error}") from error
+
+
+def _summary(consumed: Sequence[str], queues: Sequence[QueueConfig]) -> str:
+    """Return which queues are handled, and of which only the housekeeping is done."""
+    others = [config.name for config in queues if not config.consume]
+    found = [("Handling", consumed), ("Housekeeping only for", others)]
+    return " ".join(f"{what} {', '.join(names)}." for what, names in found if names)
+
+
+def _warn_without_handler(consumed: Sequence[str]) -> None:
+    if unknown := [name for name in consumed if not any(handled_names(name))]:
+        logger.warning(NO_HANDLER, ", ".join(unknown))

@@ -1,13 +1,14 @@
--- Make the unhandled messages of one name ready.
+-- Make unhandled messages ready: of one name, or of all.
 --
 -- KEYS[1]  unhandled  {queue}:unhandled   ZSET    score: hash of the name
 -- KEYS[2]  waiting    {queue}:waiting     HASH    member -> body
 -- KEYS[3]  ready      {queue}:ready       STREAM
 -- KEYS[4]  priority   {queue}:priority    ZSET    score: see parts/ranks
 -- KEYS[5]  control    {queue}:control     HASH
--- ARGV[1]  score      of the name
+-- ARGV[1]  score      of the name; '-inf' with the last argument '+inf': of all names
 -- ARGV[2]  limit      messages, at most 500
 -- ARGV[3]  group
+-- ARGV[4]  last       the highest score; without it, that of the name
 --
 -- Returns the number of moved messages.
 
@@ -21,7 +22,7 @@ if wrong then
   return wrong
 end
 
-local members = redis.call('zrangebyscore', unhandled, ARGV[1], ARGV[1], 'limit', 0, ARGV[2])
+local members = redis.call('zrangebyscore', unhandled, ARGV[1], ARGV[4] or ARGV[1], 'limit', 0, ARGV[2])
 if #members == 0 then
   return 0
 end

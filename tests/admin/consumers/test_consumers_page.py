@@ -12,7 +12,7 @@ from mq_django.stores import open_members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.admin.conftest import BASE
-from tests.seeding import CONSUMER, beat, publish, take
+from tests.seeding import CONSUMER, beat, keep, publish, take
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -94,6 +94,35 @@ def test_a_supervisor_is_asked_for_all_of_its_consumers(operator):
     (supervisor,) = processes.everybody().supervisors
     assert {process.asked for process in supervisor.processes} == {"stop"}
     assert words(operator.get(f"{BASE}consumers/").content.decode()).count(" asked to stop nothing") == 3
+
+
+def test_a_supervisor_without_consumers_is_shown_and_can_be_stopped(operator):
+    keep("emails")
+
+    page = operator.get(f"{BASE}consumers/").content.decode()
+    assert "ops1" in page
+    assert "Housekeeping only: emails" in words(page)
+    assert f'href="{BASE}consumers/keeper/stop/"' in page
+    assert "Stop this supervisor?" in operator.get(f"{BASE}consumers/keeper/stop/").content.decode()
+    operator.post(f"{BASE}consumers/keeper/stop/", {"confirmed": "yes"})
+
+    assert members("emails").beat("keeper", {"housekeeping": True}, {}).asks == {"keeper": "stop"}
+    assert f'href="{BASE}consumers/keeper/stop/"' not in operator.get(f"{BASE}consumers/").content.decode()
+
+
+def test_a_queue_that_other_programs_handle_is_no_problem_without_known_consumers(viewer, mq_settings):
+    mq_settings(QUEUES={"emails": {"CONSUME": False}}, TOPICS={})
+    publish("emails", "welcome", 1)
+    keep("emails")
+
+    assert "No running consumers: emails" not in words(viewer.get(f"{BASE}consumers/").content.decode())
+    overview = words(viewer.get(BASE).content.decode())
+    assert "emails handled by other programs" in overview
+    assert "No problems found." in overview
+    page = words(viewer.get(f"{BASE}emails/change/").content.decode())
+    assert "Other programs handle this queue" in page
+    assert "Housekeeping only: ops1" in page
+    assert "No consumer has sent a heartbeat." in page
 
 
 @pytest.mark.parametrize("who", ["nobody", "_FF_20", "a/b"])

@@ -114,20 +114,23 @@ class WorkerSet:
         self.description = description
         self.consumers = {"me-1": {"pid": 1}}
         self.told = []
+        self.names = frozenset()
 
     def callbacks(self):
         def tell(kind):
             return lambda *args: self.told.append((kind, *args[:2]))
 
-        return HeartbeatCallbacks(
-            self.announce, self.held, tell("evicted"), tell("dead"), tell("unknown"), tell("asked")
-        )
+        kinds = ("evicted", "dead", "unknown", "asked")
+        return HeartbeatCallbacks(self.announce, self.held, *map(tell, kinds), names=self.named)
 
     def announce(self):
         return Announcement(self.supervisor, self.description, self.consumers)
 
     def held(self, number, announcement, moment):
         self.told.append(("held", number, moment - time.monotonic()))
+
+    def named(self, number, names):
+        self.names = names
 
     def kinds(self):
         return [told[0] for told in self.told]
@@ -244,6 +247,16 @@ def test_a_peer_is_judged_by_the_timeout_that_it_announces(config, members, says
 def test_a_beat_announces_the_timeout_that_its_supervisor_goes_by(heartbeat, members):
     heartbeat.run_once()
     assert members.beat("other", {}, {}).supervisors["me"]["visibility_ms"] == 7000
+
+
+def test_a_beat_passes_on_the_names_that_consumers_announce(heartbeat, workers, members):
+    members.beat("node", {}, {"node": {"names": ["b", "c"]}, "old": {}, "odd": {"names": "x"}})
+    members.beat("ending", {}, {"ending": {"names": ["d"], "state": "stopping"}, "still": {"names": ["a", 7]}})
+    heartbeat.run_once()
+    assert workers.names == {"a", "b", "c"}
+    members.leave(["node"], supervisor="node")
+    heartbeat.run_once()
+    assert workers.names == {"a"}
 
 
 def test_a_silent_one_is_told_again_until_it_is_gone(config, members):

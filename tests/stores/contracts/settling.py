@@ -152,6 +152,8 @@ def set_aside(stage: Stage, store: Store) -> None:
         assert store.release_unhandled(["welcome"], limit=5) == 1
     with stage.under("nothing of this name is left"):
         assert store.release_unhandled(["welcome"], limit=5) == 0
+    with stage.under("released with all others"):
+        assert store.release_unhandled(None, limit=5) == 1
 
 
 def bury(stage: Stage, store: Store) -> None:

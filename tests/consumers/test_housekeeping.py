@@ -1,0 +1,108 @@
+"""Queues that other programs handle: `runconsumer` does their housekeeping, and fetches nothing."""
+
+import signal
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.core.outcomes import SetAside
+from mq_django.producers import queues
+from mq_django.stores import open_members, open_store
+from mq_django.stores.base import Settlement
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests.waiting import wait_until
+
+#: The first queue of the settings is the one that other programs handle.
+FOREIGN = {"a": {"CONSUME": False, "VISIBILITY_TIMEOUT": 1}, "default": {}}
+
+
+def opened(name):
+    found = open_store(get_config().queue(name), Pooled(get_client("produce")))
+    found.create_groups()
+    return found
+
+
+def membership(name):
+    """Return who is registered in a queue."""
+    wire = Pooled(get_client("chores"))
+    (reply,) = wire.trip([("HGETALL", get_config().queue(name).keys.consumers)])
+    return {field.decode().partition(":")[0] for field in reply[::2]}
+
+
+def beat(names=()):
+    """Send one heartbeat of a consumer in another language."""
+    members = open_members(get_config().queue("a"), Pooled(get_client("chores")))
+    members.beat("node", {}, {"node": {"names": list(names)}})
+
+
+def test_a_queue_that_others_handle_is_promoted_and_not_fetched(trees, publish, history):
+    tree = trees(QUEUES=FOREIGN)
+    delayed, ours = publish(queue="a", delay=0.1), publish()
+    history.wait_for("effect")
+    a = opened("a")
+    wait_until(lambda: a.depths().ready == 1)
+    assert history.counts() == {ours: 1}
+    assert queues["a"].find(delayed).place.name == "NOT_WAITING"
+    assert membership("a") == {"beat", "seen", "supervisor"}
+    assert "consumer" in membership("default")
+    wait_until(lambda: "Handling default. Housekeeping only for a." in tree.logged())
+    assert tree.stop() == 0
+    assert membership("a") == set()
+
+
+def test_the_messages_of_a_dead_consumer_of_another_program_are_ready_again(trees, publish):
+    trees(QUEUES=FOREIGN)
+    publish(queue="a")
+    a = opened("a")
+    beat()
+    assert len(a.take("node", count=5)) == 1
+    wait_until(lambda: a.depths().ready == 1)
+    assert "consumer" not in membership("a")
+
+
+def test_unhandled_messages_of_announced_names_are_ready_again(trees, publish):
+    trees(QUEUES={**FOREIGN, "a": {"CONSUME": False, "VISIBILITY_TIMEOUT": 60}})
+    publish(queue="a", name="theirs")
+    publish(queue="a", name="nobodys")
+    a = opened("a")
+    a.settle("old", [Settlement(item, SetAside()) for item in a.take("old", count=5)])
+    beat(["theirs"])
+    wait_until(lambda: a.depths().ready == 1, timeout=20)
+    assert a.depths().unhandled == 1
+
+
+def test_with_the_option_no_queue_is_fetched_and_no_process_started(trees, publish):
+    tree = trees("--housekeeping")
+    publish(delay=0.1)
+    store = opened("default")
+    wait_until(lambda: store.depths().ready == 1)
+    assert tree.children() == []
+    # A reload finds the same queues, with the same option.
+    tree.signal(signal.SIGHUP)
+    wait_until(lambda: "replaces its consumers" in tree.logged(), timeout=30)
+    assert tree.process.poll() is None
+    assert "Housekeeping only for default, emails." in tree.logged()
+    assert tree.stop() == 0
+
+
+def test_a_supervisor_without_consumers_stops_when_asked(trees):
+    tree = trees("--housekeeping", "default")
+    wait_until(lambda: "supervisor" in membership("default"))
+    members = open_members(get_config().queue("default"), Pooled(get_client("chores")))
+    (who,) = members.beat("me", {}, {}).supervisors.keys() - {"me"}
+    assert members.ask(who, "stop") == "ASKED"
+    assert tree.process.wait(20) == 0
+
+
+@pytest.mark.parametrize(("arguments", "config"), [(["--housekeeping"], {}), (["a"], {"QUEUES": FOREIGN})])
+def test_nothing_to_consume_cannot_be_drained(trees, arguments, config):
+    tree = trees("--drain", *arguments, **config)
+    assert tree.process.wait(20) == 2
+    assert "--drain needs a queue to consume." in tree.logged()
+
+
+def test_a_queue_without_any_handler_is_named_at_the_start(trees):
+    tree = trees(QUEUES={"default": {}, "partners": {}})
+    wait_until(lambda: "no handler for any message of partners:" in tree.logged())
+    assert tree.stop() == 0
