@@ -17,12 +17,6 @@ def problem(view: QueueView, what: Problem) -> str:
             return _("cannot be read: %(error)s") % {"error": view.error}
         case "damaged":
             return _damage(view)
-        case "unconsumed":
-            return ngettext(
-                "has %(count)s message and no running consumer. Is runconsumer started?",
-                "has %(count)s messages and no running consumer. Is runconsumer started?",
-                view.depth,
-            ) % {"count": number(view.depth)}
         case "unattended":
             return _(
                 "is handled by other programs, and no runconsumer does its housekeeping: delayed messages stay, and "
@@ -32,6 +26,27 @@ def problem(view: QueueView, what: Problem) -> str:
             return f"{_('is paused.')} {pause_details(view.pause)}".rstrip()
         case "starved":
             return _("makes no progress. %(busy)s") % {"busy": busy(view.blocker, queue=view.name)}
+        case "growing":
+            return _("grows: %(count)s more messages were published than handled in the last %(minutes)s minutes.") % {
+                "minutes": GROWING,
+                "count": number(view.growth),
+            }
+        case "late":
+            late = _("lags: its oldest ready message has waited for %(time)s.") % {
+                "time": duration(view.oldest_ms or 0)
+            }
+            return f"{late} {busy(view.blocker, queue=view.name)}".rstrip()
+    return _counted(view, what)
+
+
+def _counted(view: QueueView, what: Problem) -> str:
+    match what:
+        case "unconsumed":
+            return ngettext(
+                "has %(count)s message and no running consumer. Is runconsumer started?",
+                "has %(count)s messages and no running consumer. Is runconsumer started?",
+                view.depth,
+            ) % {"count": number(view.depth)}
         case "unhandled":
             return ngettext(
                 "has %(count)s message without a handler in any consumer.",
@@ -44,16 +59,7 @@ def problem(view: QueueView, what: Problem) -> str:
                 "has %(count)s new dead letters in the last half hour.",
                 view.recently_buried,
             ) % {"count": number(view.recently_buried)}
-        case "growing":
-            return _("grows: %(count)s more messages were published than handled in the last %(minutes)s minutes.") % {
-                "minutes": GROWING,
-                "count": number(view.growth),
-            }
-        case "late":
-            late = _("lags: its oldest ready message has waited for %(time)s.") % {
-                "time": duration(view.oldest_ms or 0)
-            }
-            return f"{late} {busy(view.blocker, queue=view.name)}".rstrip()
+    raise ValueError(what)
 
 
 def busy(blocker: Blocker | None, *, queue: str) -> str:
