@@ -4,7 +4,7 @@ from django.core.checks import run_checks
 
 from mq_django import handler, registry
 from mq_django.checks import TAG
-from mq_django.registry import Handler, _handlers
+from mq_django.registry import Handler, _handlers, queues_with_handlers
 from tests.testapp import tasks
 
 if django.VERSION >= (6, 0):
@@ -77,8 +77,8 @@ def test_a_connection_that_can_never_work_is_named(found, connection, said):
     ("connection", "wrong"), [("elsewhere", "E002"), ("redis://h/abc", "E008"), ("http://h", "E001"), ("unix:///s", "")]
 )
 def test_the_server_of_a_queue_or_topic_is_checked_as_that_of_the_project(found, what, connection, wrong):
-    orders = {"orders": {}} if what == "TOPICS" else {}
-    messages = found("embedded", **{what: {"apart": {"CONNECTION": connection}, **orders}})
+    needed = {"orders": {}} if what == "TOPICS" else {name: {} for name in queues_with_handlers()}
+    messages = found("embedded", **{what: {"apart": {"CONNECTION": connection}, **needed}})
     assert "".join(ids(messages)) == wrong
     assert all(repr("apart") in message.msg and "CONNECTION" in message.msg for message in messages)
 
@@ -274,7 +274,8 @@ def test_a_topic_that_nobody_configured_is_read_by_nobody(found):
 
 def test_a_handler_in_a_queue_that_others_handle_never_runs(found, monkeypatch):
     monkeypatch.setitem(_handlers, ("partners", "ping"), Handler(name="ping", queue="partners", call=print))
-    assert found(QUEUES={"partners": {}}) == []
-    (warning,) = found(QUEUES={"partners": {"CONSUME": False}})
+    others = {name: {} for name in queues_with_handlers()}
+    assert found(QUEUES={**others, "partners": {}}) == []
+    (warning,) = found(QUEUES={**others, "partners": {"CONSUME": False}})
     assert ids([warning]) == ["W006"]
     assert "'ping' in the queue 'partners'" in warning.msg

@@ -10,6 +10,7 @@ from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq_format
 from mq_django.core.keys import READY, RsmqKeys
 from mq_django.core.messages import Delivery, Message
+from mq_django.core.numbers import whole
 from mq_django.core.visible import line
 from mq_django.core.wire import decode_body, decode_entry, entry_ms, message_of
 from mq_django.errors import DecodeError
@@ -49,7 +50,8 @@ class Cursor(NamedTuple):
     def of(cls, text: str) -> "Cursor":
         """Return the cursor that was written as text; the first one for anything else."""
         source, separator, inner = text.partition(".")
-        return cls(int(source), inner) if separator and source.isdecimal() and len(source) < 3 else cls()
+        number = whole(source, 99)
+        return cls(number, inner) if separator and number is not None else cls()
 
 
 class SortedSet:

@@ -36,7 +36,7 @@ def hostile(mq_settings, redis_client) -> None:
     """Fill a queue with messages that foreign producers made to break pages."""
     keys = get_config().queue("emails").keys
     data = json.dumps({HOSTILE: [HOSTILE, {"x": HOSTILE}], "deep": json.loads("[" * 200 + "]" * 200)})
-    fields = {"id": NASTY, "type": NASTY, "data": data, "partitionkey": HOSTILE, HOSTILE: HOSTILE}
+    fields = {"id": NASTY, "type": NASTY, "data": data, "partitionkey": HOSTILE}
     body = json.dumps({**fields, "data": json.loads(data), "unique": HOSTILE})
     redis_client.zadd(
         keys.due, {NASTY: time.time() * 1000 + 90_000, HOSTILE: time.time() * 1000 + 60_000, f"u:{HOSTILE}": 1}
@@ -44,7 +44,7 @@ def hostile(mq_settings, redis_client) -> None:
     redis_client.hset(keys.waiting, mapping={NASTY: body, HOSTILE: "{", f"u:{HOSTILE}": body})
     redis_client.zadd(keys.unhandled, {f"x{HOSTILE}": 1})
     redis_client.hset(keys.waiting, f"x{HOSTILE}", body)
-    redis_client.xadd(keys.ready, {**fields, "type": HOSTILE, "nonsense": b"\xff" + HOSTILE.encode()})
+    redis_client.xadd(keys.ready, {**fields, "type": HOSTILE, HOSTILE: HOSTILE, "nonsense": b"\xff" + HOSTILE.encode()})
     settle("emails", take("emails", 1), Bury(error=HOSTILE, reason=HOSTILE))
     redis_client.xadd(keys.ready, fields)
     settle("emails", take("emails", 1), Bury(error=HOSTILE, traceback=HOSTILE, reason=HOSTILE))

@@ -14,7 +14,7 @@ import mq_django.consumers
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.shared_state import Receipt, Running, SharedState
 from mq_django.consumers.supervisor.extender import Extender
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
 from mq_django.consumers.supervisor.promoter import Promoter
@@ -112,7 +112,7 @@ def announced_releaser(queues, both):
 def extender(queues, both):
     class Runs:
         def running(self):
-            return {"c": [(Receipt(number, 0, b"1-1"), -1e9, 0) for number in range(2)]}
+            return {"c": [Running(Receipt(number, 0, b"1-1"), -1e9, 0) for number in range(2)]}
 
     service = Extender(by_number(queues), Runs())
     service._stores = by_number(both)

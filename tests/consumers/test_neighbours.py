@@ -65,7 +65,7 @@ def test_a_process_whose_event_loop_has_ended_is_replaced_at_once(trees, publish
 def test_a_supervisor_with_a_service_that_stands_still_starts_again(trees, publish, history, monkeypatch, tmp_path):
     monkeypatch.setenv("MQ_TEST_APPS", "tests.consumers.project.stuck.Stuck")
     monkeypatch.setenv("MQ_TEST_STUCK", str(tmp_path / "stuck"))
-    tree = trees("--processes", "1")
+    tree = trees("--processes", "1", TOPICS={"news": {}})
     # Beside the listener, whose reads take longer than the limit of this test.
     wait_until(lambda: "trimmer is stuck" in tree.logged(), timeout=20)
     published = publish()

@@ -146,7 +146,7 @@ def test_a_message_that_was_fetched_and_has_not_started_waits_for_a_thread():
     assert (cause.kind, cause.consumer) == ("busy", CONSUMER)
 
     beat({CONSUMER: {**told, "running": [[own.stream, own.entry.decode(), 100]]}})
-    assert why(message_id).kind == "held"
+    assert why(message_id).kind == "running"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,16 @@ def test_a_part_takes_no_names_from_the_script_it_stands_in(name):
     assert bool(free_names(scripts._read(f"parts/{name}"))) == (name in OF_LIMITS)
 
 
+def test_only_a_part_follows_the_word_that_inserts_it():
+    """Programs in other languages insert parts with a shell loop, which does not know a comment from an insertion."""
+    folder = files("mq_django.transport").joinpath("lua")
+    texts = [
+        folder.joinpath(f"{name}.lua").read_text() for name in (*lua_files(), *(f"parts/{part}" for part in PARTS))
+    ]
+    words = [line for text in texts for line in text.splitlines() if line.startswith("-- with ")]
+    assert {line.removeprefix("-- with ") for line in words} <= set(PARTS)
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_does_nothing_where_it_stands(name):
     outside = re.findall(

@@ -86,6 +86,14 @@ class Command(BaseCommand):
             "--background", action="store_true", help="With --all: run as a background job of the consumers."
         )
 
+        self._add_purge(verbs)
+        pause_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
+        consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
+        scheduling = self._verb(verbs, "schedules", "Show schedules; create, change, pause and delete them.")
+        schedule_verbs.add_verbs(scheduling, self._verb)
+        topic_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
+
+    def _add_purge(self, verbs: Any) -> None:
         purge = self._verb(verbs, "purge", "Delete messages.", queue=True)
         purge.add_argument("place", choices=PLACES)
         purge.add_argument("--yes", action="store_true", help="Confirm without prompting.")
@@ -94,12 +102,6 @@ class Command(BaseCommand):
         purge.add_argument("--error", help="Only dead letters whose error contains this text.")
         purge.add_argument("--rate", type=int, help="Limit in messages per second.")
         purge.add_argument("--background", action="store_true", help="Run as a background job of the consumers.")
-
-        pause_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
-        consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
-        scheduling = self._verb(verbs, "schedules", "Show schedules; create, change, pause and delete them.")
-        schedule_verbs.add_verbs(scheduling, self._verb)
-        topic_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
 
     def _verb(self, verbs: Any, name: str, what: str, *, queue: bool = False) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)

@@ -71,7 +71,7 @@ def test_other_rows_come_as_a_whole(viewer, mq_settings):
 def test_versions_that_make_no_sense_get_everything(viewer, have):
     answer = poll(viewer, have)
 
-    assert answer["parts"].keys() == {"problems", "rows", "topics"}
+    assert answer["parts"].keys() == {"jobs", "problems", "rows", "topics"}
 
 
 def test_pages_of_one_queue_get_the_parts_that_have_changed(viewer):

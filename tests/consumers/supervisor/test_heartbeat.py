@@ -209,7 +209,7 @@ def test_a_flush_is_no_eviction_and_is_told(heartbeat, workers, redis_client, co
 
 def test_damage_by_others_is_logged_once_by_all_supervisors_together(heartbeat, config, workers, redis_client, caplog):
     queues["default"].publish_many([("welcome", number) for number in range(5)])
-    other = Heartbeat([config], workers.callbacks())
+    other = Heartbeat({0: config}, workers.callbacks())
     for each in (heartbeat, other):
         each.run_once()
     redis_client.delete(config.keys.ready)

@@ -64,7 +64,7 @@ def test_it_sends_nothing_when_no_name_is_announced_or_nothing_is_unhandled(rele
 def calls(releaser, monkeypatch):
     """The limits of all releases, each of which finds as many messages."""
     found = []
-    for store in releaser._stores:
+    for store in releaser._stores.values():
         monkeypatch.setattr(store, "release_unhandled", lambda names, limit: found.append(limit) or limit)
     return found
 

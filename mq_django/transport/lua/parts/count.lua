@@ -1,7 +1,7 @@
 -- with bound_names
--- Add to the counters of one kind in a minute or an hour: by message name, and in a total without a name, which pages
--- with many queues read. The first count of a slot may create the hash, so it sets the time to live. If a counter
--- cannot be written, nothing else fails.
+-- Add to the counters of one kind in a minute or an hour: by message name, and in a total without a name, for pages of
+-- many queues. The first count of a slot may create the hash, so it sets the time to live. If a counter cannot be
+-- written, nothing else fails.
 local function count_in(key, ttl, slot, kind, counts)
   local try, prefix, total = redis.pcall, slot .. '|' .. kind .. '|', 0
   for name, count in pairs(counts) do
