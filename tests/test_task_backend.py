@@ -276,6 +276,11 @@ def test_using_makes_another_task():
     assert changed.func is tasks.noop.func
 
 
+def test_an_option_that_does_not_exist_is_an_error_of_the_public_class():
+    with pytest.raises(TypeError, match=r"^MQTask\.using\(\) got an unexpected keyword argument 'foo'"):
+        tasks.noop.using(foo=1)
+
+
 def test_using_keeps_what_is_not_named():
     changed = tasks.send_receipt.using(delay=5, unique="a").using(key="order:7")
     assert (changed.publishing.delay, changed.publishing.unique, changed.publishing.key) == (5, "a", "order:7")

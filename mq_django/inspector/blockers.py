@@ -47,12 +47,12 @@ def with_blockers(views: Iterable[QueueView | StoreError]) -> list[QueueView | S
 def _full(view: QueueView) -> _Full | None:
     if view.paused or not view.awaits_lanes:
         return None
-    consumers = [consumer for consumer in view.consumers if consumer.takes_messages]
-    wanted = {LANE_KINDS[is_async] for is_async in kinds(view.name)} or set(LANE_KINDS)
+    consumers = [consumer for consumer in view.consumers if consumer.is_fetching]
+    needed = {LANE_KINDS[is_async] for is_async in kinds(view.name)} or set(LANE_KINDS)
     for kind in LANE_KINDS:
         lanes = [lanes for consumer in consumers for lanes in consumer.full if lanes.kind == kind]
         # Each consumer has at most one of a kind.
-        if kind in wanted and lanes and len(lanes) == len(consumers):
+        if kind in needed and lanes and len(lanes) == len(consumers):
             return _Full(kind, consumers, lanes)
     return None
 

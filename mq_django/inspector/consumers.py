@@ -121,7 +121,7 @@ class ConsumerView:
         return tuple(_full(self.described.get("full"), self.seen_ms_ago or 0))
 
     @property
-    def takes_messages(self) -> bool:
+    def is_fetching(self) -> bool:
         """Return whether it is alive and fetches messages. A quarantine runs only what must run alone."""
         fetches = self.alive and self.is_process and self.state == "running"
         return fetches and self.described.get("ward") is not True

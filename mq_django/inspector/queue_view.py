@@ -127,7 +127,7 @@ class QueueView:
 
         None if a supervisor of an older version runs one of them.
         """
-        live = [consumer for consumer in self.consumers if consumer.takes_messages]
+        live = [consumer for consumer in self.consumers if consumer.is_fetching]
         busy = [consumer.busy for consumer in live if consumer.busy is not None]
         return (sum(busy), sum(consumer.threads or 0 for consumer in live)) if len(busy) == len(live) else None
 

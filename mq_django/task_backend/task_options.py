@@ -93,6 +93,9 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
                 raise self._api.invalid_task(str(error)) from error
         return replace(self, **changed)
 
+    # Python names it in the error for an unknown option.
+    using.__qualname__ = "MQTask.using"
+
     def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[AnyResult]:
         """Enqueue the task many times in few round trips, and return the results in the same order.
 

@@ -18,7 +18,7 @@ logger = get_logger(__name__)
 
 #: Seconds between two attempts to reach Redis.
 RETRY_AFTER = 1.0
-#: Seconds that `--drain` waits for Redis at its start: whoever runs it waits for its end.
+#: Seconds for which `--drain` tries to reach Redis at its start. Somebody waits for it to end.
 PATIENCE = 10.0
 
 

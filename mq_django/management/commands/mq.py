@@ -130,9 +130,9 @@ class Command(BaseCommand):
         views = [inspector.queue(name) for name in names] if names else inspector.overview()
         found = list(map(as_dict, views))
         states = [_state(view) for view in views]
-        told = ("queue", "paused", "consume", "busy_with")
+        left_out = ("queue", "paused", "consume", "busy_with")
         rows = [
-            {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in told}}
+            {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in left_out}}
             for row, state in zip(found, states, strict=True)
         ]
         lines = table(rows) or ["No queue is configured."]
