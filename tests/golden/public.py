@@ -25,6 +25,8 @@ from mq_django.conf import get_config
 MODULES = (mq_django, middleware, rsmq, task_backend)
 #: What a class may have beside names without an underscore.
 _SPECIAL = {"__getitem__", "__iter__", "__len__", "__contains__", "__bool__", "__call__"}
+#: Python 3.11 writes `Unpack[Options]` so.
+_UNPACKED = re.compile(r"\*<class '(\w+)'>")
 _MODULE_PATH, _ADDRESS = re.compile(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])"), re.compile(r" at 0x[0-9a-f]+")
 _PACKAGE = Path(mq_django.__file__).parent
 
@@ -140,8 +142,8 @@ def _shown(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text without paths of modules, which may move, and without addresses."""
-    return _MODULE_PATH.sub("", _ADDRESS.sub("", text))
+    """Return text without paths of modules, which may move, and without addresses, as all versions of Python write it."""
+    return _UNPACKED.sub(r"Unpack[\1]", _MODULE_PATH.sub("", _ADDRESS.sub("", text)))
 
 
 def every_error() -> Lines:

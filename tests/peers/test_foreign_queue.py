@@ -46,7 +46,6 @@ def publish(count, **options):
 
 def hold_and_kill(node, ids, redis_client):
     """Stop a consumer, publish until it holds messages, and kill it. Appends to the published ids."""
-    node.process.send_signal(signal.SIGSTOP)
     keys = queues["emails"].config.keys
     consumer = f"-{node.process.pid}-"
 
@@ -55,7 +54,16 @@ def hold_and_kill(node, ids, redis_client):
         held = redis_client.xpending(keys.ready, "mq")["consumers"]
         return any(consumer in each["name"].decode() and each["pending"] for each in held)
 
-    wait_until(holds)
+    def stops_while_it_waits():
+        # Stopped between two reads it gets no message.
+        node.process.send_signal(signal.SIGSTOP)
+        try:
+            return wait_until(holds, timeout=2)
+        except AssertionError:
+            node.process.send_signal(signal.SIGCONT)
+            return False
+
+    wait_until(stops_while_it_waits, timeout=40)
     node.stop(kill=True)
 
 
