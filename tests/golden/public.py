@@ -142,7 +142,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text without paths of modules, which may move, and without addresses, as all versions of Python write it."""
+    """Return text without paths of modules, which may move, and without addresses, the same on every Python."""
     return _UNPACKED.sub(r"Unpack[\1]", _MODULE_PATH.sub("", _ADDRESS.sub("", text)))
 
 
