@@ -1,18 +1,24 @@
 """Each box of `docs/protocol.md`, typed into `redis-cli` as it stands there, beside consumers in Python."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
+from datetime import timedelta
 
 import pytest
 
-from mq_django import queues, topics
-from mq_django.core.outcomes import ACK, SetAside
+from mq_django import Place, queues, topics
+from mq_django.consumers.settlements import settle_for
+from mq_django.core.keys import KINDS, QueueKeys, TopicKeys
+from mq_django.core.outcomes import ACK, Ack, Bury, Retry, SetAside
+from mq_django.core.version import PROTOCOL
 from mq_django.inspector import dead_letters
-from mq_django.stores import open_store
+from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.results import find_result
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests.peers.conftest import missing
@@ -111,6 +117,31 @@ def test_every_box_is_tried():
     source = (ROOT / "tests" / "peers" / "test_protocol_page.py").read_text(encoding="utf-8")
     assert len(BOXES) == PAGE.count("<!-- try: ") + PAGE.count("<!-- user: ") >= 20
     assert [name for name in BOXES if f'"{name}"' not in source] == []
+
+
+def test_the_page_names_every_key():
+    queue, topic = QueueKeys("mq", "emails"), TopicKeys("mq", "orders")
+    names = [getattr(queue, kind) for kind in KINDS if kind != "replaced"]  # In one row with `claims`.
+    names += [queue.minutes(0)[:-1], queue.result("")]
+    names += [topic.log, topic.published, topic.control, topic.minutes(0)[:-1]]
+    assert [name for name in names if f"\n| `{name}" not in PAGE] == []
+    assert "`mq:{emails}:claims`, `:replaced`" in PAGE
+
+
+def test_the_page_names_the_version_that_supervisors_announce():
+    assert f"This is **protocol version {PROTOCOL}**." in PAGE
+
+
+ROWS = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| .* \|$", PAGE.partition("<!-- scripts -->")[2], re.MULTILINE)
+#: A line of a legend: number, label, and the last part of the key.
+KEY = re.compile(r"^-- KEYS(\[\d+\])? +(\S+(?: \S+)*) +\{\w+\}:(?:g:<group>:)?([\w-]+)", re.MULTILINE)
+
+
+@pytest.mark.parametrize(("script", "listed"), [row[:2] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_the_table_of_scripts_has_the_keys_of_their_legends(script, listed):
+    legend = KEY.findall((LUA / f"{script}.lua").read_text(encoding="utf-8"))
+    keys = ["stream" if label == "stream" else kind for _, label, kind in legend if kind != "counters"]
+    assert re.findall(r"`([\w-]+)`", listed) == keys
 
 
 def test_now_and_later_are_handled(type_in, emails):
@@ -258,17 +289,143 @@ def test_the_users_of_the_page_can_do_what_it_says_and_nothing_else(
     assert len(handled(emails.config, 4)) == 4
     with user(redis_client, redis_url, rules("consumer")) as url:
         emails.publish_many([("welcome", {"user_id": 7})] * 2)
-        for box in ("group", "fetch", "release", "beat", "leave"):
+        for box in (
+            "group",
+            "fetch",
+            "release",
+            "beat",
+            "asked",
+            "promote",
+            "result-write",
+            "result",
+            "reclaim",
+            "leave",
+        ):
             assert "NOPERM" not in "".join(type_in(box, url=url))
         one, two = (row["message_id"].decode() for row in redis_client.xpending_range(keys.ready, "mq", "-", "+", 9))
         for box in (
             ("scripts", [("1795000000000-1", two), (ENTRY, one)]),
+            ("settle", []),
             ("ack", []),
             ("retry", []),
             ("bury", []),
         ):
             assert "NOPERM" not in "".join(type_in(*box, url=url))
     assert redis_client.xlen(keys.ready) == 0
+
+
+def test_many_are_published_in_a_pipeline(type_in, emails):
+    assert "errors: 0, replies: 2" in "".join(type_in("bulk"))
+    assert [data for _, _, data in handled(emails.config, 2)] == [{"user_id": 7}, {"user_id": 8}]
+
+
+def test_a_consumer_reads_urgent_only_when_it_is_there(type_in, emails, redis_client, keys):
+    (entry,) = held(type_in, emails, redis_client, keys)
+    assert not redis_client.exists(keys.urgent)
+    store = opened(emails.config)
+    emails.publish("welcome", "behind")
+    (delivery,) = store.held_by(ME, limit=5)
+    type_in("settle", [("1795000000000-1", entry)])
+    assert [group["name"] for group in redis_client.xinfo_groups(keys.urgent)] == [b"mq"]
+    assert [item.message.data for item in store.take("python", count=5)] == [delivery.message.data, "behind"]
+
+
+def test_a_consumer_settles_in_every_way(type_in, emails, redis_client, keys):
+    one, two, three = held(type_in, emails, redis_client, keys, 3)
+    given = [("1795000000000-2", three), ("1795000000000-1", two), (ENTRY, one)]
+    # Nothing is told back: all were still held.
+    assert [line for line in type_in("settle", given) if line] == []
+    letters = open_dead_letters(emails.config, Pooled(get_client("inspect")))
+    letter = dead_letters.get("emails", *letters.find(["5f2d"]))
+    assert (letter.reason, letter.error, letter.attempts) == ("attempts", "NoSuchUser: 7", 25)
+    assert redis_client.hkeys(keys.dead_groups) == [b"NoSuchUser|welcome"]
+    assert (emails.find("5f2f").place, emails.find("5f2f").message.data) == (Place.UNHANDLED, {"user_id": 9})
+    (again,) = opened(emails.config).take("python", count=5)
+    assert (again.message.attempt, again.message.data) == (1, {"user_id": 7})
+    assert [line for line in type_in("settle", given) if line] == [one, one, two, three]
+
+
+def test_a_consumer_reads_what_it_is_asked(type_in, emails):
+    opened(emails.config)
+    type_in("beat")
+    members = open_members(emails.config, Session(get_client("consume")))
+    assert "quiet" not in type_in("asked")
+    members.ask(ME, "quiet")
+    assert type_in("asked")[:2] == ["quiet", "quiet"]
+    members.ask(ME, "stop")
+    assert type_in("asked")[:2] == ["stop", "stop"]
+    type_in("leave")
+    assert "stop" not in type_in("asked")
+
+
+def test_due_messages_are_promoted_without_python(type_in, emails, redis_client, keys):
+    opened(emails.config)
+    type_in("later", [("1795000000000", "4000000000000")])
+    emails.publish("welcome", "tomorrow", delay=86400)
+    assert type_in("promote")[0] == "0"
+    type_in("reschedule")
+    moved, microseconds, paused, unhandled = type_in("promote")[:4]
+    assert (moved, paused, unhandled) == ("1", "0", "0")
+    assert 86_000_000_000 < int(microseconds) < 86_400_000_000
+    (ready,) = opened(emails.config).take("python", count=5)
+    assert ready.message.id == "5f2c"
+
+
+def test_what_a_dead_consumer_holds_is_reclaimed_without_python(type_in, emails, redis_client, keys):
+    store, members = opened(emails.config), open_members(emails.config, Session(get_client("consume")))
+    dead = "web2-9-d4e5f6"
+    for _ in range(12):
+        members.beat(dead, {"host": "web2"}, {dead: {"host": "web2"}})
+    message_id = emails.publish("welcome", {"user_id": 7})
+    (delivery,) = store.take(dead, count=1)
+    told = type_in("reclaim", [(ENTRY, delivery.entry.decode()), ("5f2e", message_id)])
+    assert "EVICTED" in told
+    assert {field.partition(b":")[2] for field in redis_client.hkeys(keys.consumers)} == {ME.encode()}
+    (again,) = store.take("python", count=5)
+    assert (again.message.id, again.message.attempt) == (message_id, 1)
+    # It was evicted once only.
+    assert "ALIVE" in type_in("reclaim")
+
+
+def test_the_version_is_read_from_a_supervisor(type_in, emails):
+    members = open_members(emails.config, Session(get_client("consume")))
+    members.beat("s1", {"host": "web2", "protocol": PROTOCOL}, {})
+    told = type_in("version")
+    assert json.loads(told[told.index("supervisor:s1") + 1])["protocol"] == PROTOCOL
+
+
+def test_a_result_is_written_and_read(type_in, emails, redis_client):
+    wires = [Pooled(get_client("inspect"))]
+    assert [line for line in type_in("result") if line] == []
+    type_in("result-write")
+    found = find_result(wires, [emails.config], "5f2e")
+    assert (found.status, found.name, found.data) == ("SUCCESSFUL", "shop.tasks.add", {"args": [2, 3], "kwargs": {}})
+    assert (found.attempts[-1].value, found.attempts[-1].consumer) == (5, ME)
+    assert 86_000_000 < redis_client.pttl(emails.config.keys.result("5f2e")) <= 86_400_000
+    assert json.loads(type_in("result")[1])["value"] == 5
+
+
+def test_results_of_python_have_the_fields_of_the_page(type_in, emails):
+    store = opened(emails.config)
+    data = {"args": [], "kwargs": {}}
+    message_id = emails.publish("shop.tasks.add", data)
+    for outcome in (
+        Retry(delay=timedelta(0), error="ValueError: 7", traceback="Trace"),
+        Bury("ValueError: 7", "Trace"),
+    ):
+        (delivery,) = store.take("python", count=1)
+        settle_for(store, "python", [Settlement(delivery, outcome, keeps_result=True)])
+        store.promote(limit=5)
+    done = emails.publish("shop.tasks.add", data)
+    (delivery,) = store.take("python", count=1)
+    settle_for(store, "python", [Settlement(delivery, Ack(b"5"), keeps_result=True)])
+    task, retried, failed = map(json.loads, type_in("result", [("5f2e", message_id)])[:3])
+    assert set(task) == {"queue", "name", "enqueued", "due", "priority", "data"}
+    attempt = {"status", "attempt", "entry", "consumer", "started", "finished"}
+    assert set(retried) == set(failed) == {*attempt, "error", "traceback"}
+    assert (retried["status"], failed["status"], failed["error"]) == ("READY", "FAILED", "builtins.ValueError")
+    _, succeeded = map(json.loads, type_in("result", [("5f2e", done)])[:2])
+    assert set(succeeded) == {*attempt, "value"}
 
 
 @pytest.fixture
@@ -315,3 +472,21 @@ def test_a_group_is_shared_with_python_and_moved(type_in, orders, redis_client):
     assert redis_client.xpending(log, "billing")["pending"] == 1
     assert type_in("topic-seek")[0] == "MOVED"
     assert [data for _, _, data in handled(orders.config.group("billing"), 2)] == [{"order_id": 7}] * 2
+
+
+def test_a_log_is_read_again_from_a_time(type_in, orders, redis_client):
+    type_in("topic-group")
+    log = orders.config.keys.log
+    for entry in ("1794999999999-7", "1795000000000-0", "1795000000001-0"):
+        redis_client.xadd(log, {"type": "order.paid", "data": f'"{entry}"'}, id=entry)
+    told = "\n".join(type_in("topic-replay"))
+    # The first command reads two, and the second goes on after the first of these.
+    assert [told.count(f'"{ms}-') for ms in ("1794999999999", "1795000000000", "1795000000001")] == [0, 1, 2]
+    redis_client.xreadgroup("shipping", ME, {log: ">"})
+    type_in("topic-setid")
+    ((_, again),) = redis_client.xreadgroup("shipping", ME, {log: ">"})
+    assert [entry for entry, _ in again] == [b"1795000000000-0", b"1795000000001-0"]
+    billing = opened(orders.config.group("billing"))
+    assert len(billing.take("python", count=5)) == 3
+    type_in("topic-seek", [("billing 0", "billing 1794999999999-18446744073709551615")])
+    assert [item.message.data for item in billing.take("python", count=5)] == ["1795000000000-0", "1795000000001-0"]

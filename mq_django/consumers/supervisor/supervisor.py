@@ -25,7 +25,7 @@ from mq_django.consumers.supervisor.worker_set import WorkerSet
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
-from mq_django.core.version import VERSION
+from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.stores.log import Log
 from mq_django.transport.connections import open_session
 
@@ -199,7 +199,7 @@ class Supervisor:
                 server.heartbeat.leave(self.id)
 
     def _announce(self) -> Announcement:
-        process = self._process_info(os.getpid(), started(os.getpid()))
+        process = {**self._process_info(os.getpid(), started(os.getpid())), "protocol": PROTOCOL}
         return Announcement(self.id, process, self._states.announced(), self._states.activity())
 
     def _describe(self, worker: WorkerProcess) -> Mapping[str, Any]:
