@@ -27,10 +27,11 @@ T = TypeVar("T")
 
 SETTING = 'MQ_DJANGO["CONNECTION"]'
 
-#: What a Redis writes around the error of a command that a script ran: 6.2 before it, later versions behind it.
+#: What a Redis writes around the error of a command that a script ran: 6.2 before it, later versions and Valkey behind
+#: it.
 _AROUND_SCRIPT_ERRORS = re.compile(
     r"^(?:ERR )?Error running script \(call to f_\w+\): (?:@?user_script: ?\d+: )*-?"
-    r"| script: [0-9a-f]{40}, on @?user_script:\d+\.?$"
+    r"| script: (?:[0-9a-f]{40}, )?on @?user_script:\d+\.?$"
 )
 _CODE = re.compile(r"[A-Z]+(?= |$)")
 
@@ -60,8 +61,8 @@ _KINDS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (exceptions.TimeoutError, ConnectionLost),
     (OSError, ConnectionLost),
 )
-#: How Redis refuses, without a code, what a user may not do in a script.
-_NOT_PERMITTED = "The user executing the script can't"
+#: How Redis and Valkey refuse, without a code, what a user may not do in a script.
+_NOT_PERMITTED = ("The user executing the script can't", "ACL failure in script: ")
 #: What is said with the server's own words.
 _ADVICE: dict[type[StoreError], str] = {
     ConnectionLost: "Cannot reach Redis, or it did not reply in time: {}",

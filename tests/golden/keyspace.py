@@ -14,6 +14,9 @@ from tests.golden.normal import Normal, minutes
 _HOURS = re.compile(r"(:counters:[mh]):\d+$")
 _SLOT, _BUCKET = re.compile(r"^\d+(?=\|)"), re.compile(r"(?<=\|t)\d+(?=\|)")
 
+#: How many entries a group has read, which Redis tells from 7 on.
+_READ = re.compile(r"(?<= position -> <now> <entry> <entry> )(?:-|\d+)")
+
 #: Fields that are there now and then: how long a batch waited is counted under the name of its first message, and how
 #: far a scan for what is over has come.
 _LEFT_OUT = re.compile(rb"\d+\|w\d+\|.*|claims-at|tidy-.*")
@@ -28,7 +31,8 @@ def dump(client: redis.Redis, namespace: str, *patterns: str) -> str:
     The namespace is shown as `mq`.
     """
     keyspace = _Keyspace(client, namespace, _normal(client))
-    return "".join(f"{line.rstrip()}\n" for pattern in patterns or ["*"] for line in keyspace.lines(pattern))
+    lines = (line.rstrip() for pattern in patterns or ["*"] for line in keyspace.lines(pattern))
+    return "".join(f"{_READ.sub('<read>', line)}\n" for line in lines)
 
 
 @contextmanager
