@@ -13,6 +13,9 @@ BEGINNING, END = "beginning", "end"
 
 _ENTRY = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)
 _LAST = 2**64 - 1
+_REFUSED = (
+    'A place in a log is "beginning", "end", a datetime, or the id of an entry such as 1700000000000-0, not {!r:.100}'
+)
 
 
 def milliseconds(moment: datetime) -> int:
@@ -29,8 +32,15 @@ def parse(offset: str) -> tuple[int, int]:
     found = _ENTRY.fullmatch(offset)
     numbers = [int(part or 0) for part in found.groups()] if found else [_LAST + 1, 0]
     if max(numbers) > _LAST:
-        raise InvalidOffset(f"An offset is the id of an entry such as 1700000000000-0, not {offset!r:.100}")
+        raise InvalidOffset(_REFUSED.format(offset))
     return numbers[0], numbers[1]
+
+
+def _entry(place: object) -> tuple[int, int]:
+    """Return the two numbers of an entry id that a user gave: a number alone is rather a mistyped time or count."""
+    if not isinstance(place, str) or "-" not in place:
+        raise InvalidOffset(_REFUSED.format(place))
+    return parse(place)
 
 
 def before(place: Offset) -> str:
@@ -43,7 +53,7 @@ def before(place: Offset) -> str:
         return "0"
     if place == END:
         return "$"
-    first, second = (max(0, milliseconds(place)), 0) if isinstance(place, datetime) else parse(str(place))
+    first, second = (max(0, milliseconds(place)), 0) if isinstance(place, datetime) else _entry(place)
     if second:
         return f"{first}-{second - 1}"
     return f"{first - 1}-{_LAST}" if first else "0"
@@ -61,4 +71,4 @@ def last(place: Offset) -> str:
         return "-" if place == BEGINNING else "+"
     if isinstance(place, datetime):
         return f"{max(0, milliseconds(place))}-{_LAST}"
-    return "{}-{}".format(*parse(place))
+    return "{}-{}".format(*_entry(place))

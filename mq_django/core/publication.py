@@ -162,7 +162,7 @@ def publications(
             Publication,
             (_new(Message, (new_id(), check_name(name), data, *shared)), data_text(data, destination), options),
         )
-        for name, data in messages
+        for name, data in _pairs(messages)
     ]
     if message_ids is not None:
         made = _with_ids(made, [check_id(message_id, destination) for message_id in message_ids])
@@ -170,6 +170,18 @@ def publications(
         for message, text, _ in made:
             check_whole(message, text)
     return made
+
+
+def _pairs(messages: Iterable[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
+    """Return the messages of a bulk publish. A text of two characters, or a dict of two keys, would pass for a pair."""
+    pairs: list[Any] = list(messages)
+    if {*map(type, pairs)} <= {tuple, list} and {*map(len, pairs)} <= {2}:
+        return pairs
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            found = f"{len(pair)} items" if isinstance(pair, tuple | list) else type(pair).__name__
+            raise InvalidMessage(f"Each message must be a pair of a name and data; messages[{number}] is {found}")
+    return pairs
 
 
 def _with_ids(made: Sequence[Publication], message_ids: Sequence[str]) -> list[Publication]:

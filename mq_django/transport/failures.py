@@ -75,7 +75,9 @@ _BROKEN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 def translate(error: Exception) -> StoreError:
-    """Return the error of mq_django for an error of redis-py or of a socket."""
+    """Return the error of mq_django for an error of redis-py or of a socket; one of mq_django as it is."""
+    if isinstance(error, StoreError):
+        return error
     text, code = error_text(error), error_code(error)
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None) or _CODES.get(code)
     if text.startswith(_NOT_PERMITTED):

@@ -5,8 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
-from redis import exceptions
-
 from mq_django.errors import ConnectionLost, ConnectionRejected
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire
@@ -38,7 +36,7 @@ def fan_out(wires: Sequence[Wire], trips: Sequence[Sequence[Command]]) -> list[l
                 found = reply.result()
             except (ConnectionLost, ConnectionRejected) as error:
                 lost.append(error)
-                found = [[exceptions.ConnectionError(str(error)) for _ in trips[number]] for number in share]
+                found = [[error for _ in trips[number]] for number in share]
             for number, one in zip(share, found, strict=True):
                 replies[number] = one
     if len(lost) == len(shares):

@@ -296,6 +296,7 @@ def is_gone(reply: Any) -> bool:
 
 def reply_or_raise(reply: Any) -> Any:
     """Return a reply, or raise the StoreError for an error reply."""
-    if isinstance(reply, exceptions.RedisError):
-        raise translate(reply) from reply
+    if isinstance(reply, Exception):
+        found = translate(reply)
+        raise found from (None if found is reply else reply)
     return reply

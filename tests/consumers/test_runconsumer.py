@@ -5,7 +5,9 @@ from datetime import timedelta
 import pytest
 
 from mq_django.core.configs import QueueConfig
+from mq_django.errors import UnknownGroup
 from mq_django.management.commands.runconsumer import Command
+from mq_django.registry import Handler, _handlers
 from mq_django.testing.private_server import PrivateServer
 
 
@@ -51,3 +53,12 @@ def test_what_holds_unless_it_is_set():
     options = Command().create_parser("manage.py", "runconsumer").parse_args([])
     assert (options.grace, options.max_messages, options.max_memory) == (30.0, 0, 0)
     assert QueueConfig(name="x", namespace="mq").visibility_timeout == timedelta(seconds=10)
+
+
+def test_a_group_whose_handlers_name_it_as_a_queue_is_handled(mq_settings, monkeypatch):
+    mq_settings(TOPICS={"orders": {}})
+    command = Command()
+    with pytest.raises(UnknownGroup, match="has no subscriber with the group 'typo'"):
+        command._queues(["orders:typo"], housekeeping=False)
+    monkeypatch.setitem(_handlers, ("orders:audit", "paid"), Handler(name="paid", queue="orders:audit", call=print))
+    assert [config.name for config in command._queues(["orders:audit"], housekeeping=False)] == ["orders:audit"]

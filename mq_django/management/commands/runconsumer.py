@@ -24,7 +24,7 @@ from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import MQError, UnknownGroup
-from mq_django.registry import groups
+from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
 
 logger = get_logger(__name__)
@@ -141,7 +141,8 @@ class Command(BaseCommand):
     @staticmethod
     def _config(config: Config, name: str) -> QueueConfig:
         found, (topic, separator, group) = config.queue(name), name.partition(GROUP_SEPARATOR)
-        if separator and name not in groups(topic):
+        # A handler may name the group in place of a queue.
+        if separator and name not in groups(topic) and not own_names(name):
             known = ", ".join(groups(topic)) or "none"
             raise UnknownGroup(f"Topic {topic!r} has no subscriber with the group {group!r}; known: {known}")
         return found
