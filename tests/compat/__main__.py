@@ -5,6 +5,7 @@ as in a rolling deploy. Nothing may be lost, and without a fault nothing may be 
 """
 
 import argparse
+import re
 import shutil
 import sys
 import tempfile
@@ -97,11 +98,12 @@ def _results(account: Account, *versions: Version) -> Iterator[str]:
 
 def _logs(*versions: Version) -> Iterator[str]:
     for version in versions:
-        lines = version.logged().splitlines()
+        # A record goes on in indented lines.
+        records = re.split(r"\n(?! )", version.logged())
         # What is published to fail is logged as that.
-        alarms = [line for line in lines if any(word in line for word in ALARMS) and PURPOSE not in line]
+        alarms = [record for record in records if any(word in record for word in ALARMS) and PURPOSE not in record]
         if alarms:
-            yield f"the {version.label} version logged {len(alarms)} errors, such as: {alarms[0]}"
+            yield f"the {version.label} version logged {len(alarms)} errors, such as: {alarms[0].splitlines()[0]}"
 
 
 def _tell(account: Account) -> None:
