@@ -143,6 +143,8 @@ def test_children_killed_from_outside_are_replaced_at_once(trees, publish, histo
 
 def test_a_child_that_is_started_in_a_pause_runs_nothing(trees, publish, history, store, redis_client):
     tree = trees()
+    # It says so after it has started, and could be killed before.
+    wait_until(lambda: "handles" in tree.logged())
     publish()
     child = history.wait_for("effect")[0]["pid"]
     redis_client.hset(store.keys.control, "paused", "1")
