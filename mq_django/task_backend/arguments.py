@@ -7,7 +7,7 @@ from typing import Any
 
 from mq_django.core.jsontext import dumps, invalid_at, loads
 from mq_django.errors import DecodeError, InvalidArguments, InvalidMessage
-from mq_django.task_backend.compat import AnyTask, normalize_json
+from mq_django.task_backend.compat import AnyTask
 
 Arguments = tuple[Sequence[Any], Mapping[str, Any]]
 
@@ -58,13 +58,36 @@ def call_of(given: object) -> Arguments:
 
 
 def _normalized(path: str, name: str, value: Any) -> Any:
-    """Return arguments in the form that Django gives them, which also accepts bytes."""
+    """Return arguments that JSON cannot hold as they are, in the form that Django's own backends give them."""
     try:
-        return normalize_json(value)
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        where = name + invalid_at(value).removeprefix(" at ")
-        raise kind(f"Task {path} cannot be enqueued with {where}: {error}") from error
+        plain = _without_bytes(value, name)
+    except ValueError as error:
+        raise ValueError(f"Task {path} cannot be enqueued with {error}") from error
+    try:
+        return loads(dumps(plain))
+    except (InvalidMessage, DecodeError) as error:
+        cause = error.__cause__ or error
+        kind = TypeError if isinstance(cause, TypeError) else ValueError
+        where = name + invalid_at(plain).removeprefix(" at ")
+        raise kind(f"Task {path} cannot be enqueued with {where}: {cause}") from error
+
+
+def _without_bytes(value: Any, at: str) -> Any:
+    """Return a value with text in the place of bytes, lists in that of sequences, and dicts in that of mappings.
+
+    Raises:
+        ValueError: bytes are not UTF-8. It begins with their place.
+    """
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{at}: {error}") from error
+    if isinstance(value, Mapping):
+        return {key: _without_bytes(item, f"{at}[{key!r:.50}]") for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_without_bytes(item, f"{at}[{number}]") for number, item in enumerate(value)]
+    return value
 
 
 def has_arguments(data: Any) -> bool:
