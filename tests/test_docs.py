@@ -8,11 +8,14 @@ from email.policy import compat32
 from pathlib import Path
 
 import pytest
+from django.dispatch import Signal
 
+from mq_django import signals
 from mq_django.conf import QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedule_options import SCHEDULE_OPTIONS
+from mq_django.management.commands.mq import VERBS
 from mq_django.triggers.configured import KEYS
 from tests.install.wheels import ROOT, build, copy_source
 from tests.option_tables import CONFIGS, PAGE, renewed, words
@@ -107,3 +110,15 @@ def test_the_picture_of_the_layers_has_each_of_them():
     assert [places[part] for part in INNER if part in places] == sorted(
         (places[part] for part in INNER if part in places), reverse=True
     )
+
+
+def test_every_verb_of_mq_has_its_row():
+    rows = SETTINGS.partition("| `manage.py mq …` | |")[2].partition("\n\n")[0]
+    listed = set(re.findall(r"`(\w+)", rows))
+    assert set(VERBS) <= listed
+
+
+def test_every_signal_has_its_row_with_its_arguments():
+    named = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
+    section = SETTINGS.partition("\n## Signals\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == named
