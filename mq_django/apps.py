@@ -24,6 +24,7 @@ class MQDjangoConfig(AppConfig):
         register(checks.check_handlers, checks.TAG)
         register(checks.check_others_handlers, checks.TAG)
         register(checks.check_inline_tasks, checks.TAG)
+        register(checks.check_schedules, checks.TAG)
         register(checks.check_middleware, checks.TAG)
         register(checks.check_deployment, checks.TAG, deploy=True)
         register(triggers.check_triggers, checks.TAG)

@@ -15,6 +15,7 @@ from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import ConfigurationError
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
+from mq_django.producers.schedule_checks import check_task
 from mq_django.registry import groups, own_names, queues_with_handlers
 from mq_django.registry import kinds as handler_kinds
 from mq_django.transport.locations import is_django_redis, make_pool, servers_of
@@ -147,6 +148,21 @@ def check_others_handlers(**_: Any) -> list[CheckMessage]:
         if not queue.consume
         for name in own_names(queue.name)
     ]
+
+
+def check_schedules(**_: Any) -> list[CheckMessage]:
+    """Report schedules of the settings whose task does not exist, or cannot be called with their arguments."""
+    raw = getattr(settings, "MQ_DJANGO", {})
+    config, problems = read(raw)
+    found: list[CheckMessage] = []
+    for entry in () if problems else config.schedules.values():
+        try:
+            if "task" in raw["SCHEDULES"][entry.name]:
+                check_task(config.queues[entry.queue], entry.message, entry.data)
+        except TypeError as error:
+            hint = "Name a task by the path of its function, with arguments that this takes."
+            found.append(Error(f"{entry.where}: {error}.", hint=hint, id="mq_django.E010"))
+    return found
 
 
 def check_middleware(**_: Any) -> list[CheckMessage]:

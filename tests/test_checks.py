@@ -266,6 +266,23 @@ def test_a_backend_that_was_chosen_is_no_problem(found, plain, backend):
     assert found() == []
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"task": "shop.tasks.nope"}, "'shop.tasks.nope' is not the path of a task of this project"),
+        ({"task": "tests.testapp.tasks.send_receipt"}, "missing a required argument: 'order_id'"),
+        ({"task": "tests.testapp.tasks.send_receipt", "kwargs": {"order_id": 7, "copy": 2}}, "'copy'"),
+    ],
+)
+def test_a_schedule_whose_task_cannot_run_is_named(found, options, said):
+    others = {name: {} for name in queues_with_handlers()}
+    good = {"every": 60, "queue": "emails", "task": "tests.testapp.tasks.send_receipt", "args": [7]}
+    (error,) = found(QUEUES=others, SCHEDULES={"good": good, "daily": {"every": 60, "queue": "emails", **options}})
+    assert ids([error]) == ["E010"]
+    assert said in error.msg
+    assert "'daily'" in error.msg
+
+
 def test_a_topic_that_nobody_configured_is_read_by_nobody(found):
     (warning,) = found(TOPICS={})
     assert ids([warning]) == ["W003"]

@@ -31,7 +31,7 @@ def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple
         definition = definition_of(given)
         entry = read_definition(config.name, name, definition)
         if path is not None:
-            _check_task(config, path, entry.data)
+            check_task(config, path, entry.data)
         entry.publication(config)
         _check_time(entry)
     except (MissingDependency, InvalidMessage):
@@ -41,8 +41,12 @@ def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple
     return definition, entry
 
 
-def _check_task(config: QueueConfig, path: str, data: Mapping[str, Any]) -> None:
-    """Check a task's arguments. Only tasks of this project have a handler; no path is imported that has none."""
+def check_task(config: QueueConfig, path: str, data: Mapping[str, Any]) -> None:
+    """Check a task's arguments. Only tasks of this project have a handler; no path is imported that has none.
+
+    Raises:
+        TypeError: the path is not that of a task, or its function cannot be called with these arguments.
+    """
     handler = registry.find(config.name, path)
     if handler is None or not handler.keeps_result:
         raise TypeError(f"{path!r:.300} is not the path of a task of this project")
