@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from mq_django.core.times import Duration
+from mq_django.core.times import Duration, read_duration
+from mq_django.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class Ack:
 class Retry:
     """Handle the message again later; this attempt counts.
 
-    A handler may return a Retry. When it raises an exception, its `RetryPolicy` chooses the delay.
+    A handler may return a Retry. When it raises an exception, its `RetryPolicy` chooses the delay. Anything that is no
+    duration is a ConfigurationError, and a delay below zero counts as zero.
 
         @handler("invoices", "paid")
         def send_receipt(message):
@@ -33,6 +35,13 @@ class Retry:
     traceback: str = ""
     #: Internal: it runs alone, because it was running when its process died.
     alone: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.delay is not None:
+            try:
+                read_duration(self.delay)
+            except TypeError as error:
+                raise ConfigurationError(f"Retry.delay must be {error}, not {self.delay!r:.100}") from error
 
 
 @dataclass(frozen=True, slots=True)

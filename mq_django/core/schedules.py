@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from mq_django.core.configs import DeliveryOptions
 from mq_django.core.messages import NO_HEADERS
 from mq_django.core.publication import Publication, publication
+from mq_django.core.times import Duration, read_duration
 from mq_django.core.wire import moment
 from mq_django.errors import ConfigurationError, MissingDependency
 
@@ -232,11 +233,11 @@ def _is_cron(fields: list[str]) -> bool:
     return len(fields) == 5 and all(_FIELD.fullmatch(part) and not _RANDOM.search(part) for part in fields)
 
 
-def every(period: timedelta | None = None, /, **parts: float) -> Every:
+def every(period: Duration | None = None, /, **parts: float) -> Every:
     """Make a schedule of equal intervals, such as `every(minutes=10)`.
 
     Args:
-        period: a timedelta of a second or more.
+        period: a timedelta or a number of seconds, a second or more.
         parts: instead of `period`: the arguments of a timedelta.
 
     Returns:
@@ -246,9 +247,10 @@ def every(period: timedelta | None = None, /, **parts: float) -> Every:
         ConfigurationError: it is shorter than a second, or `parts` are not the arguments of a timedelta.
     """
     try:
-        length = timedelta(**parts) if period is None else period
+        length = timedelta(**parts) if period is None else read_duration(period)
         if length >= timedelta(seconds=1):
             return Every(length)
     except (TypeError, OverflowError) as error:
-        raise ConfigurationError(f"every() takes the arguments of a timedelta, such as minutes=10: {error}") from error
+        words = "a timedelta, a number of seconds, or the arguments of a timedelta, such as minutes=10"
+        raise ConfigurationError(f"every() takes {words}: {error}") from error
     raise ConfigurationError(f"every() takes a second or more, not {length}")

@@ -32,3 +32,14 @@ def test_without_croniter_it_says_what_to_install(monkeypatch):
     with pytest.raises(MissingDependency, match="mq-django\\[schedules\\]"):
         cron("* * * * *")
     assert every(minutes=1).after(datetime(2026, 1, 1, tzinfo=UTC), UTC)
+
+
+@pytest.mark.parametrize("period", [5, 5.0, timedelta(seconds=5)])
+def test_an_interval_may_be_a_number_of_seconds(period):
+    assert every(period) == every(seconds=5)
+
+
+@pytest.mark.parametrize("period", ["5", True, object(), 0.5, float("nan")])
+def test_an_interval_that_is_none_is_refused_with_what_it_may_be(period):
+    with pytest.raises(ConfigurationError, match=r"every\(\) takes"):
+        every(period)

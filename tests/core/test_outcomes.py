@@ -1,0 +1,19 @@
+"""The values that handlers return."""
+
+from datetime import timedelta
+
+import pytest
+
+from mq_django import Retry
+from mq_django.errors import ConfigurationError
+
+
+@pytest.mark.parametrize("delay", [None, 0, 30, 0.5, -5, timedelta(minutes=1)])
+def test_a_retry_takes_durations(delay):
+    assert Retry(delay=delay).delay == delay
+
+
+@pytest.mark.parametrize("delay", ["soon", "30", True, object(), float("nan")])
+def test_a_retry_refuses_what_is_none_where_it_is_made(delay):
+    with pytest.raises(ConfigurationError, match=r"Retry\.delay must be a timedelta or a number of seconds, not "):
+        Retry(delay=delay)
