@@ -98,24 +98,6 @@ def _counted(page: Page, name: str, criteria: Filter) -> DeadCount:
     return replace(found, at_most=True)
 
 
-@needs(VIEW)
-def job(page: Page, name: str) -> HttpResponse:
-    """Show the running job, or the last one."""
-    return PAGES.show(page, name)
-
-
-@needs(VIEW)
-def stats(page: Page, name: str) -> HttpResponse:
-    """Return the live parts of the page."""
-    return PAGES.stats(page, name)
-
-
-@needs(VIEW, OPERATE)
-def cancel(page: Page, name: str) -> HttpResponse:
-    """Cancel the job, after confirmation."""
-    return PAGES.cancel(page, name)
-
-
 def confirm_act(
     page: Page,
     name: str,

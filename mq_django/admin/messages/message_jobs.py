@@ -32,24 +32,6 @@ PREVIEWED = 1000
 FIELDS = ("name", "key", "from", "to")
 
 
-@needs(VIEW)
-def job(page: Page, name: str) -> HttpResponse:
-    """Show the running job, or the last one."""
-    return PAGES.show(page, name)
-
-
-@needs(VIEW)
-def stats(page: Page, name: str) -> HttpResponse:
-    """Return the live parts of the page."""
-    return PAGES.stats(page, name)
-
-
-@needs(VIEW, OPERATE)
-def cancel(page: Page, name: str) -> HttpResponse:
-    """Cancel the job, after confirmation."""
-    return PAGES.cancel(page, name)
-
-
 @needs(VIEW, OPERATE, PURGE)
 def purge(page: Page, name: str, place: str) -> HttpResponse:
     """Purge all messages of a place that match, in the background."""

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import job_text, text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
-from mq_django.admin.ui.page import SEE_DATA, Page
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import jobs
 from mq_django.inspector.jobs import BackgroundJob, Kind
@@ -53,17 +53,20 @@ class JobPages:
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
         self._route = "dead_job" if kind == "dead" else "message_job"
+        #: The page, its live parts as JSON, and cancelling.
+        self.show, self.stats = needs(VIEW)(self._show), needs(VIEW)(self._stats)
+        self.cancel = needs(VIEW, OPERATE)(self._cancel)
 
-    def show(self, page: Page, name: str) -> HttpResponse:
+    def _show(self, page: Page, name: str) -> HttpResponse:
         """Show the running job, or the last one."""
         live_url = page.url(f"{self._route}_stats", name)
         return page.render("job", _("Background job"), live_url=live_url, **self._context(page, name))
 
-    def stats(self, page: Page, name: str) -> HttpResponse:
+    def _stats(self, page: Page, name: str) -> HttpResponse:
         """Return the live parts of the page."""
         return page.parts(PARTS, self._context(page, name))
 
-    def cancel(self, page: Page, name: str) -> HttpResponse:
+    def _cancel(self, page: Page, name: str) -> HttpResponse:
         """Cancel the job, after confirmation."""
         back_url = page.url(self._route, name)
         found = jobs.look(name, self._kind)

@@ -9,17 +9,8 @@
 -- Returns {now in ms, number of messages, then for each of the page: member, score, body or its length, or -1 for
 -- none}.
 
+-- with listed_bodies
 local time = redis.call('time')
 local reply = { time[1] * 1000 + math.floor(time[2] / 1000), redis.call('zcard', KEYS[1]) }
 local page = redis.call('zrange', KEYS[1], ARGV[1], ARGV[2], 'withscores')
-for at = 1, #page, 2 do
-  local length = redis.call('hstrlen', KEYS[2], page[at])
-  local body = length == 0 and -1 or length
-  if length > 0 and length <= tonumber(ARGV[3]) then
-    body = redis.call('hget', KEYS[2], page[at])
-  end
-  reply[#reply + 1] = page[at]
-  reply[#reply + 1] = page[at + 1]
-  reply[#reply + 1] = body
-end
-return reply
+return add_bodies(reply, KEYS[2], page, ARGV[3])

@@ -9,16 +9,6 @@
 --
 -- Returns {next cursor, then for each: member, score, body or its length, or -1 for none}.
 
+-- with listed_bodies
 local found = redis.call('zscan', KEYS[1], ARGV[1], 'count', ARGV[2])
-local reply, members = { found[1] }, found[2]
-for at = 1, #members, 2 do
-  local length = redis.call('hstrlen', KEYS[2], members[at])
-  local body = length == 0 and -1 or length
-  if length > 0 and length <= tonumber(ARGV[3]) then
-    body = redis.call('hget', KEYS[2], members[at])
-  end
-  reply[#reply + 1] = members[at]
-  reply[#reply + 1] = members[at + 1]
-  reply[#reply + 1] = body
-end
-return reply
+return add_bodies({ found[1] }, KEYS[2], found[2], ARGV[3])
