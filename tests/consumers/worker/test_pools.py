@@ -64,7 +64,7 @@ def test_no_exception_ends_a_lane(rig, error):
     assert all(lane.thread.is_alive() for lane in rig.threads.lanes)
 
 
-@pytest.mark.parametrize("returned", [Retry(delay="soon"), Retry(delay=object())])
+@pytest.mark.parametrize("returned", [Retry(error=Unprintable()), Retry(traceback=Unprintable())])
 def test_no_outcome_ends_a_lane(rig, returned):
     for _ in range(4):
         rig.threads.put(job(rig, lambda message: returned))
