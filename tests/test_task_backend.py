@@ -32,8 +32,10 @@ from mq_django.errors import (
     MessageTooLarge,
     QueueFull,
 )
+from mq_django.inspector import jobs
 from mq_django.registry import find
 from mq_django.stores import open_store
+from mq_django.stores.background_jobs import IDLE, MessageJobs
 from mq_django.task_backend import MQBackend, MQTask
 from mq_django.task_backend.compat import (
     LOGGER,
@@ -454,6 +456,17 @@ def test_a_task_that_is_replaced_has_failed():
     second.refresh()
     assert (first.status, second.status) == (FAILED, READY)
     assert first.errors[0].traceback == "Replaced under its unique key"
+
+
+def test_tasks_that_a_job_deletes_have_failed():
+    enqueued = [tasks.noop.using(delay=3600).enqueue(), tasks.noop.enqueue()]
+    for place in ("delayed", "ready"):
+        jobs.begin_deleting("default", place, who="ann")
+        while MessageJobs(get_config().queue("default"), Pooled(get_client("inspect"))).work("w1") != IDLE:
+            pass
+    for result in enqueued:
+        result.refresh()
+        assert [error.exception_class for error in result.errors] == [Cancelled]
 
 
 def test_tasks_that_are_purged_have_failed():

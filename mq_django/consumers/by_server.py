@@ -4,9 +4,9 @@ What works for several queues in one thread is made once per server, so that a s
 affect the queues of another one. Queues keep the numbers that they have in the whole process.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import DeliveryOptions, QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
@@ -41,10 +41,13 @@ def open_stores(queues: ServerQueues) -> dict[int, Store]:
     return {number: open_store(config, session) for number, config in queues.items()}
 
 
-def assign(services: Iterable[Service], queues: ServerQueues, *, servers: int) -> None:
-    """Tell services which server they use. If there are several, their names say so in logs and to the watchdog."""
-    names = ", ".join(config.name for config in queues.values())
+def assign(services: Iterable[Service], configs: Collection[DeliveryOptions], *, servers: int) -> None:
+    """Tell services which server they use: that of these queues or topics.
+
+    If there are several servers, the names of the services say so in logs and to the watchdog.
+    """
+    names = ", ".join(config.name for config in configs)
     for service in services:
-        service.connection = connection_of(queues)
+        service.connection = next(iter(configs)).connection
         if servers > 1:
             service.name = f"{service.name} ({names:.60})"

@@ -278,5 +278,6 @@ class RsmqKeys(QueueKeys):
         return ()
 
     def own(self) -> list[str]:
-        """Return our keys that are deleted with the queue: all except dead letters and counters."""
-        return [self.owners, self.notes, self.retried, self.unhandled, self.control, self.consumers]
+        """Return our keys that are deleted with the queue: all except dead letters, their job, and counters."""
+        waiting = [self.notes, self.retried, self.unhandled, self.expired, self.message_job]
+        return [self.owners, *waiting, self.control, self.consumers]

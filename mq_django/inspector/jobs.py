@@ -54,7 +54,8 @@ def begin_deleting(
     """Start a job that deletes the ready or waiting messages of a place that match.
 
     Messages that were published at or after `until_ms`, or after now, stay, by the clocks of their publishers; and so
-    do pending messages and, in a topic's log, those of other groups.
+    do pending messages and, in a topic's log, those of other groups. A waiting message without a time of publication is
+    deleted: other programs may write such messages.
 
     Raises:
         UnknownQueue: the queue is not configured.

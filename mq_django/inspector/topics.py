@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mq_django.conf import TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Offset, before, parse
-from mq_django.errors import StoreError
+from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError
 from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_hour
 from mq_django.inspector.queue_looks import MAX_COUNTED
 from mq_django.inspector.queue_view import RECENT
@@ -66,9 +66,16 @@ def topics() -> list[TopicView]:
 
     Raises:
         ConfigurationError: a setting is wrong.
-        StoreError: cannot reach Redis.
+        StoreError: cannot reach Redis, and no queue is on another server.
     """
-    return _views([config for _, config in sorted(get_config().topics.items())], minutes=RECENT + 1)
+    configs = [config for _, config in sorted(get_config().topics.items())]
+    try:
+        return _views(configs, minutes=RECENT + 1)
+    except (ConnectionLost, ConnectionRejected) as error:
+        used = {config.connection for config in configs}
+        if all(queue.connection in used for queue in get_config().queues.values()):
+            raise
+        return [TopicView(config=config, error=str(error)) for config in configs]
 
 
 def topic(name: str) -> TopicView:

@@ -17,6 +17,7 @@ from mq_django.errors import DecodeError, InvalidFilter
 from mq_django.stores.dead_letter_queue import BATCH, Step, is_entry, next_to, open_dead_letters
 from mq_django.stores.entry_fields import text_of
 from mq_django.stores.found_messages import Cursor, FoundMessages, MessagePlace
+from mq_django.stores.results import end_cancelled
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -176,11 +177,14 @@ class MessageJobs(BackgroundJobs):
         source, found, after = read
         until_ms = entry_ms(job.until.encode())
         chosen = [
-            message.member
+            message
             for message in found
             if (message.published_ms is None or message.published_ms < until_ms) and job.criteria.matches(message)
         ]
-        source.delete(chosen, Step(worker, str(after), len(found), LEASE_MS))
+        step = Step(worker, str(after), len(found), LEASE_MS)
+        words = source.delete([message.member for message in chosen], step)
+        deleted = [message.id for message, word in zip(chosen, words, strict=False) if word == "DELETED"]
+        end_cancelled(self._wire, self._config, deleted)
         return len(chosen) / job.rate if job.rate else 0.0
 
 

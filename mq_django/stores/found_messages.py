@@ -23,7 +23,7 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 #: The places of messages that jobs scan.
 MessagePlace = Literal["ready", "delayed", "unhandled", "parked"]
 
-#: A longer body is not read: its message has no name, key or time for a filter.
+#: Longer bodies are read one by one, so that no script copies many of them.
 MAX_BODY = 32 * 1024
 
 
@@ -76,13 +76,15 @@ class SortedSet:
 
     def _found(self, member: bytes, body: bytes | int) -> FoundMessage:
         message_id = member.decode(errors="backslashreplace")
-        if not isinstance(body, bytes):
-            return FoundMessage(member, message_id)
         try:
-            found = self._decoded(member, body)
+            found = self._decoded(member, body if isinstance(body, bytes) else self._body(member))
         except (DecodeError, UnicodeDecodeError):
             return FoundMessage(member, message_id)
         return FoundMessage(member, found.id, found.name, found.key, found.published_ms)
+
+    def _body(self, member: bytes) -> bytes:
+        body: bytes | None = reply_or_raise(self._wire.trip([("HGET", self._keys.waiting, member)])[0])
+        return body or b""
 
     def _decoded(self, member: bytes, body: bytes) -> Message:
         return message_of(decode_body(body), queue=self._queue, entry=member)

@@ -20,7 +20,6 @@ from mq_django.core.visible import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import slot
-from mq_django.stores.results import end_cancelled
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_receipts
 from mq_django.stores.settling import BATCH, Settling
@@ -142,10 +141,7 @@ class RsmqStore:
         reply = self._run(
             "rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [id_or_unique]
         )
-        if reply != b"CANCELLED":
-            return CancelResult.NOT_WAITING
-        end_cancelled(self._wire, self.config, [id_or_unique])
-        return CancelResult.CANCELLED
+        return CancelResult.CANCELLED if reply == b"CANCELLED" else CancelResult.NOT_WAITING
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""
@@ -160,7 +156,8 @@ class RsmqStore:
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
         command = scripts.command("rsmq_find", keys=key_names, args=[id_or_unique])
-        reply, expired = map(reply_or_raise, self._wire.trip([command, ("ZSCORE", keys.expired, id_or_unique)]))
+        answer, expired = self._wire.trip([command, ("ZSCORE", keys.expired, id_or_unique)])
+        reply = reply_or_raise(answer)
         if reply == b"MISSING":
             return not_waiting(expired)
         word, score, body, count, free = reply

@@ -1,6 +1,7 @@
 """The default store: a Redis stream with one consumer group, and a waiting room."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import chain, groupby
 from typing import Literal
 
@@ -10,7 +11,7 @@ from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.core.wire import encode_entry
-from mq_django.errors import AlreadyPublished, QueueFull
+from mq_django.errors import AlreadyPublished, QueueFull, StoreError
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import Slots
 from mq_django.stores.results import end_cancelled, ready_command
@@ -61,7 +62,9 @@ class StreamStore:
         """Delete the results of messages that were not written, because the queue is full or another has their key."""
         written = set(ids)
         gone = [message.id for message, *_ in publications if message.id not in written]
-        self._wire.trip([("DEL", self.keys.result(message_id)) for message_id in gone])
+        # They expire in any case.
+        with suppress(StoreError):
+            self._wire.trip([("DEL", self.keys.result(message_id)) for message_id in gone])
 
     def _publish(self, publications: Sequence[Publication], also: Sequence[Command]) -> list[str]:
         options = publications[0].options

@@ -50,9 +50,13 @@ def _due(options: PublishOptions) -> tuple[str, int]:
     return ("=", options.due_ms) if options.due_ms is not None else ("+", options.delay_ms or 0)
 
 
-def not_waiting(expired: bytes | None) -> Lookup:
-    """Return the result for a message that does not wait, by its score among the expired ones."""
-    return Lookup(Place.NOT_WAITING) if expired is None else Lookup(Place.EXPIRED, expired_ms=score_ms(expired))
+def not_waiting(expired: object) -> Lookup:
+    """Return the result for a message that does not wait, by the reply to the search among the expired ones.
+
+    If that key is of another type, no message that has expired is known.
+    """
+    known = isinstance(expired, bytes)
+    return Lookup(Place.EXPIRED, expired_ms=score_ms(expired)) if known else Lookup(Place.NOT_WAITING)
 
 
 class WaitingRoom:
@@ -153,7 +157,8 @@ class WaitingRoom:
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
         command = scripts.command("waiting_find", keys=[*key_names, *index], args=[id_or_unique])
-        reply, expired = map(reply_or_raise, self._wire.trip([command, ("ZSCORE", keys.expired, id_or_unique)]))
+        answer, expired = self._wire.trip([command, ("ZSCORE", keys.expired, id_or_unique)])
+        reply = reply_or_raise(answer)
         if not isinstance(reply, list):
             return Lookup(Place.REPLACED) if reply == b"REPLACED" else not_waiting(expired)
         number, score, body, member = reply

@@ -8,8 +8,10 @@ from contextvars import ContextVar
 class Budget:
     """The seconds that are left for round trips."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, silent: set[int]) -> None:
         self.left = seconds
+        #: The ids of the clients whose servers did not answer. They are not asked again.
+        self.silent = silent
 
 
 _budget: ContextVar[Budget | None] = ContextVar("mq_django_budget", default=None)
@@ -24,10 +26,12 @@ def budget_now() -> Budget | None:
 def within(seconds: float) -> Iterator[None]:
     """Limit the total time of all round trips of pooled connections inside, such as those of one page.
 
-    A reply that has not arrived by then is ConnectionLost. Connecting has its own timeouts. The time between round
-    trips does not count: a process that computes for long is no reason to take Redis for unreachable.
+    A reply that has not arrived by then is ConnectionLost. A server that did not answer is not asked again, so that it
+    does not use up the time of the others. Connecting has its own timeouts. The time between round trips does not
+    count: a process that computes for long is no reason to take Redis for unreachable.
     """
-    token = _budget.set(Budget(seconds))
+    outer = _budget.get()
+    token = _budget.set(Budget(seconds, outer.silent if outer else set()))
     try:
         yield
     finally:

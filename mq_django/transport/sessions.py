@@ -25,6 +25,12 @@ _pack_command: Callable[[Command], bytes] | None = (
 )
 
 
+#: The error of a server that does not answer within the time of a page.
+SILENT = "Redis did not answer in time"
+#: A server that takes more seconds than this and then fails is not asked again for the same page.
+SILENT_AFTER = 0.25
+
+
 class Wire(Protocol):
     """Sends the commands of stores to Redis."""
 
@@ -115,7 +121,7 @@ class Session(Wire):
         left, sock = self._ends - time.monotonic(), self.socket
         if left <= 0:
             self.close()
-            raise ConnectionLost("Redis did not answer in time")
+            raise ConnectionLost(SILENT)
         if sock is not None:
             sock.settimeout(min(left, self._connection.socket_timeout or left))
 
@@ -265,6 +271,8 @@ class Pooled(Wire):
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
         budget = budget_now()
+        if budget and id(self._client) in budget.silent:
+            raise ConnectionLost(SILENT)
         session = self._idle.take(self._client)
         began = time.monotonic() if budget else 0.0
         try:
@@ -275,6 +283,8 @@ class Pooled(Wire):
                 session.limit(math.inf)
         except BaseException:
             session.close()
+            if budget and time.monotonic() - began > SILENT_AFTER:
+                budget.silent.add(id(self._client))
             raise
         finally:
             if budget:

@@ -1,14 +1,20 @@
 """Queues and topics with a server of their own: `runconsumer` handles them beside the others."""
 
+import os
+import signal
+
 import pytest
 
 from mq_django import inspector, queues, topics
+from mq_django.consumers.supervisor.supervisor import make_trimmers
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import dead_letters, plans, processes
 from mq_django.rsmq import RSMQ
 from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.budgets import within
 from mq_django.transport.connections import get_client
 from tests.consumers.trees import kill
+from tests.waiting import wait_until
 
 APART = "emails"
 
@@ -87,9 +93,12 @@ def test_a_dead_process_is_reclaimed_from_on_both_servers(trees, publish, histor
 def test_a_supervisor_is_asked_to_stop_once(trees, publish, history, apart):
     tree = trees(**apart)
     for queue in ("default", APART):
-        publish(["sleep", 1], queue=queue)
+        publish(["sleep", 3], queue=queue)
     history.wait_for("start", 2)
     (supervisor,) = processes.everybody().supervisors
+    # The requests are in each queue, and the first stop is read while others still have this one.
+    processes.ask(supervisor.id, "quiet")
+    wait_until(lambda: "quiet" in tree.logged())
     assert processes.ask(supervisor.id, "stop") == ["default", APART, "news:readers"]
     assert tree.process.wait(20) == 0
     # A second request would have handed the running messages back.
@@ -112,6 +121,35 @@ def test_the_read_side_shows_the_queues_of_all_servers(mq_settings, apart, other
     shown = {view.name: view for view in inspector.overview()}
     assert shown["default"].ready == 1
     assert "Cannot reach" in shown[APART].error
+
+
+def test_a_server_that_does_not_answer_hides_nothing_of_another(mq_settings, apart, other):
+    mq_settings(**{**apart, "TOPICS": {"log": {}, "news": {"CONNECTION": other.url}}})
+    topics["log"].group("readers")
+    queues["default"].publish("act", {})
+    os.kill(other.pid, signal.SIGSTOP)
+    try:
+        with within(1.2):
+            shown = {view.name: view for view in inspector.overview()}
+            found = {view.name: view for view in inspector.topics.topics()}
+    finally:
+        os.kill(other.pid, signal.SIGCONT)
+    assert (shown["default"].ready, shown["default"].error) == (1, "")
+    assert "did not answer" in shown[APART].error
+    assert (found["log"].error, bool(found["news"].error)) == ("", True)
+
+
+def test_topics_that_cannot_be_reached_have_an_error_beside_queues_that_can(mq_settings, apart, other):
+    mq_settings(**apart)
+    other.kill()
+    (news,) = inspector.topics.topics()
+    assert "Cannot reach" in news.error
+
+
+def test_each_service_knows_its_server(mq_settings, apart, other):
+    mq_settings(**{**apart, "TOPICS": {"log": {}, **apart["TOPICS"]}})
+    trimmers = {trimmer.name: trimmer.connection for trimmer in make_trimmers()}
+    assert trimmers == {"trimmer (log)": "", "trimmer (news)": other.url}
 
 
 def test_rsmq_queues_may_be_on_another_server(mq_settings, other, namespace):

@@ -269,6 +269,16 @@ def test_a_group_that_was_moved_by_others_is_named_with_both_places(billing, is_
     assert billing.found() == []
 
 
+def test_reading_past_an_entry_that_was_deleted_is_no_move(billing):
+    announce(50)
+    billing.ack(billing.take(10))
+    assert billing.found() == []
+    unread = billing.client.xrange(billing.keys.topic.log)[20][0]
+    billing.client.xdel(billing.keys.topic.log, unread)
+    billing.ack(billing.take(30))
+    assert "MOVED" not in [each.kind for each in billing.check.find()]
+
+
 def test_unread_messages_that_others_trim_are_lost_and_those_beyond_the_retention_are_not_damage(billing, is_seven):
     announce(500)
     billing.ack(billing.take(100))

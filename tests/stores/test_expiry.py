@@ -51,6 +51,18 @@ def test_what_has_expired_is_found_by_its_id(emails, keys, redis_client, ran):
     assert emails.find("other").place is Place.NOT_WAITING
 
 
+@pytest.mark.parametrize("options", [{}, {"STORE": "rsmq"}])
+def test_a_key_of_another_type_in_place_of_expired_messages_hides_no_message(
+    mq_settings, namespace, redis_client, options
+):
+    mq_settings(QUEUES={"emails": {**options, **({"NAMESPACE": namespace} if options else {})}})
+    emails = queues["emails"]
+    redis_client.set(emails.config.keys.expired, "text")
+    message_id = emails.publish("code", 1, delay=60)
+    assert emails.find(message_id).place is Place.DELAYED
+    assert emails.find("other").place is Place.NOT_WAITING
+
+
 def test_the_ids_of_expired_messages_are_bounded_in_number_and_time(emails, keys, redis_client, ran):
     now = places.now_ms(redis_client)
     redis_client.zadd(keys.expired, {f"m{number}": now - number for number in range(10_000)})

@@ -111,6 +111,22 @@ def test_what_was_published_after_the_preview_stays(jobs):
     assert inspector.queue("emails").delayed == 1
 
 
+def test_large_messages_are_found_by_name_and_time_like_others(jobs):
+    large = "x" * 40_000
+    publish("emails", "welcome", large, delay=60)
+    publish("emails", "remind", large, delay=60)
+    until_ms = inspector.queue("emails").now_ms + 1
+    wait_until(lambda: time.time() * 1000 > until_ms)
+    publish("emails", "welcome", large, delay=60)
+
+    started.begin_deleting("emails", "delayed", who="ann", criteria=Filter(name="welcome"), until_ms=until_ms)
+    assert work_off(jobs).done == 1
+    started.begin_deleting("emails", "delayed", who="ann", until_ms=until_ms)
+    assert work_off(jobs).done == 1
+
+    assert inspector.queue("emails").delayed == 1
+
+
 def test_unique_keys_of_deleted_messages_are_free_again(mq_settings):
     mq_settings()
     publish("emails", "welcome", 1, delay=60, unique="cart:7")

@@ -26,6 +26,13 @@ def test_a_purge_deletes_what_is_ready_and_what_waits_and_leaves_the_rest(emails
     assert store.settle("c1", [Settlement(held, ACK)]) == []
 
 
+def test_entries_without_an_id_are_purged_whether_results_are_kept_or_not(emails, keys, store, redis_client):
+    for number in range(30):
+        redis_client.xadd(keys.ready, {"type": "welcome", "data": number})
+    deleted = [store.purge(limit=20), store.purge(limit=20), store.purge(limit=20)]
+    assert deleted == [20, 10, 0]
+
+
 def test_each_place_is_counted_once(emails, keys, store, redis_client):
     emails.publish("held", 1)
     store.take("c1", count=1)

@@ -65,6 +65,7 @@ class AnnouncedReleaser(Service):
             return
         # No more than there were: consumers of an older version may set messages aside again at once.
         left = self._unhandled[number]
-        while left > 0 and (moved := store.release_unhandled(found, limit=BATCH)):
+        while left > 0 and not self.stopping and (moved := store.release_unhandled(found, limit=BATCH)):
             left -= moved
             self._released += moved
+            self.progressed = time.monotonic()

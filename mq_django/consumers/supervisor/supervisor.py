@@ -77,7 +77,7 @@ class Supervisor:
             on_unresponsive=self._each_reclaimer(Reclaimer.consumer_unresponsive),
             on_late=self._each_reclaimer(Reclaimer.consumer_late),
         )
-        self._trimmers = [Trimmer(logs) for logs in _logs_by_server()]
+        self._trimmers = list(make_trimmers())
 
     def _make_servers(self) -> Iterator[ServerServices]:
         shares = by_server(self._queues)
@@ -90,7 +90,7 @@ class Supervisor:
                 evicted=self._on_evicted,
                 asked=self._asked,
             )
-            assign(server.services, share, servers=len(shares))
+            assign(server.services, share.values(), servers=len(shares))
             yield server
 
     def _each_reclaimer(self, report: Callable[[Reclaimer, str, T], None]) -> Callable[[str, T], None]:
@@ -230,7 +230,8 @@ class Supervisor:
     def _asked(self, asks: Mapping[str, str]) -> None:
         """Pass on each request once."""
         with self._lock:
-            new = {name: request for name, request in asks.items() if self._requests.get(name) != request}
+            # Another queue may still have an earlier request to become quiet.
+            new = {name: ask for name, ask in asks.items() if self._requests.get(name) not in (ask, "stop")}
             self._requests |= new
         if new:
             self._states.ask(new)
@@ -239,9 +240,12 @@ class Supervisor:
             self._signals.wake()
 
 
-def _logs_by_server() -> list[list[Log]]:
-    """Return the logs of all topics, those on one server together, each with a session of its own."""
+def make_trimmers() -> Iterator[Trimmer]:
+    """Yield a trimmer for the topics of each server. Each log has a session of its own."""
     logs: dict[str, list[Log]] = {}
     for topic in get_config().topics.values():
         logs.setdefault(topic.connection, []).append(Log(topic, open_session("chores", topic.connection)))
-    return list(logs.values())
+    for share in logs.values():
+        trimmer = Trimmer(share)
+        assign([trimmer], [log.config for log in share], servers=len(logs))
+        yield trimmer

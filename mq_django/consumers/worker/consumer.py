@@ -89,12 +89,12 @@ class Consumer:
         if not backlog:
             self._services += self._releasers()
         for number, share in enumerate(self._servers.values()):
-            assign((self._settling[number], self._isolations[number]), share, servers=len(self._servers))
+            assign((self._settling[number], self._isolations[number]), share.values(), servers=len(self._servers))
 
     def _releasers(self) -> Iterator[Releaser]:
         for share in self._servers.values():
             releaser = Releaser(open_stores(share), self._shared_state)
-            assign([releaser], share, servers=len(self._servers))
+            assign([releaser], share.values(), servers=len(self._servers))
             yield releaser
 
     def _open(self) -> list[Store]:

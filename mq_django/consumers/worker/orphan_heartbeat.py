@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from mq_django.consumers.by_server import ServerQueues, open_session_to
+from mq_django.consumers.by_server import ServerQueues, connection_of, open_session_to
 from mq_django.consumers.heartbeat_timing import held_for, interval
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
@@ -24,6 +24,7 @@ class OrphanHeartbeat(Service):
     ) -> None:
         super().__init__()
         session = open_session_to(queues)
+        self.connection = connection_of(queues)
         self._supervisor = supervisor
         self._consumers = consumers
         self._queues = queues

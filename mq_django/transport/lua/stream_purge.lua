@@ -39,14 +39,17 @@ local deleted, ids, wants_ids, claimed = 0, {}, ARGV[4], redis.call('exists', cl
 for at = 1, 2 do
   for _, entry in ipairs(is_selected(at) and undelivered(KEYS[at], ARGV[1], ARGV[2]) or {}) do
     redis.call('xdel', KEYS[at], entry[1])
+    -- Other programs may leave out the id.
+    local id = entry[1]
     for field = 1, (claimed or wants_ids) and #entry[2] or 0, 2 do
       if entry[2][field] == 'id' then
-        ids[#ids + 1] = entry[2][field + 1]
-        if claimed then
-          release_claim(claims, ids[#ids])
-        end
+        id = entry[2][field + 1]
       end
     end
+    if claimed then
+      release_claim(claims, id)
+    end
+    ids[#ids + 1] = id
     deleted = deleted + 1
   end
 end

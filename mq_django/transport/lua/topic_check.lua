@@ -45,7 +45,7 @@ end
 -- SETID forgets how many entries the group has read. So does reading beyond entries that were deleted one by one.
 local deleted = state['max-deleted-entry-id'] or '0-0'
 local forgot = old and added and not read and old.read ~= '-' and old.delivered ~= delivered
-if forgot and sortable(deleted) <= sortable(delivered) then
+if forgot and sortable(deleted) <= sortable(old.delivered) then
   local forward = sortable(old.delivered) < sortable(delivered)
   local between = forward and redis.pcall('xrange', log, '(' .. old.delivered, delivered, 'count', 100) or {}
   find('MOVED', #between, old.delivered, delivered)
