@@ -63,7 +63,7 @@ class Topic:
                 which other values are converted.
             key: the subject of the message, such as "order:7".
             headers: a dict of text by lower-case name.
-            expires: a datetime, or a timedelta from now, after which the message is not handled.
+            expires: a datetime, or a timedelta or seconds from now, after which the message is not handled.
             message_id: replaces the generated id. Publishing the same id again within the topic's DUPLICATE_WINDOW has
                 no effect, so a publish can be repeated safely when its reply was lost.
             using, on_commit, robust: as for Queue.publish().
