@@ -256,6 +256,7 @@ class Group:
 
         Raises:
             UnknownHandler: no handler was given, and the group has no subscriber.
+            ConfigurationError: `handler` is no function, or a coroutine function.
             InvalidOffset: `since` or `until` is not a position in a log.
         """
         return replay(self._log("produce").read(since, until), self.config, handler, dry=dry)
