@@ -529,7 +529,9 @@ def test_the_queue_must_be_configured(plain):
 
 def test_the_queue_must_be_one_of_the_backends(plain):
     plain.TASKS = {"default": {**OURS["default"], "QUEUES": ["emails"]}}
-    with pytest.raises(InvalidTask, match="Queue 'default' is not valid for backend"):
+    with pytest.raises(
+        InvalidTask, match=r"^Queue 'default' is not valid for backend: TASKS\['default'\]\['QUEUES'\] has emails\.$"
+    ):
         plain_task(module_level)
 
 

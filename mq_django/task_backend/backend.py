@@ -89,20 +89,24 @@ class TaskBackend(Base):
             raise self._api.invalid_task(str(error)) from error
         if task.run_after is not None and not isinstance(task.run_after, datetime):
             raise self._api.invalid_task(f"run_after must be an aware datetime, not {task.run_after!r:.100}")
-        super().validate_task(task)
+        # Before Django, which does not say where a queue is missing.
         self._check_queue(task.queue_name)
+        super().validate_task(task)
         if not _is_known(task):
             register(handler_of(task, self._api))
             _tasks[task.module_path] = task
 
     def _check_queue(self, name: object) -> None:
-        if not isinstance(name, str) or (self.queues and name not in self.queues):
-            raise self._api.invalid_task(f"Queue '{name}' is not valid for backend.")
+        if self.queues and str(name) not in self.queues:
+            allowed = ", ".join(sorted(self.queues))
+            raise self._api.invalid_task(
+                f"Queue '{name}' is not valid for backend: TASKS[{self.alias!r}]['QUEUES'] has {allowed}."
+            )
         try:
             configured = get_config().queues
         except ConfigurationError:
             return  # reported by `manage.py check`, which an error at import would prevent from running
-        if name not in configured:
+        if str(name) not in configured:
             raise self._api.invalid_task(
                 f"Queue '{name}' is not valid for backend: it is not in MQ_DJANGO[\"QUEUES\"]."
             )
