@@ -163,9 +163,10 @@ def after_commit(
 
 def check_sending(using: object, *, on_commit: object, robust: object) -> None:
     """Raise InvalidMessage for values that the options of sending cannot have."""
-    for option, value in (("on_commit", on_commit), ("robust", robust)):
-        if not isinstance(value, bool):
-            raise InvalidMessage(f"{option} must be True or False, not {value!r:.100}")
+    if not isinstance(on_commit, bool):
+        raise InvalidMessage(f"on_commit must be True or False, not {on_commit!r:.100}")
+    if not isinstance(robust, bool):
+        raise InvalidMessage(f"robust must be True or False, not {robust!r:.100}")
     if using is not None and using not in list(connections):
         known = ", ".join(connections)
         raise InvalidMessage(f"using must be the alias of a database, not {using!r:.100}; DATABASES has {known}")
