@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from mq_django.core.configs import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.jsontext import use_forms
-from mq_django.core.keys import NAME
+from mq_django.core.keys import is_name
 from mq_django.core.options import URL_SCHEMES, options_of
 from mq_django.core.project import EMBEDDED, Config
 from mq_django.core.schedules import Scheduled
@@ -112,7 +112,7 @@ class _Reader:
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         where, kind = f'MQ_DJANGO["{what}"]', what.lower()[:-1]
         for name, options in raw.items():
-            if not isinstance(name, str) or not NAME.fullmatch(name):
+            if not is_name(name):
                 hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
                 self.refuse(f"{where}[{name!r}]", f"{name!r} is not a valid name of a {kind}.", hint)
             elif not isinstance(options, Mapping):

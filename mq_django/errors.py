@@ -5,9 +5,9 @@ MQError
 │   ├── MissingDependency     an optional package is needed and not installed
 │   └── NoServer              no Redis server was found on this machine
 ├── PublishError              a publish was refused; nothing was written
-│   ├── InvalidMessage        data, name, key or header that cannot be sent (also ValueError)
+│   ├── InvalidMessage        data, a name or an option that cannot be sent, also in a task's using() (also ValueError)
 │   │   └── MessageTooLarge   more bytes than the queue accepts
-│   ├── InvalidArguments      a task's function cannot be called with these arguments (also TypeError)
+│   ├── InvalidArguments      arguments that a task's function does not take, or that are not JSON (also TypeError)
 │   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
 │   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
@@ -79,7 +79,7 @@ class MessageTooLarge(InvalidMessage):
 
 
 class InvalidArguments(PublishError, TypeError):
-    """A task's function cannot be called with these arguments."""
+    """A task's function cannot be called with these arguments, or JSON cannot hold them."""
 
 
 class UnknownQueue(PublishError, LookupError):

@@ -7,7 +7,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from mq_django.core.keys import GROUP_SEPARATOR, NAME
+from mq_django.core.keys import GROUP_SEPARATOR, is_name
 from mq_django.core.messages import Message
 from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.core.outcomes import Outcome
@@ -156,11 +156,10 @@ def handler(
 
     Raises:
         InvalidMessage: no message can have this name.
-        ConfigurationError: `retry` is not a RetryPolicy; when it decorates a function, also: the timeout is not above
-            zero, or the queue has another handler of this name.
+        ConfigurationError: no queue can have this name, `retry` is not a RetryPolicy, or the timeout is not above zero;
+            when it decorates, also: this is no function, or the queue has another handler of this name.
     """
     check_name(name)
-
     return _registers(queue, name, retry, timeout)
 
 
@@ -196,15 +195,11 @@ def subscriber(
         InvalidMessage: no message can have this name.
         InvalidOffset: `start` is not a position in a log.
         ConfigurationError: the topic or the group cannot have this name, `retry` is not a RetryPolicy, or the timeout
-            is not above zero; when it decorates a function, also: the group has another subscriber of this name, or
-            one with another `start`.
+            is not above zero; when it decorates, also: this is no function, or the group has another subscriber of this
+            name, or one with another `start`.
     """
-    check_retry(retry)
-    parse_timeout(timeout)
+    _check_names(topic, group)
     queue = f"{topic}{GROUP_SEPARATOR}{group}"
-    for called in (topic, group):
-        if not NAME.fullmatch(str(called)):
-            raise ConfigurationError(f"Names of topics and groups have letters, digits, _ and -, not {called!r:.200}")
     before(start)
     if name is not None:
         check_name(name)
@@ -226,16 +221,23 @@ def subscriber(
 def _registers(
     queue: str, name: str, retry: RetryPolicy | None, timeout: Duration | None
 ) -> Callable[[Function], Function]:
+    given: object = queue
+    # It may be a group, named `topic:group`.
+    _check_names(*(given.split(GROUP_SEPARATOR, 1) if isinstance(given, str) else [given]))
     check_retry(retry)
+    parsed = parse_timeout(timeout)
 
     def decorate(function: Function) -> Function:
+        # A callable object or a functools.partial has no name.
+        if not hasattr(function, "__qualname__"):
+            raise ConfigurationError(f"A handler is a function, not {function!r:.200}")
         register(
             Handler(
                 name=name,
                 queue=queue,
                 call=function,
                 retry=retry,
-                timeout=parse_timeout(timeout),
+                timeout=parsed,
                 is_async=inspect.iscoroutinefunction(function),
                 where=f"{function.__module__}.{function.__qualname__}",
             )
@@ -243,6 +245,14 @@ def _registers(
         return function
 
     return decorate
+
+
+def _check_names(*names: object) -> None:
+    for name in names:
+        if not is_name(name):
+            raise ConfigurationError(
+                f"A queue, topic or group has a name of 1 to 160 letters, digits, _ and -, not {name!r:.200}"
+            )
 
 
 def start_of(queue: str) -> Offset:

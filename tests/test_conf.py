@@ -340,6 +340,10 @@ def test_a_queue_that_is_not_configured_is_an_error_that_names_the_others():
     config, _ = read({"QUEUES": {"emails": {}, "default": {}}})
     with pytest.raises(UnknownQueue, match="configured: default, emails"):
         config.queue("sms")
+    with pytest.raises(UnknownTopic, match=r"No topic 'sms'.*configured: none$"):
+        config.topic("sms")
+    with pytest.raises(UnknownTopic, match=r"'emails' is a queue$"):
+        config.topic("emails")
     with pytest.raises(UnknownQueue, match="none"):
         read({"QUEUES": {}})[0].queue(None)
 
@@ -357,12 +361,15 @@ def test_a_topic_has_its_options_and_its_groups_have_those_of_handling():
     billing = config.queue("orders:billing")
     assert (billing.name, billing.store, billing.max_attempts) == ("orders:billing", "topic", 3)
     assert billing.keys.dead == "mq:{orders}:g:billing:dead"
+    with pytest.raises(UnknownQueue, match=r"'orders' is a topic: use topics\['orders'\], or one of its groups"):
+        config.queue("orders")
     with pytest.raises(UnknownTopic):
         config.queue("other:billing")
     with pytest.raises(UnknownQueue):
         config.queue("orders:no group")
-    with pytest.raises(ConfigurationError):
-        orders.group("no group")
+    for name in ("no group", "", 5, None):
+        with pytest.raises(ConfigurationError, match="A group's name is"):
+            orders.group(name)
 
 
 @pytest.mark.parametrize(

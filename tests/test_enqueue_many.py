@@ -4,7 +4,7 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 
 from mq_django import aenqueue_many, enqueue_many, queues
-from mq_django.errors import InvalidArguments, MessageTooLarge
+from mq_django.errors import InvalidArguments, InvalidMessage, MessageTooLarge
 from mq_django.task_backend.compat import TaskResultStatus, task_enqueued
 from mq_django.transport.sessions import Pooled
 from tests.testapp import tasks
@@ -79,7 +79,7 @@ def test_no_call_writes_nothing(redis_client, namespace):
         ([[7], {"copies": 2}], InvalidArguments),
         ([7], InvalidArguments),
         (["seven"], InvalidArguments),
-        ([[7], [object()]], TypeError),
+        ([[7], [object()]], InvalidArguments),
         ([[7], ["x" * 300_000]], MessageTooLarge),
     ],
 )
@@ -90,8 +90,14 @@ def test_all_are_checked_before_the_first_is_sent(calls, error, redis_client, na
 
 
 def test_a_unique_key_is_for_one_message():
-    with pytest.raises(InvalidArguments, match="unique="):
+    with pytest.raises(InvalidMessage, match="unique="):
         tasks.note.using(unique="x", delay=5).enqueue_many([[1]])
+
+
+@pytest.mark.parametrize("value", [print, None, "tests.testapp.tasks.note"])
+def test_what_is_no_task_is_refused(value):
+    with pytest.raises(InvalidArguments, match=r"^enqueue_many\(\) takes a task"):
+        enqueue_many(value, [[1]])
 
 
 @pytest.mark.django_db(transaction=True)

@@ -89,7 +89,7 @@ def test_each_has_its_own_exceptions(package):
     with pytest.raises(invalid):
         made_by(package).using(priority=1000)
     with pytest.raises(invalid):
-        made_by(package).using(delay=-1)
+        made_by(package).using(run_after="tomorrow")
     with pytest.raises(package.exceptions.TaskResultDoesNotExist):
         package.default_task_backend.get_result("none")
 

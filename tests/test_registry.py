@@ -1,4 +1,5 @@
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -86,6 +87,10 @@ def test_a_policy_is_a_policy(wrong):
         (lambda: subscriber("orders", group="billing", name=""), InvalidMessage),
         (lambda: subscriber("orders", group="billing", start="soon"), InvalidOffset),
         (lambda: subscriber("orders", group="b b"), ConfigurationError),
+        (lambda: subscriber("orders", group=5), ConfigurationError),
+        (lambda: handler("e mails", "welcome"), ConfigurationError),
+        (lambda: handler(5, "welcome"), ConfigurationError),
+        (lambda: handler("orders:", "welcome"), ConfigurationError),
         (lambda: subscriber("o o", group="billing"), ConfigurationError),
         (lambda: subscriber("orders", group="billing", timeout=0), ConfigurationError),
         (lambda: subscriber("orders", group="billing", retry=3), ConfigurationError),
@@ -96,6 +101,14 @@ def test_an_error_is_one_that_the_docstring_lists(decorate, error):
     assert f"{error.__name__}: " in documented.partition("Raises:")[2]
     with pytest.raises(error):
         decorate()(print)
+
+
+@pytest.mark.parametrize("value", [5, "x", None, partial(print, 7)])
+def test_a_handler_is_a_function(value):
+    for decorate in (handler("emails", "welcome"), handler("orders:billing", "paid"), subscriber("orders", group="b")):
+        with pytest.raises(ConfigurationError, match="A handler is a function, not "):
+            decorate(value)
+    assert registry.queues_with_handlers() == registry.groups() == []
 
 
 def test_a_group_has_one_subscriber_of_a_name_and_one_start():
@@ -109,7 +122,7 @@ def test_a_group_has_one_subscriber_of_a_name_and_one_start():
 def test_a_subscriber_that_is_refused_leaves_no_group_behind():
     made = subscriber("orders", group="billing", name="paid", start="end")
     assert registry.groups() == []
-    with pytest.raises(AttributeError):
+    with pytest.raises(ConfigurationError, match="A handler is a function, not 'not a function'"):
         made("not a function")
     assert registry.groups() == []
     made(first_handler)

@@ -52,8 +52,8 @@ def test_a_schedule_in_settings_runs_a_task():
     ("options", "said"),
     [
         ({"message": "report"}, 'give "cron" or "every"'),
-        ({"cron": "* * * * *"}, '"message" or "task"'),
-        ({"cron": "* * * * *", "every": 5, "message": "report"}, 'give "cron" or "every"'),
+        ({"cron": "* * * * *"}, 'give "message" or "task"'),
+        ({"cron": "* * * * *", "every": 5, "message": "report"}, 'give "cron" or "every", not both'),
         pytest.param({"cron": "* * * *", "message": "report"}, "cron expression", marks=needs_croniter),
         pytest.param({"cron": "* * * * *", "timezone": "Mars", "message": "report"}, "time zone", marks=needs_croniter),
         ({"every": 0.1, "message": "report"}, "a second or more"),

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.task_backend.compat import TaskResultStatus
 from mq_django.transport.connections import get_client
@@ -68,3 +69,12 @@ def test_many_are_enqueued(documented):
         {"args": [], "kwargs": {"order_id": 1}},
         {"args": [], "kwargs": {"order_id": 2}},
     ]
+
+
+def test_of_unique_tasks_one_waits_and_one_is_ready(documented):
+    for _ in range(2):
+        exec(example("unique"), vars(documented))
+    assert [message.unique for message in work("default")] == ["send:1"]
+    assert queues["default"].find(unique="remind:1").message.data == {"args": [1], "kwargs": {}}
+    exec(example("unique"), vars(documented))
+    assert len(work("default")) == 1

@@ -526,12 +526,12 @@ def test_a_trigger_made_before_the_models_waits_for_them(decorated, monkeypatch)
 @pytest.mark.parametrize(
     ("signal", "options", "reason"),
     [
-        (post_save, {"delay": "1h"}, "A delay "),
-        (post_save, {"delay": True}, "A delay "),
-        (post_save, {"delay": -1}, "A delay "),
+        (post_save, {"delay": "1h"}, "delay must be"),
+        (post_save, {"delay": True}, "delay must be"),
+        (post_save, {"delay": -1}, "delay must be"),
         (post_save, {"unique": "x"}, "needs delay="),
         (post_save, {"unique_for": "handled"}, "unique_for= needs unique="),
-        (post_save, {"unique": "x", "unique_for": "ever"}, "unique_for is"),
+        (post_save, {"unique": "x", "unique_for": "ever"}, "unique_for must be"),
         (post_save, {"unique": "x", "unique_for": 5, "on_conflict": "replace"}, "on_conflict must"),
         (post_save, {"priority": 101}, "priority"),
         (post_save, {"expires": "5"}, "expires must be"),

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from mq_django.core import ids, rsmq_format
-from mq_django.core.keys import GROUP_SEPARATOR, NAME, GroupKeys, QueueKeys, RsmqKeys, TopicKeys
+from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, QueueKeys, RsmqKeys, TopicKeys, is_name
 from mq_django.core.limits import Limit, Limits, Rate
 from mq_django.core.options import (
     option,
@@ -307,7 +307,7 @@ class TopicConfig(DeliveryOptions):
 
     def group(self, name: str) -> GroupConfig:
         """Return the options of one of its groups."""
-        if not NAME.fullmatch(name):
+        if not is_name(name):
             raise ConfigurationError(f"A group's name is 1 to 160 letters, digits, _ and -, not {name!r:.200}")
         shared = {option.name: getattr(self, option.name) for option in fields(DeliveryOptions)}
         own = {"name": f"{self.name}{GROUP_SEPARATOR}{name}", "topic": self.name, "group": name}

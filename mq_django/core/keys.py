@@ -10,6 +10,12 @@ from dataclasses import dataclass, field
 #: Names of queues and topics. RSMQ has the same rule.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,160}", re.ASCII)
 
+
+def is_name(value: object) -> bool:
+    """Return whether a queue, a topic or a group can have this name."""
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
+
+
 #: The consumer group of every stream of a queue.
 GROUP = "mq"
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from mq_django.core.times import Duration, read_duration
+from mq_django.core.times import MAX_DELAY, Duration, read_duration
 from mq_django.errors import ConfigurationError
 
 
@@ -20,7 +20,7 @@ class Retry:
     """Handle the message again later; this attempt counts.
 
     A handler may return a Retry. When it raises an exception, its `RetryPolicy` chooses the delay. Anything that is no
-    duration is a ConfigurationError, and a delay below zero counts as zero.
+    duration is a ConfigurationError, as is more than 3660 days, and a delay below zero counts as zero.
 
         @handler("invoices", "paid")
         def send_receipt(message):
@@ -30,7 +30,7 @@ class Retry:
 
     #: A timedelta or seconds; None: the retry policy decides.
     delay: Duration | None = None
-    #: One line, which is logged, and shown in the admin with the traceback.
+    #: One line, which is logged, and shown in the admin with the traceback. Of an exception or another value its text.
     error: str = ""
     traceback: str = ""
     #: Internal: it runs alone, because it was running when its process died.
@@ -39,9 +39,11 @@ class Retry:
     def __post_init__(self) -> None:
         if self.delay is not None:
             try:
-                read_duration(self.delay)
+                too_long = read_duration(self.delay) > MAX_DELAY
             except TypeError as error:
                 raise ConfigurationError(f"Retry.delay must be {error}, not {self.delay!r:.100}") from error
+            if too_long:
+                raise ConfigurationError(f"Retry.delay must be up to {MAX_DELAY.days} days, not {self.delay!r:.100}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Bury:
     An operator can inspect it there, and redrive it.
     """
 
-    #: One line, which is logged, and shown in the admin with the traceback.
+    #: One line, which is logged, and shown in the admin with the traceback. Of an exception or another value its text.
     error: str = ""
     traceback: str = ""
     #: Internal: `attempts`, `error`, `undecodable` or `crashed`.

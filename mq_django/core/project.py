@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mq_django.core.configs import QueueConfig, TopicConfig
-from mq_django.core.keys import GROUP_SEPARATOR, NAME
+from mq_django.core.keys import GROUP_SEPARATOR, is_name
 from mq_django.core.options import (
     option,
     read_connection,
@@ -99,12 +99,14 @@ class Config:
     def queue(self, name: str) -> QueueConfig:
         """Return the options of a queue, or of a group of a topic by `topic:group`; else raise UnknownQueue."""
         topic, separator, group = str(name).partition(GROUP_SEPARATOR)
-        if separator and NAME.fullmatch(group):
+        if separator and is_name(group):
             return self.topic(topic).group(group)
         try:
             return self.queues[name]
         except (KeyError, TypeError):
             known = ", ".join(sorted(self.queues)) or "none"
+            if str(name) in self.topics:
+                known += f". {name!r} is a topic: use topics[{name!r}], or one of its groups, such as '{name}:billing'"
             raise UnknownQueue(f'No queue {name!r} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
 
     def topic(self, name: str) -> TopicConfig:
@@ -113,4 +115,6 @@ class Config:
             return self.topics[name]
         except (KeyError, TypeError):
             known = ", ".join(sorted(self.topics)) or "none"
+            if str(name) in self.queues:
+                known += f". {name!r} is a queue"
             raise UnknownTopic(f'No topic {name!r} in MQ_DJANGO["TOPICS"]; configured: {known}') from None

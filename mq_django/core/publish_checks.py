@@ -75,7 +75,7 @@ def check_priority(priority: object) -> int:
     """Return a valid priority, else raise InvalidMessage."""
     if type(priority) is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
         raise InvalidMessage(
-            f"A priority is a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, not {priority!r:.100}"
+            f"priority must be a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, not {priority!r:.100}"
         )
     return priority
 
@@ -93,10 +93,10 @@ def uniqueness(
     conflict = allowed[0] if on_conflict is None else on_conflict
     if conflict not in allowed:
         raise InvalidMessage(f"on_conflict must be one of {', '.join(allowed)} here, not {on_conflict!r:.100}")
-    if unique is None and claims:
-        raise InvalidMessage("unique_for= needs unique=")
+    if unique is None and (claims or on_conflict is not None):
+        raise InvalidMessage(f"{'unique_for' if claims else 'on_conflict'}= needs unique=")
     if unique is not None and not claims and not waits:
-        raise InvalidMessage("unique= needs delay=, deliver_at= or unique_for=")
+        raise InvalidMessage("unique= needs delay=, deliver_at= (run_after= of a task) or unique_for=")
     return (None if unique_for is None else _claim_ms(unique_for)), conflict
 
 
@@ -105,17 +105,24 @@ def due(delay: Duration | None, deliver_at: datetime | None) -> tuple[int | None
     if delay is not None and deliver_at is not None:
         raise InvalidMessage("Give delay= or deliver_at=, not both")
     if deliver_at is not None:
-        return None, _moment_ms(deliver_at)
-    return (None if delay is None else _milliseconds(delay)), None
+        return None, _moment_ms("deliver_at", deliver_at)
+    return (None if delay is None else _milliseconds("delay", delay)), None
 
 
 def expiry(expires: Duration | datetime, at_ms: int) -> int:
     """Return when a message that is published at `at_ms` expires, both in milliseconds since 1970.
 
+    A datetime in the past is accepted, because a deadline may pass before the call: the message expires at once.
+
     Raises:
-        InvalidMessage: it is neither a datetime nor a duration, or not a valid date.
+        InvalidMessage: it is neither a datetime nor a duration above zero, or not a valid date.
     """
-    found = _moment_ms(expires) if isinstance(expires, datetime) else at_ms + round(_seconds("expires", expires) * 1000)
+    if isinstance(expires, datetime):
+        found = _moment_ms("expires", expires)
+    elif (seconds := _seconds("expires", expires, "a datetime, ")) > 0:
+        found = at_ms + round(seconds * 1000)
+    else:
+        raise InvalidMessage(f"expires must be above zero, not {expires!r:.100}")
     if not 0 <= found <= LAST_MS:
         raise InvalidMessage(f"A message expires between 1970 and 9999, not at {expires!r:.100}")
     return found
@@ -163,31 +170,33 @@ def check_whole(message: Message, text: bytes) -> None:
 
 
 def _claim_ms(unique_for: Duration | str) -> int:
-    if not isinstance(unique_for, str):
-        return max(1, _milliseconds(unique_for))
-    if unique_for != UNTIL_HANDLED:
-        raise InvalidMessage(f'unique_for is a timedelta, seconds or "handled", not {unique_for!r:.100}')
-    return 0
+    if unique_for == UNTIL_HANDLED:
+        return 0
+    found = _milliseconds("unique_for", unique_for, f'"{UNTIL_HANDLED}", ')
+    if not found:
+        raise InvalidMessage(f"unique_for must be above zero, not {unique_for!r:.100}")
+    return found
 
 
-def _milliseconds(delay: object) -> int:
-    seconds = _seconds("A delay", delay)
+def _milliseconds(option: str, value: object, others: str = "") -> int:
+    seconds = _seconds(option, value, others)
     if not 0 <= seconds <= MAX_DELAY.total_seconds():
-        raise InvalidMessage(f"A delay is 0 to {MAX_DELAY.days} days, not {delay!r:.100}")
+        raise InvalidMessage(f"{option} must be 0 to {MAX_DELAY.days} days, not {value!r:.100}")
     # Rounded up, because a message must not be early, not even by a part of a millisecond.
     return math.ceil(seconds * 1000)
 
 
-def _seconds(what: str, value: object) -> float:
+def _seconds(option: str, value: object, others: str = "") -> float:
+    """Return the seconds of a duration. `others` are the other kinds of values of the option, for the error."""
     try:
         return read_duration(value).total_seconds()
     except TypeError as error:
-        raise InvalidMessage(f"{what} must be {error}, not {value!r:.100}") from error
+        raise InvalidMessage(f"{option} must be {others}{error}, not {value!r:.100}") from error
 
 
-def _moment_ms(moment: object) -> int:
+def _moment_ms(option: str, moment: object) -> int:
     if not isinstance(moment, datetime):
-        raise InvalidMessage(f"A time is a datetime, not {moment!r:.100}")
+        raise InvalidMessage(f"{option} must be a datetime, not {moment!r:.100}")
     return math.ceil(aware(moment).timestamp() * 1000)
 
 

@@ -31,7 +31,7 @@ class RetryPolicy:
     delay: Duration = timedelta(seconds=1)
     #: Each further delay is the previous one times this factor; with 1 all are equal.
     factor: float = 2.0
-    #: The longest delay: a timedelta or seconds.
+    #: The longest delay, at least `delay`: a timedelta or seconds.
     max_delay: Duration = timedelta(hours=1)
     #: The largest share of a delay that is subtracted at random: with 0.25 it is 75 % to 100 % of the full delay.
     jitter: float = 0.25
@@ -42,6 +42,8 @@ class RetryPolicy:
         for name in ("delay", "max_delay"):
             # Frozen, and made once: whoever reads a policy finds timedeltas.
             object.__setattr__(self, name, _delay(name, getattr(self, name)))
+        if read_duration(self.delay) > read_duration(self.max_delay):
+            raise _refusal("max_delay", f"at least the delay, which is {self.delay}", self.max_delay)
         if self.max_attempts is not None and not (type(self.max_attempts) is int and self.max_attempts > 0):
             raise _refusal("max_attempts", "a whole number from 1", self.max_attempts)
         if not _is_number(self.factor) or not 1 <= self.factor <= MAX_FACTOR:
@@ -49,9 +51,7 @@ class RetryPolicy:
         if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
             raise _refusal("jitter", "a number from 0 to 1", self.jitter)
         given: object = self.bury_on
-        if not isinstance(given, list | tuple) or not all(
-            isinstance(e, type) and issubclass(e, Exception) for e in given
-        ):
+        if not isinstance(given, list | tuple) or not all(map(_is_exception, given)):
             raise _refusal("bury_on", "a tuple or a list of exception classes", given)
         object.__setattr__(self, "bury_on", tuple(given))
 

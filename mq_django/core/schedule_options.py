@@ -1,16 +1,17 @@
 """Read the options of schedules: those of the settings, and those of definitions that were made at run time."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypedDict
 
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.options import read_positive_duration
-from mq_django.core.publish_checks import check_name, check_priority
+from mq_django.core.publish_checks import check_name, check_priority, check_text
 from mq_django.core.schedules import Schedule, Scheduled, cron, every
 from mq_django.core.times import Duration, aware, read_duration
-from mq_django.errors import DecodeError, MQError
+from mq_django.errors import DecodeError, InvalidMessage, InvalidSchedule, MQError
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -77,7 +78,7 @@ def read_schedules(value: Any) -> Mapping[str, Scheduled]:
     found = {}
     for name, entry in value.items():
         try:
-            found[name] = _scheduled(check_name(name), entry, where=f'MQ_DJANGO["SCHEDULES"][{name!r}]')
+            found[name] = _scheduled(check_schedule_name(name), entry, where=f'MQ_DJANGO["SCHEDULES"][{name!r}]')
         except (TypeError, MQError) as error:
             raise TypeError(f"a dict of name: schedule; in {name!r:.80}, {error}") from error
     return MappingProxyType(found)
@@ -93,7 +94,7 @@ def read_definition(queue: str, name: str, definition: bytes) -> Scheduled:
     if not isinstance(options, Mapping) or "queue" in options:
         raise DecodeError("not a JSON object of options")
     where = f"schedule {name!r} of queue {queue!r}, created at run time"
-    return _scheduled(check_name(name), {**options, "queue": queue}, where=where, definition=definition)
+    return _scheduled(check_schedule_name(name), {**options, "queue": queue}, where=where, definition=definition)
 
 
 def definition_of(options: Mapping[str, Any]) -> bytes:
@@ -125,6 +126,14 @@ def _seconds(option: str, value: object) -> float:
         return read_duration(value).total_seconds()
     except TypeError as error:
         raise TypeError(f"{option!r} must be {error}, not {value!r:.80}") from error
+
+
+def check_schedule_name(name: object) -> str:
+    """Return a valid name of a schedule, else raise InvalidSchedule."""
+    try:
+        return check_text("A schedule's name", name)
+    except InvalidMessage as error:
+        raise InvalidSchedule(str(error)) from error
 
 
 def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = None) -> Scheduled:
@@ -162,8 +171,9 @@ def _check_options(entry: Any) -> None:
             raise TypeError(f"{option!r:.80} is not an option; options are {', '.join(SCHEDULE_OPTIONS)}")
         if kinds != (object,) and (isinstance(value, bool) or not isinstance(value, kinds)):
             raise TypeError(f"{option!r} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r:.80}")
-    if ("cron" in entry) == ("every" in entry) or ("message" in entry) == ("task" in entry):
-        raise TypeError('give "cron" or "every", and "message" or "task"')
+    for one, other in (("cron", "every"), ("message", "task")):
+        if (one in entry) == (other in entry):
+            raise TypeError(f'give "{one}" or "{other}"' + (", not both" if one in entry else ""))
     for option, other in _BELONGS.items():
         if option in entry and other not in entry:
             raise TypeError(f"{option!r} needs {other!r}")
@@ -177,11 +187,9 @@ def _lifetime(value: Any) -> timedelta:
     return duration
 
 
-def _moment(option: str, value: datetime | str) -> datetime:
-    try:
-        moment = aware(datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
-        if moment.year >= 1970:
+def _moment(option: str, value: object) -> datetime:
+    with suppress(ValueError, OverflowError):
+        given = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if isinstance(given, datetime) and (moment := aware(given).astimezone(UTC)).year >= 1970:
             return moment
-    except (ValueError, OverflowError) as error:
-        raise TypeError(f"{option!r} must be a time, such as '2026-11-01T06:00+01:00', not {value!r:.80}") from error
-    raise TypeError(f"{option!r} must be a time from 1970 on, not {value!r:.80}")
+    raise TypeError(f"{option!r} must be a time from 1970 on, such as '2026-11-01T06:00+01:00', not {value!r:.80}")

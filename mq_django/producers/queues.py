@@ -81,7 +81,8 @@ class Queue:
                 is due. A timedelta or seconds: until the same moment, but at most for this long.
             on_conflict: "replace" the other message, "keep" it and return its id, keep the "earliest" of both, or
                 "error". With unique_for: "error" or "keep".
-            expires: a datetime, or a timedelta or seconds from now, after which the message is not handled.
+            expires: a datetime, or a timedelta or seconds from now, after which the message is not handled. A datetime
+                may be in the past, so that the message expires at once; a duration must be above zero.
             using: the alias of the database whose commit is awaited; None: the default database, with a RuntimeWarning
                 inside `atomic()` of another one only.
             on_commit: False: send at once, even inside `atomic()`.

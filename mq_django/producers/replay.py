@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -10,7 +11,7 @@ from mq_django.conf import GroupConfig
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Bury, Retry
-from mq_django.errors import UnknownHandler
+from mq_django.errors import ConfigurationError, UnknownHandler
 from mq_django.registry import find
 
 logger = get_logger(__name__)
@@ -45,7 +46,11 @@ def replay(
 
     Raises:
         UnknownHandler: no handler was given, and the group has no subscriber.
+        ConfigurationError: the handler is no function, or a coroutine function.
     """
+    given: object = handler
+    if given is not None and (not callable(given) or iscoroutinefunction(given)):
+        raise ConfigurationError(f"replay() takes a function of a message, not {given!r:.200}")
     handled: list[Message] = []
     failed: list[tuple[Message, str]] = []
     undecodable: list[tuple[str, str]] = []
@@ -77,4 +82,4 @@ def _run(call: Callable[[Message], Any], message: Message) -> str:
     except Exception as error:
         logger.exception("Message %s (%s) failed in a replay", message.id, message.name)
         return f"{type(error).__name__}: {error}"
-    return (outcome.error or type(outcome).__name__) if isinstance(outcome, Retry | Bury) else ""
+    return str(outcome.error or type(outcome).__name__) if isinstance(outcome, Retry | Bury) else ""

@@ -3,8 +3,7 @@
 from typing import NoReturn, Unpack
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.publish_checks import check_name
-from mq_django.core.schedule_options import ScheduleOptions, changed_options
+from mq_django.core.schedule_options import ScheduleOptions, changed_options, check_schedule_name
 from mq_django.errors import (
     InvalidSchedule,
     NotSupported,
@@ -74,12 +73,14 @@ class ScheduleCollection:
             MissingDependency: croniter is not installed, which `cron` needs.
         """
         config = _config(queue)
-        check_name(name)
+        check_schedule_name(name)
+        if not isinstance(paused, bool):
+            raise InvalidSchedule(f"paused must be True or False, not {paused!r:.100}")
         found = self._find(config, name)
         if found is not None and found.origin is not Origin.REMOVED:
             raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it is in {_place(found)}")
         definition, _ = checked(config, name, options)
-        result = self._runtime(config).define(name, definition, before=b"", who=by, paused=paused)
+        result = self._runtime(config).define(name, definition, before=b"", who=_text(by), paused=paused)
         if result == "EXISTS":
             raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it was just created")
         if result == "FULL":
@@ -125,7 +126,7 @@ class ScheduleCollection:
             if definition == found.definition:
                 return found
             result = self._runtime(config).define(
-                name, definition, before=found.definition, who=by, anew=found.when != entry.when
+                name, definition, before=found.definition, who=_text(by), anew=found.when != entry.when
             )
             if result == "DEFINED":
                 return self.get(name, queue=queue)
@@ -168,8 +169,9 @@ class ScheduleCollection:
 
         Raises:
             UnknownSchedule: the queue has no such schedule.
+            InvalidSchedule: `by` is not text.
         """
-        return self._store(self._existing(_config(queue), name)).pause(name, who=by)
+        return self._store(self._existing(_config(queue), name)).pause(name, who=_text(by))
 
     def resume(self, name: str, *, queue: str = "default") -> bool:
         """Resume a paused schedule from its next tick on.
@@ -269,6 +271,12 @@ def _config(queue: str) -> QueueConfig:
     if not config.has_schedules:
         raise NotSupported(f"{queue!r} has no schedules: it has RSMQ's format, or is a group of a topic")
     return config
+
+
+def _text(by: object) -> str:
+    if not isinstance(by, str):
+        raise InvalidSchedule(f"by must be text, such as request.user.get_username(), not {by!r:.100}")
+    return by
 
 
 def _place(found: ScheduleStatus) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from mq_django.core.publication import Publication, with_headers
+from mq_django.errors import InvalidMessage
 from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.signals import message_published
 from mq_django.transport.connections import clients_closed, open_wire
@@ -46,7 +47,7 @@ def send(
 
     See Queue.publish() for `using`, `on_commit` and `robust`.
     """
-    sink = OnCommitSink(redis, using, robust=robust) if _waits(using, on_commit=on_commit) else redis
+    sink = OnCommitSink(redis, using, robust=robust) if _waits(using, on_commit=on_commit, robust=robust) else redis
     middleware = publishing_chain()
     return sink.send(publications) if middleware is None else _within(middleware, publications, sink)
 
@@ -154,14 +155,26 @@ def after_commit(
     Returns the result of `action` if it ran at once, else None. An error of a `robust` action after the commit is
     logged, and later actions run. Any other error is raised by the `atomic()` that has committed.
     """
-    if _waits(using, on_commit=on_commit):
+    if _waits(using, on_commit=on_commit, robust=robust):
         transaction.on_commit(action, using=using or DEFAULT_DB_ALIAS, robust=robust)
         return None
     return action()
 
 
-def _waits(using: str | None, *, on_commit: bool) -> bool:
+def check_sending(using: object, *, on_commit: object, robust: object) -> None:
+    """Raise InvalidMessage for values that the options of sending cannot have."""
+    if not isinstance(on_commit, bool):
+        raise InvalidMessage(f"on_commit must be True or False, not {on_commit!r:.100}")
+    if not isinstance(robust, bool):
+        raise InvalidMessage(f"robust must be True or False, not {robust!r:.100}")
+    if using is not None and using not in list(connections):
+        known = ", ".join(connections)
+        raise InvalidMessage(f"using must be the alias of a database, not {using!r:.100}; DATABASES has {known}")
+
+
+def _waits(using: str | None, *, on_commit: bool, robust: bool) -> bool:
     """Return whether to wait for a commit; warn if the only open transaction is that of a database nobody has named."""
+    check_sending(using, on_commit=on_commit, robust=robust)
     if not on_commit:
         return False
     waits = in_transaction(using)

@@ -63,7 +63,7 @@ class Topic:
                 which other values are converted.
             key: the subject of the message, such as "order:7".
             headers: a dict of text by lower-case name.
-            expires: a datetime, or a timedelta from now, after which the message is not handled.
+            expires: a datetime, or a timedelta or seconds from now, after which the message is not handled.
             message_id: replaces the generated id. Publishing the same id again within the topic's DUPLICATE_WINDOW has
                 no effect, so a publish can be repeated safely when its reply was lost.
             using, on_commit, robust: as for Queue.publish().
@@ -256,6 +256,7 @@ class Group:
 
         Raises:
             UnknownHandler: no handler was given, and the group has no subscriber.
+            ConfigurationError: `handler` is no function, or a coroutine function.
             InvalidOffset: `since` or `until` is not a position in a log.
         """
         return replay(self._log("produce").read(since, until), self.config, handler, dry=dry)

@@ -16,8 +16,7 @@ def arguments_of(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     """Return a copy of a task's arguments as its function will receive them.
 
     Raises:
-        InvalidArguments: the function cannot be called with them.
-        TypeError, ValueError: an argument cannot be encoded as JSON.
+        InvalidArguments: the function cannot be called with them, or one cannot be encoded as JSON.
     """
     try:
         _check(task.func, len(args) + task.takes_context, tuple(kwargs))
@@ -26,8 +25,10 @@ def arguments_of(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     try:
         found: dict[str, Any] = loads(dumps({"args": args, "kwargs": kwargs}))
     except (InvalidMessage, DecodeError):
-        path = task.module_path
-        found = {name: _normalized(path, name, value) for name, value in (("args", args), ("kwargs", kwargs))}
+        try:
+            found = {name: _normalized(name, value) for name, value in (("args", args), ("kwargs", kwargs))}
+        except ValueError as error:
+            raise InvalidArguments(f"Task {task.module_path} cannot be enqueued with {error}") from error
     return found
 
 
@@ -57,19 +58,17 @@ def call_of(given: object) -> Arguments:
     )
 
 
-def _normalized(path: str, name: str, value: Any) -> Any:
-    """Return arguments that JSON cannot hold as they are, in the form that Django's own backends give them."""
-    try:
-        plain = _without_bytes(value, name)
-    except ValueError as error:
-        raise ValueError(f"Task {path} cannot be enqueued with {error}") from error
+def _normalized(name: str, value: Any) -> Any:
+    """Return arguments that JSON cannot hold as they are, in the form that Django's own backends give them.
+
+    Raises:
+        ValueError: one cannot be encoded as JSON. It begins with its place.
+    """
+    plain = _without_bytes(value, name)
     try:
         return loads(dumps(plain))
     except (InvalidMessage, DecodeError) as error:
-        cause = error.__cause__ or error
-        kind = TypeError if isinstance(cause, TypeError) else ValueError
-        where = name + invalid_at(plain).removeprefix(" at ")
-        raise kind(f"Task {path} cannot be enqueued with {where}: {cause}") from error
+        raise ValueError(f"{name}{invalid_at(plain).removeprefix(' at ')}: {error.__cause__ or error}") from error
 
 
 def _without_bytes(value: Any, at: str) -> Any:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -11,8 +11,9 @@ from django.core.checks import CheckMessage, Error
 from django.utils.module_loading import import_string
 
 from mq_django.conf import get_config, read
+from mq_django.core.publish_checks import check_priority
 from mq_django.core.retries import RetryPolicy
-from mq_django.errors import ConfigurationError
+from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.registry import register
 from mq_django.stores.results import find_result
 from mq_django.task_backend.arguments import Arguments, arguments_of, has_arguments
@@ -40,7 +41,6 @@ _tasks: dict[str, AnyTask] = {}
 class MQTask(TaskOptions, Task):  # type: ignore[type-arg]  # Django's own has no parameters
     """Django's task, with a retry policy, a timeout and the options of publishing."""
 
-    _api = DJANGO
     #: None: the queue's.
     retry: RetryPolicy | None = None
     #: None: the queue's. A number is in seconds.
@@ -79,23 +79,34 @@ class TaskBackend(Base):
             task: a task made by Django's or our decorator.
 
         Raises:
-            InvalidTask: its function, priority or queue cannot be used.
+            InvalidTask: its function, priority, queue or time cannot be used.
             ConfigurationError: its path is the name of another handler.
         """
-        super().validate_task(task)
+        # Django compares and asks these as numbers and datetimes.
+        try:
+            check_priority(task.priority)
+        except InvalidMessage as error:
+            raise self._api.invalid_task(str(error)) from error
+        if task.run_after is not None and not isinstance(task.run_after, datetime):
+            raise self._api.invalid_task(f"run_after must be an aware datetime, not {task.run_after!r:.100}")
+        # Before Django, which does not say where a queue is missing.
         self._check_queue(task.queue_name)
+        super().validate_task(task)
         if not _is_known(task):
             register(handler_of(task, self._api))
             _tasks[task.module_path] = task
 
-    def _check_queue(self, name: str) -> None:
-        if self.queues and name not in self.queues:
-            raise self._api.invalid_task(f"Queue '{name}' is not valid for backend.")
+    def _check_queue(self, name: object) -> None:
+        if self.queues and str(name) not in self.queues:
+            allowed = ", ".join(sorted(self.queues))
+            raise self._api.invalid_task(
+                f"Queue '{name}' is not valid for backend: TASKS[{self.alias!r}]['QUEUES'] has {allowed}."
+            )
         try:
             configured = get_config().queues
         except ConfigurationError:
             return  # reported by `manage.py check`, which an error at import would prevent from running
-        if name not in configured:
+        if str(name) not in configured:
             raise self._api.invalid_task(
                 f"Queue '{name}' is not valid for backend: it is not in MQ_DJANGO[\"QUEUES\"]."
             )
@@ -118,8 +129,7 @@ class TaskBackend(Base):
             args, kwargs: the arguments of its function: JSON values.
 
         Raises:
-            InvalidArguments: the function cannot be called with these arguments.
-            TypeError, ValueError: an argument cannot be encoded as JSON.
+            InvalidArguments: the function cannot be called with these arguments, or one cannot be encoded as JSON.
             InvalidTask: the task cannot run in its queue.
             PublishError, StoreError: as for `Queue.publish`.
             ConfigurationError: `MQ_DJANGO` cannot be used.
@@ -151,8 +161,7 @@ class TaskBackend(Base):
             calls: the positional arguments and the keyword arguments of each.
 
         Raises:
-            InvalidArguments: the function cannot be called with arguments, or the task has the option `unique`.
-            TypeError, ValueError: an argument cannot be encoded as JSON.
+            InvalidArguments: the function cannot be called with arguments, or one cannot be encoded as JSON.
             InvalidTask: the task cannot run in its queue.
             PublishError, StoreError: as for `Queue.publish_many`.
             ConfigurationError: `MQ_DJANGO` cannot be used.

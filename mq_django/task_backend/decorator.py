@@ -86,7 +86,7 @@ def task(
             fires each tick. Of the ticks missed while nothing was running, only the last one fires.
 
     Returns:
-        The task, whose `using()` takes all options of `Queue.publish`. Without `function`, a decorator.
+        The task, whose `using()` also takes options of `Queue.publish`. Without `function`, a decorator.
 
     Raises:
         InvalidTask: the task could not run with these options.

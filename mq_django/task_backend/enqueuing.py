@@ -8,7 +8,7 @@ from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.publication import Publication, publication, publications
-from mq_django.errors import InvalidArguments
+from mq_django.errors import InvalidMessage
 from mq_django.producers.queues import ByName, Queue, queues
 from mq_django.producers.sinks import RedisSink, after_commit, send
 from mq_django.stores import open_store
@@ -65,11 +65,11 @@ def send_many(task: AnyTask, arguments: Sequence[Mapping[str, Any]], *, on_commi
     """Publish a message of the task for each of the arguments, and return the messages.
 
     Raises:
-        InvalidArguments: the task has the option `unique`, which only one message can have.
+        InvalidMessage: the task has an option that only one message can have.
     """
     options = _options(task)
-    if any(value is not None for value in options.for_one().values()):
-        raise InvalidArguments(f"Task {task.module_path} cannot be enqueued many times at once: it has unique=")
+    if one := [option for option, value in options.for_one().items() if value is not None]:
+        raise InvalidMessage(f"Task {task.module_path} cannot be enqueued many times at once: it has {one[0]}=")
     made = publications(
         queues[task.queue_name].config,
         [(task.module_path, each) for each in arguments],

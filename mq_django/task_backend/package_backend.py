@@ -26,7 +26,6 @@ PACKAGE = task_api(package_names, PackageError)
 class PackageTask(TaskOptions, Task):  # type: ignore[misc, type-arg]  # mypy reads TaskOptions as Django's
     """The package's task, with what `MQTask` has."""
 
-    _api = PACKAGE
     retry: RetryPolicy | None = None
     timeout: timedelta | None = None
     publishing: Publishing = DEFAULT

@@ -1,11 +1,13 @@
 """The options of a task's messages that Django's tasks do not have."""
 
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from mq_django.core.publish_checks import due
+from mq_django.core.publish_checks import check_text, due, expiry, uniqueness
 from mq_django.core.times import Duration
+from mq_django.producers.sinks import check_sending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,14 @@ class Publishing:
 
     def __post_init__(self) -> None:
         due(self.delay, None)
+        if self.expires is not None:
+            expiry(self.expires, int(time.time() * 1000))
+        for option, value in (("unique", self.unique), ("key", self.key)):
+            if value is not None:
+                check_text(option, value)
+        # A unique key and a due time may come with a later using(): publication() checks that they do.
+        uniqueness("", self.unique_for, self.on_conflict, waits=True)
+        check_sending(self.using, on_commit=self.on_commit is None or self.on_commit, robust=self.robust)
 
     def for_one(self) -> dict[str, Any]:
         """Return the options of one publication that only a single message can have."""

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.times import Duration
-from mq_django.errors import InvalidMessage
+from mq_django.errors import InvalidArguments, InvalidMessage
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.registry import check_retry, parse_timeout
 from mq_django.task_backend.arguments import call_of
 from mq_django.task_backend.compat import AnyResult, AnyTask, Task
 from mq_django.task_backend.publishing import Publishing
-from mq_django.task_backend.task_api import DJANGO
 
 if TYPE_CHECKING:
     Base = Task
@@ -25,7 +24,6 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
     """A retry policy, a timeout, the options of publishing, and enqueuing many at once."""
 
     __slots__ = ()
-    _api = DJANGO
     retry: RetryPolicy | None
     timeout: timedelta | None
     publishing: Publishing
@@ -66,10 +64,12 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             unique, unique_for, on_conflict, expires, key, using, on_commit, robust: as for `Queue.publish`.
 
         Raises:
-            InvalidTask: both `delay` and `run_after` are given, or an option cannot be used.
+            InvalidTask: `priority`, `queue_name` or `run_after` cannot be used.
+            InvalidMessage: another option cannot be used, or `delay` and `run_after` are given. What two options need
+                of each other, `enqueue()` checks.
         """
         if run_after is not None and delay is not None:
-            raise self._api.invalid_task("Give delay or run_after, not both.")
+            raise InvalidMessage("Give delay= or run_after=, not both")
         changed = _given(priority=priority, queue_name=queue_name, run_after=run_after, backend=backend)
         published = _given(
             delay=delay,
@@ -87,10 +87,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         elif run_after is not None and self.publishing.delay is not None:
             published["delay"] = None
         if published:
-            try:
-                changed["publishing"] = replace(self.publishing, **published)
-            except InvalidMessage as error:
-                raise self._api.invalid_task(str(error)) from error
+            changed["publishing"] = replace(self.publishing, **published)
         return replace(self, **changed)
 
     # Python names it in the error for an unknown option.
@@ -107,8 +104,8 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             calls: for each the positional arguments as a list or tuple, or the keyword arguments as a dict.
 
         Raises:
-            InvalidArguments: the function cannot be called with arguments, or the task has the option `unique`.
-            TypeError, ValueError: an argument cannot be encoded as JSON.
+            InvalidArguments: the function cannot be called with arguments, or one cannot be encoded as JSON.
+            InvalidMessage: an option cannot be used; `unique` cannot, because one key is for one message.
             PublishError, StoreError: as for `Queue.publish_many`.
         """
         return enqueue_many(self, calls)
@@ -130,10 +127,13 @@ def enqueue_many(task: AnyTask, calls: Iterable[Sequence[Any] | Mapping[str, Any
         calls: for each the positional arguments as a list or tuple, or the keyword arguments as a dict.
 
     Raises:
-        InvalidArguments: the function cannot be called with arguments, or the task has the option `unique`.
-        TypeError, ValueError: an argument cannot be encoded as JSON.
+        InvalidArguments: `task` is no task, its function cannot be called with arguments, or one cannot be encoded as
+            JSON.
+        InvalidMessage: an option cannot be used; `unique` cannot, because one key is for one message.
         PublishError, StoreError: as for `Queue.publish_many`.
     """
+    if not hasattr(task, "get_backend"):
+        raise InvalidArguments(f"enqueue_many() takes a task and its calls, not {task!r:.100}")
     split = [call_of(each) for each in calls]
     at_once = getattr(task.get_backend(), "enqueue_many", None)
     if at_once is None:

@@ -17,3 +17,9 @@ def test_a_retry_takes_durations(delay):
 def test_a_retry_refuses_what_is_none_where_it_is_made(delay):
     with pytest.raises(ConfigurationError, match=r"Retry\.delay must be a timedelta or a number of seconds, not "):
         Retry(delay=delay)
+
+
+@pytest.mark.parametrize("delay", [timedelta(days=3661), 10**12])
+def test_a_retry_in_more_than_ten_years_is_a_mistake(delay):
+    with pytest.raises(ConfigurationError, match=r"Retry\.delay must be up to 3660 days, not "):
+        Retry(delay=delay)

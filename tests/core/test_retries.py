@@ -45,6 +45,9 @@ def test_the_policys_own_limit_goes_before_the_queues(own, attempt, exhausted):
         {"delay": "soon"},
         {"delay": True},
         {"max_delay": timedelta(days=4000)},
+        {"max_delay": 1, "delay": 5},
+        # The default is an hour.
+        {"delay": timedelta(hours=2)},
         {"factor": float("inf")},
         {"factor": "2"},
         {"jitter": float("nan")},
@@ -54,7 +57,7 @@ def test_the_policys_own_limit_goes_before_the_queues(own, attempt, exhausted):
     ids=str,
 )
 def test_an_impossible_policy_is_refused(wrong):
-    with pytest.raises(ConfigurationError, match=f"RetryPolicy.{next(iter(wrong))} must be"):
+    with pytest.raises(ConfigurationError, match=rf"RetryPolicy\.(max_)?{next(iter(wrong))} must be"):
         RetryPolicy(**wrong)
 
 

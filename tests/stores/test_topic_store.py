@@ -1,3 +1,4 @@
+import asyncio
 import random
 import re
 import threading
@@ -14,7 +15,7 @@ from mq_django.conf import get_config
 from mq_django.core.keys import LOG
 from mq_django.core.offsets import before
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
-from mq_django.errors import InvalidOffset, UnknownGroup
+from mq_django.errors import ConfigurationError, InvalidOffset, UnknownGroup
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.stores.topic_store import TopicStore
@@ -570,6 +571,9 @@ def test_a_topic_publishes_and_moves_its_groups(log, forget_subscribers):
     assert seen == [(1, "orders:billing"), (2, "orders:billing"), (3, "orders:billing")]
     assert [message.data for message in real.handled] == [1, 3]
     assert [(message.data, error) for message, error in real.failed] == [(2, "ValueError: no")]
+    for handler in (5, "shop.bill", asyncio.sleep):
+        with pytest.raises(ConfigurationError, match="replay"):
+            billing.replay(handler)
     chosen = []
     billing.replay(lambda message: chosen.append(message.data), since=datetime.now(UTC) - timedelta(hours=1))
     assert chosen == [1, 2, 3]

@@ -1,0 +1,117 @@
+"""An option that no message can have is the same error of ours wherever it is given, and names the option."""
+
+from datetime import date, datetime, timedelta
+
+import pytest
+from django.db import transaction
+
+from mq_django import queues, topics
+from mq_django.errors import InvalidMessage
+from tests.testapp import tasks
+
+NEVER = datetime(2030, 1, 1)  # noqa: DTZ001 - what is tried
+
+
+@pytest.fixture(autouse=True)
+def configured(mq_settings):
+    # Nothing may get there.
+    mq_settings(CONNECTION="redis://127.0.0.1:1", QUEUES={"default": {}, "emails": {}}, TOPICS={"orders": {}})
+
+
+#: An option and a value that it cannot have -> the words of the error, in all ways that take the option.
+EVERYWHERE = [
+    ("expires", -1, "expires must be above zero, not -1"),
+    ("expires", 0, "expires must be above zero, not 0"),
+    ("expires", timedelta(seconds=-5), "expires must be above zero"),
+    ("expires", date(2030, 1, 1), "expires must be a datetime, a timedelta or a number of seconds"),
+    ("expires", True, "expires must be a datetime"),
+    ("key", 5, "key must be"),
+    ("on_commit", "no", "on_commit must be True or False, not 'no'"),
+    ("on_commit", 0, "on_commit must be True or False"),
+    ("robust", "x", "robust must be True or False"),
+    ("using", "nope", "using must be the alias of a database, not 'nope'; DATABASES has default"),
+    ("using", 5, "using must be the alias"),
+    ("using", ["default"], "using must be the alias"),
+]
+DELAYED = [
+    ("delay", -1, "delay must be 0 to 3660 days, not -1"),
+    ("delay", "soon", "delay must be a timedelta or a number of seconds"),
+    ("delay", float("nan"), "delay must be"),
+]
+ONE = [
+    ("unique", 5, "unique must be"),
+    ("unique_for", -1, "unique_for must be 0 to 3660 days, not -1"),
+    ("unique_for", 0, "unique_for must be above zero"),
+    ("unique_for", "x", 'unique_for must be "handled", a timedelta or a number of seconds'),
+    ("on_conflict", "bogus", "on_conflict must be one of replace, keep, earliest, error"),
+    ("on_conflict", ["keep"], "on_conflict must be one of"),
+]
+
+WAYS = {
+    "publish": (lambda options: queues["emails"].publish("welcome", 1, **options), [*EVERYWHERE, *DELAYED, *ONE]),
+    "publish_many": (
+        lambda options: queues["emails"].publish_many([("welcome", 1)], **options),
+        [*EVERYWHERE, *DELAYED],
+    ),
+    "a topic": (lambda options: topics["orders"].publish("paid", 1, **options), EVERYWHERE),
+    "many of a topic": (lambda options: topics["orders"].publish_many([("paid", 1)], **options), EVERYWHERE),
+    # Already here, and not first at enqueue().
+    "a task": (lambda options: tasks.noop.using(**options), [*EVERYWHERE, *DELAYED, *ONE]),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "option", "value", "said"),
+    [(call, *case) for call, cases in WAYS.values() for case in cases],
+    ids=[f"{way} {option}={value!r}" for way, (_, cases) in WAYS.items() for option, value, _ in cases],
+)
+def test_a_wrong_value_is_refused_and_named(call, option, value, said):
+    options = {option: value}
+    if option in ("unique_for", "on_conflict"):
+        options["unique"] = "k"
+    if option in ("unique", "on_conflict"):
+        options["delay"] = 5
+    with pytest.raises(InvalidMessage, match=f"^{said}"):
+        call(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"unique": "k"}, r"^unique= needs delay=, deliver_at= \(run_after= of a task\) or unique_for=$"),
+        ({"unique_for": 5}, "^unique_for= needs unique=$"),
+        ({"on_conflict": "keep"}, "^on_conflict= needs unique=$"),
+        ({"on_conflict": "replace", "delay": 5}, "^on_conflict= needs unique=$"),
+        ({"delay": 5, "expires": 4}, "would expire before it is due"),
+    ],
+)
+def test_options_that_need_another_are_refused(options, said):
+    with pytest.raises(InvalidMessage, match=said):
+        queues["emails"].publish("welcome", 1, **options)
+    with pytest.raises(InvalidMessage, match=said):
+        tasks.noop.using(**options).enqueue()
+
+
+@pytest.mark.parametrize("options", [{"using": "nope"}, {"on_commit": "no"}, {"robust": "x"}])
+def test_cancelling_refuses_them_too(options):
+    with pytest.raises(InvalidMessage):
+        queues["emails"].cancel("x", **options)
+    with pytest.raises(InvalidMessage):
+        queues["emails"].reschedule("x", delay=5, **options)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_they_are_refused_at_the_call_and_not_at_the_commit():
+    with transaction.atomic(), pytest.raises(InvalidMessage, match="robust"):
+        queues["emails"].publish("welcome", 1, robust="x")
+
+
+@pytest.mark.parametrize("value", [5, "2030-01-01", date(2030, 1, 1)])
+def test_a_due_time_is_a_datetime(value):
+    with pytest.raises(InvalidMessage, match=r"^deliver_at must be a datetime, not "):
+        queues["emails"].publish("welcome", 1, deliver_at=value)
+
+
+def test_a_deadline_may_have_passed(mq_settings):
+    options = {"expires": NEVER.replace(year=2020), "using": "other", "robust": True, "on_commit": False}
+    assert tasks.noop.using(**options).publishing.expires == options["expires"]
