@@ -46,6 +46,11 @@ def test_a_body_leaves_out_the_id_it_waits_under():
     assert decode("id", "m1", "message", body).message.id == "m1"
 
 
+def test_an_id_that_was_added_to_a_body_that_had_one_wins():
+    # As the scripts add it, when the id is taken and another program wrote it into the body, too.
+    assert decode("message", '{"id":"m1","type":"n","data":1,"id":"m2"}').message.id == "m2"
+
+
 def test_fields_beside_a_body_win():
     found = decode("message", '{"type":"n","data":1,"attempt":"1"}', "attempt", "4", "alone", "1")
     assert found.message.attempt == 4
