@@ -217,7 +217,7 @@ def test_the_bytes_of_a_cloudevent_are_base64_text_and_a_header_says_so():
         (("type", "n", "data", "1", "id", "x" * 300), "not an id"),
         (("type", "n", "data", "1", "attempt", "many"), "attempt is not a whole number"),
         (("type", "n", "data", "1", "priority", "high"), "priority is not a whole number"),
-        (("type", "n", "data", "1", "time", "yesterday"), "not a time"),
+        (("type", "n", "data", "1", "time", "yesterday"), "not a time: 'yesterday'"),
         (("type", "n", "data", "1", "time", "9" * 19), "not a time"),
         (("type", "n", "data", "1", "expires", "9999-12-31T23:59:59-14:00"), "not a time"),
         (("type", "n", "data", "1", "specversion", "2.0"), "unknown version"),
