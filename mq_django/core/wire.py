@@ -61,13 +61,14 @@ def moment_ms(value: object) -> int | None:
     """
     if value is None:
         return None
-    # Some languages count milliseconds in floats, and RFC 3339 allows small letters.
-    text = str(round(value)) if isinstance(value, float) else (text_value("a time", value) or "").upper()
+    # Some languages count milliseconds in floats.
+    text = str(round(value)) if isinstance(value, float) else (text_value("a time", value) or "")
     try:
         if text.isdecimal():
             found = int(text[:20])
         else:
-            parsed = datetime.fromisoformat(text)
+            # RFC 3339 allows small letters.
+            parsed = datetime.fromisoformat(text.upper())
             found = round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
         raise DecodeError(f"not a time: {text[:80]!r}") from error

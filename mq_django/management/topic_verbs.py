@@ -42,7 +42,9 @@ def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     seek = add("seek", "Move a group of a topic to another position, while consumers run.")
     _add_group(seek)
     seek.add_argument("place", help=PLACE)
-    seek.add_argument("--dry", action="store_true", help="Only show how many messages would be replayed or skipped.")
+    seek.add_argument(
+        "--dry", action="store_true", help="Only show how many messages would be delivered again or skipped."
+    )
 
     unsubscribe = add("unsubscribe", "Remove a group of a topic with its retries and dead letters.")
     _add_group(unsubscribe)
@@ -91,8 +93,8 @@ def seek(options: Mapping[str, Any]) -> Output:
         inspected.seek(topic, group, where)
     output = {"moved": not options["dry"], **preview._asdict()}
     more = " or more" if preview.more else ""
-    what = f"{preview.replayed}{more} read again, {preview.skipped}{more} passed over, {preview.pending} not settled"
-    return output, [f"{'would be' if options['dry'] else 'moved'}: {what}"]
+    what = f"{preview.replayed}{more} delivered again, {preview.skipped}{more} skipped, {preview.pending} pending"
+    return output, [f"{'Would move' if options['dry'] else 'Moved'} {options['group']}: {what}"]
 
 
 def unsubscribe(options: Mapping[str, Any]) -> Output:

@@ -21,7 +21,7 @@ class Damage(NamedTuple):
     stream: str
     #: Messages that it affects.
     messages: int = 0
-    #: For `MOVED`: the last delivered entry before and after.
+    #: For `MOVED` and `MOVED_BACK`: the last delivered entry before and after.
     moved_from: str = ""
     moved_to: str = ""
     group: str = ""
@@ -42,12 +42,18 @@ class Damage(NamedTuple):
             case "SKIPPED":
                 return (
                     f"{count} messages of {stream} are not delivered: its consumer group was moved, or they were acked "
-                    f"without XDEL. XGROUP SETID {stream} {self.group} 0 delivers them"
+                    f"without XDEL. XGROUP SETID {stream} {self.group} 0 delivers them, and "
+                    "repeats the messages that are being handled"
                 )
             case "MOVED":
                 return (
-                    f"its consumer group was moved by XGROUP SETID from {self.moved_from} to {self.moved_to}, past "
-                    f"{count} messages; mq seek moves it back"
+                    f"its consumer group was moved by XGROUP SETID from {self.moved_from} to {self.moved_to}, and "
+                    f"{count} messages are skipped; mq seek moves it back"
+                )
+            case "MOVED_BACK":
+                return (
+                    f"its consumer group was moved by XGROUP SETID from {self.moved_from} back to {self.moved_to}, and "
+                    f"{count} messages are delivered again"
                 )
             case "LOST":
                 return f"{self.messages} messages were removed from {stream} before the group read them"

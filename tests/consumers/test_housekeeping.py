@@ -6,7 +6,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.core.outcomes import SetAside
-from mq_django.producers import queues
+from mq_django.producers import queues, topics
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import get_client
@@ -58,7 +58,7 @@ def test_the_messages_of_a_dead_consumer_of_another_program_are_ready_again(tree
     beat()
     assert len(a.take("node", count=5)) == 1
     wait_until(lambda: a.depths().ready == 1)
-    assert "consumer" not in membership("a")
+    wait_until(lambda: "consumer" not in membership("a"))
 
 
 def test_unhandled_messages_of_announced_names_are_ready_again(trees, publish):
@@ -93,6 +93,26 @@ def test_a_supervisor_without_consumers_stops_when_asked(trees):
     (who,) = members.beat("me", {}, {}).supervisors.keys() - {"me"}
     assert members.ask(who, "stop") == "ASKED"
     assert tree.process.wait(20) == 0
+
+
+def test_a_group_of_a_topic_that_others_handle_is_promoted_and_not_fetched(trees, publish):
+    tree = trees("orders:theirs", "--housekeeping", TOPICS={"orders": {"VISIBILITY_TIMEOUT": 1}})
+    assert tree.process.wait(20) == 1
+    assert "Topic 'orders' has no group 'theirs'" in tree.logged()
+
+    theirs = opened("orders:theirs")
+    tree = trees("orders:theirs", "--housekeeping", TOPICS={"orders": {"VISIBILITY_TIMEOUT": 1}})
+    topics["orders"].publish("paid", 1)
+    queues["orders:theirs"].publish("paid", 2, delay=0.1)
+    wait_until(lambda: theirs.depths().ready == 2)
+    assert len(theirs.take("killed", count=5)) == 2
+    members = open_members(get_config().queue("orders:theirs"), Pooled(get_client("chores")))
+    members.beat("killed", {}, {"killed": {}})
+    wait_until(lambda: theirs.depths().ready == 2)
+    tree.signal(signal.SIGHUP)
+    wait_until(lambda: "replaces its consumers" in tree.logged(), timeout=30)
+    assert "Housekeeping only for orders:theirs." in tree.logged()
+    assert tree.stop() == 0
 
 
 @pytest.mark.parametrize(("arguments", "config"), [(["--housekeeping"], {}), (["a"], {"QUEUES": FOREIGN})])

@@ -60,5 +60,6 @@ def test_a_group_whose_handlers_name_it_as_a_queue_is_handled(mq_settings, monke
     command = Command()
     with pytest.raises(UnknownGroup, match="has no subscriber with the group 'typo'"):
         command._queues(["orders:typo"], housekeeping=False)
+    assert [config.consume for config in command._queues(["orders:typo"], housekeeping=True)] == [False]
     monkeypatch.setitem(_handlers, ("orders:audit", "paid"), Handler(name="paid", queue="orders:audit", call=print))
     assert [config.name for config in command._queues(["orders:audit"], housekeeping=False)] == ["orders:audit"]

@@ -71,6 +71,13 @@ def test_a_filter_of_a_wrong_type_cannot_be_made():
         ("x" * 201 + ": no", ""),
         ("1Error: x", ""),
         ("Error\n", ""),
+        ("Net::ReadTimeout: no", "Net::ReadTimeout"),
+        ("A::B::C", "A::B::C"),
+        ("A::B c", ""),
+        ("ValueError::", "ValueError"),
+        ("ValueError::1", "ValueError"),
+        (r"Shop\NoSuchUser: 7", r"Shop\NoSuchUser"),
+        ("A::" + "x" * 198 + ": no", ""),
     ],
 )
 def test_the_class_of_an_error_is_told_without_its_text(error, name):

@@ -296,3 +296,53 @@ def test_unread_messages_that_others_trim_are_lost_and_those_beyond_the_retentio
     assert billing.found() == []
     billing.ack(billing.take(1000))
     assert billing.found() == []
+
+
+def test_a_group_that_reads_past_a_deleted_message_was_not_moved(billing):
+    announce(100)
+    billing.ack(billing.take(10))
+    assert billing.found() == []
+    log = billing.keys.topic.log
+    billing.client.xdel(log, billing.client.xrange(log)[50][0])
+    billing.ack(billing.take(60))
+    assert billing.found() == []
+    billing.ack(billing.take(60))
+    assert billing.found() == []
+
+
+@pytest.mark.parametrize("to", [20, 40])
+def test_what_is_trimmed_after_a_move_is_seen_before_the_group_has_read_to_the_end(billing, is_seven, to):
+    announce(100)
+    billing.ack(billing.take(30))
+    assert billing.found() == []
+    log = billing.keys.topic.log
+    entries = [entry.decode() for entry, _ in billing.client.xrange(log)]
+    billing.client.xgroup_setid(log, "billing", entries[to - 1])
+    (moved,) = billing.check.find() if is_seven or to < 30 else [None]
+    if moved:
+        assert (moved.kind, moved.messages) == ("MOVED_BACK" if to < 30 else "MOVED", 10)
+        assert "back to" in str(moved) if to < 30 else "10 messages are skipped; mq seek moves it back" in str(moved)
+    billing.client.xtrim(log, maxlen=40, approximate=False)
+    assert billing.found() == ([("LOST", 60 - to)] if is_seven else [])
+    billing.ack(billing.take(5))
+    assert billing.found() == []
+    billing.client.xtrim(log, maxlen=25, approximate=False)
+    assert billing.found() == ([("LOST", 10)] if is_seven else [])
+    billing.ack(billing.take(100))
+    assert billing.found() == []
+
+
+def test_what_is_trimmed_after_a_group_was_removed_is_seen_before_it_has_read_to_the_end(billing, is_seven):
+    announce(100)
+    billing.ack(billing.take(30))
+    held = billing.take(3)
+    assert billing.found() == []
+    log = billing.keys.topic.log
+    billing.client.xgroup_destroy(log, "billing")
+    billing.store.create_groups()
+    billing.client.xtrim(log, maxlen=60, approximate=False)
+    assert billing.found() == ([("LOST", 10)] if is_seven else [])
+    assert billing.found() == []
+    assert billing.numbers() == [*range(40, 100)]
+    assert billing.found() == []
+    assert held

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from mq_django.conf import get_config
+from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery
 from mq_django.errors import WrongKeyType
@@ -77,6 +78,33 @@ def test_a_message_that_expired_while_it_was_dead_is_handled_all_the_same(dead, 
 
     (delivery,) = take("emails", 1)
     assert delivery.message.expires_ms is None
+
+
+@pytest.mark.parametrize(
+    ("error", "counted_as"),
+    [
+        ("Net::ReadTimeout: no", "Net::ReadTimeout"),
+        ("A::B::C", "A::B::C"),
+        ("A::B c", ""),
+        ("ValueError::", "ValueError"),
+        ("ValueError::1", "ValueError"),
+        (r"Shop\NoSuchUser: 7", r"Shop\NoSuchUser"),
+        ("A::" + "x" * 198 + ": no", ""),
+    ],
+)
+def test_a_class_of_another_language_is_counted_and_found_by_its_whole_name(
+    dead, redis_client, keys, error, counted_as
+):
+    message_id = bury("emails", error=error)
+
+    (counted,) = dead_letters.groups("emails")
+
+    assert counted.group == FailureGroup("welcome", counted_as)
+    assert Filter(group=counted.group).matches(
+        dead_letters.get("emails", dead_letters.find("emails", message_id)).message, error
+    )
+    assert dead.redrive([dead_letters.find("emails", message_id)]) == ["REDRIVEN"]
+    assert not redis_client.exists(keys.dead_groups)
 
 
 def test_redriving_twice_does_it_once(dead, redis_client, keys):

@@ -89,7 +89,8 @@ def _damage(view: QueueView) -> str:
         "REMOVED": _("%(count)s messages were removed from its stream while consumers held them."),
         "SKIPPED": _("%(count)s messages or more are not delivered, because its consumer group was moved."),
         "DESTROYED": _("its consumer group was removed. Messages that were being handled repeat."),
-        "MOVED": _("its consumer group was moved past %(count)s messages or more."),
+        "MOVED": _("its consumer group was moved. %(count)s messages or more are skipped."),
+        "MOVED_BACK": _("its consumer group was moved back. %(count)s messages or more are delivered again."),
         "LOST": _("%(count)s messages were removed from its topic before it read them."),
         "AHEAD": _("its stream has an entry with an id far in the future. Publishing may fail."),
     }

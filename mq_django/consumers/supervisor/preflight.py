@@ -4,12 +4,20 @@ import math
 import time
 from collections.abc import Sequence
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import GroupConfig, QueueConfig
 from mq_django.consumers.by_server import ServerQueues, by_server, connection_of
 from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
 from mq_django.core.logs import get_logger
-from mq_django.errors import ConfigurationError, ConnectionLost, ConnectionRejected, NotPermitted, StoreError
+from mq_django.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    ConnectionRejected,
+    NotPermitted,
+    StoreError,
+    UnknownGroup,
+)
 from mq_django.stores import open_store
+from mq_django.stores.topic_stats import group_names
 from mq_django.transport.capabilities import examine
 from mq_django.transport.connections import get_client, open_session
 from mq_django.transport.sessions import Session
@@ -60,6 +68,28 @@ def _try(connection: str) -> ConnectionLost | None:
         return error
     session.release()
     return None
+
+
+def require_groups(configs: Sequence[GroupConfig]) -> None:
+    """Check that groups of topics exist: another program creates a group that it handles.
+
+    Any name can be that of a group, so a typo would otherwise create one.
+
+    Raises:
+        UnknownGroup: a group does not exist.
+        StoreError: a topic cannot be read.
+    """
+    for config in configs:
+        session = open_session("chores", config.connection)
+        (names,) = group_names([config.keys.topic], [session])
+        session.release()
+        if isinstance(names, StoreError):
+            raise names
+        if config.group not in names:
+            raise UnknownGroup(
+                f"Topic {config.topic!r} has no group {config.group!r}: no subscriber has it, and no other program has "
+                "created it"
+            )
 
 
 def examine_servers(queues: Sequence[QueueConfig]) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from mq_django.conf import Config, QueueConfig, get_config
+from mq_django.conf import Config, GroupConfig, QueueConfig, get_config
 from mq_django.consumers.log_formats import configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
-from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, examine_servers
+from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, examine_servers, require_groups
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor.supervisor import Supervisor
@@ -132,17 +132,16 @@ class Command(BaseCommand):
         # Checked here, so that a reload is refused, too, and the old consumers continue.
         if len(found) > MAX_QUEUES:
             raise CommandError(TOO_MANY.format(count=len(found), most=MAX_QUEUES))
-        configs = [self._config(config, name) for name in found]
         if housekeeping:
-            return [replace(queue, consume=False) for queue in configs]
+            return [replace(config.queue(name), consume=False) for name in found]
+        configs = [self._config(config, name) for name in found]
         # Consumers have the same numbers for their queues as their supervisor.
         return sorted(configs, key=lambda queue: not queue.consume)
 
     @staticmethod
     def _config(config: Config, name: str) -> QueueConfig:
         found, (topic, separator, group) = config.queue(name), name.partition(GROUP_SEPARATOR)
-        # A handler may name the group in place of a queue.
-        if separator and name not in groups(topic) and not own_names(name):
+        if separator and not _has_code(name):
             known = ", ".join(groups(topic)) or "none"
             raise UnknownGroup(f"Topic {topic!r} has no subscriber with the group {group!r}; known: {known}")
         return found
@@ -164,6 +163,7 @@ class Command(BaseCommand):
         with SignalPipe() as signals:
             if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
                 return
+            require_groups([queue for queue in queues if isinstance(queue, GroupConfig) and not _has_code(queue.name)])
             examine_servers(queues)
             probe = Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])])
             supervisor = Supervisor(
@@ -183,6 +183,11 @@ class Command(BaseCommand):
             execute_again()
         except OSError as error:
             raise CommandError(f"The consumers have stopped and could not be restarted: {error}") from error
+
+
+def _has_code(group: str) -> bool:
+    """Return whether a group has a subscriber, or a handler that names the group in place of a queue."""
+    return group in groups() or bool(own_names(group))
 
 
 def _summary(consumed: Sequence[str], queues: Sequence[QueueConfig]) -> str:

@@ -7,10 +7,11 @@
 -- ARGV[1]  group
 --
 -- Returns for each finding {kind, stream, number of messages, from, to}, each once:
---   'MOVED'  XGROUP SETID moved the group from one entry to another (Redis 7 and later). Up to 100 messages between are
---            counted
---   'LOST'   unread messages were removed, and not by the retention (Redis 7 and later)
---   'AHEAD'  the last id is far in the future
+--   'MOVED'       XGROUP SETID moved the group from one entry to a later one (Redis 7 and later). Up to 100 messages
+--                 between are counted
+--   'MOVED_BACK'  the same, to an earlier one
+--   'LOST'        unread messages were removed, and not by the retention (Redis 7 and later)
+--   'AHEAD'       the last id is far in the future
 
 -- with clock
 -- with types
@@ -42,13 +43,24 @@ if state.group.pending > 0 then
   after = entry_before(redis.call('xpending', log, group)[2])
 end
 
--- SETID forgets how many entries the group has read. So does reading beyond entries that were deleted one by one.
+-- SETID forgets how many entries the group has read. So does reading up to entries that were deleted one by one.
 local deleted = state['max-deleted-entry-id'] or '0-0'
-local forgot = old and added and not read and old.read ~= '-' and old.delivered ~= delivered
-if forgot and sortable(deleted) <= sortable(old.delivered) then
-  local forward = sortable(old.delivered) < sortable(delivered)
-  local between = forward and redis.pcall('xrange', log, '(' .. old.delivered, delivered, 'count', 100) or {}
-  find('MOVED', #between, old.delivered, delivered)
+local back = old and old.delivered and sortable(delivered) < sortable(old.delivered)
+local forgot = old and old.read and added and not read and sortable(deleted) <= sortable(old.delivered)
+if back or forgot then
+  local from, to = old.delivered, delivered
+  if back then
+    from, to = to, from
+  end
+  local between, is_exact = entries_between(log, state, from, to)
+  if back or between > 0 then
+    find(back and 'MOVED_BACK' or 'MOVED', between, old.delivered, delivered)
+  end
+  if forgot and is_exact then
+    -- From here Redis counts again.
+    read = old.read + (back and -between or between)
+    redis.call('xgroup', 'setid', log, group, delivered, 'entriesread', read)
+  end
 end
 
 -- Unread entries that were removed. The retention counts those that it removes as `lost`.

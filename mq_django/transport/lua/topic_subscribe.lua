@@ -33,15 +33,20 @@ if ARGV[3] ~= '' and ARGV[3] ~= born then
   start, word = '0', 'LOST'
 end
 local state = stream_state(log, ARGV[1])
-local last, position = state and state['last-generated-id'] or '0-0', position_of(control)
+local last, position, entries_read = state and state['last-generated-id'] or '0-0', position_of(control), {}
 if position and word == 'CREATED' then
   -- If the log was deleted, its new entries may have lower ids.
   start, word = sortable(position.after) <= sortable(last) and position.after or '0', 'RESTORED'
+  if start ~= '0' and position.read then
+    local between, is_exact = entries_between(log, state, start, position.delivered)
+    -- So Redis goes on to count, and the next check notices what is missing.
+    entries_read = is_exact and { 'entriesread', position.read - between } or {}
+  end
 elseif start == '$' then
   start = state and last or '0'
 end
 
-local made = redis.pcall('xgroup', 'create', log, ARGV[1], start, 'mkstream')
+local made = redis.pcall('xgroup', 'create', log, ARGV[1], start, 'mkstream', unpack(entries_read))
 if made.err and not string.find(made.err, 'BUSYGROUP') then
   return made
 end

@@ -11,9 +11,11 @@ local function group_of(fields, from, to)
       name = fields[at + 1]
     end
   end
-  local class, rest = string.match(error, '^([%a_][%w_.]*)(.?)')
+  -- Ruby separates the names of a class by '::', and PHP by a backslash.
+  local dotted = string.gsub(string.gsub(error, '::([%a_])', '..%1'), '\\', '.')
+  local class, rest = string.match(dotted, '^([%a_][%w_.]*)(.?)')
   local is_class = class and #class <= 200 and (rest == '' or rest == ':')
-  return (is_class and class or '') .. '|' .. string.sub(name, 1, 1020)
+  return (is_class and string.sub(error, 1, #class) or '') .. '|' .. string.sub(name, 1, 1020)
 end
 
 -- If the key is not a hash, nothing is counted, and burying and redriving still work.

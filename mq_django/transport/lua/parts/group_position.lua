@@ -21,8 +21,12 @@ local function position_of(control)
   local found = redis.call('hmget', control, 'position', 'log-generation')
   local generation, after, delivered, read, removed, lost, ahead =
     string.match(found[1] or '', '^(%d+) (%d+%-%d+) ([%d-]+) ([%d-]+) (%d+) (%d+) (%d)$')
-  if generation and generation == found[2] and #after <= 41 and #removed < 16 and #lost < 16 then
-    removed, lost = tonumber(removed), tonumber(lost)
-    return { after = after, delivered = delivered, read = read, removed = removed, lost = lost, ahead = ahead == '1' }
+  local is_short = generation and #after <= 41 and #delivered <= 41 and #read < 15 and #removed < 16 and #lost < 16
+  if is_short and generation == found[2] then
+    delivered = string.match(delivered, '^%d+%-%d+$')
+    return {
+      after = after, delivered = delivered, read = delivered and tonumber(read), removed = tonumber(removed),
+      lost = tonumber(lost), ahead = ahead == '1',
+    }
   end
 end

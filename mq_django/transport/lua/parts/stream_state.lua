@@ -27,6 +27,15 @@ local function stream_state(stream, group)
   return state
 end
 
+-- Return how many entries are after one up to another, at most 100, and whether Redis counts as many between them: it
+-- also counts entries that were deleted.
+local function entries_between(stream, state, from, to)
+  local found = redis.pcall('xrange', stream, '(' .. from, to, 'count', 100)
+  local first, deleted = state['first-entry'] and state['first-entry'][1], state['max-deleted-entry-id']
+  local is_whole = first and deleted and sortable(first) <= sortable(from) and sortable(deleted) <= sortable(from)
+  return #found, is_whole and #found < 100
+end
+
 -- Return whether the last id of a stream is more than a year in the future. Ids only rise, and after the largest one no
 -- entry can be added.
 local function is_far_ahead(state, now)
