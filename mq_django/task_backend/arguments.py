@@ -20,7 +20,7 @@ def arguments_of(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         TypeError, ValueError: an argument cannot be encoded as JSON.
     """
     try:
-        _check(task.func, len(args) + task.takes_context, tuple(kwargs))
+        check_call(task, args, kwargs)
     except TypeError as error:
         raise InvalidArguments(f"Task {task.module_path} cannot be enqueued: {error}") from error
     try:
@@ -29,6 +29,15 @@ def arguments_of(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         path = task.module_path
         found = {name: _normalized(path, name, value) for name, value in (("args", args), ("kwargs", kwargs))}
     return found
+
+
+def check_call(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Check that a task's function can be called with these arguments.
+
+    Raises:
+        TypeError: it cannot.
+    """
+    _check(task.func, len(args) + task.takes_context, tuple(kwargs))
 
 
 @lru_cache(maxsize=10_000)

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import wraps
 
 import pytest
 
@@ -10,6 +11,7 @@ from mq_django import every, registry, schedules, task
 from mq_django.conf import get_config
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import (
+    InvalidArguments,
     InvalidMessage,
     InvalidSchedule,
     MessageTooLarge,
@@ -47,6 +49,27 @@ def tasks(monkeypatch, mq_settings):
     monkeypatch.setattr(module, "clean", made[0])
     monkeypatch.setattr(module, "report", made[1])
     return made
+
+
+class Reports:
+    """A task's function need not be an attribute of its module."""
+
+    @staticmethod
+    def weekly(customer):
+        """Do nothing."""
+
+
+def adds_customer(function):
+    @wraps(function)
+    def wrapper(address):
+        return function(None, address)
+
+    return wrapper
+
+
+@adds_customer
+def mail(customer, address):
+    """Do nothing."""
 
 
 @pytest.fixture
@@ -151,6 +174,18 @@ def test_data_that_is_too_long_is_refused(keys):
 def test_only_a_task_of_the_project_with_arguments_that_fit_is_scheduled(options, said):
     with pytest.raises(InvalidSchedule, match=said):
         schedules.create("cleaning", queue="emails", every=60, **options)
+
+
+@pytest.mark.usefixtures("tasks")
+@pytest.mark.parametrize("function", [Reports.weekly, mail])
+def test_whatever_task_a_consumer_can_run_can_be_scheduled(function):
+    made = task(queue_name="emails")(function)
+    assert schedules.create("report", queue="emails", every=60, task=made, args=[7]).options["args"] == [7]
+    assert made.enqueue(7)
+    with pytest.raises(InvalidSchedule, match="missing a required argument"):
+        schedules.create("other", queue="emails", every=60, task=made)
+    with pytest.raises(InvalidArguments, match="missing a required argument"):
+        made.enqueue()
 
 
 def test_a_name_is_there_once_in_a_queue(in_code):
