@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from mq_django.core import schedules
-from mq_django.core.schedules import cron, every
+from mq_django.core.schedules import Scheduled, cron, every
 from mq_django.errors import ConfigurationError, MissingDependency
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -25,6 +25,26 @@ def test_intervals_count_from_1970_so_that_all_processes_agree():
 def test_what_is_no_interval_is_refused(parts):
     with pytest.raises(ConfigurationError, match="every"):
         every(**parts)
+
+
+class Counted:
+    """Every second, with the number of times that it was asked."""
+
+    asked = 0
+
+    def after(self, moment, local):
+        self.asked += 1
+        return every(1).after(moment, local)
+
+
+@pytest.mark.parametrize("ended", [timedelta(0), timedelta(days=3650)])
+def test_the_last_tick_before_the_end_is_found_in_few_steps_however_long_ago_it_was(ended):
+    now, when = datetime(2026, 11, 20, tzinfo=UTC), Counted()
+    ends = now - ended
+    entry = Scheduled(name="n", queue="q", message="m", data=1, when=when, ends=ends)
+    first_ms, now_ms = (round(moment.timestamp() * 1000) for moment in (ends - timedelta(days=365), now))
+    assert entry.latest_ms(first_ms, now_ms, UTC) == round(ends.timestamp() * 1000)
+    assert when.asked < 100
 
 
 def test_without_croniter_it_says_what_to_install(monkeypatch):
