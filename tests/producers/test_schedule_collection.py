@@ -225,6 +225,27 @@ def test_a_change_replaces_what_it_excludes_and_keeps_the_others(keys):
     assert "cron" not in schedules.get("digest", queue="emails").options
 
 
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        ({"starts": datetime(2100, 1, 1, tzinfo=UTC)}, {"starts": None}),
+        ({"ends": datetime(2100, 1, 1, tzinfo=UTC)}, {"ends": None}),
+        ({}, {"every": 60}),
+    ],
+)
+def test_ticks_before_a_change_of_the_times_do_not_fire(keys, redis_client, before, change):
+    hourly(**before)
+    redis_client.hset(keys.runtime_schedules, "last:digest", 1_600_000_000_000)
+    changed = schedules.update("digest", queue="emails", **change)
+    assert changed.next_at > datetime.now(UTC)
+
+
+def test_a_change_of_anything_else_keeps_missed_ticks(keys, redis_client):
+    hourly()
+    redis_client.hset(keys.runtime_schedules, "last:digest", 1_600_000_000_000)
+    assert schedules.update("digest", queue="emails", priority=3).last_ms == 1_600_000_000_000
+
+
 def test_a_message_is_changed_into_a_task(tasks):
     hourly(data=1)
     changed = schedules.update("digest", queue="emails", task=tasks[0], args=["/"])
