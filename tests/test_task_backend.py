@@ -196,6 +196,14 @@ def test_what_json_has_not_is_refused_and_nothing_is_written(argument, error, re
     assert list(redis_client.scan_iter(f"{namespace}:*")) == []
 
 
+@pytest.mark.parametrize("beside", [1, b"bytes"])
+def test_an_argument_that_contains_itself_is_refused(beside):
+    argument = [beside]
+    argument.append(argument)
+    with pytest.raises((ValueError, InvalidArguments), match="with kwargs: a value is nested too deep"):
+        tasks.note.enqueue(key=argument)
+
+
 def test_a_result_is_written_in_the_round_trip_that_enqueues(redis_client, namespace):
     result = tasks.noop.enqueue()
     key = f"{namespace}:{{default}}:result:{result.id}"

@@ -77,25 +77,31 @@ def _normalized(path: str, name: str, value: Any) -> Any:
     except (InvalidMessage, DecodeError) as error:
         cause = error.__cause__ or error
         kind = TypeError if isinstance(cause, TypeError) else ValueError
-        where = name + invalid_at(plain).removeprefix(" at ")
-        raise kind(f"Task {path} cannot be enqueued with {where}: {cause}") from error
+        raise kind(f"Task {path} cannot be enqueued with {name}{invalid_at(plain)}: {cause}") from error
 
 
 def _without_bytes(value: Any, at: str) -> Any:
     """Return a value with text in the place of bytes, lists in that of sequences, and dicts in that of mappings.
 
     Raises:
-        ValueError: bytes are not UTF-8. It begins with their place.
+        ValueError: bytes are not UTF-8, or the value contains itself. It begins with the place.
     """
+    try:
+        return _copy(value, at)
+    except RecursionError as error:
+        raise ValueError(f"{at}: a value is nested too deep, or contains itself") from error
+
+
+def _copy(value: Any, at: str) -> Any:
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError as error:
             raise ValueError(f"{at}: {error}") from error
     if isinstance(value, Mapping):
-        return {key: _without_bytes(item, f"{at}[{key!r:.50}]") for key, item in value.items()}
+        return {key: _copy(item, f"{at}[{key!r:.50}]") for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_without_bytes(item, f"{at}[{number}]") for number, item in enumerate(value)]
+        return [_copy(item, f"{at}[{number}]") for number, item in enumerate(value)]
     return value
 
 
