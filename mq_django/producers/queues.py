@@ -14,7 +14,7 @@ from mq_django.core.publish_checks import check_text, due
 from mq_django.core.times import Duration
 from mq_django.errors import InvalidMessage, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.sinks import RedisSink, after_commit, send
+from mq_django.producers.sinks import RedisSink, after_commit, send, warn_of_other_transactions
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
 
@@ -249,6 +249,7 @@ class Queue:
     def _ask(
         self, request: Callable[[Store], CancelResult], *, using: str | None, on_commit: bool, robust: bool
     ) -> CancelResult:
+        warn_of_other_transactions(using, on_commit=on_commit)
         found = after_commit(lambda: request(self._redis.store), using=using, on_commit=on_commit, robust=robust)
         return CancelResult.AT_COMMIT if found is None else found
 
