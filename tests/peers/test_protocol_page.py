@@ -20,6 +20,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.stores.results import find_result
 from mq_django.transport.connections import get_client
+from mq_django.transport.scripts import load
 from mq_django.transport.sessions import Pooled, Session
 from tests.peers.conftest import missing
 from tests.peers.programs import ROOT
@@ -142,6 +143,16 @@ def test_the_table_of_scripts_has_the_keys_of_their_legends(script, listed):
     legend = KEY.findall((LUA / f"{script}.lua").read_text(encoding="utf-8"))
     keys = ["stream" if label == "stream" else kind for _, label, kind in legend if kind != "counters"]
     assert re.findall(r"`([\w-]+)`", listed) == keys
+
+
+def test_the_user_for_a_consumer_may_run_every_script_of_the_page():
+    granted = set(re.findall(r"\+(\S+)", BOXES["consumer"][1]))
+    assert "also `+xgroup|destroy`" in PAGE
+    missing_rights = set()
+    for name in set(re.findall(r"`(\w+)`", PAGE)) & {path.stem for path in LUA.glob("*.lua")} - {"topic_seek"}:
+        called = re.findall(r"call\('(\w+)'(?:, '(\w+)')?", load(name).text)
+        missing_rights |= {(name, each) for each, sub in called if not granted & {each, f"{each}|{sub}"}}
+    assert missing_rights == set()
 
 
 def test_now_and_later_are_handled(type_in, emails):
