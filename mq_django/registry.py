@@ -278,7 +278,7 @@ def parse_timeout(value: Duration | None) -> timedelta | None:
     """Return a timeout as a timedelta. A number is in seconds.
 
     Raises:
-        ConfigurationError: it is no duration, or not above zero.
+        ConfigurationError: it is not a duration, or not above zero.
     """
     if value is None:
         return None

@@ -19,8 +19,8 @@ class Ack:
 class Retry:
     """Handle the message again later; this attempt counts.
 
-    A handler may return a Retry. When it raises an exception, its `RetryPolicy` chooses the delay. Anything that is no
-    duration is a ConfigurationError, and a delay below zero counts as zero.
+    A handler may return a Retry. When it raises an exception, its `RetryPolicy` chooses the delay. A delay below zero
+    counts as zero. Raises ConfigurationError if `delay` is not a duration.
 
         @handler("invoices", "paid")
         def send_receipt(message):
@@ -71,7 +71,7 @@ class Bury:
     #: One line, which is logged, and shown in the admin with the traceback.
     error: str = ""
     traceback: str = ""
-    #: Internal: `attempts`, `error`, `undecodable` or `crashed`.
+    #: Internal: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
     reason: str = field(default="error", kw_only=True)
 
 

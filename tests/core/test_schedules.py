@@ -60,6 +60,6 @@ def test_an_interval_may_be_a_number_of_seconds(period):
 
 
 @pytest.mark.parametrize("period", ["5", True, object(), 0.5, float("nan")])
-def test_an_interval_that_is_none_is_refused_with_what_it_may_be(period):
+def test_what_is_not_an_interval_is_refused_with_what_it_may_be(period):
     with pytest.raises(ConfigurationError, match=r"every\(\) takes"):
         every(period)
