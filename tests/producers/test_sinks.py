@@ -383,4 +383,4 @@ def test_a_queue_that_was_looked_up_before_the_settings_changed_publishes_to_the
 def test_a_claim_that_another_has_is_known_under_the_other_s_id(emails):
     first = emails.publish("sync", 1, unique="shop:7", unique_for="handled")
     again = publication(emails.config, "sync", 2, unique="shop:7", unique_for="handled", on_conflict="keep")
-    assert send([again], emails._redis, using=None, on_commit=True, robust=False) == [first]
+    assert send([again], emails.sink, using=None, on_commit=True, robust=False) == [first]
