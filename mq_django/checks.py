@@ -117,7 +117,8 @@ def _plain_tasks() -> set[str]:
         each.module_path
         for module in modules
         for each in list(getattr(module, "__dict__", {}).values())  # None for one that may not be imported
-        if isinstance(each, kinds) and each.backend == "default"
+        # isinstance() would evaluate lazy objects, whose class is that of their value.
+        if issubclass(type(each), kinds) and each.backend == "default"
     }
 
 
@@ -157,10 +158,11 @@ def check_schedules(**_: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     for entry in () if problems else config.schedules.values():
         try:
-            if "task" in raw["SCHEDULES"][entry.name]:
+            # A task in a queue that other programs handle is theirs.
+            if "task" in raw["SCHEDULES"][entry.name] and config.queues[entry.queue].consume:
                 check_task(config.queues[entry.queue], entry.message, entry.data)
         except TypeError as error:
-            hint = "Name a task by the path of its function, with arguments that this takes."
+            hint = "Name a task by the path of its function, with arguments that it accepts."
             found.append(Error(f"{entry.where}: {error}.", hint=hint, id="mq_django.E010"))
     return found
 

@@ -1,7 +1,7 @@
 """The registered handlers by queue and name, and the schedules."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
@@ -46,6 +46,8 @@ class Handler:
     ended: Callable[[Message, Outcome, float, BaseException | None], None] | None = None
     #: The same for an event loop.
     aended: Callable[[Message, Outcome, float, BaseException | None], Awaitable[None]] | None = None
+    #: Of a task: raises TypeError if its function cannot be called with these arguments.
+    accepts: Callable[[Sequence[Any], Mapping[str, Any]], None] | None = None
 
 
 #: The name of a subscriber of all names. No message has it.
@@ -286,7 +288,7 @@ def parse_timeout(value: Duration | None) -> timedelta | None:
     """Return a timeout as a timedelta. A number is in seconds.
 
     Raises:
-        ConfigurationError: it is no duration, or not above zero.
+        ConfigurationError: it is not a duration, or not above zero.
     """
     if value is None:
         return None

@@ -1,6 +1,7 @@
 import django
 import pytest
 from django.core.checks import run_checks
+from django.utils.functional import SimpleLazyObject
 
 from mq_django import handler, registry
 from mq_django.checks import TAG
@@ -260,6 +261,14 @@ def test_a_task_that_runs_where_it_is_enqueued_is_named(found, plain):
     assert f"{__name__}.module_level" in warning.msg
 
 
+def test_the_search_for_tasks_evaluates_no_lazy_object(found, monkeypatch):
+    def read_a_table():
+        raise AssertionError
+
+    monkeypatch.setattr(tasks, "lazy", SimpleLazyObject(read_a_table), raising=False)
+    assert found() == []
+
+
 @pytest.mark.parametrize("backend", ["immediate.ImmediateBackend", "dummy.DummyBackend"])
 def test_a_backend_that_was_chosen_is_no_problem(found, plain, backend):
     plain.TASKS = {"default": {"BACKEND": f"{plain_task.__module__.removesuffix('.base')}.backends.{backend}"}}
@@ -281,6 +290,12 @@ def test_a_schedule_whose_task_cannot_run_is_named(found, options, said):
     assert ids([error]) == ["E010"]
     assert said in error.msg
     assert "'daily'" in error.msg
+
+
+def test_a_schedule_may_have_a_task_of_another_project(found):
+    others = {name: {} for name in queues_with_handlers()}
+    entry = {"every": 60, "queue": "partners", "task": "partner.tasks.ping"}
+    assert found(QUEUES={**others, "partners": {"CONSUME": False}}, SCHEDULES={"ping": entry}) == []
 
 
 def test_a_topic_that_nobody_configured_is_read_by_nobody(found):

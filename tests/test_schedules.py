@@ -58,6 +58,8 @@ def test_a_schedule_in_settings_runs_a_task():
         pytest.param({"cron": "* * * * *", "timezone": "Mars", "message": "report"}, "time zone", marks=needs_croniter),
         ({"every": 0.1, "message": "report"}, "a second or more"),
         ({"every": True, "message": "report"}, "'every' must be"),
+        ({"every": 1e18, "message": "report"}, "'every' must be a timedelta or a number of seconds, not 1e+18"),
+        ({"every": 5, "message": "report", "expires": 0}, "'expires' must be a timedelta or a number of seconds above"),
         ({"every": 5, "message": ""}, "name is 1 to"),
         ({"every": 5, "message": "report", "when": 1}, "'when' is not an option"),
         ({"every": 5, "task": "report", "args": 7}, "'args' must be list or tuple"),

@@ -199,6 +199,14 @@ def test_what_json_has_not_is_refused_and_nothing_is_written(argument, error, re
     assert list(redis_client.scan_iter(f"{namespace}:*")) == []
 
 
+@pytest.mark.parametrize("beside", [1, b"bytes"])
+def test_an_argument_that_contains_itself_is_refused(beside):
+    argument = [beside]
+    argument.append(argument)
+    with pytest.raises((ValueError, InvalidArguments), match="with kwargs: a value is nested too deep"):
+        tasks.note.enqueue(key=argument)
+
+
 def test_a_result_is_written_in_the_round_trip_that_enqueues(redis_client, namespace):
     result = tasks.noop.enqueue()
     key = f"{namespace}:{{default}}:result:{result.id}"
@@ -382,7 +390,7 @@ def test_a_unique_task_may_keep_the_first_and_answers_with_its_result(announced)
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("on_commit", [True, False])
 @pytest.mark.parametrize("options", [{"delay": 3600}, {"unique_for": 3600}])
-def test_a_task_that_was_not_enqueued_has_no_result(options, on_commit, redis_client, namespace):
+def test_a_task_that_was_not_enqueued_has_no_result(options, on_commit, redis_client, namespace, announced):
     keeping = tasks.note.using(unique="x", on_conflict="keep", on_commit=on_commit, **options)
     first = keeping.enqueue(1)
     with transaction.atomic():
@@ -390,6 +398,8 @@ def test_a_task_that_was_not_enqueued_has_no_result(options, on_commit, redis_cl
     prefix = f"{namespace}:{{default}}:result:"
     assert [*redis_client.scan_iter(f"{prefix}*")] == [f"{prefix}{first.id}".encode()]
     assert (second.id == first.id) is not on_commit
+    # Before the commit nobody knows that the first one is kept.
+    assert announced == ([first.id, second.id] if on_commit else [first.id])
     with pytest.raises(AlreadyPublished):
         keeping.using(on_conflict="error", on_commit=False).enqueue(3)
     assert len([*redis_client.scan_iter(f"{prefix}*")]) == 1

@@ -25,8 +25,9 @@ exports.decode = (entry, flat) => {
   const fields = {}
   for (let at = 0; at < flat.length; at += 2) fields[flat[at]] = flat[at + 1]
   const { message, ...beside } = fields
-  const found = { data: null, ...(message === undefined ? {} : JSON.parse(message)), ...beside }
+  const { data_base64: bytes, ...found } = { data: null, ...(message === undefined ? {} : JSON.parse(message)), ...beside }
   if (beside.data !== undefined) found.data = JSON.parse(beside.data)
+  if (bytes != null) Object.assign(found, { data: bytes, datacontentencoding: 'base64' }) // the bytes of a CloudEvent
   return { id: entry, time: Number(entry.split('-')[0]), ...found, attempt: Number(found.attempt || 1) }
 }
 

@@ -40,7 +40,7 @@ def whole_value(name: str, value: object, default: int, least: int, most: int) -
     """Return an attribute's value as a whole number, `default` for null.
 
     Raises:
-        DecodeError: it is none, or not from `least` to `most`.
+        DecodeError: it is not a number, or not from `least` to `most`.
     """
     if value is None:
         return default

@@ -61,22 +61,18 @@ def dumps(value: Any) -> bytes:
     try:
         return _encode(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidMessage(f"The data is not JSON{invalid_at(value)}: {error}") from error
+        path = invalid_at(value)
+        raise InvalidMessage(f"The data is not JSON{path and f' at {path}'}: {error}") from error
 
 
-def invalid_at(value: Any) -> str:
-    """Return where the first value is that has no form in JSON, such as " at ['user'][0]"; "" for all of it."""
-    path = _invalid_path(value, MAX_PATH)
-    return f" at {path}" if path else ""
-
-
-def _invalid_path(value: Any, levels: int) -> str:
+def invalid_at(value: Any, levels: int = MAX_PATH) -> str:
+    """Return where the first value is that has no form in JSON, such as "['user'][0]"; "" for all of it."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
     for key, item in items:
         try:
             _encode(item).encode()
         except (TypeError, ValueError, RecursionError):
-            return f"[{key!r:.50}]" + (_invalid_path(item, levels - 1) if levels else "")
+            return f"[{key!r:.50}]" + (invalid_at(item, levels - 1) if levels else "")
     return ""
 
 

@@ -19,8 +19,8 @@ class Ack:
 class Retry:
     """Handle the message again later; this attempt counts.
 
-    A handler may return a Retry. When it raises an exception, its `RetryPolicy` chooses the delay. Anything that is no
-    duration is a ConfigurationError, as is more than 3660 days, and a delay below zero counts as zero.
+    A handler may return a Retry. When it raises an exception, its `RetryPolicy` chooses the delay. A delay below zero
+    counts as zero. Raises ConfigurationError if `delay` is not a duration, or is longer than 3660 days.
 
         @handler("invoices", "paid")
         def send_receipt(message):
@@ -73,7 +73,7 @@ class Bury:
     #: One line, which is logged, and shown in the admin with the traceback. Of an exception or another value its text.
     error: str = ""
     traceback: str = ""
-    #: Internal: `attempts`, `error`, `undecodable` or `crashed`.
+    #: Internal: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
     reason: str = field(default="error", kw_only=True)
 
 

@@ -76,9 +76,9 @@ class Config:
             read_schedules,
             'Name to schedule: `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, or `"task"` '
             'with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`, and `"starts"` and '
-            '`"ends"`, between which its ticks are. One process fires each tick. Of the ticks missed while nothing was '
-            "running or the queue was at its `MAX_DEPTH`, only the last one fires. Ticks missed while the schedule was "
-            "paused do not fire.",
+            '`"ends"`: no tick is before the first or after the second. One process fires each tick. Of the ticks '
+            "missed while nothing was running or the queue was at its `MAX_DEPTH`, only the last one fires. Ticks "
+            "missed while the schedule was paused do not fire.",
         ),
     )
 

@@ -91,7 +91,7 @@ def check_maxsize(value: object) -> int:
 
 
 def _integer(value: object) -> int | None:
-    """Return a number as npm's rsmq reads it, which also accepts text and cuts fractions off; None if it is none."""
+    """Return a number as npm's rsmq reads it, which also accepts text and cuts fractions off; None if it is not one."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str):

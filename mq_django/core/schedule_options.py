@@ -1,6 +1,6 @@
 """Read the options of schedules: those of the settings, and those of definitions that were made at run time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -107,7 +107,7 @@ def definition_of(options: Mapping[str, Any]) -> bytes:
     written = {option: value for option, value in options.items() if value is not None}
     for option in ("every", "expires"):
         if option in written:
-            seconds = _seconds(option, written[option])
+            seconds = _duration(option, written[option]).total_seconds()
             written[option] = int(seconds) if seconds.is_integer() else seconds
     for option in ("starts", "ends"):
         if option in written:
@@ -121,9 +121,9 @@ def changed_options(options: Mapping[str, Any], changes: Mapping[str, Any]) -> d
     return {**{option: value for option, value in options.items() if option not in replaced}, **changes}
 
 
-def _seconds(option: str, value: object) -> float:
+def _duration(option: str, value: object, read: Callable[[object], timedelta] = read_duration) -> timedelta:
     try:
-        return read_duration(value).total_seconds()
+        return read(value)
     except TypeError as error:
         raise TypeError(f"{option!r} must be {error}, not {value!r:.80}") from error
 
@@ -141,7 +141,7 @@ def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = 
     if "cron" in entry:
         when: Schedule = cron(entry["cron"], timezone=entry.get("timezone"))
     else:
-        when = every(read_duration(entry["every"]))
+        when = every(_duration("every", entry["every"]))
     as_task = {"args": list(entry.get("args", ())), "kwargs": dict(entry.get("kwargs", {}))}
     starts, ends = (_moment(option, entry[option]) if option in entry else None for option in ("starts", "ends"))
     if starts is not None and ends is not None and ends < starts:
@@ -180,7 +180,7 @@ def _check_options(entry: Any) -> None:
 
 
 def _lifetime(value: Any) -> timedelta:
-    duration = read_positive_duration(value)
+    duration = _duration("expires", value, read_positive_duration)
     # The expiry must be a valid date.
     if duration > timedelta(days=36600):
         raise TypeError("'expires' must be at most 36600 days")

@@ -81,6 +81,11 @@ class Scheduled:
         """Return its queue and name, which no other schedule that fires has."""
         return self.queue, self.name
 
+    @property
+    def times(self) -> tuple[Schedule, datetime | None, datetime | None]:
+        """Return what its ticks depend on."""
+        return self.when, self.starts, self.ends
+
     def publication(self, destination: DeliveryOptions, tick_ms: int | None = None) -> Publication:
         """Return the publication of a tick, in ms since 1970, or without a tick of now.
 
@@ -111,6 +116,8 @@ class Scheduled:
 
     def latest_ms(self, tick_ms: int, now_ms: int, local: tzinfo) -> int:
         """Return the last tick up to now. `tick_ms` is an earlier tick."""
+        if self.ends is not None:
+            now_ms = min(now_ms, int(self.ends.timestamp() * 1000))
         back, latest = 1000, tick_ms
         # Searches back from now in growing steps: a schedule of every minute may have missed a year of ticks.
         while now_ms - back > tick_ms:

@@ -33,7 +33,7 @@ def read_duration(value: object) -> timedelta:
     """Return a duration as a timedelta.
 
     Raises:
-        TypeError: it is none; the text goes on after "must be".
+        TypeError: it is not a duration; the text goes on after "must be".
     """
     if isinstance(value, timedelta):
         return value

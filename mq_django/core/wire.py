@@ -202,6 +202,8 @@ def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes) -> D
     values: dict[str, Any] = outer if body is None else decode_body(body.encode()) | outer
     if text is not None:
         values["data"] = loads(text)
+    if values.get(BINARY_DATA) is not None:
+        text = None  # the field `data` is null, and not what a retry writes
     if body is None or BINARY_DATA in outer:
         values = with_data(values)
     return Delivery(

@@ -14,7 +14,7 @@ from mq_django.core.publish_checks import check_text, due
 from mq_django.core.times import Duration
 from mq_django.errors import InvalidMessage, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.sinks import RedisSink, after_commit, send
+from mq_django.producers.sinks import RedisSink, after_commit, send, warn_of_other_transactions
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
 
@@ -31,7 +31,8 @@ class Queue:
 
     def __init__(self, config: QueueConfig) -> None:
         self.config = config
-        self._redis = RedisSink(Queue, partial(open_store, config), config.connection)
+        #: Internal: sends the messages of this queue's tasks, too.
+        self.sink = RedisSink(Queue, partial(open_store, config), config.connection)
 
     @property
     def name(self) -> str:
@@ -114,7 +115,7 @@ class Queue:
             expires=expires,
             message_id=message_id,
         )
-        return send([made], self._redis, using=using, on_commit=on_commit, robust=robust)[0] or made.message.id
+        return send([made], self.sink, using=using, on_commit=on_commit, robust=robust)[0] or made.message.id
 
     def publish_many(
         self,
@@ -160,7 +161,7 @@ class Queue:
             message_ids=message_ids,
         )
         if made:
-            send(made, self._redis, using=using, on_commit=on_commit, robust=robust)
+            send(made, self.sink, using=using, on_commit=on_commit, robust=robust)
         return [message.id for message, _, _ in made]
 
     def cancel(
@@ -239,7 +240,7 @@ class Queue:
             InvalidMessage: both an id and a unique key are given, or none, or it is not text.
             StoreError: Redis cannot be reached, or refuses the command.
         """
-        return self._redis.store.find(_named(message_id, unique))
+        return self.sink.store.find(_named(message_id, unique))
 
     apublish = asynchronous(publish)
     apublish_many = asynchronous(publish_many)
@@ -250,7 +251,8 @@ class Queue:
     def _ask(
         self, request: Callable[[Store], CancelResult], *, using: str | None, on_commit: bool, robust: bool
     ) -> CancelResult:
-        found = after_commit(lambda: request(self._redis.store), using=using, on_commit=on_commit, robust=robust)
+        warn_of_other_transactions(using, on_commit=on_commit)
+        found = after_commit(lambda: request(self.sink.store), using=using, on_commit=on_commit, robust=robust)
         return CancelResult.AT_COMMIT if found is None else found
 
 

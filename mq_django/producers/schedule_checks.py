@@ -1,12 +1,10 @@
 """Check a schedule when it is created or changed."""
 
-import inspect
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from django.utils import timezone
-from django.utils.module_loading import import_string
 
 from mq_django import registry
 from mq_django.conf import QueueConfig
@@ -42,17 +40,15 @@ def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple
 
 
 def check_task(config: QueueConfig, path: str, data: Mapping[str, Any]) -> None:
-    """Check a task's arguments. Only tasks of this project have a handler; no path is imported that has none.
+    """Check a task's arguments. Only tasks of this project have a handler, and nothing is imported for a path.
 
     Raises:
         TypeError: the path is not that of a task, or its function cannot be called with these arguments.
     """
     handler = registry.find(config.name, path)
-    if handler is None or not handler.keeps_result:
+    if handler is None or handler.accepts is None:
         raise TypeError(f"{path!r:.300} is not the path of a task of this project")
-    task = import_string(path)
-    context = [None] if task.takes_context else []
-    inspect.signature(task.func).bind(*context, *data["args"], **data["kwargs"])
+    handler.accepts(data["args"], data["kwargs"])
 
 
 def _check_time(entry: Scheduled) -> None:

@@ -125,9 +125,8 @@ class ScheduleCollection:
             definition, entry = checked(config, name, changed_options(found.options, changes))
             if definition == found.definition:
                 return found
-            result = self._runtime(config).define(
-                name, definition, before=found.definition, who=_text(by), anew=found.when != entry.when
-            )
+            anew = found.entry is None or found.entry.times != entry.times
+            result = self._runtime(config).define(name, definition, before=found.definition, who=_text(by), anew=anew)
             if result == "DEFINED":
                 return self.get(name, queue=queue)
         raise ScheduleChanged(f"Somebody else has just changed schedule {name!r} of queue {queue!r}")

@@ -3,6 +3,7 @@
 All public functions that publish use `send()`, which selects the sink.
 """
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -16,11 +17,14 @@ from mq_django.signals import message_published
 from mq_django.transport.connections import clients_closed, open_wire
 from mq_django.transport.sessions import Wire
 
-#: Published inside atomic() of another database than the default one, without `using`.
+#: Sent inside atomic() of another database than the default one, without `using`.
 NOT_AWAITED = (
-    "Published inside atomic(using={alias!r}), whose rollback does not undo it. Pass using={alias!r} to wait for that "
-    "commit, or on_commit=False to send at once."
+    "Sent to Redis inside atomic(using={alias!r}), whose rollback does not undo it. Pass using={alias!r} to wait for "
+    "that commit, or on_commit=False to send at once."
 )
+
+#: Packages that are not the project, and call what sends.
+_NOT_PROJECT = frozenset({"mq_django", "django", "django_tasks"})
 
 #: The most messages of one script call, which blocks Redis for about 3 ms at this size.
 BATCH = 1000
@@ -47,7 +51,9 @@ def send(
 
     See Queue.publish() for `using`, `on_commit` and `robust`.
     """
-    sink = OnCommitSink(redis, using, robust=robust) if _waits(using, on_commit=on_commit, robust=robust) else redis
+    check_sending(using, on_commit=on_commit, robust=robust)
+    sink = OnCommitSink(redis, using, robust=robust) if _waits(using, on_commit=on_commit) else redis
+    warn_of_other_transactions(using, on_commit=on_commit)
     middleware = publishing_chain()
     return sink.send(publications) if middleware is None else _within(middleware, publications, sink)
 
@@ -155,7 +161,8 @@ def after_commit(
     Returns the result of `action` if it ran at once, else None. An error of a `robust` action after the commit is
     logged, and later actions run. Any other error is raised by the `atomic()` that has committed.
     """
-    if _waits(using, on_commit=on_commit, robust=robust):
+    check_sending(using, on_commit=on_commit, robust=robust)
+    if _waits(using, on_commit=on_commit):
         transaction.on_commit(action, using=using or DEFAULT_DB_ALIAS, robust=robust)
         return None
     return action()
@@ -172,19 +179,28 @@ def check_sending(using: object, *, on_commit: object, robust: object) -> None:
         raise InvalidMessage(f"using must be the alias of a database, not {using!r:.100}; DATABASES has {known}")
 
 
-def _waits(using: str | None, *, on_commit: bool, robust: bool) -> bool:
-    """Return whether to wait for a commit; warn if the only open transaction is that of a database nobody has named."""
-    check_sending(using, on_commit=on_commit, robust=robust)
-    if not on_commit:
-        return False
-    waits = in_transaction(using)
-    if not waits and using is None and len(connections.settings) > 1:
-        for connection in connections.all(initialized_only=True):
-            if connection.in_atomic_block:
-                warnings.warn(NOT_AWAITED.format(alias=connection.alias), RuntimeWarning, stacklevel=2)
-    return waits
+def _waits(using: str | None, *, on_commit: bool) -> bool:
+    """Return whether to wait for a commit."""
+    return on_commit and in_transaction(using)
 
 
 def in_transaction(using: str | None) -> bool:
     """Return whether a database has an open transaction in this thread."""
     return bool(transaction.get_connection(using or DEFAULT_DB_ALIAS).in_atomic_block)
+
+
+def warn_of_other_transactions(using: str | None, *, on_commit: bool) -> None:
+    """Warn if the only open transaction is that of a database nobody has named."""
+    if not on_commit or using is not None or len(connections.settings) < 2 or in_transaction(None):
+        return
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            warnings.warn(NOT_AWAITED.format(alias=connection.alias), RuntimeWarning, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """Return the `stacklevel` of the project's line that has led to a warning of the function that calls this."""
+    frame, level = sys._getframe(1), 1  # noqa: SLF001 - Python 3.11 has no `skip_file_prefixes`
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_PROJECT:
+        frame, level = frame.f_back, level + 1
+    return level

@@ -19,7 +19,7 @@ def arguments_of(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         InvalidArguments: the function cannot be called with them, or one cannot be encoded as JSON.
     """
     try:
-        _check(task.func, len(args) + task.takes_context, tuple(kwargs))
+        check_call(task, args, kwargs)
     except TypeError as error:
         raise InvalidArguments(f"Task {task.module_path} cannot be enqueued: {error}") from error
     try:
@@ -30,6 +30,15 @@ def arguments_of(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         except ValueError as error:
             raise InvalidArguments(f"Task {task.module_path} cannot be enqueued with {error}") from error
     return found
+
+
+def check_call(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Check that a task's function can be called with these arguments.
+
+    Raises:
+        TypeError: it cannot.
+    """
+    _check(task.func, len(args) + task.takes_context, tuple(kwargs))
 
 
 @lru_cache(maxsize=10_000)
@@ -68,24 +77,31 @@ def _normalized(name: str, value: Any) -> Any:
     try:
         return loads(dumps(plain))
     except (InvalidMessage, DecodeError) as error:
-        raise ValueError(f"{name}{invalid_at(plain).removeprefix(' at ')}: {error.__cause__ or error}") from error
+        raise ValueError(f"{name}{invalid_at(plain)}: {error.__cause__ or error}") from error
 
 
 def _without_bytes(value: Any, at: str) -> Any:
     """Return a value with text in the place of bytes, lists in that of sequences, and dicts in that of mappings.
 
     Raises:
-        ValueError: bytes are not UTF-8. It begins with their place.
+        ValueError: bytes are not UTF-8, or the value contains itself. It begins with the place.
     """
+    try:
+        return _copy(value, at)
+    except RecursionError as error:
+        raise ValueError(f"{at}: a value is nested too deep, or contains itself") from error
+
+
+def _copy(value: Any, at: str) -> Any:
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError as error:
             raise ValueError(f"{at}: {error}") from error
     if isinstance(value, Mapping):
-        return {key: _without_bytes(item, f"{at}[{key!r:.50}]") for key, item in value.items()}
+        return {key: _copy(item, f"{at}[{key!r:.50}]") for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_without_bytes(item, f"{at}[{number}]") for number, item in enumerate(value)]
+        return [_copy(item, f"{at}[{number}]") for number, item in enumerate(value)]
     return value
 
 

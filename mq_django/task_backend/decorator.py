@@ -1,6 +1,5 @@
 """The decorator `mq_django.task`."""
 
-import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, overload
@@ -12,6 +11,7 @@ from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.core.times import Duration
 from mq_django.errors import ConfigurationError, UnknownQueue
 from mq_django.registry import parse_timeout
+from mq_django.task_backend.arguments import check_call
 from mq_django.task_backend.backend import OWN_ALIAS, MQTask
 from mq_django.task_backend.compat import InvalidTask
 
@@ -20,7 +20,7 @@ def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
     if not isinstance(when, Cron | Every):
         raise InvalidTask(f"schedule= is cron(...) or every(...), not {when!r:.100}")
     try:
-        inspect.signature(task.func).bind(*([None] if task.takes_context else []))
+        check_call(task, (), {})
     except TypeError as error:
         raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
     with suppress(ConfigurationError, UnknownQueue):  # reported by `manage.py check`

@@ -3,29 +3,18 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from mq_django.conf import QueueConfig
 from mq_django.core.publication import Publication, publication, publications
 from mq_django.errors import InvalidMessage
-from mq_django.producers.queues import ByName, Queue, queues
-from mq_django.producers.sinks import RedisSink, after_commit, send
-from mq_django.stores import open_store
-from mq_django.stores.base import Store
+from mq_django.producers.queues import queues
+from mq_django.producers.sinks import after_commit, send
 from mq_django.task_backend.announcing import TaskSignal
 from mq_django.task_backend.arguments import has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask
 from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import moment
 from mq_django.task_backend.task_api import TaskAPI
-
-
-def _sink(config: QueueConfig) -> RedisSink[Store]:
-    return RedisSink(Queue, partial(open_store, config), config.connection)
-
-
-_sinks = ByName[RedisSink[Store]](lambda config: config.queues, lambda config, name: _sink(config.queue(name)))
 
 
 def _options(task: AnyTask) -> Publishing:
@@ -38,7 +27,7 @@ def _send(task: AnyTask, made: Sequence[Publication], *, on_commit: bool) -> Seq
     options = _options(task)
     if options.on_commit is not None:
         on_commit = options.on_commit
-    return send(made, _sinks[task.queue_name], using=options.using, on_commit=on_commit, robust=options.robust)
+    return send(made, queues[task.queue_name].sink, using=options.using, on_commit=on_commit, robust=options.robust)
 
 
 def send_one(task: AnyTask, arguments: Mapping[str, Any], *, on_commit: bool) -> tuple[Publication, str]:

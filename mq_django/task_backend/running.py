@@ -5,6 +5,7 @@ import os
 import socket
 import traceback
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -19,7 +20,7 @@ from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Outcome, Retry
 from mq_django.errors import MessageTooLarge
 from mq_django.registry import Handler
 from mq_django.stores.results import EXPIRED, error_path
-from mq_django.task_backend.arguments import has_arguments
+from mq_django.task_backend.arguments import check_call, has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask, normalize_json
 from mq_django.task_backend.task_api import TaskAPI
 
@@ -46,6 +47,7 @@ def handler_of(task: AnyTask, api: TaskAPI) -> Handler:
         where=task.module_path,
         ended=_ended(task, api),
         aended=_async_ended(task, api) if is_async else None,
+        accepts=partial(check_call, task),
     )
 
 

@@ -14,7 +14,7 @@ def test_a_retry_takes_durations(delay):
 
 
 @pytest.mark.parametrize("delay", ["soon", "30", True, object(), float("nan")])
-def test_a_retry_refuses_what_is_none_where_it_is_made(delay):
+def test_a_retry_refuses_what_is_not_a_duration_where_it_is_made(delay):
     with pytest.raises(ConfigurationError, match=r"Retry\.delay must be a timedelta or a number of seconds, not "):
         Retry(delay=delay)
 

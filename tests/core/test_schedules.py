@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from mq_django.core import schedules
-from mq_django.core.schedules import cron, every
+from mq_django.core.schedules import Scheduled, cron, every
 from mq_django.errors import ConfigurationError, MissingDependency
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -27,6 +27,26 @@ def test_what_is_no_interval_is_refused(parts):
         every(**parts)
 
 
+class Counted:
+    """Every second, with the number of times that it was asked."""
+
+    asked = 0
+
+    def after(self, moment, local):
+        self.asked += 1
+        return every(1).after(moment, local)
+
+
+@pytest.mark.parametrize("ended", [timedelta(0), timedelta(days=3650)])
+def test_the_last_tick_before_the_end_is_found_in_few_steps_however_long_ago_it_was(ended):
+    now, when = datetime(2026, 11, 20, tzinfo=UTC), Counted()
+    ends = now - ended
+    entry = Scheduled(name="n", queue="q", message="m", data=1, when=when, ends=ends)
+    first_ms, now_ms = (round(moment.timestamp() * 1000) for moment in (ends - timedelta(days=365), now))
+    assert entry.latest_ms(first_ms, now_ms, UTC) == round(ends.timestamp() * 1000)
+    assert when.asked < 100
+
+
 def test_without_croniter_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(schedules, "_croniter", lambda: None)
     with pytest.raises(MissingDependency, match="mq-django\\[schedules\\]"):
@@ -40,6 +60,6 @@ def test_an_interval_may_be_a_number_of_seconds(period):
 
 
 @pytest.mark.parametrize("period", ["5", True, object(), 0.5, float("nan")])
-def test_an_interval_that_is_none_is_refused_with_what_it_may_be(period):
+def test_what_is_not_an_interval_is_refused_with_what_it_may_be(period):
     with pytest.raises(ConfigurationError, match=r"every\(\) takes"):
         every(period)

@@ -145,6 +145,16 @@ def test_the_table_of_scripts_has_the_keys_of_their_legends(script, listed):
     assert re.findall(r"`([\w-]+)`", listed) == keys
 
 
+def test_the_user_for_a_consumer_may_run_every_script_of_the_page():
+    granted = set(re.findall(r"\+(\S+)", BOXES["consumer"][1]))
+    assert "also `+xgroup|destroy`" in PAGE
+    missing_rights = set()
+    for name in set(re.findall(r"`(\w+)`", PAGE)) & {path.stem for path in LUA.glob("*.lua")} - {"topic_seek"}:
+        called = re.findall(r"call\('(\w+)'(?:, '(\w+)')?", load(name).text)
+        missing_rights |= {(name, each) for each, sub in called if not granted & {each, f"{each}|{sub}"}}
+    assert missing_rights == set()
+
+
 def test_now_and_later_are_handled(type_in, emails):
     (entry, *_) = type_in("now")
     assert handled(emails.config) == [(entry, "welcome", {"user_id": 7})]

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import wraps
 
 import pytest
 
@@ -10,6 +11,7 @@ from mq_django import every, registry, schedules, task
 from mq_django.conf import get_config
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import (
+    InvalidArguments,
     InvalidMessage,
     InvalidSchedule,
     MessageTooLarge,
@@ -47,6 +49,27 @@ def tasks(monkeypatch, mq_settings):
     monkeypatch.setattr(module, "clean", made[0])
     monkeypatch.setattr(module, "report", made[1])
     return made
+
+
+class Reports:
+    """A task's function need not be an attribute of its module."""
+
+    @staticmethod
+    def weekly(customer):
+        """Do nothing."""
+
+
+def adds_customer(function):
+    @wraps(function)
+    def wrapper(address):
+        return function(None, address)
+
+    return wrapper
+
+
+@adds_customer
+def mail(customer, address):
+    """Do nothing."""
 
 
 @pytest.fixture
@@ -175,6 +198,18 @@ def test_only_a_task_of_the_project_with_arguments_that_fit_is_scheduled(options
         schedules.create("cleaning", queue="emails", every=60, **options)
 
 
+@pytest.mark.usefixtures("tasks")
+@pytest.mark.parametrize("function", [Reports.weekly, mail])
+def test_whatever_task_a_consumer_can_run_can_be_scheduled(function):
+    made = task(queue_name="emails")(function)
+    assert schedules.create("report", queue="emails", every=60, task=made, args=[7]).options["args"] == [7]
+    assert made.enqueue(7)
+    with pytest.raises(InvalidSchedule, match="missing a required argument"):
+        schedules.create("other", queue="emails", every=60, task=made)
+    with pytest.raises(InvalidArguments, match="missing a required argument"):
+        made.enqueue()
+
+
 def test_a_name_is_there_once_in_a_queue(in_code):
     hourly()
     with pytest.raises(ScheduleExists, match="created at run time"):
@@ -207,6 +242,27 @@ def test_a_change_replaces_what_it_excludes_and_keeps_the_others(keys):
     assert (changed.created_by, changed.changed_by) == ("ann", "ben")
     assert schedules.update("digest", queue="emails", every=60).options["every"] == 60
     assert "cron" not in schedules.get("digest", queue="emails").options
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        ({"starts": datetime(2100, 1, 1, tzinfo=UTC)}, {"starts": None}),
+        ({"ends": datetime(2100, 1, 1, tzinfo=UTC)}, {"ends": None}),
+        ({}, {"every": 60}),
+    ],
+)
+def test_ticks_before_a_change_of_the_times_do_not_fire(keys, redis_client, before, change):
+    hourly(**before)
+    redis_client.hset(keys.runtime_schedules, "last:digest", 1_600_000_000_000)
+    changed = schedules.update("digest", queue="emails", **change)
+    assert changed.next_at > datetime.now(UTC)
+
+
+def test_a_change_of_anything_else_keeps_missed_ticks(keys, redis_client):
+    hourly()
+    redis_client.hset(keys.runtime_schedules, "last:digest", 1_600_000_000_000)
+    assert schedules.update("digest", queue="emails", priority=3).last_ms == 1_600_000_000_000
 
 
 def test_a_message_is_changed_into_a_task(tasks):

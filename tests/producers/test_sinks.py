@@ -16,9 +16,11 @@ from mq_django.errors import AlreadyPublished, ConnectionLost, InvalidMessage
 from mq_django.producers.sinks import BATCH, BATCH_BYTES, OnCommitSink, RedisSink, send
 from mq_django.signals import message_published
 from mq_django.stores.schedule_state import Schedules
+from mq_django.task_backend.compat import LOGGER
 from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
+from tests.testapp import tasks
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
@@ -159,11 +161,31 @@ def test_a_scheduled_tick_waits_for_nobody_s_commit(emails, keys, redis_client):
     assert len(places.ready(redis_client, keys)) == 1
 
 
-def test_in_the_transaction_of_another_database_a_publish_is_sent_at_once_with_a_warning(emails, keys, redis_client):
+def test_in_the_transaction_of_another_database_a_publish_is_sent_at_once(emails, keys, redis_client):
     with transaction.atomic(using="other"):
-        with pytest.warns(RuntimeWarning, match=r"Published inside atomic\(using='other'\).*Pass using='other'"):
+        with pytest.warns(RuntimeWarning):
             emails.publish("welcome", 1)
         assert len(places.ready(redis_client, keys)) == 1
+
+
+@pytest.mark.parametrize(
+    "send_at_once",
+    [
+        lambda queue: queue.publish("welcome", 1),
+        lambda queue: queue.publish_many([("welcome", 1)]),
+        lambda queue: queue.cancel("5f2e"),
+        lambda queue: queue.reschedule("5f2e", delay=1),
+        lambda queue: tasks.noop.enqueue(),
+        lambda queue: tasks.noop.enqueue_many([(), ()]),
+    ],
+    ids=["publish", "publish_many", "cancel", "reschedule", "enqueue", "enqueue_many"],
+)
+def test_what_is_sent_in_the_transaction_of_another_database_is_one_warning_of_its_line(emails, send_at_once, caplog):
+    caplog.set_level(logging.DEBUG, logger=LOGGER)  # so that Django's signal is sent, too
+    said = r"^Sent to Redis inside atomic\(using='other'\).*Pass using='other'"
+    with transaction.atomic(using="other"), pytest.warns(RuntimeWarning, match=said) as warned:
+        send_at_once(emails)
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 @pytest.mark.parametrize("options", [{"on_commit": False}, {"using": "default"}])
@@ -361,4 +383,4 @@ def test_a_queue_that_was_looked_up_before_the_settings_changed_publishes_to_the
 def test_a_claim_that_another_has_is_known_under_the_other_s_id(emails):
     first = emails.publish("sync", 1, unique="shop:7", unique_for="handled")
     again = publication(emails.config, "sync", 2, unique="shop:7", unique_for="handled", on_conflict="keep")
-    assert send([again], emails._redis, using=None, on_commit=True, robust=False) == [first]
+    assert send([again], emails.sink, using=None, on_commit=True, robust=False) == [first]

@@ -284,7 +284,7 @@ class Executor:
             return outcome
         try:
             return decide(self._config, delivery.message, handler, outcome)
-        except BaseException as error:  # noqa: BLE001 - a handler may return Retry(delay="soon")
+        except BaseException as error:  # noqa: BLE001 - a project may extend RetryPolicy
             # By the queue's policy, because the handler's may be the cause.
             return decide(self._config, delivery.message, None, self._retry_invalid(delivery, handler, error))
 
