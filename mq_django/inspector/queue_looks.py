@@ -90,7 +90,7 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
         return view
     ages = [age for age in (group.lag_ms if group.lag else None, view.oldest_ms) if age is not None]
     ready, pending = view.ready + group.lag, view.pending + group.pending
-    return replace(view, ready=ready, pending=pending, oldest_ms=max(ages, default=None))
+    return replace(view, ready=ready, lag=group.lag, pending=pending, oldest_ms=max(ages, default=None))
 
 
 @readable

@@ -225,7 +225,7 @@ class Command(BaseCommand):
     def _purge(self, options: dict[str, Any]) -> None:
         queue, place = options["queue"], options["place"]
         view = inspector.queue(queue)
-        count = getattr(view, place)
+        count = view.own(place)
         if not options["yes"]:
             most = "up to " if _given(options).keys() - {"rate"} else ""
             raise CommandError(f"This deletes {most}{count} messages. Confirm with --yes.", returncode=2)
