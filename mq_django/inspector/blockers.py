@@ -62,7 +62,11 @@ def _names(lanes: Sequence[FullLanes]) -> Mapping[tuple[str, Receipt], str]:
     receipts: dict[str, list[Receipt]] = {}
     for queue, receipt in list(dict.fromkeys(map(_place, lanes)))[:MAX_READ]:
         receipts.setdefault(queue, []).append(receipt)
-    found = held(receipts)
+    try:
+        found = held(receipts)
+    except StoreError:
+        # The queues were read, and are shown without this.
+        return {}
     return {(queue, receipt): view.message.name for queue in found for receipt, view in found[queue].items()}
 
 

@@ -6,6 +6,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.outcomes import ACK
+from mq_django.errors import ConnectionLost
 from mq_django.inspector import actions, entries
 from mq_django.inspector.explain import why_entry
 from mq_django.stores import open_members
@@ -60,6 +61,19 @@ def test_a_queue_whose_messages_wait_for_the_handlers_of_another_is_starved():
     assert payments.threads == imports.threads == (4, 4)
     cause = why(message_id)
     assert (cause.kind, cause.blocker.name) == ("busy", "crunch")
+
+
+def test_a_server_that_goes_away_meanwhile_costs_the_name_and_not_the_page(monkeypatch):
+    told, _ = held()
+    beat({"c1": told})
+    publish("payments", "capture", 1)
+
+    def fail(*_):
+        raise ConnectionLost("gone")
+
+    monkeypatch.setattr("mq_django.inspector.readers.fan_out", fail)
+
+    assert [(view.name, view.blocker) for view in inspector.overview()] == [("imports", None), ("payments", None)]
 
 
 def test_the_one_that_has_run_longest_is_named():
