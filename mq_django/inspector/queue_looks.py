@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
@@ -19,17 +18,13 @@ from mq_django.stores.background_jobs import job_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
 from mq_django.stores.damage import read_damage
 from mq_django.stores.entry_fields import text_of
-from mq_django.stores.members import description, read_membership
+from mq_django.stores.members import read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
-
-#: Descriptions of consumers are kept from poll to poll: a page of all queues reads one for each consumer and queue, and
-#: few of them change.
-_describe = lru_cache(maxsize=20_000)(description)
 
 #: Messages of a log that a page counts if Redis does not report the lag of a group.
 MAX_COUNTED = 10_000
