@@ -10,7 +10,6 @@ from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, activity_of_hour
-from mq_django.inspector.blockers import with_blockers
 from mq_django.inspector.consumers import consumers_of, housekeepers_of
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.readers import reader_of
@@ -33,8 +32,7 @@ MAX_COUNTED = 10_000
 def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int) -> list[QueueView | StoreError]:
     """Return the statistics of queues, with the totals of the last minutes; an error for a queue that cannot be read.
 
-    Each queue has its wire. One round trip per server, with one command per queue; one more if there are topics, or
-    queues whose messages wait while all lanes of their consumers are busy.
+    Each queue has its wire. One round trip per server, with one command per queue; one more if there are topics.
     """
     now = int(time.time()) // 60
     hours = minute_fields(now, minutes)
@@ -46,11 +44,10 @@ def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int)
     by_topic = {reader.topic: wire for reader, wire in zip(readers, wires, strict=True) if reader.topic}
     topics = [get_config().topic(name) for name in by_topic]
     stats = dict(zip(by_topic, _stats(topics, list(by_topic.values())), strict=True))
-    whole = [
+    return [
         _with_log(view, config.keys.group, stats[reader.topic]) if reader.topic else view
         for view, config, reader in zip(views, configs, readers, strict=True)
     ]
-    return with_blockers(whole)
 
 
 def _stats(topics: Sequence[TopicConfig], wires: Sequence[Wire]) -> Sequence[TopicStats | StoreError]:

@@ -9,6 +9,7 @@ from mq_django.core.outcomes import ACK
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import actions, entries
 from mq_django.inspector.explain import why_entry
+from mq_django.inspector.queues import quick_stats
 from mq_django.stores import open_members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -189,3 +190,12 @@ def test_queues_that_make_progress_cost_no_command(redis_client):
     inspector.overview()
 
     assert script_calls(redis_client) - before == 2
+
+
+def test_who_asks_only_for_counts_does_not_pay_for_it():
+    told, _ = held()
+    beat({"c1": told})
+    publish("payments", "capture", 1)
+
+    assert quick_stats("payments").blocker is None
+    assert quick_stats("payments", minutes=30).blocker.name == "crunch"
