@@ -20,6 +20,8 @@ _ANY = "surrogateescape"
 NAMES, MAX_NAMES, ANY_NAME = "names", 1000, "*"
 #: The field in which a supervisor announces that it does the housekeeping of the queue.
 HOUSEKEEPING = "housekeeping"
+#: The most running messages of one consumer and queue in a heartbeat: those that have run longest.
+MAX_RUNNING = 20
 #: Deliveries claimed by one script call.
 BATCH = 500
 

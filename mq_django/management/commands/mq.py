@@ -63,7 +63,7 @@ class Command(BaseCommand):
         peek.add_argument("--limit", type=int, default=10)
 
         find = self._verb(verbs, "find", "Tell where a message is, or what became of it.", queue=True)
-        find.add_argument("id", help="A message id, or u: and a unique key.")
+        find.add_argument("id", help="A message id, or u: and the unique key of a waiting message.")
 
         publish = self._verb(verbs, "publish", "Publish a message.", queue=True)
         publish.add_argument("name")
