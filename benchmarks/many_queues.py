@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from unittest import mock
 
 import django
 
@@ -109,11 +110,13 @@ def counting() -> Iterator[list[Any]]:
 
     sent: list[Any] = []
     send = Session.send
-    Session.send = lambda session, commands: (sent.append(1), send(session, commands))[1]  # type: ignore[method-assign]
-    try:
+
+    def counted(session: Session, commands: Any) -> Any:
+        sent.append(1)
+        return send(session, commands)
+
+    with mock.patch.object(Session, "send", counted):
         yield sent
-    finally:
-        Session.send = send  # type: ignore[method-assign]
 
 
 def ask(client: Any, path: str, **headers: str) -> tuple[Cost, Any]:
@@ -129,7 +132,7 @@ def ask(client: Any, path: str, **headers: str) -> tuple[Cost, Any]:
     return Cost(cpu * 1000, wall * 1000, len(sent), len(body), full), response
 
 
-def told(what: str, costs: list[Cost]) -> str:
+def line_of(what: str, costs: list[Cost]) -> str:
     """Return the medians as a line."""
     middle = [statistics.median(values) for values in zip(*costs, strict=True)]
     return f"{what:32}{middle[0]:9.0f}{middle[1]:9.0f}{middle[2]:7.0f}{middle[3] / 1024:9.1f}{middle[4] / 1024:9.1f}"
@@ -172,7 +175,7 @@ def measure() -> None:
             keep_alive()
             costs[" all"].append(ask(client, polls)[0])
         for what, found in costs.items():
-            print(told(f"{polls if what else page or 'overview'}{what}", found))
+            print(line_of(f"{polls if what else page or 'overview'}{what}", found))
         time.sleep(1.1)
         keep_alive()
         tabs = [ask(client, polls, **{"X-MQ-Have": json.dumps(shown)})[0] for _ in range(TABS)]

@@ -5,8 +5,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mq_django.core.secret_forms import is_secret, names_error, replace_forms, spans_line
+from mq_django.errors import InvalidMessage
 
-__all__ = ["REDACTED", "is_redacted", "is_secret", "redact", "redact_bytes", "redact_forms", "redact_text", "restore"]
+__all__ = [
+    "REDACTED",
+    "is_redacted",
+    "is_secret",
+    "redact",
+    "redact_bytes",
+    "redact_forms",
+    "redact_text",
+    "restore",
+    "restored",
+]
 
 #: Replaces a secret.
 REDACTED = "[redacted]"
@@ -174,6 +185,18 @@ def restore(edited: Any, shown: Any, original: Any) -> Any:
             for value, seen, before in zip(edited, shown, original, strict=True)
         ]
     return edited
+
+
+def restored(edited: Any, original: Any) -> Any:
+    """Return data that was edited as redact() shows it, with the original secrets.
+
+    Raises:
+        InvalidMessage: a placeholder is in a place that had no secret.
+    """
+    found = restore(edited, redact(original), original)
+    if is_redacted(found) and not is_redacted(original):
+        raise InvalidMessage(f"{REDACTED} is a placeholder for a secret, but this place had none")
+    return found
 
 
 def is_redacted(value: Any) -> bool:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
@@ -13,12 +12,10 @@ from mq_django.inspector.queues import all_configs, wires_of
 from mq_django.stores import open_store
 from mq_django.stores.control import Control, changed, pause_command, resume_command
 from mq_django.stores.dead_letter_queue import BATCH
+from mq_django.stores.found_messages import MessagePlace
 from mq_django.transport.connections import open_wire
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
-
-#: The places that purge() deletes from. Dead letters are deleted by jobs.
-Purgeable = Literal["ready", "delayed", "unhandled", "parked"]
 
 #: Characters of who paused a queue, and of the reason.
 MAX_WHO, MAX_REASON = 200, 500
@@ -132,7 +129,7 @@ def _reason(text: str) -> str:
     return truncate(escape(text.strip()), MAX_REASON)
 
 
-def purge(name: str, place: Purgeable, *, at_most: int, seconds: float = SECONDS) -> Outcome:
+def purge(name: str, place: MessagePlace, *, at_most: int, seconds: float = SECONDS) -> Outcome:
     """Delete the messages of one place, the first ones first, for up to `seconds`.
 
     It ends after about `at_most` messages, because more may be published meanwhile.

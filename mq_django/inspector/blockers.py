@@ -1,6 +1,6 @@
 """What holds all lanes of a queue's consumers, so that its messages wait."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,20 +28,14 @@ class _Full(NamedTuple):
         return max(self.lanes, key=lambda lanes: lanes.longest.ms)
 
 
-def with_blockers(views: Iterable[QueueView | StoreError]) -> list[QueueView | StoreError]:
+def with_blockers(views: Sequence[QueueView]) -> list[QueueView]:
     """Return queues, each with what holds all lanes of its consumers while its messages wait.
 
     One round trip per server if there is such a queue, else none.
     """
-    chosen = list(views)
-    full = {view.name: found for view in chosen if isinstance(view, QueueView) and (found := _full(view))}
+    full = {view.name: found for view in views if (found := _full(view))}
     names = _names([found.longest for found in full.values()]) if full else {}
-    return [
-        replace(view, blocker=_blocker(full[view.name], names))
-        if isinstance(view, QueueView) and view.name in full
-        else view
-        for view in chosen
-    ]
+    return [replace(view, blocker=_blocker(full[view.name], names)) if view.name in full else view for view in views]
 
 
 def _full(view: QueueView) -> _Full | None:
@@ -62,7 +56,11 @@ def _names(lanes: Sequence[FullLanes]) -> Mapping[tuple[str, Receipt], str]:
     receipts: dict[str, list[Receipt]] = {}
     for queue, receipt in list(dict.fromkeys(map(_place, lanes)))[:MAX_READ]:
         receipts.setdefault(queue, []).append(receipt)
-    found = held(receipts)
+    try:
+        found = held(receipts)
+    except StoreError:
+        # The queues were read, and are shown without this.
+        return {}
     return {(queue, receipt): view.message.name for queue in found for receipt, view in found[queue].items()}
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mq_django.core.numbers import LAST_MS, whole
-from mq_django.stores.members import HOUSEKEEPING, Membership, supervisor_of
+from mq_django.stores.members import HOUSEKEEPING, MAX_RUNNING, Membership, supervisor_of
 
 #: A supervisor without a heartbeat for this long is shown as gone: three intervals.
 ALIVE_MS = 7500
@@ -94,6 +94,12 @@ class ConsumerView:
         """Return the deliveries of the queue that it runs, the longest first; a bounded number."""
         found = self.described.get("running")
         return tuple(_running(found, self.seen_ms_ago or 0)) if found else ()
+
+    @property
+    def lists_running(self) -> bool:
+        """Return whether `running` has all deliveries of the queue that it runs. Other programs may list none."""
+        found = self.described.get("running")
+        return isinstance(found, list) and len(found) < MAX_RUNNING
 
     @property
     def handled(self) -> int:

@@ -11,14 +11,16 @@ from mq_django.inspector.stream_reader import page_of_log
 from mq_django.transport.connections import open_wire
 
 
-def ready(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
+def ready(name: str, where: Filter, *, after: str = "", limit: int, with_log: bool = True) -> Scanned[EntryView]:
     """Return a page of the ready messages that match: prioritised ones first, then in order.
+
+    Those of a group include the ones in the log of its topic, unless `with_log` is False.
 
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    read = open_reader(name).ready
+    read = open_reader(name, with_log=with_log).ready
     return scan(lambda cursor, count: read(where, after=cursor, limit=count), where, after=after, limit=limit)
 
 

@@ -28,7 +28,8 @@ Kind = Literal[
     "parked",  # the concurrency limit of its key is reached
     "throttled",  # the rate limit of its key is reached
     "running",  # a consumer is handling it
-    "held",  # a consumer holds it, and has not announced that it runs
+    "held",  # a consumer holds it, and may run it: not all consumers announce what they run
+    "fetched",  # a consumer holds it, and does not run it yet
     "abandoned",  # its consumer is dead
     "paused",
     "unconsumed",  # the queue has no running consumer
@@ -56,7 +57,7 @@ class Cause:
     ms: int = 0
     #: Set for "busy".
     blocker: Blocker | None = None
-    #: Set for "running", "held" and "abandoned".
+    #: Set for "running", "held", "fetched" and "abandoned".
     consumer: str = ""
     #: Set for "parked" and "throttled".
     key: str = ""
@@ -108,7 +109,7 @@ def _of_holder(view: EntryView, queue: QueueView) -> Cause:
         return Cause(kind="running", consumer=view.consumer, ms=ms)
     if queue.blocker and holder.full:
         return Cause(kind="busy", consumer=view.consumer, blocker=queue.blocker)
-    return Cause(kind="held", consumer=view.consumer)
+    return Cause(kind="fetched" if holder.lists_running else "held", consumer=view.consumer)
 
 
 def _of_queue(queue: QueueView) -> Cause | None:

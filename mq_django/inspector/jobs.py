@@ -65,10 +65,10 @@ def begin_deleting(
     if criteria.error or criteria.group:
         raise InvalidFilter("Only dead letters have an error")
     view = quick_stats(name)
-    total = {"ready": view.ready, "delayed": view.delayed, "unhandled": view.unhandled, "parked": view.parked}[place]
+    total, after_now = view.own(place), view.now_ms + 1
     if not total:
         return Begun("nothing")
-    until = f"{view.now_ms if until_ms is None else until_ms}-0"
+    until = f"{after_now if until_ms is None else min(until_ms, after_now)}-0"
     jobs = _jobs(name, "messages")
     done = jobs.begin("delete", who=who, criteria=criteria, until=until, total=total, rate=rate, place=place)
     return Begun("begun" if done else "busy", total)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
@@ -11,7 +10,6 @@ from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, activity_of_hour
-from mq_django.inspector.blockers import with_blockers
 from mq_django.inspector.consumers import consumers_of, housekeepers_of
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.readers import reader_of
@@ -19,17 +17,13 @@ from mq_django.stores.background_jobs import job_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
 from mq_django.stores.damage import read_damage
 from mq_django.stores.entry_fields import text_of
-from mq_django.stores.members import description, read_membership
+from mq_django.stores.members import read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
-
-#: Descriptions of consumers are kept from poll to poll: a page of all queues reads one for each consumer and queue, and
-#: few of them change.
-_describe = lru_cache(maxsize=20_000)(description)
 
 #: Messages of a log that a page counts if Redis does not report the lag of a group.
 MAX_COUNTED = 10_000
@@ -38,8 +32,7 @@ MAX_COUNTED = 10_000
 def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int) -> list[QueueView | StoreError]:
     """Return the statistics of queues, with the totals of the last minutes; an error for a queue that cannot be read.
 
-    Each queue has its wire. One round trip per server, with one command per queue; one more if there are topics, or
-    queues whose messages wait while all lanes of their consumers are busy.
+    Each queue has its wire. One round trip per server, with one command per queue; one more if there are topics.
     """
     now = int(time.time()) // 60
     hours = minute_fields(now, minutes)
@@ -51,11 +44,10 @@ def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int)
     by_topic = {reader.topic: wire for reader, wire in zip(readers, wires, strict=True) if reader.topic}
     topics = [get_config().topic(name) for name in by_topic]
     stats = dict(zip(by_topic, _stats(topics, list(by_topic.values())), strict=True))
-    whole = [
+    return [
         _with_log(view, config.keys.group, stats[reader.topic]) if reader.topic else view
         for view, config, reader in zip(views, configs, readers, strict=True)
     ]
-    return with_blockers(whole)
 
 
 def _stats(topics: Sequence[TopicConfig], wires: Sequence[Wire]) -> Sequence[TopicStats | StoreError]:
@@ -90,7 +82,7 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
         return view
     ages = [age for age in (group.lag_ms if group.lag else None, view.oldest_ms) if age is not None]
     ready, pending = view.ready + group.lag, view.pending + group.pending
-    return replace(view, ready=ready, pending=pending, oldest_ms=max(ages, default=None))
+    return replace(view, ready=ready, lag=group.lag, pending=pending, oldest_ms=max(ages, default=None))
 
 
 @readable

@@ -7,6 +7,7 @@ from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView, LaneKind
 from mq_django.stores.background_jobs import BackgroundJob
 from mq_django.stores.damage import DamageNote
+from mq_django.stores.found_messages import MessagePlace
 
 #: Age of the oldest ready message from which a queue is shown as late.
 LATE_MS = 60_000
@@ -61,6 +62,8 @@ class QueueView:
     name: str
     now_ms: int = 0
     ready: int = 0
+    #: Those of them that are in the log of its topic, which other groups read, too.
+    lag: int = 0
     pending: int = 0
     delayed: int = 0
     unhandled: int = 0
@@ -98,6 +101,11 @@ class QueueView:
     def depth(self) -> int:
         """Return ready + waiting + pending."""
         return self.ready + self.pending + self.delayed + self.unhandled + self.parked
+
+    def own(self, place: MessagePlace | Literal["dead"]) -> int:
+        """Return the number of its messages in a place, without those in the log of its topic."""
+        found: int = getattr(self, place)
+        return found - self.lag if place == "ready" else found
 
     @property
     def alive(self) -> int:

@@ -8,6 +8,7 @@ from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR, KINDS
 from mq_django.errors import ConnectionLost, StoreError, UnknownQueue
 from mq_django.inspector.activity import Activity, activity_of_days, counts
+from mq_django.inspector.blockers import with_blockers
 from mq_django.inspector.queue_looks import counted, hours_of, look, look_closely
 from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.registry import groups
@@ -44,9 +45,7 @@ def overview(*, minutes: int = RECENT + 1) -> list[QueueView]:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    chosen = all_configs()
-    looks = look(chosen, wires_of(chosen), minutes=minutes)
-    return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
+    return _looked_at(all_configs(), minutes=minutes)
 
 
 def groups_of(topic: str) -> list[QueueView]:
@@ -57,8 +56,7 @@ def groups_of(topic: str) -> list[QueueView]:
         StoreError: cannot reach Redis.
     """
     chosen = [get_config().queue(name) for name in sorted(_groups([get_config().topic(topic)]))]
-    looks = look(chosen, wires_of(chosen), minutes=RECENT + 1)
-    return [_shown(config, found) for config, found in zip(chosen, looks, strict=True)]
+    return _looked_at(chosen, minutes=RECENT + 1)
 
 
 def queue(name: str, *, of: str = "") -> QueueView:
@@ -69,7 +67,8 @@ def queue(name: str, *, of: str = "") -> QueueView:
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    return _shown(config, look_closely(config, open_wire("inspect", config.connection), longest=MAX_COUNTERS, of=of))
+    found = look_closely(config, open_wire("inspect", config.connection), longest=MAX_COUNTERS, of=of)
+    return with_blockers([_shown(config, found)])[0]
 
 
 def activity(name: str, *, hours: int, of: str = "") -> Activity:
@@ -116,14 +115,16 @@ def require_queue(name: str) -> None:
 
 
 def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
-    """Return a queue with the total activity of the last minutes.
+    """Return a queue with the total activity of the last minutes; without minutes, what holds its lanes is not read.
 
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    (found,) = look([config], wires_of([config]), minutes=minutes)
+    if minutes:
+        return _looked_at([config], minutes=minutes)[0]
+    (found,) = look([config], wires_of([config]), minutes=0)
     return _shown(config, found)
 
 
@@ -182,6 +183,12 @@ def _groups(topics: Sequence[TopicConfig]) -> set[str]:
         if not isinstance(names, StoreError):
             found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}
     return found
+
+
+def _looked_at(configs: Sequence[QueueConfig], *, minutes: int) -> list[QueueView]:
+    """Return queues with what holds their lanes, and with the total activity of the last minutes."""
+    looks = look(configs, wires_of(configs), minutes=minutes)
+    return with_blockers([_shown(config, found) for config, found in zip(configs, looks, strict=True)])
 
 
 def _or_raise(found: QueueView | StoreError) -> QueueView:

@@ -17,21 +17,21 @@ from mq_django.transport.sessions import Wire
 Reader = StreamReader | RsmqReader
 
 
-def reader_of(config: QueueConfig, wire: Wire) -> Reader:
-    """Return the reader of a queue, or of a group of a topic."""
-    if isinstance(config, GroupConfig):
+def reader_of(config: QueueConfig, wire: Wire, *, with_log: bool = True) -> Reader:
+    """Return the reader of a queue, or of a group, which has the log of its topic unless `with_log` is False."""
+    if isinstance(config, GroupConfig) and with_log:
         return GroupReader(config, wire)
     return RsmqReader(config, wire) if isinstance(config, RsmqConfig) else StreamReader(config, wire)
 
 
-def open_reader(name: str) -> Reader:
-    """Return the reader of the queue with a name.
+def open_reader(name: str, *, with_log: bool = True) -> Reader:
+    """Return the reader of the queue with a name; see reader_of().
 
     Raises:
         UnknownQueue: the queue is not configured.
     """
     config = get_config().queue(name)
-    return reader_of(config, open_wire("inspect", config.connection))
+    return reader_of(config, open_wire("inspect", config.connection), with_log=with_log)
 
 
 def held(receipts: Mapping[str, Sequence[Receipt]]) -> Mapping[str, Mapping[Receipt, EntryView]]:

@@ -4,8 +4,7 @@ from mq_django.conf import get_config
 from mq_django.core.jsontext import loads
 from mq_django.core.messages import Delivery
 from mq_django.core.publication import resubmission
-from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
-from mq_django.errors import InvalidMessage
+from mq_django.core.redaction import restored
 from mq_django.stores.dead_letter_queue import buried, open_dead_letters
 from mq_django.transport.connections import open_wire
 
@@ -25,10 +24,7 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
     found = next((buried(name, *letter) for letter in letters.whole([entry])), None)
     if not isinstance(found, Delivery):
         return None
-    original = found.message.data
-    data = restore(loads(written.encode(errors="surrogatepass")), redact(original), original)
-    if is_redacted(data) and not is_redacted(original):
-        raise InvalidMessage(f"{REDACTED} is a placeholder for a secret, but this place had none")
+    data = restored(loads(written.encode(errors="surrogatepass")), found.message.data)
     made = resubmission(config, found.message, data)
     done = letters.resubmit(entry, message_id=made.message.id, text=letters.written(made))
     return made.message.id if done == "RESUBMITTED" else None

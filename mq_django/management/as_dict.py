@@ -2,15 +2,20 @@
 
 from typing import Any
 
+from mq_django.core.redaction import redact
 from mq_django.core.wire import moment
 from mq_django.inspector.dead_letters import DeadLetterView
 from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
 from mq_django.inspector.processes import ProcessView, SupervisorView
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.topics import GroupStats
+from mq_django.stores.schedule_status import ScheduleStatus
 
 #: The counts of `status`, as attributes of a queue.
 PLACES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
+
+#: The options of a schedule that are JSON.
+JSON_OPTIONS = ("data", "args", "kwargs")
 
 
 def as_dict(*views: Any) -> dict[str, Any]:
@@ -36,6 +41,8 @@ def as_dict(*views: Any) -> dict[str, Any]:
             return {"entry": found.entry.decode(), "at": _moment(found.ready_ms), **row}
         case [GroupStats() as group]:
             return _group(group)
+        case [ScheduleStatus() as schedule]:
+            return _schedule(schedule)
         case [SupervisorView() as supervisor, ProcessView() as process]:
             return _consumer(supervisor, process)
         case [SupervisorView() as supervisor]:
@@ -59,6 +66,30 @@ def _busy_with(queue: QueueView) -> dict[str, Any] | None:
     if found is None:
         return None
     return {"lanes": found.kind, "handler": found.name, "queue": found.queue, "ms": found.ms}
+
+
+def _schedule(status: ScheduleStatus) -> dict[str, Any]:
+    """Return a schedule with secrets replaced."""
+    options = {name: redact(value) if name in JSON_OPTIONS else value for name, value in status.options.items()}
+    state = "removed" if status.origin == "removed" else "paused" if status.paused else "on"
+    return {
+        "queue": status.queue,
+        "name": status.name,
+        "origin": status.origin,
+        "when": None if status.when is None else str(status.when),
+        "message": status.message,
+        "state": "invalid" if status.problem else state,
+        "next": _moment(status.next_ms),
+        "fired": _moment(status.fired_ms),
+        "problem": status.problem or None,
+        "paused_by": status.paused_by or None,
+        "paused": _moment(status.paused_ms),
+        "created_by": status.created_by or None,
+        "created": _moment(status.created_ms),
+        "changed_by": status.changed_by or None,
+        "changed": _moment(status.changed_ms),
+        "options": options or None,
+    }
 
 
 def _group(group: GroupStats) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from mq_django.errors import ConnectionLost
 from mq_django.inspector import actions
 from mq_django.inspector.actions import Switched
 from mq_django.management.tables import table
@@ -57,8 +58,12 @@ def _queue(options: Mapping[str, Any]) -> str | None:
 
 def _all(found: Switched, words: tuple[str, str], *, paused: bool) -> Output:
     if found.errors:
-        failed = "; ".join(f"{name}: {error}" for name, error in found.errors.items())
-        raise CommandError(f"All other queues are {'paused' if paused else 'running'}, but not {failed}")
+        # After a lost connection it is not known whether the command ran.
+        failed = "; ".join(
+            f"{name} {'may not be' if isinstance(error, ConnectionLost) else 'is not'}: {error}"
+            for name, error in found.errors.items()
+        )
+        raise CommandError(f"All other queues are {'paused' if paused else 'running'}, but {failed}")
     changes = {**dict.fromkeys(found.changed, True), **dict.fromkeys(found.unchanged, False)}
     rows = [{"queue": name, "paused": paused, "changed": changes[name]} for name in sorted(changes)]
     lines = table([{"queue": row["queue"], "state": words[not row["changed"]]} for row in rows])

@@ -1,19 +1,17 @@
 """The verb `schedules` of the command `mq`."""
 
 import argparse
-import getpass
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from mq_django.core.jsontext import loads
-from mq_django.core.redaction import redact
-from mq_django.core.wire import moment
 from mq_django.errors import DecodeError
+from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import table
+from mq_django.management.user_name import user_name
 from mq_django.producers.schedule_collection import schedules
-from mq_django.stores.schedule_status import ScheduleStatus
 
 #: The output of a verb: JSON values, and lines of text.
 Output = tuple[Any, Sequence[str]]
@@ -48,7 +46,7 @@ def add_verbs(parser: argparse.ArgumentParser, add: Callable[[Any, str, str], ar
     creating.add_argument("--paused", action="store_true", help="It does not fire until it is resumed.")
     changing = _named(add(actions, "change", "Change a schedule that was created at run time."))
     names = [*_OPTIONS, *_JSON]
-    changing.add_argument("--remove", action="append", choices=names, default=[], help="An option that it loses.")
+    changing.add_argument("--remove", action="append", choices=names, default=[], help="Remove this option.")
     for each in (creating, changing):
         for name, (kind, what) in _OPTIONS.items():
             each.add_argument(f"--{name}", type=kind, dest=_dest(name), help=what)
@@ -76,18 +74,19 @@ def run(options: Mapping[str, Any]) -> Output:
     """Do an action; without one, list."""
     action, name = options.get("action") or "list", options.get("name", "")
     if action == "list":
-        found = [as_row(status) for status in schedules.get_all(options.get("queue"))]
+        found = [as_dict(status) for status in schedules.get_all(options.get("queue"))]
         return found, table([{key: row[key] for key in _SHOWN} for row in found]) or ["No schedules."]
     queue: str = options["queue"]
+    who = f"{user_name()}, mq"
     match action:
         case "create":
-            made = schedules.create(name, queue=queue, by=_user(), paused=options["paused"], **_given(options))
-            return as_row(made), ["created"]
+            made = schedules.create(name, queue=queue, by=who, paused=options["paused"], **_given(options))
+            return as_dict(made), ["created"]
         case "change":
             changes: Any = {**_given(options), **dict.fromkeys(options["remove"])}
-            return as_row(schedules.update(name, queue=queue, by=_user(), **changes)), ["changed"]
+            return as_dict(schedules.update(name, queue=queue, by=who, **changes)), ["changed"]
         case "pause":
-            changed = schedules.pause(name, queue=queue, by=_user())
+            changed = schedules.pause(name, queue=queue, by=who)
             return {"paused": True, "changed": changed}, ["paused" if changed else "was already paused"]
         case "resume":
             changed = schedules.resume(name, queue=queue)
@@ -110,34 +109,6 @@ def _delete(name: str, queue: str, *, is_confirmed: bool) -> Output:
 _SHOWN = ("queue", "name", "origin", "when", "message", "state", "next", "fired", "problem")
 
 
-def as_row(status: ScheduleStatus) -> dict[str, Any]:
-    """Return a schedule as JSON values, with secrets replaced."""
-    options = {name: redact(value) if name in _JSON else value for name, value in status.options.items()}
-    state = "removed" if status.origin == "removed" else "paused" if status.paused else "on"
-    return {
-        "queue": status.queue,
-        "name": status.name,
-        "origin": status.origin,
-        "when": None if status.when is None else str(status.when),
-        "message": status.message,
-        "state": "invalid" if status.problem else state,
-        "next": _moment(status.next_ms),
-        "fired": _moment(status.fired_ms),
-        "problem": status.problem or None,
-        "paused_by": status.paused_by or None,
-        "paused": _moment(status.paused_ms),
-        "created_by": status.created_by or None,
-        "created": _moment(status.created_ms),
-        "changed_by": status.changed_by or None,
-        "changed": _moment(status.changed_ms),
-        "options": options or None,
-    }
-
-
-def _moment(ms: int | None) -> str | None:
-    return None if ms is None else moment(ms)
-
-
 def _given(options: Mapping[str, Any]) -> Any:
     """Return the options of a schedule that were given."""
     found = {name: options[_dest(name)] for name in (*_OPTIONS, *_JSON) if options[_dest(name)] is not None}
@@ -147,10 +118,3 @@ def _given(options: Mapping[str, Any]) -> Any:
         except DecodeError as error:
             raise CommandError(f"--{name} is {error}") from error
     return found
-
-
-def _user() -> str:
-    try:
-        return f"{getpass.getuser()}, mq"
-    except (KeyError, OSError):  # a container's user may have no name
-        return "mq"

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from mq_django.core.filters import Filter
+from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.visible import escape
 from mq_django.core.wire import moment
 from mq_django.inspector import dead_letters, entries
@@ -26,6 +27,9 @@ def find(queue: str, message_id: str) -> Output:
     """
     found = _found(queue, message_id)
     if found is None:
+        if message_id.startswith(UNIQUE_PREFIX):
+            what = f"no waiting message with the unique key {escape(message_id.removeprefix(UNIQUE_PREFIX))}"
+            raise CommandError(f"Queue {escape(queue)} has {what}. Others are found by their ids.")
         what = f"Queue {escape(queue)} has no message {escape(message_id)}"
         raise CommandError(f"{what}: it was handled, cancelled or purged, or it never existed.")
     return found, table([found])

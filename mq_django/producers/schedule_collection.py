@@ -199,6 +199,7 @@ class ScheduleCollection:
         Raises:
             UnknownSchedule: the queue has no such schedule.
             InvalidSchedule: its definition is not valid.
+            InvalidMessage: its message cannot be sent.
             ScheduleChanged: somebody else has just changed it.
             QueueFull: the queue is at its MAX_DEPTH.
         """

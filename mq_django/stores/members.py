@@ -1,6 +1,6 @@
 """The members of a queue: its consumers and supervisors, and their heartbeats."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +20,8 @@ _ANY = "surrogateescape"
 NAMES, MAX_NAMES, ANY_NAME = "names", 1000, "*"
 #: The field in which a supervisor announces that it does the housekeeping of the queue.
 HOUSEKEEPING = "housekeeping"
+#: The most running messages of one consumer and queue in a heartbeat: those that have run longest.
+MAX_RUNNING = 20
 #: Deliveries claimed by one script call.
 BATCH = 500
 
@@ -81,10 +83,8 @@ def read_membership(
     reply: Mapping[bytes, bytes],
     unknown: Sequence[bytes] = (),
     generation: bytes = b"",
-    *,
-    describe: Callable[[bytes], Mapping[str, Any]] = description,
 ) -> Membership:
-    """Return the members in the fields of a `consumers` hash, decoded by `describe`. Invalid fields are left out."""
+    """Return the members in the fields of a `consumers` hash. Invalid fields are left out."""
     beats, seen, supervisors, consumers, asks = {}, {}, {}, {}, {}
     for name, value in reply.items():
         try:
@@ -100,9 +100,9 @@ def read_membership(
         elif kind == "seen" and (ms := whole(value, LAST_MS)) is not None:
             seen[who] = ms
         elif kind == "supervisor":
-            supervisors[who] = describe(value)
+            supervisors[who] = description(value)
         elif kind == "consumer":
-            consumers[who] = describe(value)
+            consumers[who] = description(value)
         elif kind == "ask":
             asks[who] = value.decode(errors="replace")
     held: dict[str, str] = {}

@@ -18,7 +18,7 @@ from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: The problem of a schedule whose name is taken.
-HIDDEN = "A schedule in code or settings has the same name, so this one does not fire."
+TAKEN = "A schedule in code or settings has the same name, so this one does not fire."
 
 
 class Origin(StrEnum):
@@ -155,7 +155,7 @@ def _status(
         message=None if entry is None else entry.message,
         options=parsed.options,
         version=version_of(definition) if definition else "",
-        problem=HIDDEN if is_hidden else parsed.problem,
+        problem=TAKEN if is_hidden else parsed.problem,
         paused=paused,
         next_ms=None if entry is None or paused or is_hidden else _next_ms(entry, last_ms or now_ms),
         last_ms=last_ms,

@@ -7,8 +7,28 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.conf.urls.i18n import i18n_patterns
+from django.contrib import admin
+from django.urls import path
+from django.utils.translation import override
 
 ROOT = Path(__file__).parents[2]
+
+#: Of a project that has the language in its addresses.
+urlpatterns = i18n_patterns(path("admin/", admin.site.urls))
+
+
+@pytest.mark.django_db
+@pytest.mark.urls("tests.admin.test_translations")
+def test_links_keep_the_language_of_the_page(operator, mq_settings, settings):
+    session = "django.contrib.sessions.middleware.SessionMiddleware"
+    middleware = [name for name in settings.MIDDLEWARE if name != session]
+    settings.MIDDLEWARE = [session, "django.middleware.locale.LocaleMiddleware", *middleware]
+
+    for language in ("en", "de"):
+        with override(None):
+            page = operator.get(f"/{language}/admin/mq_django/queue/").content.decode()
+        assert {*re.findall(r'href="/(\w+)/admin/mq_django/queue/', page)} == {language}
 
 
 @pytest.mark.skipif(shutil.which("xgettext") is None, reason="gettext is not installed")

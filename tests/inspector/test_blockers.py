@@ -6,8 +6,10 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.outcomes import ACK
+from mq_django.errors import ConnectionLost
 from mq_django.inspector import actions, entries
 from mq_django.inspector.explain import why_entry
+from mq_django.inspector.queues import quick_stats
 from mq_django.stores import open_members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -60,6 +62,19 @@ def test_a_queue_whose_messages_wait_for_the_handlers_of_another_is_starved():
     assert payments.threads == imports.threads == (4, 4)
     cause = why(message_id)
     assert (cause.kind, cause.blocker.name) == ("busy", "crunch")
+
+
+def test_a_server_that_goes_away_meanwhile_costs_the_name_and_not_the_page(monkeypatch):
+    told, _ = held()
+    beat({"c1": told})
+    publish("payments", "capture", 1)
+
+    def fail(*_):
+        raise ConnectionLost("gone")
+
+    monkeypatch.setattr("mq_django.inspector.readers.fan_out", fail)
+
+    assert [(view.name, view.blocker) for view in inspector.overview()] == [("imports", None), ("payments", None)]
 
 
 def test_the_one_that_has_run_longest_is_named():
@@ -175,3 +190,12 @@ def test_queues_that_make_progress_cost_no_command(redis_client):
     inspector.overview()
 
     assert script_calls(redis_client) - before == 2
+
+
+def test_who_asks_only_for_counts_does_not_pay_for_it():
+    told, _ = held()
+    beat({"c1": told})
+    publish("payments", "capture", 1)
+
+    assert quick_stats("payments").blocker is None
+    assert quick_stats("payments", minutes=30).blocker.name == "crunch"

@@ -1,5 +1,6 @@
 """Why a message does not run: each cause once."""
 
+import json
 import time
 from datetime import timedelta
 
@@ -107,14 +108,17 @@ def test_nothing_stands_in_its_way():
 
 
 def test_a_consumer_holds_it(redis_client):
+    """Whether it has started is known only of consumers that list what they run."""
     message_id = publish("emails", "welcome", 1)
     take("emails", 1)
-    redis_client.hset(get_config().queue("emails").keys.consumers, f"consumer:{CONSUMER}", '{"supervisor": "s1"}')
-    beat("emails", "s1")
+    for more, kind in (({}, "held"), ({"running": []}, "fetched"), ({"running": [[0, "1-1", 1]] * 20}, "held")):
+        told = json.dumps({"supervisor": "s1", **more})
+        redis_client.hset(get_config().queue("emails").keys.consumers, f"consumer:{CONSUMER}", told)
+        beat("emails", "s1")
 
-    cause = why(message_id)
+        cause = why(message_id)
 
-    assert (cause.kind, cause.consumer) == ("held", CONSUMER)
+        assert (cause.kind, cause.consumer) == (kind, CONSUMER)
 
 
 def test_a_consumer_runs_it_for_as_long_as_its_heartbeat_says():

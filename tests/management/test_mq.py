@@ -11,7 +11,9 @@ from django.core.management import CommandError, call_command
 from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury, Expire
+from mq_django.errors import ConnectionLost, StoreError
 from mq_django.inspector import jobs
+from mq_django.inspector.actions import Switched
 from mq_django.management.user_name import user_name
 from mq_django.stores import open_members, open_store
 from mq_django.transport.connections import get_client, open_wire
@@ -66,6 +68,16 @@ def test_find_tells_what_became_of_a_message():
     assert found["at"].endswith("Z")
     with pytest.raises(CommandError, match="Queue emails has no message nope: it was handled, cancelled or purged"):
         mq("find", "emails", "nope")
+    with pytest.raises(CommandError, match="has no waiting message with the unique key cart:8"):
+        mq("find", "emails", "u:cart:8")
+
+
+def test_a_pause_of_all_tells_failed_queues_from_those_of_which_nothing_is_known(monkeypatch):
+    errors = {"emails": StoreError("WRONGTYPE"), "imports": ConnectionLost("away")}
+    monkeypatch.setattr("mq_django.inspector.actions.pause_all", lambda **_: Switched(["default"], [], errors))
+    said = "All other queues are paused, but emails is not: WRONGTYPE; imports may not be: away"
+    with pytest.raises(CommandError, match=said):
+        mq("pause", "--all")
 
 
 def test_status_says_that_a_queue_is_paused():

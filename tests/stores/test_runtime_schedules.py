@@ -9,7 +9,7 @@ from mq_django import registry
 from mq_django.core.schedules import Scheduled, every
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Firing, Schedules
-from mq_django.stores.schedule_status import HIDDEN, Origin, statuses
+from mq_django.stores.schedule_status import TAKEN, Origin, statuses
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
@@ -129,7 +129,7 @@ def test_of_a_name_in_code_and_in_redis_that_in_code_fires(emails, runtime, wire
         Origin.CODE,
         "",
         Origin.RUNTIME,
-        HIDDEN,
+        TAKEN,
     )
     assert in_code.next_ms
     assert hidden.next_ms is None

@@ -19,7 +19,6 @@ from mq_django.errors import InvalidFilter
 from mq_django.inspector import entries, jobs
 from mq_django.inspector.jobs import MessagePlace
 from mq_django.inspector.messages import look_among_waiting
-from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.stores.background_jobs import MessageJobs
 
@@ -43,6 +42,8 @@ def purge(page: Page, name: str, place: str) -> HttpResponse:
     if not (until.isdecimal() and len(until) < 16):
         raise InvalidFilter(_("The time of the preview is missing."))
     who = escape(page.request.user.get_username())
+    # The log of the admin has the number that the user was asked about.
+    count, at_most = _preview(name, where, criteria, 0)[:2] if criteria else (0, False)
     begun = jobs.begin_deleting(name, where, who=who, criteria=criteria, until_ms=int(until), rate=rate)
     if begun.word == "nothing":
         return _nothing(page, name, where)
@@ -51,8 +52,8 @@ def purge(page: Page, name: str, place: str) -> HttpResponse:
         return HttpResponseRedirect(page.url("message_job", name))
     description, most = filter_form.describe(page, log=True), f", at most {rate}/s" if rate else ""
     which = f" where {description}" if description else ""
-    limit = "up to " if criteria else ""
-    page.log(name, f"Began to purge {limit}{text.number(begun.total)} {where} messages{which}{most}")
+    number = f"up to {text.number(begun.total)}" if at_most else text.number(count if criteria else begun.total)
+    page.log(name, f"Began to purge {number} {where} messages{which}{most}")
     if begun.total <= AT_ONCE and not rate:
         work_at_once(lambda worker: work_here(name, worker, MessageJobs))
     return HttpResponseRedirect(page.url("message_job", name))
@@ -60,7 +61,7 @@ def purge(page: Page, name: str, place: str) -> HttpResponse:
 
 def _ask(page: Page, name: str, place: MessagePlace, criteria: Filter) -> HttpResponse:
     view = quick_stats(name)
-    total = _count(view, place)
+    total = view.own(place)
     if not total:
         return _nothing(page, name, place)
     count, at_most, examples = _preview(name, place, criteria, total)
@@ -97,7 +98,7 @@ def _ask(page: Page, name: str, place: MessagePlace, criteria: Filter) -> HttpRe
 def _preview(name: str, place: MessagePlace, criteria: Filter, total: int) -> tuple[int, bool, list[str]]:
     """Return how many messages match, whether that is only an upper bound, and the ids of some of them."""
     if place == "ready":
-        read = entries.ready(name, criteria, limit=PREVIEWED)
+        read = entries.ready(name, criteria, limit=PREVIEWED, with_log=False)
         rows, after = [row.message.id for row in read.rows], read.after
     else:
         found = look_among_waiting(name, place, criteria, limit=PREVIEWED)
@@ -132,7 +133,3 @@ def _place(word: str) -> MessagePlace:
             found: MessagePlace = place
             return found
     raise Http404
-
-
-def _count(view: QueueView, place: MessagePlace) -> int:
-    return {"ready": view.ready, "delayed": view.delayed, "unhandled": view.unhandled, "parked": view.parked}[place]

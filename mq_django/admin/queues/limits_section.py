@@ -21,7 +21,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
     """Return a queue's limits, their usage, and the keys with parked messages. Keys may contain message data."""
     limits, use = get_config().queue(name).limits, plans.limits(name, count=MAX_KEYS)
     if use is None:
-        return {"limits": []}
+        return {}
     return {
         "limits": _rows(limits, use),
         "limit_keys": [_key(page, limits, found, use.now_ms) for found in use.page],

@@ -16,9 +16,10 @@ from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
+from mq_django.conf import get_config
 from mq_django.inspector.queue_view import Problem, QueueView
 
-PARTS = ("jobs", "problems")
+PARTS = ("jobs", "problems", "listed")
 
 #: The most problems that are listed, the worst first.
 MAX_PROBLEMS = 50
@@ -42,7 +43,7 @@ def stats(page: Page) -> HttpResponse:
 
 def _live(page: Page, context: dict[str, Any]) -> LiveParts:
     rows = {"rows": LiveRows.of("row", context["rows"], "url")}
-    if context["topics"]:
+    if context["shows_topics"]:
         rows["topics"] = LiveRows.of("topic_row", context["topics"], "url")
     return page.live(PARTS, context, rows)
 
@@ -92,13 +93,17 @@ def _context(page: Page) -> dict[str, Any]:
     chosen = _filter(page)
     listed = {view.name for view in views if chosen.matches(view)}
     rows, alarms = topic_pages.overview(page, views, listed, chosen.matches_topic)
+    total = sum(not topic_pages.is_group(view) for view in views)
     troubled = len({*(alarm["queue"] for alarm in alarms), *(view.name for _what, view in problems)})
     return {
         "tabs": sections(page, "queues"),
         "rows": [_row(page, view) for view in views if view.name in listed and not topic_pages.is_group(view)],
-        "all": text.number(sum(not topic_pages.is_group(view) for view in views)),
+        "all": text.number(total),
         "filter": chosen.fields(),
         "is_filtered": any(chosen),
+        # Also without rows: a filter may find some later.
+        "shows_queues": total > 0,
+        "shows_topics": bool(get_config().topics),
         "topics": rows,
         "jobs": [job for view in views for job in running_jobs(page, view.name, view.jobs)],
         "pause_all_url": page.url("pause_all"),

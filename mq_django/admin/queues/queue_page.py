@@ -37,7 +37,7 @@ def queue(page: Page, name: str) -> HttpResponse:
 def stats(page: Page, name: str) -> HttpResponse:
     """Return the live parts of the page."""
     context = _context(page, name)
-    return page.parts([part for part in PARTS if part not in NOT_ALWAYS or context.get(part)], context)
+    return page.parts([part for part in PARTS if part not in NOT_ALWAYS or part in context], context)
 
 
 @needs(VIEW)
@@ -86,7 +86,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
     if not view.error:
         place = group_section.section(page, name) if GROUP_SEPARATOR in name else {}
         scheduled = schedules_page.section(page, name)
-        problems = place.pop("alarms", []) + scheduled.pop("alarms") + problems
+        problems = place.pop("alarms", []) + scheduled.pop("alarms", []) + problems
         context |= {**place, **limits_section.section(page, name), **scheduled}
     summary = _("The queue needs attention.") if problems else _("No problems found.")
     return {**context, "problems": problems, "summary": summary}

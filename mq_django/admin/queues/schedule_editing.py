@@ -13,7 +13,7 @@ from mq_django.admin.ui import text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.core.jsontext import loads
-from mq_django.core.redaction import REDACTED, is_redacted, redact, restore
+from mq_django.core.redaction import redact, restored
 from mq_django.core.visible import escape
 from mq_django.errors import DecodeError, InvalidMessage, InvalidSchedule, MissingDependency, ScheduleError
 from mq_django.inspector import plans
@@ -97,10 +97,7 @@ def _options(asked: Mapping[str, Any], original: Mapping[str, Any]) -> Any:
             edited = loads(given[option].encode(errors="surrogatepass"))
         except DecodeError as error:
             raise InvalidSchedule(f"{option!r} is {error}") from error
-        before = original.get(option)
-        found[option] = restore(edited, redact(before), before)
-        if is_redacted(found[option]) and not is_redacted(before):
-            raise InvalidMessage(f"{REDACTED} is a placeholder for a secret, but this place had none")
+        found[option] = restored(edited, original.get(option))
     return found
 
 

@@ -14,14 +14,13 @@ from mq_django.admin.queues.schedule_editing import change_url, schedules
 from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
+from mq_django.admin.ui.references import HIDDEN
 from mq_django.conf import get_config
 from mq_django.core.schedules import Every, Schedule
 from mq_django.core.visible import escape, truncate
-from mq_django.errors import QueueFull, ScheduleError
+from mq_django.errors import InvalidMessage, MQError, QueueFull, ScheduleError
 from mq_django.inspector import plans
-from mq_django.inspector.plans import Origin, PlannedSchedule
-from mq_django.producers.queues import Queue
-from mq_django.producers.sinks import announce
+from mq_django.inspector.plans import TAKEN, Origin, PlannedSchedule
 
 #: The form field with the name of a schedule.
 NAMED = "schedule"
@@ -40,8 +39,10 @@ class Done(NamedTuple):
 
 def section(page: Page, name: str) -> dict[str, Any]:
     """Return the schedules of a queue as rows, the URLs of their buttons, and what is wrong with them."""
+    if not get_config().queue(name).has_schedules:
+        return {}
     now_ms, found, total = plans.schedules(name, limit=MAX_ROWS)
-    can_edit = get_config().queue(name).has_schedules and page.can(OPERATE, SEE_DATA)
+    can_edit = page.can(OPERATE, SEE_DATA)
     return {
         "alarms": [_alarm(plan) for plan in found if plan.problem],
         "schedules": [_row(page, plan, now_ms) for plan in found],
@@ -73,11 +74,22 @@ def _row(page: Page, plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
         "last": text.moment(plan.fired_ms, now=now_ms),
         "paused": plan.paused,
         "notes": _notes(plan, now_ms),
-        "problem": text.visible(plan.problem, limit=200) if plan.problem else "",
+        "problem": _problem(page, plan),
         "is_runtime": plan.origin is Origin.RUNTIME,
-        "change_url": change_url(page, plan) if plan.origin is Origin.RUNTIME and page.can(SEE_DATA) else "",
+        "change_url": change_url(page, plan) if _can_change(page, plan) else "",
         "gone": plan.origin is Origin.REMOVED,
     }
+
+
+def _problem(page: Page, plan: PlannedSchedule) -> str:
+    """Return why a schedule does not fire. What is wrong with its definition may quote the data in it."""
+    if not plan.problem or plan.problem == TAKEN or page.can(SEE_DATA):
+        return text.visible(plan.problem, limit=200) if plan.problem else ""
+    return HIDDEN
+
+
+def _can_change(page: Page, plan: PlannedSchedule) -> bool:
+    return plan.origin is Origin.RUNTIME and plan.problem != TAKEN and page.can(SEE_DATA)
 
 
 def _notes(plan: PlannedSchedule, now_ms: int) -> list[SafeString]:
@@ -102,25 +114,19 @@ def _when(schedule: Schedule) -> str:
 
 
 def _pause(page: Page, plan: PlannedSchedule) -> Done:
-    plans.switch(plan, paused=True, who=page.request.user.get_username())
+    if not schedules.pause(plan.name, queue=plan.queue, by=page.request.user.get_username()):
+        return Done(_("The schedule is already paused."))
     return Done(_("The schedule is paused."), "Paused schedule")
 
 
-def _resume(page: Page, plan: PlannedSchedule) -> Done:
-    plans.switch(plan, paused=False, who=page.request.user.get_username())
+def _resume(_page: Page, plan: PlannedSchedule) -> Done:
+    if not schedules.resume(plan.name, queue=plan.queue):
+        return Done(_("The schedule is not paused."))
     return Done(_("The schedule was resumed."), "Resumed schedule")
 
 
 def _fire(_page: Page, plan: PlannedSchedule) -> Done:
-    try:
-        message_id = plans.fire(plan)
-    except QueueFull:
-        return Done(_("The queue is at its MAX_DEPTH: no message was published."))
-    if message_id is None or plan.entry is None:
-        if plan.origin is Origin.REMOVED:
-            return Done(_("The schedule is no longer in the code."))
-        return Done(_("The schedule was just changed, or is not valid. No message was published."))
-    announce(Queue, plan.queue, message_id, plan.entry.message)
+    message_id = schedules.fire(plan.name, queue=plan.queue)
     return Done(_("Message %(id)s was published.") % {"id": message_id}, "Fired schedule", f": message {message_id}")
 
 
@@ -132,11 +138,19 @@ def _forget(_page: Page, plan: PlannedSchedule) -> Done:
 
 
 def _delete(_page: Page, plan: PlannedSchedule) -> Done:
-    try:
-        schedules.delete(plan.name, queue=plan.queue)
-    except ScheduleError as error:
-        return Done(escape(str(error)))
+    schedules.delete(plan.name, queue=plan.queue)
     return Done(_("The schedule was deleted."), "Deleted schedule")
+
+
+def _refused(page: Page, plan: PlannedSchedule, error: MQError) -> Done:
+    """Return why an action was not done. An error may quote the message, which only some users may see."""
+    if isinstance(error, QueueFull):
+        return Done(_("The queue is at its MAX_DEPTH: no message was published."))
+    if plan.origin is Origin.REMOVED:
+        return Done(_("The schedule is no longer in the code."))
+    if page.can(SEE_DATA):
+        return Done(escape(str(error)))
+    return Done(_("The schedule was just changed, or is not valid. Nothing was done."))
 
 
 def _view(
@@ -169,7 +183,10 @@ def _view(
                 fields=[(NAMED, asked)],
             )
         else:
-            done = do(page, plan)
+            try:
+                done = do(page, plan)
+            except (ScheduleError, InvalidMessage, QueueFull) as error:
+                done = _refused(page, plan, error)
             page.say(messages.SUCCESS if done.logged else messages.WARNING, done.said)
             if done.logged:
                 page.log(name, f"{done.logged} {escape(plan.name)}{done.more}")

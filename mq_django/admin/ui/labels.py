@@ -20,7 +20,7 @@ def problem(view: QueueView, what: Problem) -> str:
         case "unattended":
             return _(
                 "is handled by other programs, and no runconsumer does its housekeeping: delayed messages stay, and "
-                "those of dead consumers are not recovered."
+                "messages of dead consumers are not recovered."
             )
         case "paused":
             return f"{_('is paused.')} {pause_details(view.pause)}".rstrip()
@@ -99,14 +99,14 @@ def _damage(view: QueueView) -> str:
 
 
 def pause_details(found: Pause | None) -> str:
-    """Return who paused a queue, since when, and why, as far as known."""
+    """Return who paused a queue, when, and why, as far as known."""
     if found is None:
         return ""
     since, who = "" if found.since_ms is None else date(found.since_ms), escape(found.who)
     if since and who:
-        said = _("Paused by %(who)s since %(time)s.")
+        said = _("Paused by %(who)s at %(time)s.")
     elif since:
-        said = _("Paused since %(time)s.")
+        said = _("Paused at %(time)s.")
     else:
         said = _("Paused by %(who)s.") if who else ""
     why = _("Reason: %(reason)s") % {"reason": truncate(escape(found.reason), 500)} if found.reason else ""
@@ -138,7 +138,8 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "elsewhere": _("Ready. Other programs handle this queue."),
         "unhandled": _("No consumer has a handler for “%(name)s”."),
         "running": _("Running on consumer %(consumer)s for %(time)s."),
-        "held": _("Held by consumer %(consumer)s. As of its last heartbeat, it has not started."),
+        "held": _("Held by consumer %(consumer)s."),
+        "fetched": _("Held by consumer %(consumer)s. As of its last heartbeat, it has not started."),
         "abandoned": _(
             "Consumer %(consumer)s holds it and is gone: no heartbeat for %(time)s. Another consumer takes the "
             "message after the visibility timeout."

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -24,13 +25,12 @@ from mq_django.errors import MQError
 HAVE = "X-MQ-Have"
 #: Bytes from which an answer is compressed.
 MIN_COMPRESSED = 1000
-#: Rendered rows that a process keeps, because most rows do not change from poll to poll.
-MAX_ROWS = 5000
+#: Bytes of rendered rows that a process keeps, because most rows do not change from poll to poll: about 10,000 queues.
+MAX_BYTES = 16 * 1024 * 1024
 #: Seconds for which viewers with the same rights share the answer to a poll, and the most answers that are kept.
 SHARED_FOR, MAX_SHARED = 1.0, 100
 
 _BETWEEN_TAGS = re.compile(r">\s+<")
-_rows: dict[Hashable, "Rendered"] = {}
 
 
 class Rendered(NamedTuple):
@@ -108,14 +108,41 @@ def _version(text: str) -> str:
     return base64.urlsafe_b64encode(blake2b(text.encode(errors="replace"), digest_size=3).digest()).decode()
 
 
+class RowCache:
+    """The rows that were rendered or used last, by a digest of what they show, up to a size."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: The row that was used last is the last one.
+        self._rows: dict[bytes, Rendered] = {}
+        self.size = 0
+
+    def get(self, key: bytes) -> Rendered | None:
+        """Return a row, or None."""
+        with self._lock:
+            found = self._rows.pop(key, None)
+            if found is not None:
+                self._rows[key] = found
+            return found
+
+    def put(self, key: bytes, row: Rendered) -> None:
+        """Keep a row, and forget those that were not used for longest."""
+        with self._lock:
+            self.size += sys.getsizeof(row.html) if self._rows.setdefault(key, row) is row else 0
+            while self.size > MAX_BYTES:
+                self.size -= sys.getsizeof(self._rows.pop(next(iter(self._rows))).html)
+
+
+row_cache = RowCache()
+
+
 def _row(template: str, row: Mapping[str, Any]) -> Rendered:
-    key = (template, get_language(), repr(row))
-    found = _rows.get(key)
+    key = blake2b(repr((template, get_language(), row)).encode(errors="replace"), digest_size=16).digest()
+    found = row_cache.get(key)
     if found is None:
-        if len(_rows) >= MAX_ROWS:
-            _rows.clear()
         html = render_to_string(f"admin/mq_django/queue/parts/{template}.html", {"row": row})
-        found = _rows[key] = Rendered.of(_BETWEEN_TAGS.sub("> <", html.strip()))
+        found = Rendered.of(_BETWEEN_TAGS.sub("> <", html.strip()))
+        row_cache.put(key, found)
     return found
 
 

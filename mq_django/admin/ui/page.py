@@ -68,7 +68,8 @@ class Page:
     def url(self, name: str, *args: str) -> str:
         """Return the URL of a page in this admin site."""
         site = self.model_admin.admin_site.name
-        return _url(name, args, site, _where=(get_script_prefix(), get_urlconf() or settings.ROOT_URLCONF))
+        where = get_script_prefix(), get_urlconf() or settings.ROOT_URLCONF, get_language()
+        return _url(name, args, site, _where=where)
 
     def queue_url(self, queue: str) -> str:
         """Return the URL of a queue's page, which is the change page of the model."""

@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mq_django.consumers.shared_state import SharedState
-
-#: The most running messages of one consumer and queue in a heartbeat: those that have run longest.
-MAX_RUNNING = 20
+from mq_django.stores.members import MAX_RUNNING
 
 
 def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:

@@ -63,7 +63,7 @@ class Command(BaseCommand):
         peek.add_argument("--limit", type=int, default=10)
 
         find = self._verb(verbs, "find", "Tell where a message is, or what became of it.", queue=True)
-        find.add_argument("id", help="A message id, or u: and a unique key.")
+        find.add_argument("id", help="A message id, or u: and the unique key of a waiting message.")
 
         publish = self._verb(verbs, "publish", "Publish a message.", queue=True)
         publish.add_argument("name")
@@ -225,7 +225,7 @@ class Command(BaseCommand):
     def _purge(self, options: dict[str, Any]) -> None:
         queue, place = options["queue"], options["place"]
         view = inspector.queue(queue)
-        count = getattr(view, place)
+        count = view.own(place)
         if not options["yes"]:
             most = "up to " if _given(options).keys() - {"rate"} else ""
             raise CommandError(f"This deletes {most}{count} messages. Confirm with --yes.", returncode=2)

@@ -48,7 +48,7 @@ def test_all_delayed_messages_of_a_name_are_purged_after_a_preview(operator):
 
     assert "Deleted: 60 messages." in done.content.decode()
     assert inspector.queue("emails").delayed == 3
-    said = "Began to purge up to 63 delayed messages where name contains “welc”"
+    said = "Began to purge 60 delayed messages where name contains “welc”"
     assert LogEntry.objects.get().change_message == said
 
 
@@ -113,7 +113,27 @@ def test_a_purge_of_a_group_says_that_the_log_stays(operator):
     topic.group("billing").subscribe()
     topic.publish("paid", 1, on_commit=False)
 
+    publish("orders:billing", "again", 1)
+
     assert "Messages in the log of the topic stay" in main_of(operator.get(f"{BASE}orders:billing/purge/ready/"))
+
+
+def test_a_purge_of_a_group_counts_what_it_deletes(operator):
+    address = f"{BASE}orders:billing/purge/ready/"
+    topic = topics["orders"]
+    topic.group("billing").subscribe()
+    topic.publish_many([("paid", n) for n in range(3)], on_commit=False)
+    assert "There is nothing to purge." in operator.get(address, follow=True).content.decode()
+    own = [publish("orders:billing", "again", n) for n in range(2)]
+
+    asked = operator.get(address)
+
+    assert asked.context["title"] == "Purge 2 ready messages?"
+    assert own == [str(example)[5:-6] for example in asked.context["listed"]]
+    done = operator.post(address, dict(asked.context["fields"]), follow=True)
+    assert "Deleted: 2 messages." in done.content.decode()
+    assert inspector.queue("orders:billing").ready == 3
+    assert LogEntry.objects.get().change_message == "Began to purge 2 ready messages"
 
 
 def test_a_second_job_waits_for_the_first(operator, in_background):

@@ -23,7 +23,7 @@ def test_a_paused_queue_says_who_paused_it_why_and_since_when(operator):
     operator.post(f"{BASE}emails/pause/", {**YES, **REASON})
 
     who = User.objects.get().get_username()
-    said = f"is paused. Paused by {who} since 20"
+    said = f"is paused. Paused by {who} at 20"
     for page in (BASE, f"{BASE}emails/change/"):
         found = main_of(operator.get(page))
         assert said in found
@@ -56,7 +56,7 @@ def test_all_are_resumed_after_a_confirmation_that_says_why_each_was_paused(oper
     actions.pause("default", who="bob", reason="earlier")
     actions.pause("emails")
     asked = main_of(operator.get(f"{BASE}resume/"))
-    assert "default: Paused by bob since 20" in asked
+    assert "default: Paused by bob at 20" in asked
     assert "Reason: earlier" in asked
 
     response = operator.post(f"{BASE}resume/", YES, follow=True)

@@ -6,8 +6,9 @@ from math import inf
 import pytest
 from django.contrib.admin.models import LogEntry
 
-from mq_django import inspector, queues
+from mq_django import every, inspector, queues, registry
 from mq_django.conf import get_config
+from mq_django.core.schedules import Scheduled
 from mq_django.inspector import plans
 from mq_django.stores import open_store
 from mq_django.stores.counters import bucket, latency_bucket
@@ -160,7 +161,7 @@ def test_limits_show_how_far_they_are_used_and_who_waits(operator, viewer, limit
 
 
 def test_a_queue_without_limits_or_of_rsmq_shows_none(operator, limited, mq_settings):
-    assert operator.get(f"{BASE}jobs/change/").context["limits"] == []
+    assert "limits" not in operator.get(f"{BASE}jobs/change/").context
     mq_settings()
     page = operator.get(PAGE)
     assert "Limits" not in main_of(page)
@@ -226,6 +227,26 @@ def test_a_schedule_is_not_fired_into_a_full_queue(operator, mq_settings):
     assert " was published." in act(operator, "fire", confirmed="yes").content.decode()
     assert "The queue is at its MAX_DEPTH" in act(operator, "fire", confirmed="yes").content.decode()
     assert inspector.queue("emails").ready == 1
+
+
+def test_a_schedule_whose_message_cannot_be_sent_says_so_to_those_who_see_data(operator, log_in, monkeypatch):
+    entry = Scheduled(name="digest", queue="emails", message="digest", data={"n": object}, when=every(hours=1))
+    monkeypatch.setattr(registry, "_schedules", {"digest": entry})
+
+    assert "JSON" in act(operator, "fire", confirmed="yes").content.decode()
+
+    clerk = log_in("view_queue", "operate_queue")
+    assert "Nothing was done." in act(clerk, "fire", confirmed="yes").content.decode()
+    assert not LogEntry.objects.exists()
+
+
+def test_what_changes_nothing_is_not_in_the_log(operator, digest):
+    assert "The schedule is not paused." in act(operator, "resume", confirmed="yes").content.decode()
+    act(operator, "pause", confirmed="yes")
+
+    assert "The schedule is already paused." in act(operator, "pause", confirmed="yes").content.decode()
+
+    assert LogEntry.objects.count() == 1
 
 
 def test_a_paused_schedule_is_shown_and_resumed(operator, digest):

@@ -108,6 +108,26 @@ def test_a_schedule_is_deleted_once_that_is_confirmed(operator):
     assert LogEntry.objects.latest("pk").change_message == "Deleted schedule digest"
 
 
+def test_tabs_that_show_the_last_schedule_get_that_it_is_gone(operator):
+    schedules.create("digest", queue="emails", every=60, message="m")
+    assert "digest" in operator.get(f"{BASE}emails/stats.json").json()["parts"]["schedules"]
+    schedules.delete("digest", queue="emails")
+
+    assert operator.get(f"{BASE}emails/stats.json").json()["parts"]["schedules"].strip() == ""
+
+
+def test_one_that_another_in_the_settings_hides_is_deleted_and_not_changed(operator, mq_settings):
+    schedules.create("digest", queue="emails", every=60, message="m")
+    mq_settings(SCHEDULES={"digest": {"queue": "emails", "message": "m", "every": 60}})
+    (_, hidden) = operator.get(PAGE).context["schedules"]
+    assert (hidden["is_runtime"], hidden["change_url"]) == (True, "")
+    assert "has the same name" in hidden["problem"]
+
+    operator.post(f"{BASE}emails/schedule/delete/", {"schedule": "digest", "confirmed": "yes"})
+
+    assert len(operator.get(PAGE).context["schedules"]) == 1
+
+
 def test_one_that_is_not_valid_is_shown_and_deleted(operator, redis_client):
     keys = get_config().queue("emails").keys
     redis_client.hset(keys.runtime_schedules, f"definition:{NASTY}\udcff".encode(errors="surrogateescape"), "{")

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mq_django import topics
 from mq_django.admin.ui import live, page
 from mq_django.conf import get_config
 from mq_django.errors import ConnectionLost
@@ -72,7 +73,7 @@ def test_other_rows_come_as_a_whole(viewer, mq_settings):
 def test_versions_that_make_no_sense_get_everything(viewer, have):
     answer = poll(viewer, have)
 
-    assert answer["parts"].keys() == {"jobs", "problems", "rows", "topics"}
+    assert answer["parts"].keys() == {"jobs", "listed", "problems", "rows", "topics"}
 
 
 def test_pages_of_one_queue_get_the_parts_that_have_changed(viewer):
@@ -219,6 +220,37 @@ def test_queues_are_found_by_name_and_idle_ones_are_hidden(viewer, mq_settings):
     assert "2 queues of 3" in response.content.decode()
     assert 'data-mq-live="/admin/mq_django/queue/stats.json?q=mail"' in response.content.decode()
     assert poll(viewer, path=f"{POLLS}?q=mail")["parts"]["rows"].count("<tr") == 2
+
+
+def test_a_filter_that_finds_nothing_yet_shows_what_it_finds_later(viewer, mq_settings):
+    mq_settings(QUEUES={"mails": {}, "orders": {}}, TOPICS={"events": {}})
+    topics["events"].group("mailer").subscribe()
+    query = "?q=mail&hide=idle"
+    page = viewer.get(f"{BASE}{query}")
+    have = shown_by(page)
+    assert {"rows", "topics", "listed"} <= json.loads(have).keys()
+    assert "0 queues of 2" in page.content.decode()
+
+    publish("mails", "welcome", 1)
+    topics["events"].publish("paid", 1, on_commit=False)
+
+    parts = poll(viewer, have, f"{POLLS}{query}")["parts"]
+    assert "mails</a>" in parts["rows"]
+    assert "1 queue of 2" in parts["listed"]
+    assert "mailer" in parts["topics"]
+
+
+def test_the_rows_that_were_used_last_are_kept_up_to_a_size(monkeypatch):
+    monkeypatch.setattr(live, "MAX_BYTES", 50_000)
+    monkeypatch.setattr(live, "row_cache", live.RowCache())
+    used = {"url": "/used/", "name": "used"}
+    (first,) = live.LiveRows.of("row", [used], "url").rows
+    for number in range(20):
+        (shown,) = live.LiveRows.of("row", [{"url": f"/{number}/", "name": f"q{number}" * 1000}], "url").rows
+        assert f"q{number}" in shown.html
+        assert live.LiveRows.of("row", [used], "url").rows[0] is first
+
+    assert 0 < live.row_cache.size <= 50_000
 
 
 def test_300_queues_and_50_consumers_are_a_small_poll_of_few_round_trips(operator, mq_settings, monkeypatch):

@@ -1,5 +1,6 @@
 """Who may not see the data of messages sees nothing that may quote it, on no page, in no address, and in no log."""
 
+import json
 import re
 from html import unescape
 
@@ -51,6 +52,10 @@ def quoting(redis_client) -> None:
     keys = get_config().queue("emails").keys
     redis_client.hset(keys.waiting, f"u:{CANARY}-broken", "{")
     redis_client.zadd(keys.due, {f"u:{CANARY}-of-nobody": 5e12})
+    # Nobody's code has checked what another program writes.
+    odd = {"key": {"message": "m", "key": [CANARY]}, "args": {"task": "tests.testapp.tasks.add", "args": CANARY}}
+    for name, options in odd.items():
+        redis_client.hset(keys.runtime_schedules, f"definition:{name}", json.dumps({"every": 60, **options}))
     publish("emails", "held", {"x": CANARY}, key=CANARY, headers={"h": CANARY})
     take("emails", 10)
     publish("emails", "ready", {"x": CANARY}, key=CANARY, headers={"h": CANARY})
