@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from mq_django.conf import Config, GroupConfig, QueueConfig, get_config
+from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers.log_formats import configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
@@ -163,7 +163,8 @@ class Command(BaseCommand):
         with SignalPipe() as signals:
             if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
                 return
-            require_groups([queue for queue in queues if isinstance(queue, GroupConfig) and not _has_code(queue.name)])
+            groups_named = [config.name for config in queues if GROUP_SEPARATOR in config.name]
+            require_groups(name for name in groups_named if not _has_code(name))
             examine_servers(queues)
             probe = Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])])
             supervisor = Supervisor(
