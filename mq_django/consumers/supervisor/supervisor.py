@@ -77,7 +77,7 @@ class Supervisor:
             on_unresponsive=self._each_reclaimer(Reclaimer.consumer_unresponsive),
             on_late=self._each_reclaimer(Reclaimer.consumer_late),
         )
-        self._trimmers = [Trimmer(logs) for logs in _logs_by_server()]
+        self._trimmers = [Trimmer(logs, connection) for connection, logs in _logs_by_server().items()]
 
     def _make_servers(self) -> Iterator[ServerServices]:
         shares = by_server(self._queues)
@@ -239,9 +239,9 @@ class Supervisor:
             self._signals.wake()
 
 
-def _logs_by_server() -> list[list[Log]]:
-    """Return the logs of all topics, those on one server together, each with a session of its own."""
+def _logs_by_server() -> dict[str, list[Log]]:
+    """Return the logs of all topics by the connection to their server, each with a session of its own."""
     logs: dict[str, list[Log]] = {}
     for topic in get_config().topics.values():
         logs.setdefault(topic.connection, []).append(Log(topic, open_session("chores", topic.connection)))
-    return list(logs.values())
+    return logs

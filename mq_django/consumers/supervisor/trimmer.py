@@ -19,12 +19,18 @@ MAX_COUNTED = 10_000
 
 
 class Trimmer(Service):
-    """Checks every topic. Any number of processes may do so: one at a time checks the groups; trims are idempotent."""
+    """Checks the topics of one server. Any number of processes may do so: one at a time checks the groups.
+
+    Args:
+        logs: the logs of the topics.
+        connection: the server that they are on.
+    """
 
     name = "trimmer"
 
-    def __init__(self, logs: Sequence[Log]) -> None:
+    def __init__(self, logs: Sequence[Log], connection: str = "") -> None:
         super().__init__()
+        self.connection = connection
         self._logs = logs
 
     def run_once(self) -> float:

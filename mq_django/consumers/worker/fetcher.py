@@ -46,6 +46,7 @@ class Fetcher(Service):
     ) -> None:
         super().__init__()
         self.name = f"fetcher of {store.config.name}"
+        self.connection = store.config.connection
         self._store = store
         self._session = session
         self._consumer = consumer

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from mq_django.consumers.by_server import ServerQueues, open_session_to
+from mq_django.consumers.by_server import ServerQueues, connection_of, open_session_to
 from mq_django.consumers.heartbeat_timing import held_for, interval
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
@@ -23,6 +23,7 @@ class OrphanHeartbeat(Service):
         self, supervisor: str, consumers: Sequence[str], queues: ServerQueues, shared_state: SharedState
     ) -> None:
         super().__init__()
+        self.connection = connection_of(queues)
         session = open_session_to(queues)
         self._supervisor = supervisor
         self._consumers = consumers
