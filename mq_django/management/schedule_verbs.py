@@ -7,10 +7,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.jsontext import loads
 from mq_django.core.redaction import redact
 from mq_django.core.wire import moment
-from mq_django.errors import DecodeError
+from mq_django.errors import ConnectionLost, ConnectionRejected, DecodeError, StoreError
 from mq_django.management.tables import table
 from mq_django.producers.schedule_collection import schedules
 from mq_django.stores.schedule_status import ScheduleStatus
@@ -76,8 +77,7 @@ def run(options: Mapping[str, Any]) -> Output:
     """Do an action; without one, list."""
     action, name = options.get("action") or "list", options.get("name", "")
     if action == "list":
-        found = [as_row(status) for status in schedules.get_all(options.get("queue"))]
-        return found, table([{key: row[key] for key in _SHOWN} for row in found]) or ["No schedules."]
+        return _list(options.get("queue"))
     queue: str = options["queue"]
     match action:
         case "create":
@@ -97,6 +97,28 @@ def run(options: Mapping[str, Any]) -> Output:
             return {"id": message_id}, [message_id]
         case _:
             return _delete(name, queue, is_confirmed=options["yes"])
+
+
+def _list(queue: str | None) -> Output:
+    """Show the schedules of a queue, or of all queues: those of a server that cannot be reached have its error."""
+    configs = [config for config in get_config().queues.values() if config.has_schedules]
+    rows, away = _of(configs) if queue is None else (list(map(as_row, schedules.get_all(queue))), {})
+    lines = table([{key: row[key] for key in _SHOWN} for row in rows]) or ["No schedules."]
+    return [*rows, *({"queue": name, "error": error} for name, error in away.items())], lines
+
+
+def _of(configs: Sequence[QueueConfig]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the schedules of queues, and the errors of those that cannot be reached."""
+    rows: list[dict[str, Any]] = []
+    away: dict[str, StoreError] = {}
+    for config in configs:
+        try:
+            # One timeout is enough to know that a server cannot be reached.
+            if config.connection not in away:
+                rows += map(as_row, schedules.get_all(config.name))
+        except (ConnectionLost, ConnectionRejected) as error:
+            away[config.connection] = error
+    return rows, {config.name: str(away[config.connection]) for config in configs if config.connection in away}
 
 
 def _delete(name: str, queue: str, *, is_confirmed: bool) -> Output:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from mq_django import inspector, queues, topics
+from mq_django import inspector, queues, schedules, topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury, Expire
 from mq_django.inspector import jobs
@@ -460,3 +460,42 @@ def test_consumers_are_listed_and_asked():
     assert mq_json("consumers", "--stop", "s1") == {"asked": "s1", "queues": ["emails"]}
     with pytest.raises(CommandError, match="There is no consumer or supervisor nobody"):
         mq("consumers", "--stop", "nobody")
+
+
+@pytest.fixture
+def partly_away(mq_settings, tmp_path):
+    """Settings with a queue and a topic on a server that cannot be reached."""
+    away = {"CONNECTION": f"unix://{tmp_path}/nobody.sock"}
+    mq_settings(QUEUES={"emails": {}, "far": away}, TOPICS={"events": {}, "log": away})
+
+
+@pytest.mark.parametrize(
+    ("verb", "shown", "named"),
+    [
+        ("status", "emails", "far"),
+        ("topics", "events:billing", "log"),
+        ("schedules", "hourly", "far"),
+        ("consumers", "web-1", "far"),
+    ],
+)
+@pytest.mark.usefixtures("partly_away")
+def test_a_server_that_cannot_be_reached_is_named_beside_what_the_others_have(verb, shown, named):
+    schedules.create("hourly", queue="emails", every=3600, message="m")
+    beat("emails", "web-1")
+    open_store(get_config().queue("events:billing"), Session(get_client("chores"))).create_groups()
+    out = StringIO()
+    with pytest.raises(CommandError, match=rf"Cannot read .*{named}: Cannot reach Redis at .*nobody\.sock"):
+        call_command("mq", verb, stdout=out)
+    assert shown in out.getvalue()
+    out = StringIO()
+    with pytest.raises(CommandError):
+        call_command("mq", verb, "--json", stdout=out)
+    assert [row for row in json.loads(out.getvalue()) if "error" in row and named in row.values()]
+
+
+@pytest.mark.usefixtures("partly_away")
+def test_the_totals_are_those_of_the_queues_that_can_be_read():
+    queues["emails"].publish("welcome", 1)
+    totals = inspector.totals()
+    assert (totals.ready, totals.published) == (1, 1)
+    assert list(totals.errors) == ["far", "log"]

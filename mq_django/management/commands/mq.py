@@ -21,7 +21,7 @@ from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import require_queue
 from mq_django.management import consumer_verbs, pause_verbs, schedule_verbs, topic_verbs, whereabouts
 from mq_django.management.as_dict import as_dict
-from mq_django.management.tables import busy_with, table
+from mq_django.management.tables import away_text, busy_with, table
 from mq_django.management.user_name import user_name
 from mq_django.producers import queues
 from mq_django.stores.background_jobs import BackgroundJobs, MessageJobs
@@ -136,7 +136,7 @@ class Command(BaseCommand):
             for row, state in zip(found, states, strict=True)
         ]
         lines = table(rows) or ["No queue is configured."]
-        self._print(options, found, [*lines, *(busy_with(view) for view in views if view.is_starved)])
+        self._print_all(options, found, [*lines, *(busy_with(view) for view in views if view.is_starved)])
 
     def _peek(self, options: dict[str, Any]) -> None:
         found = list(map(as_dict, _peeked(options["queue"], options["place"], max(1, min(500, options["limit"])))))
@@ -238,13 +238,13 @@ class Command(BaseCommand):
         self._report(options, outcome, "deleted")
 
     def _consumers(self, options: dict[str, Any]) -> None:
-        self._print(options, *consumer_verbs.consumers(options))
+        self._print_all(options, *consumer_verbs.consumers(options))
 
     def _schedules(self, options: dict[str, Any]) -> None:
-        self._print(options, *schedule_verbs.run(options))
+        self._print_all(options, *schedule_verbs.run(options))
 
     def _topics(self, options: dict[str, Any]) -> None:
-        self._print(options, *topic_verbs.show_topics(options))
+        self._print_all(options, *topic_verbs.show_topics(options))
 
     def _log(self, options: dict[str, Any]) -> None:
         self._print(options, *topic_verbs.log(options))
@@ -267,6 +267,13 @@ class Command(BaseCommand):
             raise CommandError(str(outcome.error)) from outcome.error
         if outcome.missing and options.get("ids"):
             raise CommandError(f"{outcome.missing} of {len(options['ids'])} ids were not found.")
+
+    def _print_all(self, options: dict[str, Any], found: Any, lines: Iterable[str]) -> None:
+        """Print the rows of all queues or topics; it is an error if some of them cannot be read."""
+        self._print(options, found, lines)
+        rows = found if isinstance(found, list) else []
+        if away := away_text({row.get("queue") or row["topic"]: row["error"] for row in rows if "error" in row}):
+            raise CommandError(away)
 
     def _print(self, options: dict[str, Any], found: Any, lines: Iterable[str]) -> None:
         if options["json"]:
