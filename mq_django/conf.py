@@ -186,9 +186,7 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     base = getattr(settings, "BASE_DIR", None)
     if base is not None and "directory" not in found:
         found["directory"] = Path(base) / ".mq_django"
-    config = Config(
-        queues=MappingProxyType(configs), topics=MappingProxyType(logs), schedules=MappingProxyType(schedules), **found
-    )
+    config = Config(queues=MappingProxyType(configs), topics=MappingProxyType(logs), schedules=schedules, **found)
     return config, reader.problems
 
 

@@ -6,6 +6,9 @@ import sys
 from datetime import UTC, datetime
 from textwrap import indent
 from types import TracebackType
+from typing import Any, TextIO
+
+from django.core.management.base import OutputWrapper
 
 from mq_django.core.visible import escape
 
@@ -44,6 +47,21 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             found["traceback"] = self.formatException(record.exc_info)
         return json.dumps(found)
+
+
+class LoggedOutput(OutputWrapper):
+    """Logs what the command prints, such as what its checks have found, so that each line is a JSON object."""
+
+    def __init__(self, out: TextIO, level: int) -> None:
+        super().__init__(out)
+        self._level = level
+
+    def write(  # type: ignore[override]  # as Django's has it
+        self, msg: str = "", style_func: Any = None, ending: str | None = None
+    ) -> None:
+        """Log a text."""
+        if text := msg.strip():
+            logging.getLogger("mq_django").log(self._level, "%s", text)
 
 
 def configure_logs(form: str, *, verbosity: int) -> None:

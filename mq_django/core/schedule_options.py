@@ -171,7 +171,8 @@ def _mistake(option: Any, value: Any) -> str:
     if kinds is None:
         return f" is not an option; options are {', '.join(SCHEDULE_OPTIONS)}"
     if kinds != (object,) and (isinstance(value, bool) or not isinstance(value, kinds)):
-        return f" must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r:.80}"
+        words = "a timedelta or a number of seconds" if timedelta in kinds else " or ".join(k.__name__ for k in kinds)
+        return f" must be {words}, not {value!r:.80}"
     try:
         if option in _CHECKS:
             _CHECKS[option](value)

@@ -28,11 +28,15 @@ def logged_already() -> Iterator[None]:
 class OneError(logging.Filter):
     """Makes Django's error that a task has failed an INFO without a traceback, if the error is logged already."""
 
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__()
+        self._logger = logger
+
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno <= logging.INFO or not _is_logged.get():
             return True
         record.levelno, record.levelname, record.exc_info = logging.INFO, "INFO", None
-        return logging.getLogger(record.name).isEnabledFor(logging.INFO)
+        return self._logger.isEnabledFor(logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def task_api(package: Any, attempt_error: Callable[..., Any]) -> TaskAPI:
     """
     logger = logging.getLogger(package.LOGGER)
     if not any(isinstance(each, OneError) for each in logger.filters):
-        logger.addFilter(OneError())
+        logger.addFilter(OneError(logger))
     return TaskAPI(
         context=package.TaskContext,
         result=package.TaskResult,

@@ -1,8 +1,10 @@
 """Run consumers."""
 
 import argparse
+import logging
 import math
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -11,7 +13,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mq_django.conf import Config, QueueConfig, get_config
-from mq_django.consumers.log_formats import configure_logs
+from mq_django.consumers.log_formats import LoggedOutput, configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
 from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, examine_servers
@@ -99,11 +101,23 @@ class Command(BaseCommand):
         # Used by Probe to check new code.
         parser.add_argument("--fingerprint", action="store_true", help=argparse.SUPPRESS)
 
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """See BaseCommand.execute(). With JSON, checks and errors are log records, too."""
+        configure_logs(options["log_format"], verbosity=options["verbosity"])
+        if options["log_format"] != "json":
+            return super().execute(*args, **options)
+        self.stdout = LoggedOutput(sys.stdout, logging.INFO)
+        self.stderr = LoggedOutput(sys.stderr, logging.WARNING)
+        try:
+            return super().execute(*args, **options)
+        except CommandError as error:
+            LoggedOutput(sys.stderr, logging.ERROR).write(str(error))
+            raise SystemExit(error.returncode) from error
+
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
         if not hasattr(os, "fork"):
             raise CommandError(NEEDS_POSIX)
-        configure_logs(options["log_format"], verbosity=options["verbosity"])
         if options["orders"]:
             raise SystemExit(main.run(LaunchSpec.of(options["orders"])))
         try:
