@@ -52,9 +52,9 @@ def add_verbs(parser: argparse.ArgumentParser, add: Callable[[Any, str, str], ar
     changing.add_argument("--remove", action="append", choices=names, default=[], help="An option that it loses.")
     for each in (creating, changing):
         for name, (kind, what) in _OPTIONS.items():
-            each.add_argument(f"--{name}", type=kind, dest=_dest(name), help=what)
+            each.add_argument(f"--{name}", type=kind, dest=_dest(name), metavar=name.upper(), help=what)
         for name, what in _JSON.items():
-            each.add_argument(f"--{name}", dest=_dest(name), help=what)
+            each.add_argument(f"--{name}", dest=_dest(name), metavar=name.upper(), help=what)
     _named(add(actions, "pause", "Pause a schedule."))
     _named(add(actions, "resume", "Resume a schedule from its next tick on."))
     _named(add(actions, "fire", "Publish the message of a schedule now."))
@@ -85,6 +85,8 @@ def run(options: Mapping[str, Any]) -> Output:
             return as_row(made), ["created"]
         case "change":
             changes: Any = {**_given(options), **dict.fromkeys(options["remove"])}
+            if not changes:
+                raise CommandError("Give an option to change, or --remove.", returncode=2)
             return as_row(schedules.update(name, queue=queue, by=_user(), **changes)), ["changed"]
         case "pause":
             changed = schedules.pause(name, queue=queue, by=_user())
@@ -167,7 +169,7 @@ def _given(options: Mapping[str, Any]) -> Any:
         try:
             found[name] = loads(found[name].encode(errors="surrogateescape"))
         except DecodeError as error:
-            raise CommandError(f"--{name} is {error}") from error
+            raise CommandError(f"--{name} is {error}", returncode=2) from error
     return found
 
 

@@ -250,7 +250,7 @@ def test_purge_deletes_what_a_filter_finds():
         publish("emails", name, 1, delay=60)
         publish("emails", name, 1)
 
-    with pytest.raises(CommandError, match="This deletes up to 3 messages"):
+    with pytest.raises(CommandError, match="those of the 3 delayed messages that match --name welc"):
         mq("purge", "emails", "delayed", "--name", "welc")
     assert mq_json("purge", "emails", "delayed", "--name", "welc", "--yes")["deleted"] == 2
     assert mq_json("purge", "emails", "ready", "--name", "welc", "--yes")["deleted"] == 2
@@ -499,3 +499,47 @@ def test_the_totals_are_those_of_the_queues_that_can_be_read():
     totals = inspector.totals()
     assert (totals.ready, totals.published) == (1, 1)
     assert list(totals.errors) == ["far", "log"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("publish", "emails", "welcome", "{"),
+        ("publish", "emails", "welcome", "--delay", "-1"),
+        ("publish", "emails", "", "1"),
+        ("log", "events", "--since", "2026-13-01"),
+        ("seek", "events:billing", "somewhere"),
+        ("purge", "emails", "ready", "--error", "x", "--yes"),
+        ("purge", "emails", "ready"),
+        ("schedules", "create", "x", "--message", "m"),
+        ("schedules", "create", "x", "--message", "m", "--every", "60", "--data", "{"),
+        ("schedules", "change", "x"),
+    ],
+)
+def test_wrong_arguments_exit_with_2(arguments, mq_settings):
+    mq_settings(QUEUES={"emails": {}, "default": {}}, TOPICS={"events": {}})
+    with pytest.raises(CommandError) as raised:
+        mq(*arguments)
+    assert raised.value.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("peek", "emails", "--limit", value) for value in ("0", "501", "few")),
+        *(("redrive", "emails", "--all", "--rate", value) for value in ("0", "-5", "x")),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(arguments):
+    # From the command line it exits with 2, as argparse does.
+    with pytest.raises(CommandError, match="a whole number from 1"):
+        mq(*arguments)
+
+
+def test_a_purge_says_before_what_it_would_delete():
+    bury_many("emails", 3)
+    with pytest.raises(CommandError, match=r"deletes 3 messages\. Confirm"):
+        mq("purge", "emails", "dead")
+    expected = r"deletes those of the 3 dead messages that match --name welc and --error x\. Confirm"
+    with pytest.raises(CommandError, match=expected):
+        mq("purge", "emails", "dead", "--name", "welc", "--error", "x", "--rate", "5")

@@ -26,6 +26,7 @@ from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import MQError, UnknownGroup
+from mq_django.management.argument_types import duration, whole
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
 
@@ -45,24 +46,6 @@ NO_HANDLER = (
     "This project has no handler for any message of %s: all are set aside as unhandled. If other programs handle these "
     'queues, set their option "CONSUME" to False.'
 )
-
-
-def whole(text: str) -> int:
-    """Parse a whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number from 1, not {text!r}")
-    return int(text)
-
-
-def duration(text: str) -> float:
-    """Parse a number of seconds."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"a number of seconds, not {text!r}")
-    return seconds
 
 
 class Command(BaseCommand):
