@@ -202,6 +202,7 @@ WRONG_OPTIONS = [
     ("RETRY", {"bury_on": ValueError}),
     ("TIMEOUT", 0),
     ("TIMEOUT", "30"),
+    ("TIMEOUT", 10**9),
     ("CONNECTION", "http://h"),
     ("CONNECTION", 6379),
     ("MAX_SIZE", 0),
@@ -215,6 +216,7 @@ WRONG_OPTIONS = [
     ("MAX_DEPTH", "many"),
     ("CONSUME", "no"),
     ("RESULT_TTL", -1),
+    ("RESULT_TTL", timedelta(days=4000)),
     ("RESULT_TTL", None),
 ]
 

@@ -85,6 +85,22 @@ def read_positive_duration(value: Any) -> timedelta:
     return duration
 
 
+def _duration_from(least: float, words: str) -> Callable[[Any], timedelta]:
+    """Return a reader of durations. Longer than any delay is a mistake in the unit, such as milliseconds."""
+
+    def read(value: Any) -> timedelta:
+        duration = read_duration(value)
+        if not timedelta(seconds=least) <= duration <= MAX_DELAY:
+            raise TypeError(f"a timedelta or a number of seconds {words} {MAX_DELAY.days} days")
+        return duration
+
+    return read
+
+
+read_period = _duration_from(1e-6, "above zero and up to")
+read_result_ttl = _duration_from(0, "from 0 to")
+
+
 def read_visibility_timeout(value: Any) -> timedelta:
     duration = read_duration(value)
     # Others judge by heartbeats, a few in this time: in less than a second a busy machine looks dead.
@@ -97,16 +113,7 @@ def _optional(read: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
     return lambda value: None if value is None else read(value)
 
 
-read_optional_timeout = _optional(read_positive_duration)
-
-
-def read_result_ttl(value: Any) -> timedelta:
-    duration = read_duration(value)
-    if duration < timedelta(0):
-        raise TypeError("a timedelta or a number of seconds, not below zero")
-    return duration
-
-
+read_optional_period = _optional(read_period)
 read_count = _reader(int, "a whole number from 1", lambda value: value >= 1)
 read_optional_count = _optional(read_count)
 # Consumers do not accept entries over a megabyte, so messages above this limit could not be handled.
