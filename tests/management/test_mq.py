@@ -536,6 +536,12 @@ def test_a_number_out_of_its_range_is_refused(arguments):
         mq(*arguments)
 
 
+def test_a_background_job_says_what_it_works_on():
+    bury_many("emails", 3)
+    expected = "started, those of 3 dead letters that match\n"
+    assert mq("redrive", "emails", "--all", "--name", "welc", "--background") == expected
+
+
 def test_a_purge_says_before_what_it_would_delete():
     bury_many("emails", 3)
     with pytest.raises(CommandError, match=r"deletes 3 messages\. Confirm"):

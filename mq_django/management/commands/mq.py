@@ -198,8 +198,9 @@ class Command(BaseCommand):
         if begun.word == "nothing":
             self._report(options, Outcome(), done)
         elif background:
-            named = "dead letters" if place == "dead" else f"{place} messages"
-            self._print(options, {"begun": True, "total": begun.total}, [f"started, {begun.total} {named}"])
+            named = f"{begun.total} {'dead letters' if place == 'dead' else f'{place} messages'}"
+            which = named if criteria == NOTHING else f"those of {named} that match"
+            self._print(options, {"begun": True, "total": begun.total}, [f"started, {which}"])
         else:
             self._work(options, begun.total, done, "dead" if place == "dead" else "messages")
 
