@@ -78,7 +78,19 @@ def configure_logs(form: str, *, verbosity: int) -> None:
         logging.captureWarnings(capture=True)
         root.handlers = root.handlers or [handler]
         for each in (root, *map(logging.getLogger, logging.root.manager.loggerDict)):
-            for found in each.handlers:
+            for found in list(each.handlers):
                 # Not those that write to files, which are StreamHandlers, too.
-                if type(found) is logging.StreamHandler:
+                if type(found) is not logging.StreamHandler:
+                    continue
+                if each is not root and handler in root.handlers and _reaches_root(each):
+                    # Its records would be written twice, as Django's with DEBUG.
+                    each.removeHandler(found)
+                else:
                     found.setFormatter(handler.formatter)
+
+
+def _reaches_root(logger: logging.Logger | None) -> bool:
+    """Return whether the records of a logger come to the handlers of the root logger."""
+    while logger is not None and logger.propagate:
+        logger = logger.parent
+    return logger is None
