@@ -154,9 +154,9 @@ def check_others_handlers(**_: Any) -> list[CheckMessage]:
 def check_schedules(**_: Any) -> list[CheckMessage]:
     """Report schedules of the settings whose task does not exist, or cannot be called with their arguments."""
     raw = getattr(settings, "MQ_DJANGO", {})
-    config, problems = read(raw)
+    config, _problems = read(raw)
     found: list[CheckMessage] = []
-    for entry in () if problems else config.schedules.values():
+    for entry in config.schedules.values():
         try:
             # A task in a queue that other programs handle is theirs.
             if "task" in raw["SCHEDULES"][entry.name] and config.queues[entry.queue].consume:

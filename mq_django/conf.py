@@ -17,11 +17,12 @@ from django.utils import timezone
 from mq_django.core.configs import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import is_name
-from mq_django.core.options import URL_SCHEMES, options_of
+from mq_django.core.options import URL_SCHEMES, WrongParts, options_of
 from mq_django.core.project import EMBEDDED, Config
+from mq_django.core.schedule_options import read_schedule
 from mq_django.core.schedules import Scheduled
 from mq_django.core.times import use_time_zone
-from mq_django.errors import ConfigurationError, InvalidMessage
+from mq_django.errors import ConfigurationError, InvalidMessage, MissingDependency
 
 __all__ = [
     "EMBEDDED",
@@ -64,6 +65,11 @@ class _Reader:
     def refuse(self, setting: str, message: str, hint: str) -> None:
         self.problems.append(Problem(setting, message, hint))
 
+    def refuse_parts(self, setting: str, error: WrongParts) -> None:
+        for name, text in error.parts:
+            part = f"{setting}[{name!r}]" if name else setting
+            self.refuse(part, f"{part}{text}.", f"Change {part}.")
+
     def options(self, raw: Mapping[Any, Any], config: type[Any], where: str) -> dict[str, Any]:
         options, found = options_of(config), {}
         for name, value in raw.items():
@@ -76,6 +82,8 @@ class _Reader:
             else:
                 try:
                     found[options[name].attribute] = options[name].read(value)
+                except WrongParts as error:
+                    self.refuse_parts(setting, error)
                 except TypeError as error:
                     self.refuse(setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}.")
         return found
@@ -124,20 +132,39 @@ class _Reader:
                     del found["connection"]
                 yield name, found
 
-    def schedule(self, scheduled: Scheduled, configs: Mapping[str, QueueConfig]) -> None:
-        """Check that a schedule's message can be published to its queue."""
+    def schedules(self, raw: Mapping[Any, Any], configs: Mapping[str, QueueConfig]) -> dict[str, Scheduled]:
+        """Return the schedules whose messages can be published to their queues."""
+        found = {}
+        for name, entry in raw.items():
+            where = f'MQ_DJANGO["SCHEDULES"][{name!r}]'
+            try:
+                scheduled = read_schedule(name, entry, where=where)
+            except WrongParts as error:
+                self.refuse_parts(where, error)
+            except MissingDependency as error:
+                self.refuse(where, f"{where}: {error}.", "Install it, or use 'every'.")
+            else:
+                if self._has_place(scheduled, configs):
+                    found[name] = scheduled
+        return found
+
+    def _has_place(self, scheduled: Scheduled, configs: Mapping[str, QueueConfig]) -> bool:
+        """Return whether the message of a schedule can be published to its queue."""
         where, config = scheduled.where, configs.get(scheduled.queue)
         if config is None:
             hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
             self.refuse(where, f"{where} names the queue {scheduled.queue!r}, which is not configured.", hint)
-        elif not config.has_schedules:
+            return False
+        if not config.has_schedules:
             message = f"{where} names the queue {scheduled.queue!r}, whose RSMQ format has no schedules."
             self.refuse(where, message, "Let a task of another queue publish to it.")
-        else:
-            try:
-                scheduled.publication(config)
-            except InvalidMessage as error:
-                self.refuse(where, f"{where} cannot be published: {error}.", "Change it to a valid message.")
+            return False
+        try:
+            scheduled.publication(config)
+        except InvalidMessage as error:
+            self.refuse(where, f"{where} cannot be published: {error}.", "Change it to a valid message.")
+            return False
+        return True
 
 
 def _queue_config(options: Mapping[Any, Any]) -> type[QueueConfig]:
@@ -155,12 +182,12 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     connection = found.get("connection", EMBEDDED)
     configs = reader.queues(found.pop("queues", {"default": {}}), namespace, connection)
     logs = reader.topics(found.pop("topics", {}), namespace, connection, configs)
-    for scheduled in found.get("schedules", {}).values():
-        reader.schedule(scheduled, configs)
+    schedules = reader.schedules(found.pop("schedules", {}), configs)
     base = getattr(settings, "BASE_DIR", None)
     if base is not None and "directory" not in found:
         found["directory"] = Path(base) / ".mq_django"
-    return Config(queues=MappingProxyType(configs), topics=MappingProxyType(logs), **found), reader.problems
+    config = Config(queues=MappingProxyType(configs), topics=MappingProxyType(logs), schedules=schedules, **found)
+    return config, reader.problems
 
 
 @cache

@@ -9,7 +9,7 @@ from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
 
-OTHER_FORMS = {"QUEUES", "TOPICS", "RATE_LIMIT", "CONCURRENCY", "VT"}
+OTHER_FORMS = {"QUEUES", "TOPICS", "SCHEDULES", "RATE_LIMIT", "CONCURRENCY", "VT"}
 
 
 def one_problem(raw):
@@ -202,6 +202,7 @@ WRONG_OPTIONS = [
     ("RETRY", {"bury_on": ValueError}),
     ("TIMEOUT", 0),
     ("TIMEOUT", "30"),
+    ("TIMEOUT", 10**9),
     ("CONNECTION", "http://h"),
     ("CONNECTION", 6379),
     ("MAX_SIZE", 0),
@@ -215,6 +216,7 @@ WRONG_OPTIONS = [
     ("MAX_DEPTH", "many"),
     ("CONSUME", "no"),
     ("RESULT_TTL", -1),
+    ("RESULT_TTL", timedelta(days=4000)),
     ("RESULT_TTL", None),
 ]
 
@@ -222,10 +224,21 @@ WRONG_OPTIONS = [
 @pytest.mark.parametrize(("option", "value"), WRONG_OPTIONS)
 def test_a_wrong_option_of_a_queue_is_named(option, value):
     problem = one_problem({"QUEUES": {"emails": {option: value}}})
-    assert problem.setting == f"MQ_DJANGO[\"QUEUES\"]['emails']['{option}']"
-    assert problem.setting in problem.message
-    assert " must be " in problem.message
+    part = "".join(f"[{key!r}]" for key in value) if isinstance(value, dict) else ""
+    assert problem.setting == f"MQ_DJANGO[\"QUEUES\"]['emails']['{option}']{part}"
+    assert problem.message.startswith(problem.setting)
+    assert " must be " in problem.message or " is not an argument of RetryPolicy" in problem.message
     assert option in problem.hint
+
+
+def test_every_argument_of_a_retry_policy_that_is_wrong_is_named():
+    _, problems = read({"QUEUES": {"emails": {"RETRY": {"delay": "soon", "factor": 0, "tries": 3, "jitter": 0.1}}}})
+    where = "MQ_DJANGO[\"QUEUES\"]['emails']['RETRY']"
+    assert sorted(problem.message for problem in problems) == [
+        f"{where}['delay'] must be a timedelta or a number of seconds, not 'soon'.",
+        f"{where}['factor'] must be a number from 1 to 1000, not 0.",
+        f"{where}['tries'] is not an argument of RetryPolicy: max_attempts, delay, factor, max_delay, jitter, bury_on.",
+    ]
 
 
 def test_every_option_of_a_queue_can_be_wrong():

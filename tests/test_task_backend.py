@@ -891,20 +891,42 @@ def test_signals_and_logs_are_as_with_djangos_own_backends(plain, caplog):
     ]
 
 
-def test_a_failure_is_logged_with_its_traceback_once_it_is_final(caplog, redis_client, namespace):
-    caplog.set_level(logging.ERROR, logger=LOGGER)
+def test_a_failure_is_one_error_once_it_is_final(caplog, redis_client, namespace):
+    caplog.set_level(logging.INFO)
 
-    def lines():
-        return [record for record in caplog.records if record.name == LOGGER]
+    def alarms():
+        return [record for record in caplog.records if record.levelno > logging.INFO]
 
     enqueued = tasks.fail.enqueue("broken pipe")
     work("default")
-    assert lines() == []
+    (line,) = alarms()
+    assert (line.levelno, line.exc_info[0], line.attempt) == (logging.WARNING, tasks.Refused, 1)
+    caplog.clear()
     redis_client.zadd(f"{namespace}:{{default}}:due", {enqueued.id: 0})
     work("default")
-    (line,) = lines()
-    assert line.levelno == logging.ERROR
-    assert line.exc_info[0] is tasks.Refused
+    (line,) = alarms()
+    assert (line.levelno, line.exc_info[0]) == (logging.ERROR, tasks.Refused)
+    assert (line.queue, line.message_id, line.attempt) == ("default", enqueued.id, 2)
+    assert line.handler == "tests.testapp.tasks.fail"
+    assert caplog.messages[-1] == f"Task id={enqueued.id} path=tests.testapp.tasks.fail state=FAILED"
+
+
+@pytest.mark.parametrize("returned", ["bury", "set"])
+def test_a_burial_without_an_exception_is_one_error_without_a_traceback(caplog, returned):
+    caplog.set_level(logging.INFO)
+    enqueued = tasks.give_back.enqueue(returned)
+    work("default")
+    (line,) = [record for record in caplog.records if record.levelno > logging.INFO]
+    assert (line.levelno, line.message_id) == (logging.ERROR, enqueued.id)
+    assert "NoneType: None" not in caplog.text
+    assert caplog.messages[-1].endswith("state=FAILED")
+
+
+def test_a_logger_that_logs_errors_only_hears_of_no_failure_twice(caplog):
+    caplog.set_level(logging.ERROR, logger=LOGGER)
+    tasks.refuse.enqueue()
+    work("default")
+    assert [record.levelno for record in caplog.records if record.name == LOGGER] == []
 
 
 @pytest.fixture

@@ -28,8 +28,7 @@ def log_failure(
     if isinstance(outcome, Retry):
         level, what = logging.WARNING, f"will be retried in {delay_ms / 1000:.1f} s"
     else:
-        # An error tracker gets one error: Django logs that a task has failed.
-        level, what = logging.WARNING if handler is not None and handler.ended else logging.ERROR, "buried"
+        level, what = logging.ERROR, "buried"
     about = (message.id, message.name, message.queue, what, message.attempt, repr(str(outcome.error)[:MAX_ERROR]))
     text = "Message %s (%s) of queue %s %s after attempt %d: %s"
     extra = {

@@ -6,6 +6,9 @@ import sys
 from datetime import UTC, datetime
 from textwrap import indent
 from types import TracebackType
+from typing import Any, TextIO
+
+from django.core.management.base import OutputWrapper
 
 from mq_django.core.visible import escape
 
@@ -46,6 +49,21 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(found)
 
 
+class LoggedOutput(OutputWrapper):
+    """Logs what the command prints, such as what its checks have found, so that each line is a JSON object."""
+
+    def __init__(self, out: TextIO, level: int) -> None:
+        super().__init__(out)
+        self._level = level
+
+    def write(  # type: ignore[override]  # as Django's has it
+        self, msg: str = "", style_func: Any = None, ending: str | None = None
+    ) -> None:
+        """Log a text."""
+        if text := msg.strip():
+            logging.getLogger("mq_django").log(self._level, "%s", text)
+
+
 def configure_logs(form: str, *, verbosity: int) -> None:
     """Write the logs of mq_django to stderr as text, unless the project's LOGGING handles them, or all logs as JSON."""
     logger, root = logging.getLogger("mq_django"), logging.getLogger()
@@ -60,7 +78,19 @@ def configure_logs(form: str, *, verbosity: int) -> None:
         logging.captureWarnings(capture=True)
         root.handlers = root.handlers or [handler]
         for each in (root, *map(logging.getLogger, logging.root.manager.loggerDict)):
-            for found in each.handlers:
+            for found in list(each.handlers):
                 # Not those that write to files, which are StreamHandlers, too.
-                if type(found) is logging.StreamHandler:
+                if type(found) is not logging.StreamHandler:
+                    continue
+                if each is not root and handler in root.handlers and _reaches_root(each):
+                    # Its records would be written twice, as Django's with DEBUG.
+                    each.removeHandler(found)
+                else:
                     found.setFormatter(handler.formatter)
+
+
+def _reaches_root(logger: logging.Logger | None) -> bool:
+    """Return whether the records of a logger come to the handlers of the root logger."""
+    while logger is not None and logger.propagate:
+        logger = logger.parent
+    return logger is None

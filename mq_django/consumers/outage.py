@@ -5,7 +5,9 @@ import time
 from typing import ClassVar
 
 from mq_django.core.logs import get_logger
-from mq_django.errors import StoreError
+from mq_django.errors import ConfigurationError, StoreError
+from mq_django.transport.connections import get_client
+from mq_django.transport.failures import address
 
 logger = get_logger(__name__)
 
@@ -19,7 +21,9 @@ class Outage:
     #: Seconds until the first line. A consumer waits for a minute, because its supervisor logs the same outage.
     grace: ClassVar[float] = 0.0
 
-    def __init__(self) -> None:
+    def __init__(self, at: str) -> None:
+        #: The address of the server, for the log.
+        self._at = at
         self._lock = threading.Lock()
         self._affected: set[object] = set()
         #: On the monotonic clock.
@@ -35,7 +39,7 @@ class Outage:
             if now < self._next_line:
                 return
             self._next_line = now + LOG_AGAIN
-        logger.warning("Waiting for Redis for %.0f s: %s", now - self._since, error)
+        logger.warning("Waiting for Redis at %s for %.0f s: %s", self._at, now - self._since, error)
 
     def recovered(self, service: object) -> bool:
         """Note that a service has reached Redis, and return whether it could not before. The last one is logged."""
@@ -46,7 +50,7 @@ class Outage:
             self._affected.discard(service)
             is_over = not self._affected and self._next_line > self._since + self.grace
         if is_over:
-            logger.info("Redis has been reached again after %.0f s", now - self._since)
+            logger.info("Redis at %s has been reached again after %.0f s", self._at, now - self._since)
         return True
 
     def forget(self, service: object) -> None:
@@ -55,10 +59,27 @@ class Outage:
             self._affected.discard(service)
 
 
-#: By connection.
+#: By address: several connections may lead to one server, such as to databases of it.
 _outages: dict[str, Outage] = {}
 
 
-def outage_of(connection: str) -> Outage:
-    """Return the outage of a server in this process."""
-    return _outages.setdefault(connection, Outage())
+def failed(connection: str, service: object, error: StoreError) -> None:
+    """Note that a service of this process could not reach a server."""
+    try:
+        at = address(get_client("chores", connection).connection_pool)
+    except (ConfigurationError, StoreError):  # the embedded server does not start
+        at = connection
+    _outages.setdefault(at, Outage(at)).failed(service, error)
+
+
+def recovered(service: object) -> bool:
+    """Note that a service has reached all its servers, and return whether it could not before."""
+    # Of each server, so no generator.
+    found = [outage.recovered(service) for outage in list(_outages.values())]
+    return any(found)
+
+
+def forget(service: object) -> None:
+    """Forget a service that has ended."""
+    for outage in list(_outages.values()):
+        outage.forget(service)

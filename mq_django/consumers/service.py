@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from mq_django.consumers.outage import LOG_AGAIN, outage_of
+from mq_django.consumers import outage
+from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.core.logs import get_logger
 from mq_django.errors import ConnectionLost, ConnectionRejected, QueueFull, ReadOnly, StoreError
 
@@ -38,8 +39,8 @@ class Service:
         self._successes = 0
         #: (item, error) -> when it was last logged.
         self._logged: dict[tuple[str, str], float] = {}
-        #: The server that it uses, as in CONNECTION; "": that of the project.
-        self.connection = ""
+        #: The server that it uses, as in CONNECTION; "": that of the project. None: it uses several, by each().
+        self.connection: str | None = ""
         #: The time of the latest round, or step of one, on the monotonic clock.
         self.progressed = time.monotonic()
 
@@ -119,6 +120,8 @@ class Service:
                 do(item)
             except SERVER_ERRORS as error:
                 failed[where] = error
+                if self.connection is None:
+                    outage.failed(where, self, error)
             except BaseException as error:  # noqa: BLE001 - as in _round
                 self._log_failure(called(item), error)
         if failed:
@@ -152,7 +155,7 @@ class Service:
                     self._sleeping = False
                 self._woken.clear()
         finally:
-            outage_of(self.connection).forget(self)
+            outage.forget(self)
             self.close()
 
     def _round(self) -> float:
@@ -167,11 +170,14 @@ class Service:
             self._recover(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return MAX_BACKOFF
         self._successes += 1
-        # The first successful round may only have cleaned up, and the next may fail again.
-        if self._backoff and self._successes > 1:
-            if not outage_of(self.connection).recovered(self):
-                logger.info("%s has recovered", self.name)
-            self._backoff = 0.0
+        if not self._backoff:
+            return pause
+        if self._successes == 1:
+            # It may only have cleaned up, and the next may fail again. An outage lasts until that is known.
+            return min(pause, MAX_BACKOFF)
+        if not outage.recovered(self):
+            logger.info("%s has recovered", self.name)
+        self._backoff = 0.0
         return pause
 
     def _back_off(self, error: StoreError) -> float:
@@ -180,7 +186,8 @@ class Service:
         now = time.monotonic()
         self._successes = 0
         if isinstance(error, SERVER_ERRORS):
-            outage_of(self.connection).failed(self, error)
+            if self.connection is not None:
+                outage.failed(self.connection, self, error)
         elif not self._backoff or now - self._logged.get(("", ""), now) >= LOG_AGAIN:
             self._logged["", ""] = now
             logger.warning("%s failed, and will retry: %s", self.name, error)

@@ -20,9 +20,9 @@ from mq_django.core.options import (
     read_expired,
     read_maxsize,
     read_optional_count,
-    read_optional_timeout,
+    read_optional_period,
     read_own_connection,
-    read_positive_duration,
+    read_period,
     read_rate_limit,
     read_result_ttl,
     read_retry,
@@ -82,7 +82,7 @@ class DeliveryOptions:
         ),
     )
     timeout: timedelta | None = field(
-        default=None, metadata=option(read_optional_timeout, "How long a handler may run.")
+        default=None, metadata=option(read_optional_period, "How long a handler may run.")
     )
     visibility_timeout: timedelta = field(
         default=timedelta(seconds=10),
@@ -264,7 +264,7 @@ class TopicConfig(DeliveryOptions):
     retention: timedelta | None = field(
         default=timedelta(days=7),
         metadata=option(
-            read_optional_timeout,
+            read_optional_period,
             "How long a message is kept; `None`: for ever, unless one of the next two options limits it.",
         ),
     )
@@ -288,7 +288,7 @@ class TopicConfig(DeliveryOptions):
     duplicate_window: timedelta = field(
         default=timedelta(minutes=5),
         metadata=option(
-            read_positive_duration,
+            read_period,
             "How long a `message_id=` is remembered, so that publishing it again has no effect.",
         ),
     )

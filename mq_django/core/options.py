@@ -4,7 +4,7 @@ These functions raise TypeError with the words that follow "must be".
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -14,12 +14,21 @@ from typing import Any, TypeVar
 from mq_django.core.limits import Limit, Rate
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize
-from mq_django.core.times import read_duration
+from mq_django.core.times import MAX_DELAY, read_duration
 from mq_django.errors import ConfigurationError, InvalidValue
 
 URL_SCHEMES = ("redis://", "rediss://", "unix://")
 
 Value = TypeVar("Value")
+
+
+class WrongParts(TypeError):
+    """Everything that is wrong in a value of several parts, so that `check` names each by its path."""
+
+    def __init__(self, parts: Sequence[tuple[str, str]]) -> None:
+        #: (name of the part, or "" for the whole value; the text that follows the name)
+        self.parts = parts
+        super().__init__("; ".join(f"{name!r}{text}" if name else f"it{text}" for name, text in parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +85,22 @@ def read_positive_duration(value: Any) -> timedelta:
     return duration
 
 
+def _duration_from(least: float, words: str) -> Callable[[Any], timedelta]:
+    """Return a reader of durations. Longer than any delay is a mistake in the unit, such as milliseconds."""
+
+    def read(value: Any) -> timedelta:
+        duration = read_duration(value)
+        if not timedelta(seconds=least) <= duration <= MAX_DELAY:
+            raise TypeError(f"a timedelta or a number of seconds {words} {MAX_DELAY.days} days")
+        return duration
+
+    return read
+
+
+read_period = _duration_from(1e-6, "above zero and up to")
+read_result_ttl = _duration_from(0, "from 0 to")
+
+
 def read_visibility_timeout(value: Any) -> timedelta:
     duration = read_duration(value)
     # Others judge by heartbeats, a few in this time: in less than a second a busy machine looks dead.
@@ -88,16 +113,7 @@ def _optional(read: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
     return lambda value: None if value is None else read(value)
 
 
-read_optional_timeout = _optional(read_positive_duration)
-
-
-def read_result_ttl(value: Any) -> timedelta:
-    duration = read_duration(value)
-    if duration < timedelta(0):
-        raise TypeError("a timedelta or a number of seconds, not below zero")
-    return duration
-
-
+read_optional_period = _optional(read_period)
 read_count = _reader(int, "a whole number from 1", lambda value: value >= 1)
 read_optional_count = _optional(read_count)
 # Consumers do not accept entries over a megabyte, so messages above this limit could not be handled.
@@ -118,13 +134,19 @@ def read_retry(value: Any) -> RetryPolicy:
     if not isinstance(value, Mapping):
         raise TypeError("a RetryPolicy, or a dict of its arguments")
     known = [field.name for field in fields(RetryPolicy)]
-    unknown = [key for key in value if key not in known]
-    if unknown:
-        raise TypeError(f"a dict of {', '.join(known)} (it has {unknown[0]!r})")
+    wrong = [(key, f" is not an argument of RetryPolicy: {', '.join(known)}") for key in value if key not in known]
+    for name in [name for name in known if name in value]:
+        try:
+            # Each by itself, beside delays that fit all others.
+            RetryPolicy(**{"delay": 0, "max_delay": MAX_DELAY, name: value[name]})
+        except ConfigurationError as error:
+            wrong.append((name, str(error).removeprefix(f"RetryPolicy.{name}")))
+    if wrong:
+        raise WrongParts(wrong)
     try:
         return RetryPolicy(**value)
     except ConfigurationError as error:
-        raise TypeError(f"a valid RetryPolicy ({error})") from error
+        raise WrongParts([("", f": {error}")]) from error
 
 
 read_expired = _reader(str, '"discard" or "bury"', ("discard", "bury").__contains__)

@@ -16,7 +16,6 @@ from mq_django.core.options import (
     read_paths,
     read_signals,
 )
-from mq_django.core.schedule_options import read_schedules
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import UnknownQueue, UnknownTopic
 
@@ -73,7 +72,7 @@ class Config:
     schedules: Mapping[str, Scheduled] = field(
         default_factory=dict,
         metadata=option(
-            read_schedules,
+            read_options_by_name,
             'Name to schedule: `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, or `"task"` '
             'with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`, and `"starts"` and '
             '`"ends"`: no tick is before the first or after the second. One process fires each tick. Of the ticks '

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
+from functools import partial
 from typing import Any, TypedDict
 
 from mq_django.core.jsontext import dumps, loads
-from mq_django.core.options import read_positive_duration
+from mq_django.core.options import WrongParts, read_positive_duration
 from mq_django.core.publish_checks import check_name, check_priority, check_text
-from mq_django.core.schedules import Schedule, Scheduled, cron, every
+from mq_django.core.schedules import Schedule, Scheduled, check_time_zone, cron, every
 from mq_django.core.times import Duration, aware, read_duration
-from mq_django.errors import DecodeError, InvalidMessage, InvalidSchedule, MQError
+from mq_django.errors import DecodeError, InvalidMessage, InvalidSchedule, MissingDependency, MQError
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -67,21 +67,17 @@ _REPLACES = {
 }
 
 
-def read_schedules(value: Any) -> Mapping[str, Scheduled]:
-    """Return the schedules of a setting by name.
+def read_schedule(name: object, entry: object, *, where: str) -> Scheduled:
+    """Return a schedule of the settings.
 
     Raises:
-        TypeError: with the words that follow "must be".
+        WrongParts: with all that is wrong.
+        MissingDependency: croniter is not installed.
     """
-    if not isinstance(value, Mapping):
-        raise TypeError("a dict of name: schedule")
-    found = {}
-    for name, entry in value.items():
-        try:
-            found[name] = _scheduled(check_schedule_name(name), entry, where=f'MQ_DJANGO["SCHEDULES"][{name!r}]')
-        except (TypeError, MQError) as error:
-            raise TypeError(f"a dict of name: schedule; in {name!r:.80}, {error}") from error
-    return MappingProxyType(found)
+    try:
+        return _scheduled(check_schedule_name(name), entry, where=where)
+    except (InvalidMessage, InvalidSchedule) as error:
+        raise WrongParts([("", f": {error}")]) from error
 
 
 def read_definition(queue: str, name: str, definition: bytes) -> Scheduled:
@@ -145,7 +141,7 @@ def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = 
     as_task = {"args": list(entry.get("args", ())), "kwargs": dict(entry.get("kwargs", {}))}
     starts, ends = (_moment(option, entry[option]) if option in entry else None for option in ("starts", "ends"))
     if starts is not None and ends is not None and ends < starts:
-        raise TypeError("'ends' must not be before 'starts'")
+        raise WrongParts([("ends", " must not be before 'starts'")])
     return Scheduled(
         name=name,
         queue=entry.get("queue", "default"),
@@ -163,27 +159,51 @@ def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = 
 
 
 def _check_options(entry: Any) -> None:
+    """Raise WrongParts with all that is wrong."""
     if not isinstance(entry, Mapping):
-        raise TypeError("write a dict of options")
-    for option, value in entry.items():
-        kinds = SCHEDULE_OPTIONS.get(option)
-        if kinds is None:
-            raise TypeError(f"{option!r:.80} is not an option; options are {', '.join(SCHEDULE_OPTIONS)}")
-        if kinds != (object,) and (isinstance(value, bool) or not isinstance(value, kinds)):
-            raise TypeError(f"{option!r} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r:.80}")
+        raise WrongParts([("", f" must be a dict of options, not {entry!r:.80}")])
+    wrong = [(option, text) for option, value in entry.items() if (text := _mistake(option, value))]
     for one, other in (("cron", "every"), ("message", "task")):
         if (one in entry) == (other in entry):
-            raise TypeError(f'give "{one}" or "{other}"' + (", not both" if one in entry else ""))
-    for option, other in _BELONGS.items():
-        if option in entry and other not in entry:
-            raise TypeError(f"{option!r} needs {other!r}")
+            wrong.append(("", f' must have either "{one}" or "{other}"' + (", not both" if one in entry else "")))
+    wrong += [
+        (option, f" needs {other!r}") for option, other in _BELONGS.items() if option in entry and other not in entry
+    ]
+    if wrong:
+        raise WrongParts(wrong)
+
+
+def _mistake(option: Any, value: Any) -> str:
+    """Return what is wrong with an option, as the text that follows its name; "" if nothing is."""
+    kinds = SCHEDULE_OPTIONS.get(option)
+    if kinds is None:
+        return f" is not an option; options are {', '.join(SCHEDULE_OPTIONS)}"
+    if kinds != (object,) and (isinstance(value, bool) or not isinstance(value, kinds)):
+        words = "a timedelta or a number of seconds" if timedelta in kinds else " or ".join(k.__name__ for k in kinds)
+        return f" must be {words}, not {value!r:.80}"
+    try:
+        if option in _CHECKS:
+            _CHECKS[option](value)
+    except MissingDependency:
+        raise
+    except MQError as error:
+        return f": {error}"
+    except TypeError as error:
+        text, named = str(error), repr(option)
+        return text.removeprefix(named) if text.startswith(named) else f" must be {text}, not {value!r:.80}"
+    return ""
+
+
+def _period(value: Any) -> None:
+    if read_duration(value) < timedelta(seconds=1):
+        raise TypeError("a second or more")
 
 
 def _lifetime(value: Any) -> timedelta:
     duration = _duration("expires", value, read_positive_duration)
     # The expiry must be a valid date.
     if duration > timedelta(days=36600):
-        raise TypeError("'expires' must be at most 36600 days")
+        raise TypeError("at most 36600 days")
     return duration
 
 
@@ -193,3 +213,17 @@ def _moment(option: str, value: object) -> datetime:
         if isinstance(given, datetime) and (moment := aware(given).astimezone(UTC)).year >= 1970:
             return moment
     raise TypeError(f"{option!r} must be a time from 1970 on, such as '2026-11-01T06:00+01:00', not {value!r:.80}")
+
+
+#: Option -> raises what is wrong with a value of the right type.
+_CHECKS: dict[str, Callable[[Any], object]] = {
+    "cron": cron,
+    "timezone": check_time_zone,
+    "every": _period,
+    "message": check_name,
+    "task": check_name,
+    "priority": check_priority,
+    "expires": _lifetime,
+    "starts": partial(_moment, "starts"),
+    "ends": partial(_moment, "ends"),
+}

@@ -221,10 +221,7 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
     if not _is_cron(str(expression).split()):
         raise ConfigurationError(f"{expression!r:.100} is not a cron expression of five fields, such as '*/5 * * * *'")
     if timezone is not None:
-        try:
-            ZoneInfo(timezone)
-        except (ValueError, LookupError, TypeError, OSError) as error:
-            raise ConfigurationError(f"{timezone!r:.100} is not a time zone, such as 'Europe/Berlin'") from error
+        check_time_zone(timezone)
     try:
         croniter(expression, datetime(2001, 1, 1)).get_next(datetime)  # noqa: DTZ001 - local time
     except (ValueError, LookupError) as error:
@@ -232,6 +229,14 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
             f"No day ever matches {expression!r}, or it is not a cron expression: {error}"
         ) from error
     return Cron(" ".join(expression.split()), timezone)
+
+
+def check_time_zone(name: str) -> None:
+    """Raise ConfigurationError if there is no such time zone."""
+    try:
+        ZoneInfo(name)
+    except (ValueError, LookupError, TypeError, OSError) as error:
+        raise ConfigurationError(f"{name!r:.100} is not a time zone, such as 'Europe/Berlin'") from error
 
 
 def _is_cron(fields: list[str]) -> bool:

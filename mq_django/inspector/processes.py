@@ -87,6 +87,8 @@ class Everybody:
     supervisors: Sequence[SupervisorView]
     #: Queues and groups without a live consumer, except those that other programs handle.
     alone: Sequence[str]
+    #: Queue whose consumers cannot be read -> its error.
+    errors: Mapping[str, str]
 
 
 def everybody() -> Everybody:
@@ -96,7 +98,8 @@ def everybody() -> Everybody:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    views = [view for view in overview(minutes=0) if not view.error]
+    found = overview(minutes=0)
+    views = [view for view in found if not view.error]
     known = held({view.name: _receipts(view) for view in views})
     by_supervisor: dict[str, dict[str, list[tuple[str, ConsumerView]]]] = defaultdict(lambda: defaultdict(list))
     for view in views:
@@ -106,12 +109,13 @@ def everybody() -> Everybody:
     supervisors = []
     for name in dict.fromkeys([*by_supervisor, *housekeeping]):
         consumers = by_supervisor[name].values()
-        shown = [_process(found, known) for found in consumers]
+        shown = [_process(each, known) for each in consumers]
         supervisors.append(_supervisor(name, shown, [*consumers], housekeeping.get(name, ())))
     return Everybody(
         now_ms=max((view.now_ms for view in views), default=0),
         supervisors=sorted(supervisors, key=lambda found: (not found.alive, found.host, found.id)),
         alone=[view.name for view in views if not view.is_served],
+        errors={view.name: view.error for view in found if view.error},
     )
 
 

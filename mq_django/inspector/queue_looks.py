@@ -125,11 +125,16 @@ def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
 
 def hours_of(
     days: Sequence[int], configs: Sequence[QueueConfig | TopicConfig], wires: Sequence[Wire]
-) -> list[Mapping[bytes, bytes]]:
-    """Return the totals of the hours of the given days since 1970, for each queue and day."""
+) -> list[list[Mapping[bytes, bytes]] | StoreError]:
+    """Return the totals of the hours of each of the given days since 1970 by queue; an error if it cannot be read."""
     fields = counter_fields(range(24))
     trips: list[list[Command]] = [[("HMGET", config.keys.hours(day), *fields) for day in days] for config in configs]
-    return [there(fields, reply_or_raise(reply)) for replies in fan_out(wires, trips) for reply in replies]
+
+    @readable
+    def read(replies: Sequence[Any]) -> list[Mapping[bytes, bytes]]:
+        return [there(fields, reply_or_raise(reply)) for reply in replies]
+
+    return list(map(read, fan_out(wires, trips)))
 
 
 def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:

@@ -1,8 +1,9 @@
 """All queues or one of them, for display."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR, KINDS
@@ -23,7 +24,7 @@ MAX_COUNTERS = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """The sums over all queues: activity of today and yesterday, and current counts."""
+    """The sums over all queues that can be read: activity of today and yesterday, and current counts."""
 
     published: int
     handled: int
@@ -36,6 +37,8 @@ class Totals:
     delayed: int
     unhandled: int
     dead: int
+    #: Queue or topic that cannot be read -> its error.
+    errors: Mapping[str, str]
 
 
 def overview(*, minutes: int = RECENT + 1) -> list[QueueView]:
@@ -132,24 +135,29 @@ def totals() -> Totals:
     """Return the sums over all queues.
 
     Raises:
-        StoreError: cannot reach Redis, or read a queue.
+        StoreError: cannot reach any server.
     """
     configs, today = all_configs(), int(time.time()) // 86400
     happened = dict.fromkeys(WHAT, 0)
+    errors = {}
     # Publishing to a topic is counted once, by the topic; handling is counted by each group.
     counting: list[QueueConfig | TopicConfig] = [*configs, *get_config().topics.values()]
-    for fields in hours_of((today - 1, today), counting, wires_of(counting)):
-        for _, what, _, count in counts(fields):
+    for config, days in zip(counting, hours_of((today - 1, today), counting, wires_of(counting)), strict=True):
+        if isinstance(days, StoreError):
+            errors[config.name] = str(days)
+            continue
+        for _, what, _, count in chain.from_iterable(map(counts, days)):
             if what in happened:
                 happened[what] += count
-    looks = [_or_raise(found) for found in look(configs, wires_of(configs), minutes=0)]
+    views = list(map(_shown, configs, look(configs, wires_of(configs), minutes=0)))
     return Totals(
         **happened,
-        ready=sum(found.ready for found in looks),
-        pending=sum(found.pending for found in looks),
-        delayed=sum(found.delayed for found in looks),
-        unhandled=sum(found.unhandled for found in looks),
-        dead=sum(found.dead for found in looks),
+        ready=sum(view.ready for view in views),
+        pending=sum(view.pending for view in views),
+        delayed=sum(view.delayed for view in views),
+        unhandled=sum(view.unhandled for view in views),
+        dead=sum(view.dead for view in views),
+        errors=errors | {view.name: view.error for view in views if view.error},
     )
 
 
@@ -189,12 +197,6 @@ def _looked_at(configs: Sequence[QueueConfig], *, minutes: int) -> list[QueueVie
     """Return queues with what holds their lanes, and with the total activity of the last minutes."""
     looks = look(configs, wires_of(configs), minutes=minutes)
     return with_blockers([_shown(config, found) for config, found in zip(configs, looks, strict=True)])
-
-
-def _or_raise(found: QueueView | StoreError) -> QueueView:
-    if isinstance(found, StoreError):
-        raise found
-    return found
 
 
 def _shown(config: QueueConfig, found: QueueView | StoreError) -> QueueView:

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from mq_django.core.visible import escape
 from mq_django.inspector import processes
 from mq_django.management.as_dict import as_dict
-from mq_django.management.tables import table
+from mq_django.management.tables import away_text, table
 
 #: The output of a verb: JSON values, and lines of text.
 Output = tuple[Any, Sequence[str]]
@@ -30,12 +30,15 @@ def consumers(options: Mapping[str, Any]) -> Output:
     if who:
         queues = processes.ask(who, "quiet" if options["quiet"] else "stop")
         if not queues:
-            raise CommandError(f"There is no consumer or supervisor {escape(who)}.")
+            away = away_text(processes.everybody().errors)
+            raise CommandError(f"There is no consumer or supervisor {escape(who)}. {away}".rstrip())
         return {"asked": who, "queues": queues}, ["asked"]
-    supervisors = processes.everybody().supervisors
+    everybody = processes.everybody()
+    supervisors = everybody.supervisors
     found = [as_dict(supervisor, process) for supervisor in supervisors for process in supervisor.processes]
     found += [as_dict(supervisor) for supervisor in supervisors if supervisor.housekeeping]
-    return found, _lines(found) or ["No consumers."]
+    lines = _lines(found) or ["No consumers."]
+    return [*found, *({"queue": name, "error": error} for name, error in everybody.errors.items())], lines
 
 
 def _lines(found: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,8 +6,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.jsontext import loads
-from mq_django.errors import DecodeError
+from mq_django.errors import ConnectionLost, ConnectionRejected, DecodeError, StoreError
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import table
 from mq_django.management.user_name import user_name
@@ -49,9 +50,9 @@ def add_verbs(parser: argparse.ArgumentParser, add: Callable[[Any, str, str], ar
     changing.add_argument("--remove", action="append", choices=names, default=[], help="Remove this option.")
     for each in (creating, changing):
         for name, (kind, what) in _OPTIONS.items():
-            each.add_argument(f"--{name}", type=kind, dest=_dest(name), help=what)
+            each.add_argument(f"--{name}", type=kind, dest=_dest(name), metavar=name.upper(), help=what)
         for name, what in _JSON.items():
-            each.add_argument(f"--{name}", dest=_dest(name), help=what)
+            each.add_argument(f"--{name}", dest=_dest(name), metavar=name.upper(), help=what)
     _named(add(actions, "pause", "Pause a schedule."))
     _named(add(actions, "resume", "Resume a schedule from its next tick on."))
     _named(add(actions, "fire", "Publish the message of a schedule now."))
@@ -74,8 +75,7 @@ def run(options: Mapping[str, Any]) -> Output:
     """Do an action; without one, list."""
     action, name = options.get("action") or "list", options.get("name", "")
     if action == "list":
-        found = [as_dict(status) for status in schedules.get_all(options.get("queue"))]
-        return found, table([{key: row[key] for key in _SHOWN} for row in found]) or ["No schedules."]
+        return _list(options.get("queue"))
     queue: str = options["queue"]
     who = f"{user_name()}, mq"
     match action:
@@ -84,6 +84,8 @@ def run(options: Mapping[str, Any]) -> Output:
             return as_dict(made), ["created"]
         case "change":
             changes: Any = {**_given(options), **dict.fromkeys(options["remove"])}
+            if not changes:
+                raise CommandError("Give an option to change, or --remove.", returncode=2)
             return as_dict(schedules.update(name, queue=queue, by=who, **changes)), ["changed"]
         case "pause":
             changed = schedules.pause(name, queue=queue, by=who)
@@ -96,6 +98,28 @@ def run(options: Mapping[str, Any]) -> Output:
             return {"id": message_id}, [message_id]
         case _:
             return _delete(name, queue, is_confirmed=options["yes"])
+
+
+def _list(queue: str | None) -> Output:
+    """Show the schedules of a queue, or of all queues: those of a server that cannot be reached have its error."""
+    configs = [config for config in get_config().queues.values() if config.has_schedules]
+    rows, away = _of(configs) if queue is None else (list(map(as_dict, schedules.get_all(queue))), {})
+    lines = table([{key: row[key] for key in _SHOWN} for row in rows]) or ["No schedules."]
+    return [*rows, *({"queue": name, "error": error} for name, error in away.items())], lines
+
+
+def _of(configs: Sequence[QueueConfig]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the schedules of queues, and the errors of those that cannot be reached."""
+    rows: list[dict[str, Any]] = []
+    away: dict[str, StoreError] = {}
+    for config in configs:
+        try:
+            # One timeout is enough to know that a server cannot be reached.
+            if config.connection not in away:
+                rows += map(as_dict, schedules.get_all(config.name))
+        except (ConnectionLost, ConnectionRejected) as error:
+            away[config.connection] = error
+    return rows, {config.name: str(away[config.connection]) for config in configs if config.connection in away}
 
 
 def _delete(name: str, queue: str, *, is_confirmed: bool) -> Output:
@@ -116,5 +140,5 @@ def _given(options: Mapping[str, Any]) -> Any:
         try:
             found[name] = loads(found[name].encode(errors="surrogateescape"))
         except DecodeError as error:
-            raise CommandError(f"--{name} is {error}") from error
+            raise CommandError(f"--{name} is {error}", returncode=2) from error
     return found

@@ -28,6 +28,12 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["  ".join(map(_padded, line, widths, are_numbers)).rstrip() for line in lines]
 
 
+def away_text(errors: Mapping[str, str]) -> str:
+    """Return which queues and topics cannot be read, and why, as a sentence for each error; "" if all can."""
+    named = {error: ", ".join(name for name in errors if errors[name] == error) for error in errors.values()}
+    return " ".join(f"Cannot read {escape(names)}: {error}" for error, names in named.items())
+
+
 def busy_with(view: QueueView) -> str:
     """Return which handler holds all lanes of a queue's consumers, as a line; "" if none does."""
     found = view.blocker

@@ -14,6 +14,7 @@ from mq_django.core.offsets import Offset
 from mq_django.core.visible import escape
 from mq_django.inspector import entries
 from mq_django.inspector import topics as inspected
+from mq_django.management.argument_types import page_size
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import table
 from mq_django.producers import topics
@@ -37,7 +38,7 @@ def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     log = add("log", "Show messages of a topic's log, with secrets replaced.")
     log.add_argument("topic")
     _add_range(log)
-    log.add_argument("--limit", type=int, default=10)
+    log.add_argument("--limit", type=page_size, default=10, help="Default: 10. At most 500.")
 
     seek = add("seek", "Move a group of a topic to another position, while consumers run.")
     _add_group(seek)
@@ -79,7 +80,7 @@ def show_topics(_: Mapping[str, Any]) -> Output:
 def log(options: Mapping[str, Any]) -> Output:
     """Show the first messages of a range of a log."""
     since, until = place(options["since"]), place(options["until"])
-    limit = max(1, min(500, options["limit"]))
+    limit = options["limit"]
     found = [as_dict(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
     return found, table(found) or ["No messages."]
 
@@ -132,7 +133,7 @@ def place(text: str) -> Offset:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
-        raise CommandError(f"Not a valid time: {text!r}. Write it as 2026-11-01T06:00Z.") from error
+        raise CommandError(f"Not a valid time: {text!r}. Write it as 2026-11-01T06:00Z.", returncode=2) from error
 
 
 def _topic_and_group(options: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,13 +1,42 @@
 """Django's signals about tasks, which are sent only if there are receivers."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from django.dispatch import Signal
 
 from mq_django.task_backend.compat import AnyResult
+
+#: The error of the task whose signal is sent is in the log already.
+_is_logged: ContextVar[bool] = ContextVar("mq_django_is_logged", default=False)
+
+
+@contextmanager
+def logged_already() -> Iterator[None]:
+    """Send signals without a second error in the log: `failure_logs` has logged it, with the message's attributes."""
+    token = _is_logged.set(True)
+    try:
+        yield
+    finally:
+        _is_logged.reset(token)
+
+
+class OneError(logging.Filter):
+    """Makes Django's error that a task has failed an INFO without a traceback, if the error is logged already."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__()
+        self._logger = logger
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno <= logging.INFO or not _is_logged.get():
+            return True
+        record.levelno, record.levelname, record.exc_info = logging.INFO, "INFO", None
+        return self._logger.isEnabledFor(logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +59,7 @@ class TaskSignal:
         return len(receivers) != 1 or receivers[0][0][0] != id(self.logs)
 
     def send(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
-        """Send the signal. With an `error` it is sent inside `except`, so that Django logs the traceback."""
+        """Send the signal. With an `error` it is sent inside `except`, as Django does: receivers may report it."""
         if error is None:
             self.signal.send(sender, task_result=result)
             return

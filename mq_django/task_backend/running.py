@@ -20,6 +20,7 @@ from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Outcome, Retry
 from mq_django.errors import MessageTooLarge
 from mq_django.registry import Handler
 from mq_django.stores.results import EXPIRED, error_path
+from mq_django.task_backend.announcing import logged_already
 from mq_django.task_backend.arguments import check_call, has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask, normalize_json
 from mq_django.task_backend.task_api import TaskAPI
@@ -80,7 +81,8 @@ def _ended(task: AnyTask, api: TaskAPI) -> Any:
         try:
             finished = _finished(task, api, message, outcome, seconds)
             if finished is not None:
-                api.finished.send(_sender(task), finished, error)
+                with logged_already():
+                    api.finished.send(_sender(task), finished, error)
         except BaseException:
             logger.exception(RECEIVER_FAILED)
 
@@ -92,7 +94,8 @@ def _async_ended(task: AnyTask, api: TaskAPI) -> Any:
         try:
             finished = _finished(task, api, message, outcome, seconds)
             if finished is not None:
-                await api.finished.asend(_sender(task), finished, error)
+                with logged_already():
+                    await api.finished.asend(_sender(task), finished, error)
         except BaseException:
             logger.exception(RECEIVER_FAILED)
 
@@ -144,7 +147,7 @@ def _finished(task: AnyTask, api: TaskAPI, message: Message, outcome: Outcome, s
         outcome = Bury(EXPIRED)
     if not isinstance(outcome, Ack | Bury) or not has_arguments(message.data):
         return None
-    if not api.finished.is_needed(logging.ERROR if isinstance(outcome, Bury) else logging.INFO):
+    if not api.finished.is_needed(logging.INFO):
         return None
     now = timezone.now()
     result = _result(task, api, message, now - timedelta(seconds=seconds))

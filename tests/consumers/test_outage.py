@@ -4,11 +4,12 @@ import logging
 
 import pytest
 
+from mq_django.consumers import outage as outages
 from mq_django.consumers.outage import LOG_AGAIN, Outage
 from mq_django.errors import ConnectionLost
 
 ERROR = ConnectionLost("Cannot reach Redis at h:1: Connection refused.")
-FIRST = f"Waiting for Redis for 0 s: {ERROR}"
+FIRST = f"Waiting for Redis at h:1 for 0 s: {ERROR}"
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def outage(clock, caplog):
     caplog.set_level(logging.INFO)
-    return Outage()
+    return Outage("h:1")
 
 
 def test_many_services_have_one_line_when_it_begins_and_one_when_it_is_over(outage, clock, caplog):
@@ -30,15 +31,15 @@ def test_many_services_have_one_line_when_it_begins_and_one_when_it_is_over(outa
         outage.failed(service, ERROR)
     clock[0] += 34
     assert [outage.recovered(service) for service in "abcd"] == [True, True, True, False]
-    assert caplog.messages == [FIRST, "Redis has been reached again after 34 s"]
+    assert caplog.messages == [FIRST, "Redis at h:1 has been reached again after 34 s"]
 
 
 def test_a_long_one_has_a_line_a_minute(outage, clock, caplog):
     for _ in range(150):
         outage.failed("a", ERROR)
         clock[0] += 1
-    assert [message.partition(":")[0] for message in caplog.messages] == [
-        f"Waiting for Redis for {seconds} s" for seconds in (0, 60, 120)
+    assert [message.partition(": ")[0] for message in caplog.messages] == [
+        f"Waiting for Redis at h:1 for {seconds} s" for seconds in (0, 60, 120)
     ]
 
 
@@ -66,4 +67,18 @@ def test_a_service_that_has_ended_keeps_no_outage_open(outage, caplog):
     outage.forget("a")
     outage.failed("b", ERROR)
     outage.recovered("b")
-    assert caplog.messages[-1] == "Redis has been reached again after 0 s"
+    assert caplog.messages[-1] == "Redis at h:1 has been reached again after 0 s"
+
+
+def test_databases_of_one_server_have_one_outage(mq_settings, caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(outages, "_outages", {})
+    here, there = "redis://127.0.0.1:1/0", "redis://127.0.0.1:1/7"
+    mq_settings(QUEUES={"default": {"CONNECTION": here}, "other": {"CONNECTION": there}})
+    outages.failed(here, "a", ERROR)
+    outages.failed(there, "b", ERROR)
+    assert [outages.recovered(service) for service in "abc"] == [True, True, False]
+    assert [message.partition(" for 0 s")[0] for message in caplog.messages] == [
+        "Waiting for Redis at 127.0.0.1:1",
+        "Redis at 127.0.0.1:1 has been reached again after 0 s",
+    ]

@@ -1,5 +1,6 @@
 """The command's own words: what it refuses and what it warns of."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from mq_django.errors import UnknownGroup
 from mq_django.management.commands.runconsumer import Command
 from mq_django.registry import Handler, _handlers
 from mq_django.testing.private_server import PrivateServer
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -29,6 +31,32 @@ def test_a_server_that_keeps_nothing_is_warned_of(trees, publish, history):
     publish()
     history.wait_for("effect")
     assert "all messages are lost when it restarts" in tree.logged()
+
+
+def test_with_json_every_line_is_an_object(trees, publish, history):
+    tree = trees("--log-format", "json", QUEUES={"default": {}, "others": {"CONSUME": False}})
+    publish()
+    history.wait_for("effect")
+    assert tree.stop() == 0
+    messages = [json.loads(line)["message"] for line in tree.logged().splitlines()]
+    assert "Handling default. Housekeeping only for others. Stop with Ctrl-C." in messages
+
+
+def test_what_the_checks_find_is_shown_once(trees, settings):
+    with PrivateServer() as other:
+        cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": other.url}
+        settings.CACHES = {**settings.CACHES, "shared": cache}
+        tree = trees(CONNECTION=other.url)
+        wait_until(lambda: "handles default" in tree.logged())
+        assert tree.stop() == 0
+    assert tree.logged().count("The queues share a Redis database with the cache 'shared'") == 1
+
+
+def test_with_json_an_error_of_the_command_is_an_object(trees):
+    tree = trees("nowhere", "--log-format", "json")
+    assert tree.process.wait(20) == 1
+    last = json.loads(tree.logged().splitlines()[-1])
+    assert (last["level"], last["message"][:18]) == ("error", "No queue 'nowhere'")
 
 
 @pytest.mark.parametrize("count", [257, 1000])

@@ -74,8 +74,42 @@ def test_what_redis_refuses_is_tried_again_and_logged_once(caplog):
     assert ended(service)
     assert service.recovered == [error] * 3
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert caplog.messages[0] == "Waiting for Redis for 0 s: away"
-    assert caplog.messages[1].startswith("Redis has been reached again after")
+    assert caplog.messages[0].startswith("Waiting for Redis at ")
+    assert " has been reached again after " in caplog.messages[1]
+
+
+def test_what_rarely_does_something_keeps_no_outage_open(caplog, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.service.MAX_BACKOFF", 0.01)
+    caplog.set_level(logging.INFO)
+    service = Scripted(ConnectionLost("away"), 3600.0, 3600.0)
+    service.start()
+    wait_until(lambda: "reached again" in caplog.text)
+    assert service.done == 3
+    assert ended(service)
+
+
+def test_the_outage_is_that_of_the_server_that_failed(caplog, mq_settings):
+    here, there = "redis://127.0.0.1:1/0", "redis://127.0.0.1:2/0"
+    mq_settings(QUEUES={"default": {"CONNECTION": here}, "other": {"CONNECTION": there}})
+    lost = []
+
+    class Several(Scripted):
+        def run_once(self):
+            self.done += 1
+            self.each([here, there], self.fail, called=str, server=str)
+            return 60.0
+
+        def fail(self, server):
+            if server == there and not lost:
+                lost.append(server)
+                raise ConnectionLost("away")
+
+    service = Several()
+    service.connection = None
+    service.start()
+    wait_until(lambda: service.done > 1)
+    assert ended(service)
+    assert caplog.messages == ["Waiting for Redis at 127.0.0.1:2 for 0 s: away"]
 
 
 def test_an_error_of_its_own_does_not_end_it(caplog, monkeypatch):

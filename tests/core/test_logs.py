@@ -1,7 +1,10 @@
 """What stands in a message cannot write a log line of its own."""
 
 import ast
+import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +70,22 @@ def test_no_call_writes_its_text_itself():
         and not isinstance(node.args[0], ast.Constant | ast.Name)
     ]
     assert wrong == []
+
+
+LOG_AS_JSON = """
+import logging
+import django
+from django.conf import settings
+settings.configure(DEBUG=True)
+django.setup()
+from mq_django.consumers.log_formats import configure_logs
+configure_logs("json", verbosity=1)
+for name in ("django.tasks", "mq_django.consumers", "shop"):
+    logging.getLogger(name).warning("from %s", name)
+"""
+
+
+def test_with_json_each_record_is_written_once():
+    done = subprocess.run([sys.executable, "-c", LOG_AS_JSON], capture_output=True, check=True)
+    messages = [json.loads(line)["message"] for line in done.stderr.splitlines()]
+    assert messages == ["from django.tasks", "from mq_django.consumers", "from shop"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from mq_django import inspector, queues, topics
+from mq_django import inspector, queues, schedules, topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury, Expire
 from mq_django.errors import ConnectionLost, StoreError
@@ -262,7 +262,7 @@ def test_purge_deletes_what_a_filter_finds():
         publish("emails", name, 1, delay=60)
         publish("emails", name, 1)
 
-    with pytest.raises(CommandError, match="This deletes up to 3 messages"):
+    with pytest.raises(CommandError, match="those of the 3 delayed messages that match --name welc"):
         mq("purge", "emails", "delayed", "--name", "welc")
     assert mq_json("purge", "emails", "delayed", "--name", "welc", "--yes")["deleted"] == 2
     assert mq_json("purge", "emails", "ready", "--name", "welc", "--yes")["deleted"] == 2
@@ -473,3 +473,92 @@ def test_consumers_are_listed_and_asked():
     assert mq_json("consumers", "--stop", "s1") == {"asked": "s1", "queues": ["emails"]}
     with pytest.raises(CommandError, match="There is no consumer or supervisor nobody"):
         mq("consumers", "--stop", "nobody")
+
+
+@pytest.fixture
+def partly_away(mq_settings, tmp_path):
+    """Settings with a queue and a topic on a server that cannot be reached."""
+    away = {"CONNECTION": f"unix://{tmp_path}/nobody.sock"}
+    mq_settings(QUEUES={"emails": {}, "far": away}, TOPICS={"events": {}, "log": away})
+
+
+@pytest.mark.parametrize(
+    ("verb", "shown", "named"),
+    [
+        ("status", "emails", "far"),
+        ("topics", "events:billing", "log"),
+        ("schedules", "hourly", "far"),
+        ("consumers", "web-1", "far"),
+    ],
+)
+@pytest.mark.usefixtures("partly_away")
+def test_a_server_that_cannot_be_reached_is_named_beside_what_the_others_have(verb, shown, named):
+    schedules.create("hourly", queue="emails", every=3600, message="m")
+    beat("emails", "web-1")
+    open_store(get_config().queue("events:billing"), Session(get_client("chores"))).create_groups()
+    out = StringIO()
+    with pytest.raises(CommandError, match=rf"Cannot read .*{named}: Cannot reach Redis at .*nobody\.sock"):
+        call_command("mq", verb, stdout=out)
+    assert shown in out.getvalue()
+    out = StringIO()
+    with pytest.raises(CommandError):
+        call_command("mq", verb, "--json", stdout=out)
+    assert [row for row in json.loads(out.getvalue()) if "error" in row and named in row.values()]
+
+
+@pytest.mark.usefixtures("partly_away")
+def test_the_totals_are_those_of_the_queues_that_can_be_read():
+    queues["emails"].publish("welcome", 1)
+    totals = inspector.totals()
+    assert (totals.ready, totals.published) == (1, 1)
+    assert list(totals.errors) == ["far", "log"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("publish", "emails", "welcome", "{"),
+        ("publish", "emails", "welcome", "--delay", "-1"),
+        ("publish", "emails", "", "1"),
+        ("log", "events", "--since", "2026-13-01"),
+        ("seek", "events:billing", "somewhere"),
+        ("purge", "emails", "ready", "--error", "x", "--yes"),
+        ("purge", "emails", "ready"),
+        ("schedules", "create", "x", "--message", "m"),
+        ("schedules", "create", "x", "--message", "m", "--every", "60", "--data", "{"),
+        ("schedules", "change", "x"),
+    ],
+)
+def test_wrong_arguments_exit_with_2(arguments, mq_settings):
+    mq_settings(QUEUES={"emails": {}, "default": {}}, TOPICS={"events": {}})
+    with pytest.raises(CommandError) as raised:
+        mq(*arguments)
+    assert raised.value.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("peek", "emails", "--limit", value) for value in ("0", "501", "few")),
+        *(("redrive", "emails", "--all", "--rate", value) for value in ("0", "-5", "x")),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(arguments):
+    # From the command line it exits with 2, as argparse does.
+    with pytest.raises(CommandError, match="a whole number from 1"):
+        mq(*arguments)
+
+
+def test_a_background_job_says_what_it_works_on():
+    bury_many("emails", 3)
+    expected = "started, those of 3 dead letters that match\n"
+    assert mq("redrive", "emails", "--all", "--name", "welc", "--background") == expected
+
+
+def test_a_purge_says_before_what_it_would_delete():
+    bury_many("emails", 3)
+    with pytest.raises(CommandError, match=r"deletes 3 messages\. Confirm"):
+        mq("purge", "emails", "dead")
+    expected = r"deletes those of the 3 dead messages that match --name welc and --error x\. Confirm"
+    with pytest.raises(CommandError, match=expected):
+        mq("purge", "emails", "dead", "--name", "welc", "--error", "x", "--rate", "5")

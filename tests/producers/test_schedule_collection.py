@@ -125,7 +125,7 @@ def test_a_task_is_scheduled_by_its_path_or_itself(tasks, keys, redis_client):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, 'give "cron" or "every"'),
+        ({}, 'either "cron" or "every"'),
         ({"every": 0.5}, "a second or more"),
         ({"every": float("nan")}, "'every' must be a timedelta"),
         ({"every": "60"}, "must be a timedelta"),

@@ -173,7 +173,8 @@ def _launch_spec(
 def _execute(spec: LaunchSpec, options: WorkerOptions) -> "subprocess.Popen[bytes]":
     with ignoring_interrupts():
         return subprocess.Popen(  # noqa: S603 - our own interpreter and command
-            command("--orders", spec.as_text(), *options.arguments),
+            # Its supervisor has shown what the checks find; what cannot work ends the process by itself.
+            command("--orders", spec.as_text(), "--skip-checks", *options.arguments),
             pass_fds=(spec.board, spec.lifeline),
             env=environment(),
             stdin=subprocess.DEVNULL,

@@ -86,8 +86,8 @@ class Consumer:
         self._threads.wake_fetchers = self._loop.wake_fetchers = self._wake_fetchers
         self._liveness = Liveness()
         self._services: list[Service] = [Timekeeper(self._threads, self._loop), *self._settling, *self._isolations]
-        if not backlog:
-            self._services += self._releasers()
+        self._releasing: list[Releaser] = [] if backlog else list(self._releasers())
+        self._services += self._releasing
         for number, share in enumerate(self._servers.values()):
             assign((self._settling[number], self._isolations[number]), share.values(), servers=len(self._servers))
 
@@ -158,6 +158,8 @@ class Consumer:
     def is_idle(self) -> bool:
         """Return whether this consumer holds nothing, and no message in the queues is ready, due or pending."""
         if any(settler.in_hand for settler in self._settlers):
+            return False
+        if not all(releaser.has_checked_all for releaser in self._releasing):
             return False
         if self._receiver:
             return True

@@ -113,6 +113,7 @@ class QuarantineFetcher(Service):
         dispatchers: Sequence[Dispatcher],
     ) -> None:
         super().__init__()
+        self.connection = None
         self._consumer = consumer
         self._backlog = backlog
         self._shared_state = shared_state

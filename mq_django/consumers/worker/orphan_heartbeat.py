@@ -23,8 +23,8 @@ class OrphanHeartbeat(Service):
         self, supervisor: str, consumers: Sequence[str], queues: ServerQueues, shared_state: SharedState
     ) -> None:
         super().__init__()
-        session = open_session_to(queues)
         self.connection = connection_of(queues)
+        session = open_session_to(queues)
         self._supervisor = supervisor
         self._consumers = consumers
         self._queues = queues

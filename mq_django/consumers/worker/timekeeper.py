@@ -42,15 +42,15 @@ class Releaser(Service):
         self._stores = stores
         self._shared_state = shared_state
         #: Each queue is checked once at the start, and later only when its supervisor has seen unhandled messages.
-        self._has_checked_all = False
+        self.has_checked_all = False
 
     def run_once(self) -> float:
         """Release the messages that this consumer can handle."""
         asked = [
-            store for n, store in self._stores.items() if not self._has_checked_all or self._shared_state.unhandled(n)
+            store for n, store in self._stores.items() if not self.has_checked_all or self._shared_state.unhandled(n)
         ]
         self.each(asked, self._release, called=lambda store: store.config.name)
-        self._has_checked_all = True
+        self.has_checked_all = True
         return 5.0
 
     def _release(self, store: Store) -> None:

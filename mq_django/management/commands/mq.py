@@ -13,6 +13,7 @@ from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.core.jsontext import loads
+from mq_django.core.visible import escape
 from mq_django.errors import DecodeError, MQError
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
@@ -20,8 +21,9 @@ from mq_django.inspector.message_views import Room
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import require_queue
 from mq_django.management import consumer_verbs, pause_verbs, schedule_verbs, topic_verbs, whereabouts
+from mq_django.management.argument_types import page_size, whole
 from mq_django.management.as_dict import as_dict
-from mq_django.management.tables import busy_with, table
+from mq_django.management.tables import away_text, busy_with, table
 from mq_django.management.user_name import user_name
 from mq_django.producers import queues
 from mq_django.stores.background_jobs import BackgroundJobs, MessageJobs
@@ -60,7 +62,7 @@ class Command(BaseCommand):
         peek.add_argument(
             "place", choices=["ready", "delayed", "unhandled", "parked", "dead"], nargs="?", default="ready"
         )
-        peek.add_argument("--limit", type=int, default=10)
+        peek.add_argument("--limit", type=page_size, default=10, help="Default: 10. At most 500.")
 
         find = self._verb(verbs, "find", "Tell where a message is, or what became of it.", queue=True)
         find.add_argument("id", help="A message id, or u: and the unique key of a waiting message.")
@@ -81,7 +83,7 @@ class Command(BaseCommand):
         redrive.add_argument("--name", help="With --all: only those whose name contains this text.")
         redrive.add_argument("--error", help="With --all: only those whose error contains this text.")
         redrive.add_argument("--key", help="With --all: only those with this key.")
-        redrive.add_argument("--rate", type=int, help="With --all: limit in messages per second.")
+        redrive.add_argument("--rate", type=whole, help="With --all: limit in messages per second.")
         redrive.add_argument(
             "--background", action="store_true", help="With --all: run as a background job of the consumers."
         )
@@ -100,7 +102,7 @@ class Command(BaseCommand):
         purge.add_argument("--name", help="Only messages whose name contains this text.")
         purge.add_argument("--key", help="Only messages with this key.")
         purge.add_argument("--error", help="Only dead letters whose error contains this text.")
-        purge.add_argument("--rate", type=int, help="Limit in messages per second.")
+        purge.add_argument("--rate", type=whole, help="Limit in messages per second.")
         purge.add_argument("--background", action="store_true", help="Run as a background job of the consumers.")
 
     def _verb(self, verbs: Any, name: str, what: str, *, queue: bool = False) -> argparse.ArgumentParser:
@@ -123,7 +125,8 @@ class Command(BaseCommand):
                     require_queue(queue)
             getattr(self, f"_{options['verb'] or 'status'}")(options)
         except MQError as error:
-            raise CommandError(str(error)) from error
+            is_argument = isinstance(error, ValueError | TypeError)
+            raise CommandError(str(error), returncode=2 if is_argument else 1) from error
 
     def _status(self, options: dict[str, Any]) -> None:
         names = options.get("queues")
@@ -136,10 +139,10 @@ class Command(BaseCommand):
             for row, state in zip(found, states, strict=True)
         ]
         lines = table(rows) or ["No queue is configured."]
-        self._print(options, found, [*lines, *(busy_with(view) for view in views if view.is_starved)])
+        self._print_all(options, found, [*lines, *(busy_with(view) for view in views if view.is_starved)])
 
     def _peek(self, options: dict[str, Any]) -> None:
-        found = list(map(as_dict, _peeked(options["queue"], options["place"], max(1, min(500, options["limit"])))))
+        found = list(map(as_dict, _peeked(options["queue"], options["place"], options["limit"])))
         self._print(options, found, table(found) or ["No messages."])
 
     def _find(self, options: dict[str, Any]) -> None:
@@ -150,7 +153,7 @@ class Command(BaseCommand):
         try:
             data = loads(options["data"].encode())
         except DecodeError as error:
-            raise CommandError(f"The data is {error}") from error
+            raise CommandError(f"The data is {error}", returncode=2) from error
         message_id = queues[options["queue"]].publish(
             options["name"], data, delay=options["delay"], key=options["key"], unique=options["unique"]
         )
@@ -195,8 +198,9 @@ class Command(BaseCommand):
         if begun.word == "nothing":
             self._report(options, Outcome(), done)
         elif background:
-            named = "dead letters" if place == "dead" else f"{place} messages"
-            self._print(options, {"begun": True, "total": begun.total}, [f"started, {begun.total} {named}"])
+            named = f"{begun.total} {'dead letters' if place == 'dead' else f'{place} messages'}"
+            which = named if criteria == NOTHING else f"those of {named} that match"
+            self._print(options, {"begun": True, "total": begun.total}, [f"started, {which}"])
         else:
             self._work(options, begun.total, done, "dead" if place == "dead" else "messages")
 
@@ -226,10 +230,11 @@ class Command(BaseCommand):
         queue, place = options["queue"], options["place"]
         view = inspector.queue(queue)
         count = view.own(place)
-        if not options["yes"]:
-            most = "up to " if _given(options).keys() - {"rate"} else ""
-            raise CommandError(f"This deletes {most}{count} messages. Confirm with --yes.", returncode=2)
         given, background = _given(options), options["background"]
+        if not options["yes"]:
+            filters = " and ".join(f"--{name} {given[name]}" for name in given if name != "rate")
+            which = f"those of the {count} {place} messages that match {filters}" if filters else f"{count} messages"
+            raise CommandError(f"This deletes {escape(which)}. Confirm with --yes.", returncode=2)
         if place == "dead" or given or background:
             rate = given.pop("rate", 0)
             self._job(options, "delete", Filter(**given), rate=rate, background=background)
@@ -238,13 +243,13 @@ class Command(BaseCommand):
         self._report(options, outcome, "deleted")
 
     def _consumers(self, options: dict[str, Any]) -> None:
-        self._print(options, *consumer_verbs.consumers(options))
+        self._print_all(options, *consumer_verbs.consumers(options))
 
     def _schedules(self, options: dict[str, Any]) -> None:
-        self._print(options, *schedule_verbs.run(options))
+        self._print_all(options, *schedule_verbs.run(options))
 
     def _topics(self, options: dict[str, Any]) -> None:
-        self._print(options, *topic_verbs.show_topics(options))
+        self._print_all(options, *topic_verbs.show_topics(options))
 
     def _log(self, options: dict[str, Any]) -> None:
         self._print(options, *topic_verbs.log(options))
@@ -267,6 +272,13 @@ class Command(BaseCommand):
             raise CommandError(str(outcome.error)) from outcome.error
         if outcome.missing and options.get("ids"):
             raise CommandError(f"{outcome.missing} of {len(options['ids'])} ids were not found.")
+
+    def _print_all(self, options: dict[str, Any], found: Any, lines: Iterable[str]) -> None:
+        """Print the rows of all queues or topics; it is an error if some of them cannot be read."""
+        self._print(options, found, lines)
+        rows = found if isinstance(found, list) else []
+        if away := away_text({row.get("queue") or row["topic"]: row["error"] for row in rows if "error" in row}):
+            raise CommandError(away)
 
     def _print(self, options: dict[str, Any], found: Any, lines: Iterable[str]) -> None:
         if options["json"]:

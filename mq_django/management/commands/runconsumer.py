@@ -1,8 +1,10 @@
 """Run consumers."""
 
 import argparse
+import logging
 import math
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -11,7 +13,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mq_django.conf import Config, QueueConfig, get_config
-from mq_django.consumers.log_formats import configure_logs
+from mq_django.consumers.log_formats import LoggedOutput, configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
 from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, examine_servers, require_groups
@@ -24,6 +26,7 @@ from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import MQError, UnknownGroup
+from mq_django.management.argument_types import duration, whole
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
 
@@ -43,24 +46,6 @@ NO_HANDLER = (
     "This project has no handler for any message of %s: all are set aside as unhandled. If other programs handle these "
     'queues, set their option "CONSUME" to False.'
 )
-
-
-def whole(text: str) -> int:
-    """Parse a whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number from 1, not {text!r}")
-    return int(text)
-
-
-def duration(text: str) -> float:
-    """Parse a number of seconds."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"a number of seconds, not {text!r}")
-    return seconds
 
 
 class Command(BaseCommand):
@@ -99,11 +84,23 @@ class Command(BaseCommand):
         # Used by Probe to check new code.
         parser.add_argument("--fingerprint", action="store_true", help=argparse.SUPPRESS)
 
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """See BaseCommand.execute(). With JSON, checks and errors are log records, too."""
+        configure_logs(options["log_format"], verbosity=options["verbosity"])
+        if options["log_format"] != "json":
+            return super().execute(*args, **options)
+        self.stdout = LoggedOutput(sys.stdout, logging.INFO)
+        self.stderr = LoggedOutput(sys.stderr, logging.WARNING)
+        try:
+            return super().execute(*args, **options)
+        except CommandError as error:
+            LoggedOutput(sys.stderr, logging.ERROR).write(str(error))
+            raise SystemExit(error.returncode) from error
+
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
         if not hasattr(os, "fork"):
             raise CommandError(NEEDS_POSIX)
-        configure_logs(options["log_format"], verbosity=options["verbosity"])
         if options["orders"]:
             raise SystemExit(main.run(LaunchSpec.of(options["orders"])))
         try:

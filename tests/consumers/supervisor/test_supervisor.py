@@ -13,6 +13,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.worker.isolation import backlog_of
+from mq_django.inspector import messages
 from mq_django.stores import open_store
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
@@ -20,6 +21,7 @@ from mq_django.transport.sessions import Pooled
 from tests.chaos.surroundings import FAKETIME, Unavailable, hidden_processes
 from tests.consumers.trees import kill, stop
 from tests.processes import processes
+from tests.seeding import set_aside
 from tests.waiting import wait_until
 
 FAST = {"default": {"VISIBILITY_TIMEOUT": 2}}
@@ -756,6 +758,15 @@ def test_draining_ends_when_nothing_is_left(trees, publish, history, store):
     assert tree.process.wait(30) == 0
     assert history.counts() == dict.fromkeys(ids, 1)
     assert len(re.findall("handles", tree.logged())) == 2
+
+
+def test_draining_handles_unhandled_messages_that_have_a_handler_and_leaves_the_others(trees, history, store):
+    handled = set_aside("default", "act", {"do": []})
+    left = set_aside("default", "unknown")
+    tree = trees("--drain")
+    assert tree.process.wait(30) == 0
+    assert history.counts() == {handled: 1}
+    assert [view.message.id for view in messages.waiting("default", "unhandled", start=0, limit=5).waiting] == [left]
 
 
 def test_ctrl_c_reaches_everybody_and_the_supervisor_decides(trees, publish, history, store):
