@@ -4,9 +4,10 @@ import math
 import time
 from collections.abc import Sequence
 
-from mq_django.conf import GroupConfig, QueueConfig
+from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.by_server import ServerQueues, by_server, connection_of
 from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import (
     ConfigurationError,
@@ -70,8 +71,8 @@ def _try(connection: str) -> ConnectionLost | None:
     return None
 
 
-def require_groups(configs: Sequence[GroupConfig]) -> None:
-    """Check that groups of topics exist: another program creates a group that it handles.
+def require_groups(names: Sequence[str]) -> None:
+    """Check that groups of topics, named `topic:group`, exist: another program creates a group that it handles.
 
     Any name can be that of a group, so a typo would otherwise create one.
 
@@ -79,16 +80,17 @@ def require_groups(configs: Sequence[GroupConfig]) -> None:
         UnknownGroup: a group does not exist.
         StoreError: a topic cannot be read.
     """
-    for config in configs:
+    for name in names:
+        topic, _, group = name.partition(GROUP_SEPARATOR)
+        config = get_config().topic(topic)
         session = open_session("chores", config.connection)
-        (names,) = group_names([config.keys.topic], [session])
+        (known,) = group_names([config.keys], [session])
         session.release()
-        if isinstance(names, StoreError):
-            raise names
-        if config.group not in names:
+        if isinstance(known, StoreError):
+            raise known
+        if group not in known:
             raise UnknownGroup(
-                f"Topic {config.topic!r} has no group {config.group!r}: no subscriber has it, and no other program has "
-                "created it"
+                f"Topic {topic!r} has no group {group!r}: no subscriber has it, and no other program has created it"
             )
 
 

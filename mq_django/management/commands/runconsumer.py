@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from mq_django.conf import Config, GroupConfig, QueueConfig, get_config
+from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers.log_formats import configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
@@ -140,8 +140,8 @@ class Command(BaseCommand):
 
     @staticmethod
     def _config(config: Config, name: str) -> QueueConfig:
-        found, (topic, separator, group) = config.queue(name), name.partition(GROUP_SEPARATOR)
-        if separator and not _has_code(name):
+        found, (topic, _, group) = config.queue(name), name.partition(GROUP_SEPARATOR)
+        if _is_foreign_group(name):
             known = ", ".join(groups(topic)) or "none"
             raise UnknownGroup(f"Topic {topic!r} has no subscriber with the group {group!r}; known: {known}")
         return found
@@ -163,7 +163,7 @@ class Command(BaseCommand):
         with SignalPipe() as signals:
             if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
                 return
-            require_groups([queue for queue in queues if isinstance(queue, GroupConfig) and not _has_code(queue.name)])
+            require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
             examine_servers(queues)
             probe = Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])])
             supervisor = Supervisor(
@@ -185,9 +185,9 @@ class Command(BaseCommand):
             raise CommandError(f"The consumers have stopped and could not be restarted: {error}") from error
 
 
-def _has_code(group: str) -> bool:
-    """Return whether a group has a subscriber, or a handler that names the group in place of a queue."""
-    return group in groups() or bool(own_names(group))
+def _is_foreign_group(name: str) -> bool:
+    """Return whether this is a group without a subscriber, or a handler that names the group in place of a queue."""
+    return GROUP_SEPARATOR in name and name not in groups() and not own_names(name)
 
 
 def _summary(consumed: Sequence[str], queues: Sequence[QueueConfig]) -> str:
