@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.by_server import ServerQueues, by_server, connection_of
@@ -71,8 +71,8 @@ def _try(connection: str) -> ConnectionLost | None:
     return None
 
 
-def require_groups(names: Iterable[str]) -> None:
-    """Check that groups of topics, as `topic:group`, exist: another program creates a group that it handles.
+def require_groups(names: Sequence[str]) -> None:
+    """Check that groups of topics, named `topic:group`, exist: another program creates a group that it handles.
 
     Any name can be that of a group, so a typo would otherwise create one.
 
@@ -80,14 +80,15 @@ def require_groups(names: Iterable[str]) -> None:
         UnknownGroup: a group does not exist.
         StoreError: a topic cannot be read.
     """
-    for topic, _, group in (name.partition(GROUP_SEPARATOR) for name in names):
+    for name in names:
+        topic, _, group = name.partition(GROUP_SEPARATOR)
         config = get_config().topic(topic)
         session = open_session("chores", config.connection)
-        (found,) = group_names([config.keys], [session])
+        (known,) = group_names([config.keys], [session])
         session.release()
-        if isinstance(found, StoreError):
-            raise found
-        if group not in found:
+        if isinstance(known, StoreError):
+            raise known
+        if group not in known:
             raise UnknownGroup(
                 f"Topic {topic!r} has no group {group!r}: no subscriber has it, and no other program has created it"
             )

@@ -137,8 +137,8 @@ class Command(BaseCommand):
 
     @staticmethod
     def _config(config: Config, name: str) -> QueueConfig:
-        found, (topic, separator, group) = config.queue(name), name.partition(GROUP_SEPARATOR)
-        if separator and not _has_code(name):
+        found, (topic, _, group) = config.queue(name), name.partition(GROUP_SEPARATOR)
+        if _is_foreign_group(name):
             known = ", ".join(groups(topic)) or "none"
             raise UnknownGroup(f"Topic {topic!r} has no subscriber with the group {group!r}; known: {known}")
         return found
@@ -160,8 +160,7 @@ class Command(BaseCommand):
         with SignalPipe() as signals:
             if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
                 return
-            groups_named = [config.name for config in queues if GROUP_SEPARATOR in config.name]
-            require_groups(name for name in groups_named if not _has_code(name))
+            require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
             examine_servers(queues)
             probe = Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])])
             supervisor = Supervisor(
@@ -183,9 +182,9 @@ class Command(BaseCommand):
             raise CommandError(f"The consumers have stopped and could not be restarted: {error}") from error
 
 
-def _has_code(group: str) -> bool:
-    """Return whether a group has a subscriber, or a handler that names the group in place of a queue."""
-    return group in groups() or bool(own_names(group))
+def _is_foreign_group(name: str) -> bool:
+    """Return whether this is a group without a subscriber, or a handler that names the group in place of a queue."""
+    return GROUP_SEPARATOR in name and name not in groups() and not own_names(name)
 
 
 def _summary(consumed: Sequence[str], queues: Sequence[QueueConfig]) -> str:
