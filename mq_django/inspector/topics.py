@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mq_django.conf import TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Offset, before, parse
-from mq_django.errors import StoreError
+from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError
 from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_hour
 from mq_django.inspector.queue_looks import MAX_COUNTED
 from mq_django.inspector.queue_view import RECENT
@@ -68,7 +68,14 @@ def topics() -> list[TopicView]:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    return _views([config for _, config in sorted(get_config().topics.items())], minutes=RECENT + 1)
+    configs = [config for _, config in sorted(get_config().topics.items())]
+    try:
+        return _views(configs, minutes=RECENT + 1)
+    except (ConnectionLost, ConnectionRejected) as error:
+        # The queues may be on another server.
+        if len(get_config().connections()) == 1:
+            raise
+        return [TopicView(config=config, error=str(error)) for config in configs]
 
 
 def topic(name: str) -> TopicView:

@@ -16,7 +16,7 @@ import redis
 from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ReadOnly
-from mq_django.transport.budgets import budget_now
+from mq_django.transport.budgets import budgets_now
 from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
 from mq_django.transport.scripts import Command, in_full
 
@@ -264,7 +264,10 @@ class Pooled(Wire):
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
-        budget = budget_now()
+        budgets = budgets_now()
+        budget = budgets.of(self._client) if budgets else None
+        if budget and budget.error:
+            raise budget.error
         session = self._idle.take(self._client)
         began = time.monotonic() if budget else 0.0
         try:
@@ -273,8 +276,10 @@ class Pooled(Wire):
             replies = session.trip(commands)
             if budget:
                 session.limit(math.inf)
-        except BaseException:
+        except BaseException as error:
             session.close()
+            if budget and isinstance(error, ConnectionLost):
+                budget.error = error
             raise
         finally:
             if budget:
