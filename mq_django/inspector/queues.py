@@ -7,7 +7,7 @@ from itertools import chain
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR, KINDS
-from mq_django.errors import ConnectionLost, StoreError, UnknownQueue
+from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError, UnknownQueue
 from mq_django.inspector.activity import Activity, activity_of_days, counts
 from mq_django.inspector.blockers import with_blockers
 from mq_django.inspector.queue_looks import counted, hours_of, look, look_closely
@@ -171,7 +171,7 @@ def all_configs() -> list[QueueConfig]:
     config = get_config()
     try:
         known = _groups(list(config.topics.values()))
-    except ConnectionLost:
+    except (ConnectionLost, ConnectionRejected):
         # The queues may be on another server.
         if len(config.connections()) == 1:
             raise

@@ -16,19 +16,13 @@ import redis
 from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ReadOnly
-from mq_django.transport.budgets import budget_now
+from mq_django.transport.budgets import budgets_now
 from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
 from mq_django.transport.scripts import Command, in_full
 
 _pack_command: Callable[[Command], bytes] | None = (
     import_module("hiredis").pack_command if find_spec("hiredis") else None
 )
-
-
-#: The error of a server that does not answer within the time of a page.
-SILENT = "Redis did not answer in time"
-#: A server that takes more seconds than this and then fails is not asked again for the same page.
-SILENT_AFTER = 0.25
 
 
 class Wire(Protocol):
@@ -121,7 +115,7 @@ class Session(Wire):
         left, sock = self._ends - time.monotonic(), self.socket
         if left <= 0:
             self.close()
-            raise ConnectionLost(SILENT)
+            raise ConnectionLost("Redis did not answer in time")
         if sock is not None:
             sock.settimeout(min(left, self._connection.socket_timeout or left))
 
@@ -270,9 +264,10 @@ class Pooled(Wire):
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
-        budget = budget_now()
-        if budget and id(self._client) in budget.silent:
-            raise ConnectionLost(SILENT)
+        budgets = budgets_now()
+        budget = budgets.of(self._client) if budgets else None
+        if budget and budget.error:
+            raise budget.error
         session = self._idle.take(self._client)
         began = time.monotonic() if budget else 0.0
         try:
@@ -281,10 +276,10 @@ class Pooled(Wire):
             replies = session.trip(commands)
             if budget:
                 session.limit(math.inf)
-        except BaseException:
+        except BaseException as error:
             session.close()
-            if budget and time.monotonic() - began > SILENT_AFTER:
-                budget.silent.add(id(self._client))
+            if budget and isinstance(error, ConnectionLost):
+                budget.error = error
             raise
         finally:
             if budget:

@@ -83,6 +83,7 @@ class Stalling:
         self._left, self._late = replies, late
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open = [self._listener]
+        self.accepted = 0
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -90,6 +91,7 @@ class Stalling:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                self.accepted += 1
                 server = self._connect()
                 self._open += [client, server]
                 for source, target in ((client, server), (server, client)):
@@ -155,6 +157,17 @@ def test_it_answers_soon_when_redis_stalls_or_is_slow(operator, mq_settings, red
             assert SENTENCE in told
             assert "Traceback" not in told
         assert response.status_code in (200, 302, 503)
+
+
+@pytest.mark.parametrize("path", ["", "stats.json", "consumers/", "pause/"])
+def test_a_server_that_stalls_is_asked_once_and_the_other_is_shown(operator, mq_settings, redis_url, path):
+    with Stalling(redis_url, replies=0) as stalling:
+        mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {"CONNECTION": stalling.url}})
+        response = operator.get(BASE + path)
+
+        assert response.status_code == 200
+        assert "emails" in response.content.decode()
+        assert stalling.accepted == 1
 
 
 own_site = AdminSite(name="backoffice")

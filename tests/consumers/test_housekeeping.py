@@ -122,7 +122,7 @@ def test_nothing_to_consume_cannot_be_drained(trees, arguments, config):
     assert "--drain needs a queue to consume." in tree.logged()
 
 
-def test_a_queue_without_any_handler_is_named_at_the_start(trees):
-    tree = trees(QUEUES={"default": {}, "partners": {}})
+def test_only_queues_without_any_handler_are_named_at_the_start(trees):
+    tree = trees(QUEUES={"default": {}, "partners": {}}, TOPICS={"news": {}})
     wait_until(lambda: "no handler for any message of partners:" in tree.logged())
     assert tree.stop() == 0

@@ -130,6 +130,9 @@ def full(shop, tmp_path):
     publish(shop, "emails", "nobody.knows", {"user_id": 7})
     publish(shop, "emails", "welcome", {"user_id": 7}, "--delay", "3600")
     publish(shop, "emails", "long", {"user_id": 7})
+    shop.manage(
+        "mq", "schedules", "create", "digest", "--queue", "notifications", "--every", "86400", "--message", "push"
+    )
     order(shop, 3)
     wait_until(lambda: status(shop, "emails")["dead"] == status(shop, "emails")["unhandled"] == 1, timeout=30)
     shop.manage("mq", "pause", "notifications")
@@ -161,6 +164,13 @@ def test_no_page_has_a_serious_fault_for_those_who_see_little(full, window, sche
         wide = seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         if wide > 0:
             serious.append((path, "too wide", f"{wide} pixels"))
+        serious += [
+            (path, "off screen", button)
+            for button in seen.page.eval_on_selector_all(
+                "#content-main .mq-button",
+                "found => found.filter(b => b.getBoundingClientRect().right > innerWidth).map(b => b.outerHTML)",
+            )
+        ]
     assert serious == []
 
 

@@ -39,7 +39,6 @@ def test_a_group_is_moved_to_a_message_of_the_log_and_handles_it_again(shop, win
 
     seen.go("orders/change/")
     seen.expect("bookkeeping")
-    seen.picture("topic")
     seen.go("orders/log/")
     seen.expect("all groups")
     # The newest first: the second of three.
@@ -50,7 +49,6 @@ def test_a_group_is_moved_to_a_message_of_the_log_and_handles_it_again(shop, win
     assert seen.page.locator("input[value=offset]").is_checked()
     seen.press("Preview…")
     seen.expect("2 messages are handled again.")
-    seen.picture("seek")
     seen.press("Yes, move it")
 
     seen.expect("2 messages are handled again.")

@@ -1,5 +1,9 @@
-"""Purge all ready or waiting messages that a filter finds, in the background: preview, start, watch and cancel."""
+"""Delete all ready or waiting messages that a filter finds, in the background: preview, start, watch and cancel.
 
+Operators purge ready messages, and cancel those that wait.
+"""
+
+from dataclasses import dataclass
 from typing import get_args
 
 from django.contrib import messages
@@ -19,6 +23,7 @@ from mq_django.errors import InvalidFilter
 from mq_django.inspector import entries, jobs
 from mq_django.inspector.jobs import MessagePlace
 from mq_django.inspector.messages import look_among_waiting
+from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.stores.background_jobs import MessageJobs
 
@@ -31,9 +36,18 @@ PREVIEWED = 1000
 FIELDS = ("name", "key", "from", "to")
 
 
+@dataclass(frozen=True)
+class Preview:
+    """How many messages match, or at most how many, and the ids of some of them."""
+
+    count: int
+    at_most: bool
+    examples: list[str]
+
+
 @needs(VIEW, OPERATE, PURGE)
 def purge(page: Page, name: str, place: str) -> HttpResponse:
-    """Purge all messages of a place that match, in the background."""
+    """Delete all messages of a place that match, in the background."""
     filter_form.refuse_others(page, *FIELDS, "until", "rate")
     where, criteria = _place(place), filter_form.criteria(page)
     if page.request.method != "POST" or CONFIRMED not in page.request.POST:
@@ -43,7 +57,7 @@ def purge(page: Page, name: str, place: str) -> HttpResponse:
         raise InvalidFilter(_("The time of the preview is missing."))
     who = escape(page.request.user.get_username())
     # The log of the admin has the number that the user was asked about.
-    count, at_most = _preview(name, where, criteria, 0)[:2] if criteria else (0, False)
+    found = _preview(quick_stats(name), where, criteria)
     begun = jobs.begin_deleting(name, where, who=who, criteria=criteria, until_ms=int(until), rate=rate)
     if begun.word == "nothing":
         return _nothing(page, name, where)
@@ -52,8 +66,8 @@ def purge(page: Page, name: str, place: str) -> HttpResponse:
         return HttpResponseRedirect(page.url("message_job", name))
     description, most = filter_form.describe(page, log=True), f", at most {rate}/s" if rate else ""
     which = f" where {description}" if description else ""
-    number = f"up to {text.number(begun.total)}" if at_most else text.number(count if criteria else begun.total)
-    page.log(name, f"Began to purge {number} {where} messages{which}{most}")
+    verb, limit = "purge" if where == "ready" else "cancel", "up to " if found.at_most else ""
+    page.log(name, f"Began to {verb} {limit}{text.number(found.count)} {where} messages{which}{most}")
     if begun.total <= AT_ONCE and not rate:
         work_at_once(lambda worker: work_here(name, worker, MessageJobs))
     return HttpResponseRedirect(page.url("message_job", name))
@@ -61,16 +75,16 @@ def purge(page: Page, name: str, place: str) -> HttpResponse:
 
 def _ask(page: Page, name: str, place: MessagePlace, criteria: Filter) -> HttpResponse:
     view = quick_stats(name)
-    total = view.own(place)
-    if not total:
+    if not view.own(place):
         return _nothing(page, name, place)
-    count, at_most, examples = _preview(name, place, criteria, total)
+    found = _preview(view, place, criteria)
+    count, listed = found.count, found.examples[:MAX_LISTED]
     if not count:
         page.say(messages.INFO, _("No message matches the filter."))
         return HttpResponseRedirect(_list_url(page, name, place) + filter_form.query(page))
     description = filter_form.describe(page)
     number = text.number(count)
-    title = _title(place, count) % {"count": _("up to %(count)s") % {"count": number} if at_most else number}
+    title = _title(place, count) % {"count": _("up to %(count)s") % {"count": number} if found.at_most else number}
     sentence = _("Deleted messages cannot be restored and are never handled. Pending messages are not deleted.")
     if place == "ready" and GROUP_SEPARATOR in name:
         of_log = _("Messages in the log of the topic stay: move the group to skip them.")
@@ -81,45 +95,50 @@ def _ask(page: Page, name: str, place: MessagePlace, criteria: Filter) -> HttpRe
         title,
         tab=place,
         sentence=f"{sentence} {job_text.in_background()}",
-        button=_("Yes, delete it") if count == 1 else _("Yes, delete them"),
+        button=_button(place, count),
         act_url=page.url("purge", name, place),
         back_url=_list_url(page, name, place) + filter_form.query(page),
         fields=[("until", str(view.now_ms + 1)), *filter_form.asked(page).items()],
         listed=[
             *([text.visible(description, limit=1000)] if description else []),
-            *(text.visible(example, limit=200) for example in examples[:MAX_LISTED]),
+            *(text.visible(example, limit=200) for example in listed),
         ],
-        unlisted=max(0, count - len(examples[:MAX_LISTED])) if examples else 0,
+        unlisted=max(0, count - len(listed)) if listed else 0,
         dangerous=True,
         inputs=[job_text.rate_input()],
     )
 
 
-def _preview(name: str, place: MessagePlace, criteria: Filter, total: int) -> tuple[int, bool, list[str]]:
-    """Return how many messages match, whether that is only an upper bound, and the ids of some of them."""
+def _preview(view: QueueView, place: MessagePlace, criteria: Filter) -> Preview:
     if place == "ready":
-        read = entries.ready(name, criteria, limit=PREVIEWED, with_log=False)
+        read = entries.ready(view.name, criteria, limit=PREVIEWED, with_log=False)
         rows, after = [row.message.id for row in read.rows], read.after
     else:
-        found = look_among_waiting(name, place, criteria, limit=PREVIEWED)
+        found = look_among_waiting(view.name, place, criteria, limit=PREVIEWED)
         rows, after = [row.message.id for row in found.rows if row.handle], found.after
         rows += [""] * (len(found.rows) - len(rows))
     examples = [row for row in rows if row]
-    return (total, bool(criteria), examples) if after else (len(rows), False, examples)
+    return Preview(view.own(place), bool(criteria), examples) if after else Preview(len(rows), False, examples)
 
 
 def _title(place: MessagePlace, count: int) -> str:
     titles = {
         "ready": ngettext("Purge %(count)s ready message?", "Purge %(count)s ready messages?", count),
-        "delayed": ngettext("Purge %(count)s delayed message?", "Purge %(count)s delayed messages?", count),
-        "unhandled": ngettext("Purge %(count)s unhandled message?", "Purge %(count)s unhandled messages?", count),
-        "parked": ngettext("Purge %(count)s parked message?", "Purge %(count)s parked messages?", count),
+        "delayed": ngettext("Cancel %(count)s delayed message?", "Cancel %(count)s delayed messages?", count),
+        "unhandled": ngettext("Cancel %(count)s unhandled message?", "Cancel %(count)s unhandled messages?", count),
+        "parked": ngettext("Cancel %(count)s parked message?", "Cancel %(count)s parked messages?", count),
     }
     return titles[place]
 
 
+def _button(place: MessagePlace, count: int) -> str:
+    if place == "ready":
+        return _("Yes, delete it") if count == 1 else _("Yes, delete them")
+    return _("Yes, cancel it") if count == 1 else _("Yes, cancel them")
+
+
 def _nothing(page: Page, name: str, place: MessagePlace) -> HttpResponse:
-    page.say(messages.INFO, _("There is nothing to purge."))
+    page.say(messages.INFO, _("There is nothing to purge.") if place == "ready" else _("There is nothing to cancel."))
     return HttpResponseRedirect(_list_url(page, name, place))
 
 

@@ -73,5 +73,4 @@ def _of(used: int, most: int) -> str:
 
 
 def _rate(rate: Rate) -> str:
-    time = text.duration(round(rate.window.total_seconds() * 1000))
-    return _("%(count)s in %(time)s") % {"count": text.number(rate.count), "time": time}
+    return _("%(count)s in %(time)s") % {"count": text.number(rate.count), "time": text.period(rate.window)}

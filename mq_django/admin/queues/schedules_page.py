@@ -109,7 +109,7 @@ def _notes(plan: PlannedSchedule, now_ms: int) -> list[SafeString]:
 
 def _when(schedule: Schedule) -> str:
     if isinstance(schedule, Every):
-        return _("every %(time)s") % {"time": text.duration(round(schedule.period.total_seconds() * 1000))}
+        return _("every %(time)s") % {"time": text.period(schedule.period)}
     return text.visible(str(schedule), limit=80)
 
 

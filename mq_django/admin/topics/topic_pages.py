@@ -114,7 +114,7 @@ def retention_of(view: TopicView) -> str:
     """Return the retention of a topic as text."""
     limits = []
     if view.config.retention:
-        limits.append(text.duration(round(view.config.retention.total_seconds() * 1000)))
+        limits.append(text.period(view.config.retention))
     if view.config.retention_count:
         limits.append(_("%(count)s messages") % {"count": text.number(view.config.retention_count)})
     if view.config.retention_bytes:

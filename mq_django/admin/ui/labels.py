@@ -3,7 +3,7 @@
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.ui.text import date, duration, number
+from mq_django.admin.ui.text import date, duration, number, period
 from mq_django.core.redaction import redact_forms
 from mq_django.core.visible import escape, truncate
 from mq_django.inspector.explain import Cause
@@ -159,7 +159,7 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "time": duration(cause.ms),
         "key": escape(redact_forms(cause.key)) if can_see_data else "…",
         "most": number(cause.most),
-        "window": duration(round(cause.window.total_seconds() * 1000)),
+        "window": period(cause.window),
         "count": number(cause.count),
         "name": escape(name),
         "consumer": escape(cause.consumer),

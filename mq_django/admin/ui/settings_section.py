@@ -39,7 +39,7 @@ def _value(value: Any, is_bytes: bool = False) -> str:
         case None:
             return _("none")
         case timedelta():
-            return text.duration(round(value.total_seconds() * 1000))
+            return text.period(value)
         case RetryPolicy():
             return _retries(value)
         case float():

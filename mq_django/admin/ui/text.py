@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any
 
@@ -102,10 +102,21 @@ def seconds(value: float | None, *, endless: str = "") -> str:
 
 
 def duration(ms: int) -> str:
-    """Return a duration in one unit."""
-    words = {"s": _("%(count)s s"), "min": _("%(count)s min"), "h": _("%(count)s h"), "d": _("%(count)s d")}
+    """Return a measured duration, rounded down to one unit."""
     unit, count = next((unit, ms // part) for unit, part, enough in _UNITS if ms // part < enough)
-    return words[unit] % {"count": number(count)}
+    return _in_unit(unit, number(count))
+
+
+def period(value: timedelta) -> str:
+    """Return a configured duration exactly, in the largest unit of which it is a multiple."""
+    ms = round(value.total_seconds() * 1000)
+    unit, part = next(((unit, part) for unit, part, _ in reversed(_UNITS) if ms and not ms % part), ("s", 1000))
+    return _in_unit(unit, number(ms // part) if not ms % part else str(number_format(ms / 1000, force_grouping=True)))
+
+
+def _in_unit(unit: str, count: str) -> str:
+    words = {"s": _("%(count)s s"), "min": _("%(count)s min"), "h": _("%(count)s h"), "d": _("%(count)s d")}
+    return words[unit] % {"count": count}
 
 
 def now_ms() -> int:

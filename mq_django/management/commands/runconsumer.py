@@ -195,5 +195,6 @@ def _summary(consumed: Sequence[str], queues: Sequence[QueueConfig]) -> str:
 
 
 def _warn_without_handler(consumed: Sequence[str]) -> None:
-    if unknown := [name for name in consumed if not any(handled_names(name))]:
+    # A subscriber to all names of a topic is known by the empty name.
+    if unknown := [name for name in consumed if not list(handled_names(name))]:
         logger.warning(NO_HANDLER, ", ".join(unknown))

@@ -1,4 +1,4 @@
-"""Purging all messages that a filter found: previewed, in the background, shown while it runs, and cancelled."""
+"""Cancelling or purging all messages that a filter found: previewed, in the background, shown and cancelled."""
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -32,15 +32,15 @@ def step():
     return work_here("emails", "s1", MessageJobs)
 
 
-def test_all_delayed_messages_of_a_name_are_purged_after_a_preview(operator):
+def test_all_delayed_messages_of_a_name_are_cancelled_after_a_preview(operator):
     delay_many(60)
     delay_many(3, "remind")
     shown = operator.get(DELAYED, {"name": "welc"})
-    assert "Purge all matching…" in main_of(shown)
+    assert "Cancel all matching…" in main_of(shown)
 
     asked = operator.get(shown.context["purge_url"])
     page = main_of(asked)
-    assert asked.context["title"] == "Purge 60 delayed messages?"
+    assert asked.context["title"] == "Cancel 60 delayed messages?"
     assert "name contains “welc”" in page
     assert "and 40 more" in page
     assert inspector.queue("emails").delayed == 63
@@ -48,7 +48,19 @@ def test_all_delayed_messages_of_a_name_are_purged_after_a_preview(operator):
 
     assert "Deleted: 60 messages." in done.content.decode()
     assert inspector.queue("emails").delayed == 3
-    said = "Began to purge 60 delayed messages where name contains “welc”"
+    said = "Began to cancel 60 delayed messages where name contains “welc”"
+    assert LogEntry.objects.get().change_message == said
+
+
+def test_history_says_as_many_as_the_preview(operator, monkeypatch):
+    monkeypatch.setattr(message_jobs, "PREVIEWED", 10)
+    delay_many(30)
+    asked = operator.get(PURGE, {"name": "welcome"})
+    assert asked.context["title"] == "Cancel up to 30 delayed messages?"
+
+    operator.post(PURGE, dict(asked.context["fields"]))
+
+    said = "Began to cancel up to 30 delayed messages where name contains “welcome”"
     assert LogEntry.objects.get().change_message == said
 
 

@@ -63,9 +63,9 @@ def test_one_is_cancelled_and_the_others_stay_in_line(operator, ids):
     assert dict(inspector.ids("emails"))["parked"] == [ids[1], ids[3]]
 
 
-def test_all_are_purged_and_what_is_handled_stays(operator, ids):
+def test_all_are_cancelled_and_what_is_handled_stays(operator, ids):
     asked = operator.get(f"{BASE}emails/purge/parked/")
-    assert "Purge 3 parked messages?" in asked.content.decode()
+    assert "Cancel 3 parked messages?" in asked.content.decode()
 
     operator.post(f"{BASE}emails/purge/parked/", dict(asked.context["fields"]))
 

@@ -147,9 +147,9 @@ def test_limits_show_how_far_they_are_used_and_who_waits(operator, viewer, limit
     response = operator.get(PAGE)
 
     assert [(row["limit"], row.get("used")) for row in response.context["limits"]] == [
-        ("90 in 60 s", "2 of 90"),
+        ("90 in 1 min", "2 of 90"),
         ("50", "2 of 50"),
-        ("3 in 60 s", None),
+        ("3 in 1 min", None),
         ("1", None),
     ]
     (waits,) = response.context["limit_keys"]
@@ -192,7 +192,7 @@ def test_schedules_show_their_next_and_last_firing(operator, digest):
     response = operator.get(PAGE)
     (row,) = response.context["schedules"]
 
-    assert (row["name"], row["when"], row["paused"], row["gone"]) == ("digest", "every 60 min", False, False)
+    assert (row["name"], row["when"], row["paused"], row["gone"]) == ("digest", "every 1 h", False, False)
     assert "in " in row["next"]
     assert row["last"] == ""
     act(operator, "fire", confirmed="yes")

@@ -1,6 +1,7 @@
 """Values to words and HTML."""
 
 from dataclasses import replace
+from datetime import timedelta
 from math import inf
 
 import pytest
@@ -41,6 +42,14 @@ def test_what_somebody_typed_into_a_url_breaks_nothing(typed):
 )
 def test_durations(ms, words):
     assert text.duration(ms) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (0.2, "0.2 s"), (10, "10 s"), (150, "150 s"), (180, "3 min"), (5400, "90 min"), (86_400, "1 d")],
+)
+def test_what_is_configured_is_not_rounded(seconds, words):
+    assert text.period(timedelta(seconds=seconds)) == words
 
 
 @pytest.mark.parametrize(("per_minute", "words"), [(0.4, ""), (9.9, "10/min"), (599, "599/min"), (120_000, "2,000/s")])
