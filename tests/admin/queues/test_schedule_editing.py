@@ -80,7 +80,7 @@ def test_what_somebody_else_has_changed_meanwhile_is_not_overwritten(operator):
     ("fields", "said"),
     [
         ({"every": "soon"}, "must be a number"),
-        ({"every": ""}, "give &quot;cron&quot; or &quot;every&quot;"),
+        ({"every": ""}, "must have either &quot;cron&quot; or &quot;every&quot;"),
         ({"data": "{"}, "is not JSON"),
         ({"priority": "1000"}, "from -100 to 100"),
         ({"message": "", "data": "", "task": "os.system"}, "is not the path of a task"),
