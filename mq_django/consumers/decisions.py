@@ -103,8 +103,8 @@ def settled_as(
 def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, alone: bool = False) -> Settlement:
     handler = find(item.message.queue, item.message.name)
     # A message that runs alone cannot affect other messages, so it is retried without delay.
-    retry = Retry(delay=timedelta(0) if alone else None, error=error, alone=alone)
-    return settled_as(item, decide(config, item.message, handler, retry, reason=reason), handler)
+    retry = Retry(delay=timedelta(0) if alone else None, error=error)
+    return settled_as(item, decide(config, item.message, handler, retry, reason=reason), handler)._replace(alone=alone)
 
 
 def _crashed(config: QueueConfig, item: Delivery) -> Settlement:

@@ -33,8 +33,6 @@ class Retry:
     #: One line, which is logged, and shown in the admin with the traceback. Of an exception or another value its text.
     error: str = ""
     traceback: str = ""
-    #: Internal: it runs alone, because it was running when its process died.
-    alone: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.delay is not None:
@@ -73,7 +71,8 @@ class Bury:
     #: One line, which is logged, and shown in the admin with the traceback. Of an exception or another value its text.
     error: str = ""
     traceback: str = ""
-    #: Internal: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
+    #: Why, for middleware and the receivers of signals: `error` if a handler asks for it. mq_django buries with
+    #: `attempts`, `crashed`, `expired` or `undecodable`.
     reason: str = field(default="error", kw_only=True)
 
 

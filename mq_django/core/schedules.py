@@ -259,6 +259,8 @@ def every(period: Duration | None = None, /, **parts: float) -> Every:
         ConfigurationError: it is shorter than a second, or `parts` are not the arguments of a timedelta.
     """
     try:
+        if period is not None and parts:
+            raise TypeError("not both")  # noqa: TRY301
         length = timedelta(**parts) if period is None else read_duration(period)
         if length >= timedelta(seconds=1):
             return Every(length)

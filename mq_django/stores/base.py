@@ -26,6 +26,8 @@ class Settlement(NamedTuple):
     micros: int | None = None
     #: The delivery is a task whose result is stored: see `mq_django.stores.results`.
     keeps_result: bool = False
+    #: For a `Retry`: it runs alone from then on, because it was running when its process died.
+    alone: bool = False
 
 
 class Depths(NamedTuple):

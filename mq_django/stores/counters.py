@@ -96,7 +96,7 @@ def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Se
     """
     runs: dict[tuple[str, int], list[Settlement]] = {}
     for settlement in settlements:
-        delivery, _, _, micros, _ = settlement
+        delivery, _, _, micros, *_ = settlement
         name = delivery.message.name if isinstance(delivery, Delivery) else ""
         which = (name, -1 if micros is None else bucket(micros))
         run = runs.get(which)

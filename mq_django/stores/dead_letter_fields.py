@@ -19,7 +19,7 @@ DEAD_FIELDS = frozenset(
 
 def history_of(consumer: str, settlement: Settlement) -> str:
     """Return the history of a failed message with this attempt; empty if it is invalid or its data is too long."""
-    delivery, outcome, _, micros, _ = settlement
+    delivery, outcome, _, micros, *_ = settlement
     assert isinstance(outcome, Retry | Bury)
     if isinstance(delivery, Undecodable) or len(delivery.data_text) > MAX_DATA:
         return ""

@@ -212,7 +212,7 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
     finished = b',"finished":%d' % finished_ms
     keys: list[str] = []
     args: list[Argument] = []
-    for delivery, outcome, delay_ms, micros, _ in settlements:
+    for delivery, outcome, delay_ms, micros, *_ in settlements:
         assert isinstance(delivery, Delivery)
         message = delivery.message
         keys.append(prefix + message.id)

@@ -30,7 +30,7 @@ def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> 
     for settlement in batch:
         delivery, outcome, delay_ms, *_ = settlement
         assert isinstance(outcome, Retry)
-        args += (delivery.entry, delay_ms, "1" if outcome.alone else "", history_of(consumer, settlement))
+        args += (delivery.entry, delay_ms, "1" if settlement.alone else "", history_of(consumer, settlement))
     return args
 
 

@@ -233,7 +233,7 @@ def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> 
         assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + 1)
         # By its id, even if it was published under a unique key: another message may use that by now.
-        alone, history = CHARGED if outcome.alone else "", history_of(consumer, settlement)
+        alone, history = CHARGED if settlement.alone else "", history_of(consumer, settlement)
         body = encode_body(again, delivery.data_text, member=again.id, alone=alone, history=history)
         args += (delivery.entry, again.id, delay_ms, body)
     return args

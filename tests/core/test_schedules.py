@@ -63,3 +63,8 @@ def test_an_interval_may_be_a_number_of_seconds(period):
 def test_what_is_not_an_interval_is_refused_with_what_it_may_be(period):
     with pytest.raises(ConfigurationError, match=r"every\(\) takes"):
         every(period)
+
+
+def test_an_interval_is_given_once():
+    with pytest.raises(ConfigurationError, match="not both"):
+        every(5, minutes=1)

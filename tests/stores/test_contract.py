@@ -56,9 +56,9 @@ def numbers(deliveries):
     return [delivery.message.data for delivery in deliveries]
 
 
-def settled(store, delivery, outcome, delay_ms=0, *, who=ME):
+def settled(store, delivery, outcome, delay_ms=0, *, who=ME, alone=False):
     """Settle one delivery and tell whether it was still held."""
-    stale = store.settle(who, [Settlement(delivery, outcome, delay_ms)])
+    stale = store.settle(who, [Settlement(delivery, outcome, delay_ms, alone=alone)])
     return stale == []
 
 
@@ -251,7 +251,7 @@ def test_a_retry_is_not_early_and_can_be_cancelled(store, publish):
 
 def test_what_was_running_when_its_process_died_says_so(store, publish):
     publish(outgoing())
-    assert settled(store, take_one(store), Retry(alone=True), 0)
+    assert settled(store, take_one(store), Retry(), 0, alone=True)
     again = promoted(store)
     assert (again.alone, again.message.attempt) == (True, 2)
 
@@ -610,10 +610,10 @@ def test_what_ran_beside_others_when_their_process_died_runs_alone_uncharged(sto
 def test_who_kills_alone_is_charged_for_the_first_time_as_well(store, publish):
     publish(outgoing())
     assert settled(store, take_one(store), HandBack(suspect=True))
-    assert settled(store, *crashed(store))
+    assert store.settle(ME, [crashed(store)]) == []
     again = promoted(store)
     assert (again.alone, again.suspect, again.message.attempt) == (True, False, 3)
-    assert settled(store, *crashed(store, again))
+    assert store.settle(ME, [crashed(store, again)]) == []
     assert promoted(store).message.attempt == 4
 
 
@@ -621,8 +621,7 @@ def crashed(store, delivery=None):
     """Return what was running alone when its process died, and how that is settled."""
     found = delivery or take_one(store)
     receipt = Receipt(0, found.stream, found.entry)
-    settlement = decisions.settlement(store.config, 0, found, Evidence(running=[receipt]))
-    return settlement.delivery, settlement.outcome
+    return decisions.settlement(store.config, 0, found, Evidence(running=[receipt]))
 
 
 def test_a_suspect_that_only_fails_is_charged_once_and_has_company_again(store, publish):

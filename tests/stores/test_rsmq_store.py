@@ -71,8 +71,8 @@ def opened_store():
     return open_store(get_config().queue("jobs"), Session(get_client("consume")))
 
 
-def settle(store, *deliveries, outcome=ACK, delay_ms=0, who=ME):
-    return store.settle(who, [Settlement(delivery, outcome, delay_ms) for delivery in deliveries])
+def settle(store, *deliveries, outcome=ACK, who=ME, **more):
+    return store.settle(who, [Settlement(delivery, outcome, **more) for delivery in deliveries])
 
 
 def own_fields(redis_client, ns):
@@ -190,7 +190,7 @@ def test_our_data_stays_out_of_rsmqs_keys(store, rsmq, redis_client, ns):
     ids = [publish("welcome", n) for n in range(6)]
     done, retried, back, dead, aside, held = store.take(ME, count=6)
     settle(store, done)
-    settle(store, retried, outcome=Retry(alone=True), delay_ms=60_000)
+    settle(store, retried, outcome=Retry(), delay_ms=60_000, alone=True)
     settle(store, back, outcome=HandBack(lost=True))
     settle(store, dead, outcome=Bury("no"))
     settle(store, aside, outcome=SetAside())
@@ -334,7 +334,7 @@ def test_what_is_kept_of_messages_that_others_deleted_is_forgotten(store, rsmq, 
     ids = [queues["jobs"].publish("new", n) for n in range(50)]
     held = store.take(ME, count=50)
     settle(store, *held[:20], outcome=SetAside())
-    settle(store, *held[20:30], outcome=Retry(alone=True), delay_ms=60_000)
+    settle(store, *held[20:30], outcome=Retry(), delay_ms=60_000, alone=True)
     for message_id in ids:
         rsmq.delete("jobs", message_id)
     queue = f"{ns}:jobs"

@@ -134,7 +134,7 @@ def test_a_retry_waits_its_time_and_comes_back_counted(store):
 
 def test_what_ran_when_its_process_died_comes_back_to_run_alone(store):
     publish(store, 1)
-    settle(store, "a", take(store, "a"), Retry(alone=True))
+    settle(store, "a", take(store, "a"), Retry(), alone=True)
     store.promote(limit=10)
     (again,) = store.take("b", count=1)
     assert again.alone

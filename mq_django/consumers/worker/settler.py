@@ -170,7 +170,7 @@ class Settler:
 
     def _add_latency(self, batch: Sequence[Settlement], counts: Counter[tuple[str, str]]) -> None:
         """Count how long the first message of a batch waited. It represents the batch, which ended within 10 ms."""
-        (delivery, _, _, micros, _), ended = batch[0], self._ended
+        (delivery, _, _, micros, *_), ended = batch[0], self._ended
         if micros is None or not isinstance(delivery, Delivery):
             return
         ready = _ready_ms(delivery)

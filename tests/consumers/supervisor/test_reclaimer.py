@@ -47,7 +47,7 @@ def test_what_was_handled_is_acked(config):
 def test_what_failed_is_retried_by_its_policy(config):
     found = judge(config, Evidence(results={RECEIPT: FAILED}))
     assert isinstance(found.outcome, Retry)
-    assert not found.outcome.alone
+    assert not found.alone
     assert found.delay_ms > 0
 
 
@@ -78,7 +78,7 @@ def test_what_had_just_ended_was_nobodys_company(config):
 
 def test_what_ran_is_charged_and_runs_alone_at_once(config):
     found = judge(config, Evidence(running=[RECEIPT]))
-    assert found.outcome == Retry(timedelta(0), "running when its process died", alone=True)
+    assert (found.outcome, found.alone) == (Retry(timedelta(0), "running when its process died"), True)
     assert found.delay_ms == 0
 
 

@@ -145,7 +145,7 @@ def everywhere(stage: Stage) -> Store:
     store = stage.rsmq(VT=20)
     taken = stage.taken(store, *(message_of(number) for number in (3, 4, 5, 6)))
     stage.settle(store, SetAside(), taken[1:2])
-    stage.settle(store, Retry(error="no", alone=True), taken[2:], delay_ms=MINUTE)
+    stage.settle(store, Retry(error="no"), taken[2:], delay_ms=MINUTE, alone=True)
     stage.client.zadd(store.keys.zset, {rsmq_id(6): NOW_MS + 1}, xx=True)
     store.publish([message_of(1), message_of(2, delay_ms=MINUTE)])
     return store

@@ -93,7 +93,7 @@ def retry_on(stage: Stage, store: Store) -> None:
     store.publish([waits])
     one, two, three = stage.taken(store, *(message_of(number) for number in (1, 2, 3)))
     with stage.under("alone from now on, and behind what is due before it: nobody is told"):
-        stage.settle(store, Retry(alone=True), [one], delay_ms=60_000)
+        stage.settle(store, Retry(), [one], delay_ms=60_000, alone=True)
     with stage.under("at once, before what is due"):
         stage.settle(store, Retry(), [two], delay_ms=0)
     if store.config.store == "stream":
@@ -131,7 +131,7 @@ def hand_back_lost(stage: Stage, store: Store) -> None:
         stage.settle(store, HandBack(suspect=True), again)
     again = store.take(ME, count=2)
     with stage.under("what was to run alone failed, one of them as the killer"):
-        stage.settle(store, Retry(alone=True), again[:1], delay_ms=1000)
+        stage.settle(store, Retry(), again[:1], delay_ms=1000, alone=True)
         stage.settle(store, Retry(), again[1:], delay_ms=1000)
 
 
