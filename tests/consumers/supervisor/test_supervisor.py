@@ -206,8 +206,8 @@ def test_what_comes_to_a_process_that_does_not_respond_goes_on_soon(trees, publi
         assert together.execute()[1]
         history.wait_for("effect", number + 1)
         waits.append(time.monotonic() - began)
-    # Until the first it may be only slow.
-    assert max(waits[1:]) < 2.0
+    # Until the first it may be only slow. Then it is looked at once a second.
+    assert max(waits[1:]) < 5.0
 
 
 def test_a_stopped_child_is_replaced_at_its_handlers_timeout(trees, publish, history, store):
