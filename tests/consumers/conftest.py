@@ -15,6 +15,12 @@ from mq_django.transport.sessions import Pooled
 from tests.consumers.trees import History, Tree, end
 
 
+@pytest.fixture(autouse=True)
+def _no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without the outages of other tests: a service that was not run in its thread leaves its own open."""
+    monkeypatch.setattr("mq_django.consumers.outage._outages", {})
+
+
 @pytest.fixture
 def history(tmp_path: Path) -> History:
     return History(tmp_path / "history")
