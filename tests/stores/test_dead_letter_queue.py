@@ -14,6 +14,7 @@ from mq_django.inspector import dead_letters
 from mq_django.stores.dead_letter_queue import DeadLetters, is_entry, open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.foreign_errors import FOREIGN_ERRORS
 from tests.seeding import bury, bury_garbage, bury_many, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -80,18 +81,7 @@ def test_a_message_that_expired_while_it_was_dead_is_handled_all_the_same(dead, 
     assert delivery.message.expires_ms is None
 
 
-@pytest.mark.parametrize(
-    ("error", "counted_as"),
-    [
-        ("Net::ReadTimeout: no", "Net::ReadTimeout"),
-        ("A::B::C", "A::B::C"),
-        ("A::B c", ""),
-        ("ValueError::", "ValueError"),
-        ("ValueError::1", "ValueError"),
-        (r"Shop\NoSuchUser: 7", r"Shop\NoSuchUser"),
-        ("A::" + "x" * 198 + ": no", ""),
-    ],
-)
+@pytest.mark.parametrize(("error", "counted_as"), FOREIGN_ERRORS)
 def test_a_class_of_another_language_is_counted_and_found_by_its_whole_name(
     dead, redis_client, keys, error, counted_as
 ):
