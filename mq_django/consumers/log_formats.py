@@ -1,14 +1,12 @@
 """The log formats of `runconsumer`: text and JSON."""
 
+import io
 import json
 import logging
 import sys
 from datetime import UTC, datetime
 from textwrap import indent
 from types import TracebackType
-from typing import Any, TextIO
-
-from django.core.management.base import OutputWrapper
 
 from mq_django.core.visible import escape
 
@@ -49,19 +47,18 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(found)
 
 
-class LoggedOutput(OutputWrapper):
+class LogStream(io.StringIO):
     """Logs what the command prints, such as what its checks have found, so that each line is a JSON object."""
 
-    def __init__(self, out: TextIO, level: int) -> None:
-        super().__init__(out)
+    def __init__(self, level: int) -> None:
+        super().__init__()
         self._level = level
 
-    def write(  # type: ignore[override]  # as Django's has it
-        self, msg: str = "", style_func: Any = None, ending: str | None = None
-    ) -> None:
-        """Log a text."""
-        if text := msg.strip():
-            logging.getLogger("mq_django").log(self._level, "%s", text)
+    def write(self, text: str, /) -> int:
+        """Log a text, unless it is empty, and return its length."""
+        if found := text.strip():
+            logging.getLogger("mq_django").log(self._level, "%s", found)
+        return len(text)
 
 
 def configure_logs(form: str, *, verbosity: int) -> None:

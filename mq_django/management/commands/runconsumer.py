@@ -4,16 +4,15 @@ import argparse
 import logging
 import math
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
 from mq_django.conf import Config, QueueConfig, get_config
-from mq_django.consumers.log_formats import LoggedOutput, configure_logs
+from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
 from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, examine_servers, require_groups
@@ -89,12 +88,12 @@ class Command(BaseCommand):
         configure_logs(options["log_format"], verbosity=options["verbosity"])
         if options["log_format"] != "json":
             return super().execute(*args, **options)
-        self.stdout = LoggedOutput(sys.stdout, logging.INFO)
-        self.stderr = LoggedOutput(sys.stderr, logging.WARNING)
+        self.stdout = OutputWrapper(LogStream(logging.INFO))
+        self.stderr = OutputWrapper(LogStream(logging.WARNING))
         try:
             return super().execute(*args, **options)
         except CommandError as error:
-            LoggedOutput(sys.stderr, logging.ERROR).write(str(error))
+            LogStream(logging.ERROR).write(str(error))
             raise SystemExit(error.returncode) from error
 
     def handle(self, *args: Any, **options: Any) -> None:
