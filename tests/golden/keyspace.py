@@ -17,6 +17,9 @@ _SLOT, _BUCKET = re.compile(r"^\d+(?=\|)"), re.compile(r"(?<=\|t)\d+(?=\|)")
 #: How many entries a group has read, which Redis tells from 7 on.
 _READ = re.compile(r"(?<= position -> <now> <entry> <entry> )(?:-|\d+)")
 
+#: The server of the last check.
+_RUN_ID = re.compile(r"(?<= counted-by -> )\S+")
+
 #: Fields that are there now and then: how long a batch waited is counted under the name of its first message, and how
 #: far a scan for what is over has come.
 _LEFT_OUT = re.compile(rb"\d+\|w\d+\|.*|claims-at|tidy-.*")
@@ -32,7 +35,7 @@ def dump(client: redis.Redis, namespace: str, *patterns: str) -> str:
     """
     keyspace = _Keyspace(client, namespace, _normal(client))
     lines = (line.rstrip() for pattern in patterns or ["*"] for line in keyspace.lines(pattern))
-    return "".join(f"{_READ.sub('<read>', line)}\n" for line in lines)
+    return "".join(f"{_RUN_ID.sub('<run id>', _READ.sub('<read>', line))}\n" for line in lines)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ end
 local function touched(name, ...)
   local args = { ... }
   name = string.lower(name)
-  if name == 'time' or name == 'publish' then
+  if name == 'time' or name == 'publish' or name == 'info' then
     return {}
   elseif name == 'xgroup' or name == 'xinfo' or name == 'memory' or name == 'object' then
     return { args[2] }

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+import redis
 
 from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
@@ -11,6 +12,7 @@ from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.damage import DamageCheck
 from mq_django.stores.log import Log
+from mq_django.testing.private_server import PrivateServer
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 
@@ -346,3 +348,62 @@ def test_what_is_trimmed_after_a_group_was_removed_is_seen_before_it_has_read_to
     assert billing.numbers() == [*range(40, 100)]
     assert billing.found() == []
     assert held
+
+
+@pytest.fixture
+def restarted(mq_settings, tmp_path):
+    """A group on a server with an append-only file, and what restarts that server."""
+    settings = {"appendfsync": "always"}
+    with PrivateServer(directory=tmp_path, append_only=True, settings=settings, tcp=True) as server:
+
+        def restart():
+            server.kill()
+            server.start()
+            get_client("consume").connection_pool.disconnect()
+            return Damaged("orders:billing", client)
+
+        mq_settings(CONNECTION=server.url, QUEUES={}, TOPICS={"orders": {"RETENTION_COUNT": 1000}})
+        with redis.Redis.from_url(server.url, protocol=2) as client:
+            yield Damaged("orders:billing", client), restart
+
+
+@pytest.mark.parametrize("unchecked", [0, 10])
+def test_numbers_that_redis_forgot_at_a_restart_are_no_damage(restarted, unchecked, is_seven):
+    billing, restart = restarted
+    announce(100)
+    # The file of Redis has this count, and not those of later reads.
+    eleventh = billing.client.xrange(billing.keys.topic.log)[10][0].decode()
+    topics["orders"].group("billing").seek(eleventh)
+    billing.ack(billing.take(30))
+    assert billing.found() == []
+    for _ in range(unchecked):
+        billing.ack(billing.take(1))
+    billing = restart()
+    assert billing.found() == []
+    log = billing.keys.topic.log
+    # Removed messages that the group has read, and then five that it has not.
+    billing.client.xtrim(log, maxlen=60 - unchecked, approximate=False)
+    assert billing.found() == []
+    if is_seven:
+        assert billing.client.xinfo_groups(log)[0]["entries-read"] == 40 + unchecked
+    billing.client.xtrim(log, maxlen=55 - unchecked, approximate=False)
+    assert billing.found() == ([("LOST", 5)] if is_seven else [])
+
+
+def test_a_group_that_read_much_before_a_restart_is_checked_again_from_the_end_of_the_log(restarted, is_seven):
+    billing, restart = restarted
+    announce(400)
+    eleventh = billing.client.xrange(billing.keys.topic.log)[10][0].decode()
+    topics["orders"].group("billing").seek(eleventh)
+    billing.ack(billing.take(30))
+    assert billing.found() == []
+    billing.ack(billing.take(200))
+    billing = restart()
+    billing.client.xtrim(billing.keys.topic.log, maxlen=160, approximate=False)
+    assert billing.found() == []
+    billing.ack(billing.take(200))
+    assert billing.found() == []
+    announce(20)
+    assert billing.found() == []
+    billing.client.xtrim(billing.keys.topic.log, maxlen=15, approximate=False)
+    assert billing.found() == ([("LOST", 5)] if is_seven else [])

@@ -3,12 +3,13 @@
 -- KEYS[1]  log      {topic}:log                 STREAM
 -- KEYS[2]  control  {topic}:g:<group>:control   HASH    position: see parts/group_position; lost: entries removed before
 --                                                       the group read them; damage: the last finding: when, ms, its
---                                                       kind and number
+--                                                       kind and number; counted-by: the run id of the server of
+--                                                       the last check
 -- ARGV[1]  group
 --
 -- Returns for each finding {kind, stream, number of messages, from, to}, each once:
 --   'MOVED'       XGROUP SETID moved the group from one entry to a later one (Redis 7 and later). Up to 100 messages
---                 between are counted
+--                 between are counted. Not found by the first check after a restart of Redis
 --   'MOVED_BACK'  the same, to an earlier one
 --   'LOST'        unread messages were removed, and not by the retention (Redis 7 and later)
 --   'AHEAD'       the last id is far in the future
@@ -19,6 +20,38 @@
 -- with numbers
 -- with stream_state
 -- with group_position
+
+-- Redis's count of the entries that a group has read. Redis writes reads to the append-only file, and sends them to
+-- replicas, without this count. So after a restart or a failover, the count is missing or older than the last delivered
+-- entry.
+
+-- Return whether the count can be used: the server is that of the last check. Remember the server.
+local function counts_reads(control, old)
+  local info = redis.pcall('info', 'server')
+  local server = type(info) == 'string' and string.match(info, 'run_id:(%x+)')
+  local counted_by = redis.call('hget', control, 'counted-by')
+  if not server or counted_by == server then
+    return true
+  end
+  redis.call('hset', control, 'counted-by', server)
+  return not old
+end
+
+-- Return how many entries the group has read, from the position of the last check and the entries of the log; nil if
+-- that cannot be counted.
+local function recounted_reads(log, state, old)
+  local delivered, added, read = state.group['last-delivered-id'], state['entries-added'], nil
+  if not old.delivered then
+    return nil
+  elseif delivered == old.delivered then
+    read = old.read
+  elseif sortable(delivered) > sortable(old.delivered) then
+    local between, is_exact = entries_between(log, state, old.delivered, delivered)
+    read = is_exact and old.read and old.read + between or nil
+  end
+  return read and read >= 0 and read <= added and read or nil
+end
+
 local log, control, group = KEYS[1], KEYS[2], ARGV[1]
 local wrong = wrong_type({ [control] = 'hash' })
 if wrong then
@@ -46,8 +79,13 @@ end
 -- SETID forgets how many entries the group has read. So does reading up to entries that were deleted one by one.
 local deleted = state['max-deleted-entry-id'] or '0-0'
 local back = old and old.delivered and sortable(delivered) < sortable(old.delivered)
-local forgot = old and old.read and added and not read and sortable(deleted) <= sortable(old.delivered)
-if back or forgot then
+local counts = counts_reads(control, old) or not added
+local forgot = counts and old and old.read and added and not read and sortable(deleted) <= sortable(old.delivered)
+if not counts then
+  read = recounted_reads(log, state, old)
+  -- Without a number, Redis counts again when the group has read to the end of the log.
+  redis.call('xgroup', 'setid', log, group, delivered, unpack(read and { 'entriesread', read } or {}))
+elseif back or forgot then
   local from, to = old.delivered, delivered
   if back then
     from, to = to, from

@@ -44,6 +44,8 @@ return reply
 """
 #: The ids that the stage gives messages.
 _ID = re.compile(r"jo0000000([0-9a-f])\1x{21}")
+#: A server chooses another one at each start.
+_RUN_ID = re.compile(r"\b[0-9a-f]{40}\b")
 #: How the servers end and begin what they say of an error in a script.
 _OUT_OF_MEMORY = re.compile(r"^-?(OOM )?(?=command not allowed)")
 _AROUND = re.compile(r"( script: .*| \(.*\)$|.*user_script:\s?\d+: )")
@@ -82,7 +84,7 @@ class View:
 
     def _decoded(self, value: bytes | str) -> str:
         found = value if isinstance(value, str) else value.decode(errors="backslashreplace")
-        return _ID.sub(r"<m\1>", found.replace(self._namespace, "mq"))
+        return _RUN_ID.sub("<run-id>", _ID.sub(r"<m\1>", found.replace(self._namespace, "mq")))
 
     def reply(self, reply: Any) -> list[str]:
         """Return a reply, a line for each of its parts."""
