@@ -1,7 +1,6 @@
 """Why a message is not running: the most immediate cause."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -14,6 +13,7 @@ from mq_django.inspector.queue_view import Blocker, Pause, QueueView
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import MAX_BEFORE
 from mq_django.inspector.run_times import run_time, run_times
+from mq_django.transport import scripts
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import reply_or_raise
@@ -127,15 +127,15 @@ def _of_key(view: WaitingView, name: str) -> Cause:
         ("ZCOUNT", keys.parked, "-inf", f"({score}"),
         ("ZCOUNT", keys.permits, score, score),
         ("ZSCORE", keys.next_checks, key),
-        ("TIME",),
+        scripts.command("clock_read", keys=[keys.parked], args=[]),
     ]
     replies = open_wire("inspect", config.connection).trip(commands)
-    rank, first_rank, permits, next_check, time = (reply_or_raise(reply) for reply in replies)
+    rank, first_rank, permits, next_check, now_us = (reply_or_raise(reply) for reply in replies)
     before, most, rate = max(0, (rank or 0) - first_rank), config.limits.key_concurrency, config.limits.key_rate
     if most is not None and permits >= most:
         return Cause(kind="parked", key=key, count=before, most=most)
     if rate is not None:
-        left = max(0, (score_ms(next_check) or 0) - _micros(time) // 1000)
+        left = max(0, (score_ms(next_check) or 0) - now_us // 1000)
         return Cause(kind="throttled", key=key, count=before, ms=left, most=rate.count, window=rate.window)
     # A permit is free, or the limit was removed.
     return Cause(kind="due")
@@ -159,15 +159,12 @@ def _of_limits(queue: QueueView) -> Cause | None:
 def _until_free(config: QueueConfig, rate: Rate) -> int:
     """Return the milliseconds until the rate of a queue allows another delivery; 0: now."""
     wire = open_wire("inspect", config.connection)
-    log, time = map(reply_or_raise, wire.trip([("HGET", config.keys.limits, "r"), ("TIME",)]))
-    now = _micros(time)
+    clock = scripts.command("clock_read", keys=[config.keys.limits], args=[])
+    log, now_us = map(reply_or_raise, wire.trip([("HGET", config.keys.limits, "r"), clock]))
+    now = int(now_us)
     grants = [word.partition(b":") for word in (log or b"").split()]
     counted = [(whole(at) or 0, whole(count) or 0) for at, _, count in grants]
     used = [(at, count) for at, count in counted if at >= now - rate.micros]
     if sum(count for _, count in used) < rate.count:
         return 0
     return max(1, (used[0][0] + rate.micros + 1 - now) // 1000)
-
-
-def _micros(time: Sequence[bytes]) -> int:
-    return int(time[0]) * 1_000_000 + int(time[1])

@@ -53,11 +53,13 @@ class RsmqReader(RoomReader):
         owners = dict(sorted(zip(flat[::2], flat[1::2], strict=True))[start : start + limit])
         if not owners:
             return
-        commands: list[Command] = [("HMGET", keys.hash, *owners), ("ZMSCORE", keys.zset, *owners), ("TIME",)]
-        bodies, scores, time = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        clock = scripts.command("clock_read", keys=[keys.zset], args=[])
+        commands: list[Command] = [("HMGET", keys.hash, *owners), ("ZMSCORE", keys.zset, *owners), clock]
+        bodies, scores, now_us = (reply_or_raise(reply) for reply in self._wire.trip(commands))
         held = zip(owners.items(), bodies, scores, strict=True)
         for place, ((member, owner), body, score) in enumerate(held, start + 1):
-            view = self._entry_view(member, body, where, consumer=_owner(owner), held_ms=self._held_ms(score, time))
+            held_ms = self._held_ms(score, now_us // 1000)
+            view = self._entry_view(member, body, where, consumer=_owner(owner), held_ms=held_ms)
             yield f"priority.{place}", view
 
     def entry(self, source: EntrySource, entry: bytes) -> EntryView | None:
@@ -66,12 +68,13 @@ class RsmqReader(RoomReader):
         score, body, history = self._stored(entry)
         if score is None:
             return None
-        commands: list[Command] = [("HGET", keys.owners, entry), ("HGET", keys.hash, entry + b":rc"), ("TIME",)]
-        owner, count, time = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        clock = scripts.command("clock_read", keys=[keys.zset], args=[])
+        commands: list[Command] = [("HGET", keys.owners, entry), ("HGET", keys.hash, entry + b":rc"), clock]
+        owner, count, now_us = (reply_or_raise(reply) for reply in self._wire.trip(commands))
         # With another count, another program has received it since.
-        if owner is None or float(score) <= _now_ms(time) or owner.rpartition(b" ")[2] != count:
+        if owner is None or float(score) <= now_us // 1000 or owner.rpartition(b" ")[2] != count:
             return self._entry_view(entry, body, history=history)
-        held_ms = self._held_ms(score, time)
+        held_ms = self._held_ms(score, now_us // 1000)
         return self._entry_view(entry, body, history=history, consumer=_owner(owner), held_ms=held_ms)
 
     def find_entry(self, named: bytes) -> EntryView | None:
@@ -129,10 +132,10 @@ class RsmqReader(RoomReader):
         score, body, history = (reply_or_raise(reply) for reply in self._wire.trip(commands))
         return score, body, "" if history is None else history.decode(errors="replace")
 
-    def _held_ms(self, score: bytes | None, time: Sequence[bytes]) -> int:
+    def _held_ms(self, score: bytes | None, now_ms: int) -> int:
         """Return for how long a message has been held since it was received or extended."""
         visible_ms = score_ms(score)
-        return 0 if visible_ms is None else max(0, _now_ms(time) + self._vt_ms - visible_ms)
+        return 0 if visible_ms is None else max(0, now_ms + self._vt_ms - visible_ms)
 
     def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:
         found = decode(
@@ -145,7 +148,3 @@ class RsmqReader(RoomReader):
 
 def _owner(holder: bytes) -> str:
     return holder.rpartition(b" ")[0].decode(errors="backslashreplace")
-
-
-def _now_ms(time: Sequence[bytes]) -> int:
-    return int(time[0]) * 1000 + int(time[1]) // 1000

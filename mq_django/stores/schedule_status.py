@@ -14,6 +14,7 @@ from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedules import NEVER, Schedule, Scheduled
 from mq_django.stores.runtime_schedules import KINDS, Parsed, parse, stamp_of, states_of
 from mq_django.stores.schedule_state import named, scheduled
+from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -102,11 +103,10 @@ def statuses(config: QueueConfig, wire: Wire, *, name: str | None = None, limit:
         name: only those of this name: one in code or settings first, one that was removed from there last.
         limit: at most so many, the first ones.
     """
-    time, *found = wire.trip(
-        [("TIME",), *(_read(key, name) for key in (config.keys.schedules, config.keys.runtime_schedules))]
-    )
-    seconds, micros = reply_or_raise(time)
-    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    keys = (config.keys.schedules, config.keys.runtime_schedules)
+    clock = scripts.command("clock_read", keys=keys[:1], args=[])
+    now_us, *found = wire.trip([clock, *(_read(key, name) for key in keys)])
+    now_ms = reply_or_raise(now_us) // 1000
     states, at_run_time = (_states(reply_or_raise(reply), name) for reply in found)
     entries = {entry.name: entry for entry in scheduled() if entry.queue == config.name and name in (None, entry.name)}
     every = [(found, _origin(found, entries), states.get(found, {})) for found in {*entries, *states}]

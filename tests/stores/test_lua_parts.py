@@ -31,10 +31,23 @@ def test_only_a_part_follows_the_word_that_inserts_it():
     assert {line.removeprefix("-- with ") for line in words} <= set(PARTS)
 
 
+def test_only_one_part_reads_the_clock():
+    """A test kit moves the clock of all scripts in this one place."""
+    folder = files("mq_django.transport").joinpath("lua")
+    texts = {
+        name: folder.joinpath(f"{name}.lua").read_text()
+        for name in (*lua_files(), *(f"parts/{part}" for part in PARTS))
+    }
+    called = re.compile(r"""call\(\s*['"]time['"]""", re.IGNORECASE)
+    assert [name for name, text in texts.items() if called.search(text)] == ["parts/clock"]
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_does_nothing_where_it_stands(name):
     outside = re.findall(
-        r"^(?!--|end\b|[ }]|local function ).*redis\.", FOLDER.joinpath(f"{name}.lua").read_text(), re.M
+        r"^(?!--|end\b|[ }]|local function ).*(?:redis\.|\bnow_[mu]s\()",
+        FOLDER.joinpath(f"{name}.lua").read_text(),
+        re.M,
     )
     assert bool(outside) == (name == "limits")
 

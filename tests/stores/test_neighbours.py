@@ -20,6 +20,7 @@ from mq_django.stores.log import Log
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
+from mq_django.stores.schedule_status import statuses
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests import places
@@ -187,6 +188,7 @@ def be_scheduled(client, mq_settings):
     client.hset(queues["emails"].config.keys.schedules, "last:nightly", tick - 60_000)
     schedules.fire(report, tick)
     schedules.fire_now(report)
+    assert statuses(queues["emails"].config, Session(get_client("consume"))).found
     schedules.pause("nightly")
     schedules.resume("nightly")
     runtime = RuntimeSchedules(queues["emails"].config, Session(get_client("consume")))

@@ -33,7 +33,6 @@ EXAMPLES = {
     "SET": [("SET", "k", b"text", "PX", 1)],
     "SMEMBERS": [("SMEMBERS", "k")],
     "SUBSCRIBE": [("SUBSCRIBE", "a", "b")],
-    "TIME": [("TIME",)],
     "XINFO": [("XINFO", "STREAM", "k"), ("XINFO", "GROUPS", "k")],
     "XLEN": [("XLEN", "k")],
     "XPENDING": [("XPENDING", "k", "g"), ("XPENDING", "k", "g", "-", "+", 1, "c")],

@@ -25,6 +25,7 @@ if generation and generation == ARGV[3] and redis.call('hexists', KEYS[1], 'beat
   return 'EVICTED'
 end
 
+-- with clock
 -- with increment
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: without heartbeats a
 -- supervisor would be declared dead.
@@ -33,9 +34,8 @@ if not generation then
   generation = ARGV[4]
   redis.call('hset', KEYS[2], 'generation', generation)
 end
-local time = redis.call('time')
 increment(KEYS[1], 'beat:' .. ARGV[2], 1)
-redis.call('hset', KEYS[1], 'seen:' .. ARGV[2], time[1] * 1000 + math.floor(time[2] / 1000), unpack(ARGV, 5))
+redis.call('hset', KEYS[1], 'seen:' .. ARGV[2], now_ms(), unpack(ARGV, 5))
 
 local unknown = {}
 for i = 3, #KEYS do

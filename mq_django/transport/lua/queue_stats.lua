@@ -22,6 +22,7 @@
 -- values, twice, {who paused it, why, when in ms}, the fields and values of each running job, the last damage by another
 -- program: when, ms, its kind and number}.
 
+-- with clock
 -- with running_jobs
 local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
 
@@ -55,9 +56,8 @@ local function counters(key, first, last)
   return first > last and {} or redis.call('hmget', key, unpack(ARGV, first, last))
 end
 
-local time = redis.call('time')
 return {
-  time[1] * 1000 + math.floor(time[2] / 1000),
+  now_ms(),
   deliverable,
   pending,
   redis.call('zcard', KEYS[4]),

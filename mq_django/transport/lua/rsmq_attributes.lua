@@ -13,7 +13,7 @@ if not attributes(hash) then
   return 'NOQUEUE'
 end
 if #ARGV > 0 then
-  redis.call('hset', hash, 'modified', redis.call('time')[1], unpack(ARGV))
+  redis.call('hset', hash, 'modified', math.floor(now_ms() / 1000), unpack(ARGV))
 end
 local vt, delay, maxsize = attributes(hash)
 local rest = redis.call('hmget', hash, 'totalrecv', 'totalsent', 'created', 'modified')

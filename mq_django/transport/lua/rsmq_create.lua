@@ -11,6 +11,7 @@
 -- one behind when they set an attribute of a queue that does not exist.
 
 -- with types
+-- with clock
 -- with rsmq
 local wrong = wrong_type({ [KEYS[1]] = 'hash', [KEYS[2]] = 'set' })
 if wrong then
@@ -19,7 +20,7 @@ end
 if attributes(KEYS[1]) then
   return 'EXISTS'
 end
-local now = redis.call('time')[1]
+local now = math.floor(now_ms() / 1000)
 redis.call('hset', KEYS[1], 'vt', ARGV[2], 'delay', ARGV[3], 'maxsize', ARGV[4], 'created', now, 'modified', now)
 redis.call('sadd', KEYS[2], ARGV[1])
 return 'CREATED'

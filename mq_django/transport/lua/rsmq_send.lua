@@ -52,13 +52,14 @@ local function base36(number)
   return text
 end
 
-local time, now = redis.call('time'), now_ms()
+local micros = now_us()
+local now = math.floor(micros / 1000)
 local first = redis.call('zrange', zset, 0, 0, 'withscores')[2]
 local ids, counts = {}, {}
 for at = 6, #ARGV, 6 do
   local id, mode, ms, name = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4]
   if #id == 22 then
-    id = base36(time[1] * 1000000 + time[2] + #ids) .. id
+    id = base36(micros + #ids) .. id
   end
   ms = mode == '' and delay * 1000 or ms
   redis.call('zadd', zset, due_at(mode, ms, now), id)

@@ -9,8 +9,8 @@
 -- Returns {now in ms, number of messages, then for each of the page: member, score, body or its length, or -1 for
 -- none}.
 
+-- with clock
 -- with listed_bodies
-local time = redis.call('time')
-local reply = { time[1] * 1000 + math.floor(time[2] / 1000), redis.call('zcard', KEYS[1]) }
+local reply = { now_ms(), redis.call('zcard', KEYS[1]) }
 local page = redis.call('zrange', KEYS[1], ARGV[1], ARGV[2], 'withscores')
 return add_bodies(reply, KEYS[2], page, ARGV[3])

@@ -15,6 +15,7 @@
 -- Returns {moved, microseconds until the next is due or -1, 1 if the queue is paused, unhandled messages}.
 
 -- with types
+-- with clock
 -- with ready
 -- with move_to_ready
 local due, waiting, unique, ready, priority, unhandled, control, parked = unpack(KEYS)
@@ -25,8 +26,8 @@ if wrong then
   return wrong
 end
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local micros = now_us()
+local now = math.floor(micros / 1000)
 local from, members = due, redis.call('zrangebyscore', due, '-inf', now, 'limit', 0, ARGV[1])
 if #members == 0 and ARGV[3] == '1' then
   from, members = parked, redis.call('zrange', parked, 0, ARGV[1] - 1)
@@ -48,5 +49,5 @@ if ARGV[3] == '1' and redis.call('zcard', parked) > 0 then
   head = now
 end
 local paused = redis.call('hget', control, 'paused') == '1' and 1 or 0
-local until_head = head and math.min(9e15, math.max(0, (head - time[1] * 1000) * 1000 - time[2])) or -1
+local until_head = head and math.min(9e15, math.max(0, (head - now) * 1000 - micros % 1000)) or -1
 return { moved, until_head, paused, redis.call('zcard', unhandled) }

@@ -16,6 +16,7 @@ from mq_django.stores.counters import add_command
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
+from mq_django.stores.schedule_status import statuses
 from mq_django.transport import scripts
 from tests.stores.contracts import rsmq_queues, waits
 from tests.stores.contracts.frozen import NOW, NOW_MS
@@ -174,6 +175,8 @@ def schedules(stage: Stage) -> None:
     stage.client.hset(store.keys.schedules, "last:nightly", NOW_MS - 60_000)
     with stage.under("one is known, another is new"):
         found.look(["nightly", "hourly"])
+    with stage.under("among all of its queue"):
+        assert statuses(store.config, stage.wire()).now_ms == NOW_MS
     with stage.under("its tick, and for a second time"):
         found.fire(report, NOW_MS - 10)
         found.fire(report, NOW_MS - 10)

@@ -1,3 +1,4 @@
+-- with clock
 -- A waiting message has its id as member. Publishers may choose ids, so the id may be in use: then the message gets a
 -- member of its own, `p:@` and a number, and its body contains the id.
 local suffix = 0
@@ -7,12 +8,12 @@ local function put_body(waiting, id, body)
   if redis.call('hsetnx', waiting, id, body) == 1 then
     return id
   end
-  local time, member = redis.call('time'), nil
+  local micros, member = now_us(), nil
   -- Other programs may write white space after the object.
   body = (string.match(body, '^(.*)}') or body) .. ',"id":' .. cjson.encode(id) .. '}'
   repeat
     suffix = suffix + 1
-    member = string.format('p:@%.0f-%d', time[1] * 1000000 + time[2], suffix)
+    member = string.format('p:@%.0f-%d', micros, suffix)
   until redis.call('hsetnx', waiting, member, body) == 1
   return member
 end

@@ -1,7 +1,12 @@
--- The server's clock in milliseconds.
-local function now_ms()
+-- The server's clock in microseconds since 1970. Nothing else calls TIME.
+local function now_us()
   local time = redis.call('time')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  return time[1] * 1000000 + time[2]
+end
+
+-- The server's clock in milliseconds since 1970.
+local function now_ms()
+  return math.floor(now_us() / 1000)
 end
 
 -- Return the score of a due time: '+' and ms from now, or '=' and ms since 1970. One millisecond is added to a delay,

@@ -1,9 +1,10 @@
+-- with clock
 -- with numbers
 -- A claim outlives its message when a program without support for claims settles the message, or the message is deleted
 -- by hand. So each claim has an end, and one claim in 16 checks about 100 others and removes expired ones. `claims-at`
 -- in control is the cursor.
 local function remove_expired_claims(claims, control, now)
-  if redis.call('time')[2] % 16 ~= 0 then
+  if now_us() % 16 ~= 0 then
     return
   end
   local found = redis.pcall('hscan', claims, redis.call('hget', control, 'claims-at') or '0', 'count', 100)

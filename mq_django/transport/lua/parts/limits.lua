@@ -1,3 +1,4 @@
+-- with clock
 -- The keys and first arguments of every script about limits.
 --
 -- KEYS[1..6]   ready, urgent, control, priority, waiting, unique
@@ -18,8 +19,7 @@ local group, consumer = ARGV[1], ARGV[2]
 local rate, width, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local key_rate, key_width, key_most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 
-local time = redis.call('time')
-local now = time[1] * 1000000 + time[2]
+local now = now_us()
 local ms = math.floor(now / 1000)
 
 local function hash_of(key)
