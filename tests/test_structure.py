@@ -20,6 +20,9 @@ SAME_SUBJECT = {"messages", "queues", "topics"}
 MAX_MODULE, MAX_CLASS = 320, 250
 #: Where the kind of a queue is asked, to choose its store, its dead letters and its reader.
 CHOOSERS = {"stores/__init__": 3, "stores/dead_letter_queue": 1, "stores/found_messages": 1, "inspector/readers": 2}
+#: The clock itself, and what compares the times of files. Everything else takes its times from `core/clock.py`.
+READ_THE_MACHINES_CLOCK = {"core/clock", "transport/embedded", "consumers/supervisor/autoreload"}
+WALL_CLOCKS = re.compile(r"(^|\.)(time\.time(_ns)?|timezone\.now|datetime\.(now|utcnow|today)|date\.today)$")
 #: Without the docstring.
 MAX_FUNCTION, P90_FUNCTION = 50, 18
 
@@ -78,6 +81,14 @@ def test_each_connection_to_redis_is_for_a_given_server():
         if getattr(call.func, "id", "") in ("open_wire", "open_session", "get_client") and len(call.args) < 2
     ]
     assert opened == []
+
+
+def test_all_wall_time_is_read_from_one_clock():
+    """A test kit moves the time of everything in this one place."""
+    named = [(path, ast.unparse(node)) for path, node in nodes(ast.Attribute)]
+    named += [(path, f"{node.module}.{alias.name}") for path, node in nodes(ast.ImportFrom) for alias in node.names]
+    found = {path.relative_to(ROOT).with_suffix("").as_posix() for path, name in named if WALL_CLOCKS.search(name)}
+    assert found == READ_THE_MACHINES_CLOCK
 
 
 def test_most_functions_are_short():

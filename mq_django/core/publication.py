@@ -4,11 +4,11 @@ All publications are made here, and checked before anything is sent: by `publica
 of one call, and by `resubmission()` for a message that was published before.
 """
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from mq_django.core import clock
 from mq_django.core.configs import DeliveryOptions
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.publish_checks import (
@@ -86,7 +86,7 @@ def publication(
         InvalidMessage: data, name, key or an option cannot be sent.
         NotSupported: the destination has no such option.
     """
-    at_ms = int(time.time() * 1000) if published_ms is None else published_ms
+    at_ms = clock.now_ms() if published_ms is None else published_ms
     options = _options(
         destination,
         delay,
@@ -143,7 +143,7 @@ def publications(
     keeps_result = runs_task and destination.keeps_results
     options = _options(destination, delay, deliver_at, once=once, keeps_result=keeps_result)
     ready = options.delay_ms is None and options.due_ms is None and not priority
-    at_ms = int(time.time() * 1000)
+    at_ms = clock.now_ms()
     shared = Message(
         id="",
         name="",

@@ -4,8 +4,8 @@ import math
 import re
 import secrets
 import string
-import time
 
+from mq_django.core import clock
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import NAME
 from mq_django.core.messages import Delivery, Message, Undecodable
@@ -138,7 +138,7 @@ def new_id() -> str:
     order between threads.
     """
     global _latest  # noqa: PLW0603 - the clock may stand still between two calls
-    micros = _latest = max(_latest + 1, time.time_ns() // 1000)
+    micros = _latest = max(_latest + 1, clock.now_us())
     head = ""
     while micros:
         micros, digit = divmod(micros, 36)

@@ -1,11 +1,11 @@
 """Statistics of queues, many in one round trip. Read-only."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
+from mq_django.core import clock
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
@@ -34,7 +34,7 @@ def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int)
 
     Each queue has its wire. One round trip per server, with one command per queue; one more if there are topics.
     """
-    now = int(time.time()) // 60
+    now = int(clock.now()) // 60
     hours = minute_fields(now, minutes)
     readers = list(map(reader_of, configs, wires))
     trips = [[reader.look_command(now // 60, *hours)] for reader in readers]
@@ -63,7 +63,7 @@ def look_closely(config: QueueConfig, wire: Wire, *, longest: int, of: str = "")
 
     Includes the activity by name if there are at most `longest` counters.
     """
-    hour = int(time.time()) // 3600
+    hour = int(clock.now()) // 3600
     (view,) = look([config], [wire], minutes=0)
     if isinstance(view, StoreError):
         return view

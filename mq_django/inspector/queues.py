@@ -1,11 +1,11 @@
 """All queues or one of them, for display."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
+from mq_django.core import clock
 from mq_django.core.keys import GROUP_SEPARATOR, KINDS
 from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError, UnknownQueue
 from mq_django.inspector.activity import Activity, activity_of_days, counts
@@ -86,7 +86,7 @@ def activity(name: str, *, hours: int, of: str = "") -> Activity:
 
 def activity_in(config: QueueConfig | TopicConfig, *, hours: int, of: str = "") -> Activity:
     """Return the activity of a queue or topic in the last hours; see activity()."""
-    now_ms = int(time.time() * 1000)
+    now_ms = clock.now_ms()
     today = now_ms // 86_400_000
     days = range(today - (hours + 23) // 24, today + 1)
     wire = open_wire("inspect", config.connection)
@@ -137,7 +137,7 @@ def totals() -> Totals:
     Raises:
         StoreError: cannot reach any server.
     """
-    configs, today = all_configs(), int(time.time()) // 86400
+    configs, today = all_configs(), int(clock.now()) // 86400
     happened = dict.fromkeys(WHAT, 0)
     errors = {}
     # Publishing to a topic is counted once, by the topic; handling is counted by each group.

@@ -1,10 +1,10 @@
 """Topics for display: their logs, the offsets of their groups, and moving the groups."""
 
-import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from mq_django.conf import TopicConfig, get_config
+from mq_django.core import clock
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Offset, before, parse
 from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError
@@ -108,7 +108,7 @@ def seek(name: str, group: str, place: Offset) -> None:
 
 def unsubscribe(name: str, group: str) -> bool:
     """Remove a group with its retries, dead letters, counters and alarm; return whether it existed."""
-    return _log(name).unsubscribe(group, now=time.time())
+    return _log(name).unsubscribe(group, now=clock.now())
 
 
 def _log(name: str) -> Log:

@@ -1,6 +1,5 @@
 """Check a schedule when it is created or changed."""
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ from django.utils import timezone
 
 from mq_django import registry
 from mq_django.conf import QueueConfig
+from mq_django.core import clock
 from mq_django.core.schedule_options import definition_of, read_definition
 from mq_django.core.schedules import NEVER, Scheduled
 from mq_django.errors import ConfigurationError, InvalidMessage, InvalidSchedule, MissingDependency
@@ -53,7 +53,7 @@ def check_task(config: QueueConfig, path: str, data: Mapping[str, Any]) -> None:
 
 def _check_time(entry: Scheduled) -> None:
     try:
-        if entry.next_ms(int(time.time() * 1000), timezone.get_default_timezone()) != NEVER:
+        if entry.next_ms(clock.now_ms(), timezone.get_default_timezone()) != NEVER:
             return
     except (ValueError, OverflowError) as error:
         raise TypeError("its first tick would be after the year 9999") from error

@@ -1,12 +1,12 @@
 """Publish to topics, and manage their groups."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from mq_django.conf import GroupConfig, TopicConfig
+from mq_django.core import clock
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Offset
 from mq_django.core.publication import publication, publications
@@ -191,7 +191,7 @@ class Group:
         Running consumers of the group create it again at the `start` of its subscriber, so messages may be handled
         again.
         """
-        return self._log("produce").unsubscribe(self.name, now=time.time())
+        return self._log("produce").unsubscribe(self.name, now=clock.now())
 
     def seek(self, place: Offset) -> None:
         """Move the group: the next message that it reads is the one at `place`.

@@ -1,10 +1,10 @@
 """Counters per minute and hour, by message name."""
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from mq_django.core import clock
 from mq_django.core.keys import QueueKeys, TopicKeys
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Expire, Retry
@@ -40,7 +40,7 @@ class Slot(NamedTuple):
 
 def slot(keys: QueueKeys | TopicKeys, now: float | None = None) -> Slot:
     """Return the slot of a time in seconds since 1970, of now by default."""
-    minutes = int(time.time() if now is None else now) // 60
+    minutes = int(clock.now() if now is None else now) // 60
     hours = minutes // 60
     return Slot((keys.minutes(hours), keys.hours(hours // 24)), minutes % 60, hours % 24)
 
@@ -54,7 +54,7 @@ class Slots:
 
     def now(self) -> Slot:
         """Return the slot of this minute."""
-        now = time.time()
+        now = clock.now()
         minutes = int(now) // 60
         if self._latest[0] != minutes:
             self._latest = (minutes, slot(self._keys, now))

@@ -1,7 +1,6 @@
 """What is written when a delivery has failed: its attempt history, and the fields of its dead letter."""
 
-import time
-
+from mq_django.core import clock
 from mq_django.core.attempts import FAILED, MAX_DATA, MAX_TRACEBACK, READY, Attempt, with_attempt
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, Retry
@@ -25,7 +24,7 @@ def history_of(consumer: str, settlement: Settlement) -> str:
         return ""
     # The traceback of a dead letter has a field of its own. A redrive moves it into the history.
     status, traceback = (READY, outcome.traceback) if isinstance(outcome, Retry) else (FAILED, None)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     started_ms = None if micros is None else now_ms - micros // 1000
     attempt = Attempt(status, delivery.message.attempt, consumer, started_ms, now_ms, outcome.error, traceback)
     return with_attempt(delivery.history, attempt)

@@ -9,13 +9,13 @@ entries, which only increase, and not by the order of the lines.
 
 import builtins
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from mq_django.conf import QueueConfig
+from mq_django.core import clock
 from mq_django.core.attempts import FAILED, READY, SUCCESSFUL, Attempt, failure, read_attempt, read_line
 from mq_django.core.jsontext import dumps
 from mq_django.core.logs import get_logger
@@ -83,7 +83,7 @@ def ready_command(config: QueueConfig, publication: Publication) -> Command:
     message, data_text, options = publication
     ttl_ms, due_ms = _unfinished_ms(config), options.due_ms
     if options.delay_ms is not None or due_ms is not None:
-        now_ms = int(time.time() * 1000)
+        now_ms = clock.now_ms()
         due_ms = now_ms + (options.delay_ms or 0) if due_ms is None else due_ms
         ttl_ms += max(0, due_ms - now_ms)
     return ("SET", config.keys.result(message.id), _task_line(message, data_text, due_ms), "PX", ttl_ms)
@@ -110,7 +110,7 @@ def end_cancelled(
         "entry": LAST_ENTRY,
         "consumer": "",
         "started": None,
-        "finished": int(time.time() * 1000),
+        "finished": clock.now_ms(),
         **failure(CANCELLED, how),
     }
     args: list[Argument] = [b"\n" + dumps(line), _ttl_ms(config)]
@@ -205,7 +205,7 @@ _STATUS: Mapping[type, bytes] = {
 
 
 def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> Command:
-    finished_ms = int(time.time() * 1000)
+    finished_ms = clock.now_ms()
     ended_ttl, unfinished_ttl = _ttl_ms(config), _unfinished_ms(config)
     # The parts that all lines share.
     prefix, who = config.keys.result(""), b'","consumer":%b,"started":' % dumps(consumer)

@@ -1,12 +1,12 @@
 """Statistics of topics: logs, and the offset and lag of their groups. Read-only, few round trips for many topics."""
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from mq_django.conf import TopicConfig
+from mq_django.core import clock
 from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
 from mq_django.core.numbers import whole
 from mq_django.core.offsets import before, parse
@@ -101,7 +101,7 @@ def topic_stats(
     Each topic has its wire. Two round trips. If Redis does not report the lag of a group, its messages are counted,
     5000 per round trip, up to about `at_most`; beyond that `behind` is estimated by time.
     """
-    now = int(time.time()) // 60
+    now = int(clock.now()) // 60
     names = group_names([config.keys for config in configs], wires)
     trips = [
         [] if isinstance(found, StoreError) else [_command(config.keys, found, now, minutes)]
@@ -115,7 +115,7 @@ def topic_stats(
 
 def stats_of_group(keys: TopicKeys, name: str, wire: Wire, *, at_most: float = math.inf) -> TopicStats:
     """Return a log with only the given group, if it exists, without its share of the retention."""
-    now = int(time.time()) // 60
+    now = int(clock.now()) // 60
     (reply,) = wire.trip([_command(keys, [name], now, 0)])
     log, groups = _log(reply, now, 0)
     return log._replace(groups=[_group(keys, wire, log, row, at_most) for row in groups])

@@ -1,10 +1,10 @@
 """Publish the messages of tasks, and make the results of tasks that are enqueued."""
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mq_django.core import clock
 from mq_django.core.publication import Publication, publication, publications
 from mq_django.errors import InvalidMessage
 from mq_django.producers.queues import queues
@@ -42,7 +42,7 @@ def send_one(task: AnyTask, arguments: Mapping[str, Any], *, on_commit: bool) ->
         arguments,
         deliver_at=task.run_after,
         priority=task.priority,
-        published_ms=int(time.time() * 1000),
+        published_ms=clock.now_ms(),
         runs_task=True,
         **options.for_one(),
         **options.for_all(),

@@ -1,10 +1,10 @@
 """The options of a task's messages that Django's tasks do not have."""
 
-import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from mq_django.core import clock
 from mq_django.core.publish_checks import check_text, due, expiry, uniqueness
 from mq_django.core.times import Duration
 from mq_django.producers.sinks import check_sending
@@ -28,7 +28,7 @@ class Publishing:
     def __post_init__(self) -> None:
         due(self.delay, None)
         if self.expires is not None:
-            expiry(self.expires, int(time.time() * 1000))
+            expiry(self.expires, clock.now_ms())
         for option, value in (("unique", self.unique), ("key", self.key)):
             if value is not None:
                 check_text(option, value)

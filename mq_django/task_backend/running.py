@@ -13,6 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from mq_django.conf import get_config
+from mq_django.core import clock
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
@@ -115,7 +116,7 @@ def _starting(task: AnyTask, api: TaskAPI, message: Message) -> tuple[list[Any],
     args, is_announced = message.data["args"], api.started.is_needed(logging.INFO)
     if not is_announced and not task.takes_context:
         return args, None
-    running = _result(task, api, message, timezone.now())
+    running = _result(task, api, message, _now())
     return [api.context(task_result=running), *args] if task.takes_context else args, running if is_announced else None
 
 
@@ -149,7 +150,7 @@ def _finished(task: AnyTask, api: TaskAPI, message: Message, outcome: Outcome, s
         return None
     if not api.finished.is_needed(logging.INFO):
         return None
-    now = timezone.now()
+    now = _now()
     result = _result(task, api, message, now - timedelta(seconds=seconds))
     object.__setattr__(result, "finished_at", now)
     if isinstance(outcome, Bury):
@@ -180,6 +181,11 @@ def _result(task: AnyTask, api: TaskAPI, message: Message, started: datetime) ->
         worker_ids=[""] * min(message.attempt - 1, MAX_ATTEMPT) + [WORKER],
     )
     return result
+
+
+def _now() -> datetime:
+    """Return the time as Django's timezone.now() does: aware if USE_TZ is on, else in the time zone of the process."""
+    return datetime.fromtimestamp(clock.now(), UTC if settings.USE_TZ else None)
 
 
 def moment(milliseconds: int | None) -> datetime | None:

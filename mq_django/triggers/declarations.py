@@ -1,6 +1,5 @@
 """`@on_signal`, and how a trigger is made from its arguments."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -8,6 +7,7 @@ from typing import Any, TypeVar
 from django.apps import apps
 from django.dispatch import Signal
 
+from mq_django.core import clock
 from mq_django.core.publish_checks import check_priority, due, expiry, uniqueness
 from mq_django.core.templates import Arguments, Template
 from mq_django.core.times import Duration
@@ -178,7 +178,7 @@ def _checked(
         due(delay, None)
         check_priority(priority or 0)
         if expires is not None:
-            expiry(expires, int(time.time() * 1000))
+            expiry(expires, clock.now_ms())
         _, conflict = uniqueness(unique, unique_for, chosen, waits=delay is not None)
     except InvalidMessage as error:
         raise ConfigurationError(str(error)) from error

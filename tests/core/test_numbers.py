@@ -70,7 +70,7 @@ def test_a_score_is_a_moment_only_where_there_are_dates():
 #: What int() and float() are called with where Redis is read: clocks, what Redis itself counts or has checked to be a
 #: number, and text whose length was looked at before.
 CHECKED = re.compile(
-    r"time\.time|now|reply_or_raise|self\._run|time\[|seconds$|micros$|deleted$|not |score$|start \+"
+    r"clock\.now|now|reply_or_raise|self\._run|deleted$|not |score$|start \+"
     r"|(cursor|part|found\[\d\]|flat\[at \+ 2\])$"
 )
 

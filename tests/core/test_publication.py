@@ -23,7 +23,7 @@ NOW = 2_000_000_000_000
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch):
-    monkeypatch.setattr("time.time", lambda: NOW / 1000)
+    monkeypatch.setattr("mq_django.core.clock.now_ms", lambda: NOW)
 
 
 def test_a_message_with_all_that_it_can_be_given():

@@ -89,7 +89,7 @@ def test_the_keys_of_counters_follow_the_clock(monkeypatch):
     wire, hour = Wire(), 3600.0
     one = settling(wire)
     for now in (5 * hour, 6 * hour, 6 * hour + 60):
-        monkeypatch.setattr("mq_django.stores.counters.time.time", lambda now=now: now)
+        monkeypatch.setattr("mq_django.core.clock.now", lambda now=now: now)
         one.settle(ME, [Settlement(delivery(1), ACK)])
     assert [command[4] for (command,) in wire.trips] == [KEYS.minutes(5), KEYS.minutes(6), KEYS.minutes(6)]
     assert [command[-6] for (command,) in wire.trips] == [0, 0, 1]

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any
@@ -13,6 +12,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from mq_django.core import clock
 from mq_django.core.visible import runs, truncate
 
 #: Maximum characters of data, traceback or bytes on a page.
@@ -121,7 +121,7 @@ def _in_unit(unit: str, count: str) -> str:
 
 def now_ms() -> int:
     """Return this machine's time in ms since 1970."""
-    return time.time_ns() // 1_000_000
+    return clock.now_ms()
 
 
 def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:

@@ -23,6 +23,7 @@ from mq_django.consumers.supervisor.worker_activity import lanes_in_use
 from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess
 from mq_django.consumers.supervisor.worker_set import WorkerSet
 from mq_django.consumers.supervisor.worker_states import WorkerStates
+from mq_django.core import clock
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.version import PROTOCOL, VERSION
@@ -52,7 +53,7 @@ class Supervisor:
         probe: Probe,
     ) -> None:
         self._queues = queues
-        self._since_ms = int(time.time() * 1000)
+        self._since_ms = clock.now_ms()
         self._signals = signals
         self._probe = probe
         self._stop_asked = 0

@@ -17,6 +17,7 @@ from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.supervisor.watchdog import Watchdog
 from mq_django.consumers.worker.consumer import lanes
 from mq_django.consumers.worker.main import LaunchSpec
+from mq_django.core import clock
 
 #: The number of ticks, in about a second, after which a process has started successfully.
 STARTED = 10
@@ -63,7 +64,7 @@ class WorkerProcess:
         self.failed_starts = failed_starts
         self.threads = 1 if backlog else options.threads
         self.since = time.monotonic()
-        self.since_ms = int(time.time() * 1000)
+        self.since_ms = clock.now_ms()
         self.started = started(process.pid)
         #: It was killed because a handler exceeded its timeout.
         self.was_late = False

@@ -16,6 +16,7 @@ from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedSta
 from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.settler import Settler
+from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Outcome, Retry
@@ -219,7 +220,7 @@ class Executor:
         self._shared_state.run(lane, self._number, delivery.stream, delivery.entry, now, deadline)
         if time.monotonic() > self._shared_state.held_until(self._number) or self._shared_state.paused(self._number):
             outcome: Outcome = HandBack()
-        elif message.expires_ms is not None and time.time() * 1000 > message.expires_ms:
+        elif message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
             outcome = Expire() if self._config.expired == "discard" else Bury(EXPIRED, reason="expired")
         else:
             if handler_started.receivers:

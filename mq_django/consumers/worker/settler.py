@@ -9,6 +9,7 @@ from itertools import chain
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.consumers.service import SERVER_ERRORS, Service
 from mq_django.consumers.settlements import send_signals
+from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury
@@ -71,7 +72,7 @@ class Settler:
         if not self._due.is_set():
             self._due.set()
         if len(unsettled) == 1:
-            self._first_ended = time.time()
+            self._first_ended = clock.now()
         elif len(unsettled) >= FULL and not self._full.is_set():
             self._full.set()
 
@@ -145,7 +146,7 @@ class Settler:
             batch = [unsettled.popleft() for _ in range(min(len(unsettled), BATCH))]
             self._ended = self._first_ended
             if unsettled:
-                self._first_ended = time.time()
+                self._first_ended = clock.now()
             return batch
 
     def _put_back(self, batch: Sequence[Settlement]) -> None:

@@ -79,7 +79,6 @@ local redis = setmetatable({
 def freeze(monkeypatch: Any) -> None:
     """Let the clocks of Redis and Python stand, and make ids one after the other instead of at random."""
     monkeypatch.setattr(scripts, "load", _frozen(scripts.load))
-    monkeypatch.setattr(time, "time", lambda: NOW)
     monkeypatch.setattr(time, "time_ns", lambda: NOW_MS * 1_000_000)
     monkeypatch.setattr(rsmq_format, "_latest", 0)
     monkeypatch.setattr(ids, "_prefix", "id")
