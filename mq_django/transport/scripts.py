@@ -23,6 +23,12 @@ class Script:
 
 _by_sha: dict[str, Script] = {}
 
+#: Stands before the text of each script. It is empty, except in tests that move the clock.
+_prelude = ""
+
+#: The key with the milliseconds by which the clock of the scripts is moved, after `use_moved_clock()`.
+MOVED_CLOCK = "mq:testing:clock"
+
 #: A line that is replaced by `lua/parts/<name>.lua`: functions that several scripts need. Lua in Redis has no modules.
 _PART = re.compile(r"^-- with (\w+)$", re.MULTILINE)
 
@@ -35,7 +41,14 @@ def _read(path: str) -> str:
 @cache
 def load(name: str) -> Script:
     """Return the script in `lua/<name>.lua`, with its parts."""
-    return script(name, _read(name))
+    return script(name, _prelude + _read(name))
+
+
+def use_moved_clock() -> None:
+    """Let the scripts of this process see a clock that tests move: see `lua/testing/clock.lua`."""
+    global _prelude  # noqa: PLW0603 - set once, when the tests of a project begin
+    _prelude = _read("testing/clock")
+    load.cache_clear()
 
 
 def script(name: str, text: str) -> Script:

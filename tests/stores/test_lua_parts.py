@@ -32,7 +32,7 @@ def test_only_a_part_follows_the_word_that_inserts_it():
 
 
 def test_only_one_part_reads_the_clock():
-    """A test kit moves the clock of all scripts in this one place."""
+    """Besides, `testing/clock.lua` answers TIME with a moved time, where tests put it before a script."""
     folder = files("mq_django.transport").joinpath("lua")
     texts = {
         name: folder.joinpath(f"{name}.lua").read_text()
