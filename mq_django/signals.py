@@ -11,7 +11,9 @@ from django.dispatch import Signal
 #: Redis accepted a message, after the commit if the publish waited for one. Sent by the process that publishes, in the
 #: thread that sends; for the tick of a schedule by the supervisor that fires it. Not sent for redriven messages.
 #: Sender: mq_django.producers.Queue or mq_django.producers.Topic.
-#: Arguments: queue (str: a queue or a topic), message_id (str), name (str: the message's).
+#: Arguments: queue (str: a queue or a topic), message_id (str), name (str: the message's), message (mq_django.Message,
+#: as it was published). If a unique key keeps an earlier message, message_id is the id of that one, and `message`, with
+#: an id of its own, was not written.
 message_published = Signal()
 
 #: A handler is about to run. Sent by the consumer process, in the thread that runs the handler; for a coroutine

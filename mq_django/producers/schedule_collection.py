@@ -206,11 +206,11 @@ class ScheduleCollection:
         found = self._existing(_config(queue), name)
         if found.entry is None:
             raise InvalidSchedule(f"Schedule {name!r} of queue {queue!r} is not valid: {found.problem}")
-        message_id = self._store(found).fire_now(found.entry)
-        if message_id is None:
+        made = self._store(found).fire_now(found.entry)
+        if made is None:
             raise ScheduleChanged(f"Somebody else has just changed schedule {name!r} of queue {queue!r}")
-        announce(Queue, queue, message_id, found.entry.message)
-        return message_id
+        announce(Queue, made, made.message.id)
+        return made.message.id
 
     def delete(self, name: str, *, queue: str = "default") -> None:
         """Delete a schedule that was created at run time. It never fires again.

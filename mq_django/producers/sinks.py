@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.dispatch import Signal
 
 from mq_django.core.publication import Publication, with_headers
 from mq_django.errors import InvalidMessage
@@ -25,6 +26,10 @@ NOT_AWAITED = (
 
 #: Packages that are not the project, and call what sends.
 _NOT_PROJECT = frozenset({"mq_django", "django", "django_tasks"})
+
+#: The same as `message_published`, with the publication, which has the delay. Internal: `mq_django.testing` records it.
+#: Arguments: publication (Publication), message_id (str).
+publication_sent = Signal()
 
 #: The most messages of one script call, which blocks Redis for about 3 ms at this size.
 BATCH = 1000
@@ -73,9 +78,16 @@ def _within(middleware: Publish, publications: Sequence[Publication], sink: Sink
     return ids
 
 
-def announce(sender: type, queue: str, message_id: str, name: str) -> None:
-    """Send the signal `message_published` for a message that Redis has accepted. Errors of receivers are logged."""
-    message_published.send_robust(sender, queue=queue, message_id=message_id, name=name)
+def announce(sender: type, publication: Publication, message_id: str) -> None:
+    """Send the signals of a message that Redis has accepted. Errors of receivers are logged.
+
+    `message_id` is that of another message if that one keeps the unique key.
+    """
+    message = publication.message
+    message_published.send_robust(
+        sender, queue=message.queue, message_id=message_id, name=message.name, message=message
+    )
+    publication_sent.send_robust(sender, publication=publication, message_id=message_id)
 
 
 class Publisher(Protocol):
@@ -114,10 +126,10 @@ class RedisSink(Generic[StoreT]):
 
     def _write(self, batch: Sequence[Publication]) -> Sequence[str | None]:
         ids = self.store.publish(batch)
-        if message_published.receivers:
-            for (message, _, _), message_id in zip(batch, ids, strict=True):
+        if message_published.receivers or publication_sent.receivers:
+            for publication, message_id in zip(batch, ids, strict=True):
                 if message_id is not None:
-                    announce(self._sender, message.queue, message_id, message.name)
+                    announce(self._sender, publication, message_id)
         return ids
 
     def _forget(self, **_: Any) -> None:
@@ -135,6 +147,23 @@ def _batches(publications: Sequence[Publication]) -> Iterator[Sequence[Publicati
     yield publications[start:]
 
 
+class PendingSend:
+    """Publications that wait for a commit. It is the hook of the transaction, where `mq_django.testing` finds it."""
+
+    def __init__(self, sink: Sink, publications: Sequence[Publication]) -> None:
+        self._sink = sink
+        self.publications = publications
+        #: The hook was called, even if sending failed.
+        self.called = False
+        # Django logs this name when a robust hook fails. An object has none.
+        self.__qualname__ = OnCommitSink.send.__qualname__
+
+    def __call__(self) -> None:
+        """Send the publications."""
+        self.called = True
+        self._sink.send(self.publications)
+
+
 class OnCommitSink:
     """Passes publications to another sink when a transaction commits, and never after a rollback."""
 
@@ -145,11 +174,8 @@ class OnCommitSink:
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
         """See Sink.send(). The ids are those of the messages, because the real ones are known only after the commit."""
-
-        def publish() -> None:
-            self._sink.send(publications)
-
-        after_commit(publish, using=self._using, on_commit=True, robust=self._robust)
+        pending = PendingSend(self._sink, publications)
+        after_commit(pending, using=self._using, on_commit=True, robust=self._robust)
         return [message.id for message, _, _ in publications]
 
 

@@ -45,8 +45,8 @@ class Fired(NamedTuple):
     firing: Firing
     #: By the clock of Redis, in ms since 1970.
     now_ms: int
-    #: The id of the message, if it was published.
-    message_id: str
+    #: What was published, if the tick fired.
+    made: Publication
 
 
 def scheduled() -> list[Scheduled]:
@@ -81,10 +81,10 @@ class Schedules:
         """
         made = entry.publication(self._config, tick_ms)
         word, now_ms = self._fire(entry, tick_ms, made)
-        return Fired(Firing(word.decode().lower()), now_ms, made.message.id)
+        return Fired(Firing(word.decode().lower()), now_ms, made)
 
-    def fire_now(self, entry: Scheduled) -> str | None:
-        """Publish the message of a schedule now, even if it is paused, and return its id. Its ticks are not changed.
+    def fire_now(self, entry: Scheduled) -> Publication | None:
+        """Publish the message of a schedule now, even if it is paused, and return it. Its ticks are not changed.
 
         None: it was created at run time, and has been changed or deleted.
 
@@ -94,7 +94,7 @@ class Schedules:
         """
         made = entry.publication(self._config)
         word, _now_ms = self._fire(entry, "", made)
-        return None if word == b"CHANGED" else made.message.id
+        return None if word == b"CHANGED" else made
 
     def pause(self, name: str, *, who: str = "") -> bool:
         """Pause a schedule: its ticks publish no message. Return whether it was running before."""

@@ -258,6 +258,26 @@ def test_whoever_listens_is_told_of_each_message(emails):
     assert told == [("emails", "welcome", first), ("emails", "remind", second)]
 
 
+def test_whoever_listens_gets_the_message_also_one_that_a_unique_key_kept_out(emails):
+    told = []
+
+    def listen(**arguments):
+        told.append((arguments["message_id"], arguments["message"]))
+
+    message_published.connect(listen)
+    try:
+        first = emails.publish("remind", {"n": 1}, key="a", delay=60, unique="u")
+        emails.publish("remind", {"n": 2}, delay=60, unique="u", on_conflict="keep")
+        emails.publish_many([("welcome", 3)], headers={"tenant": "b"})
+    finally:
+        message_published.disconnect(listen)
+    (_, written), (holder, left_out), (last, third) = told
+    assert (written.id, written.name, written.data, written.key) == (first, "remind", {"n": 1}, "a")
+    assert (holder, left_out.data) == (first, {"n": 2})
+    assert left_out.id != first
+    assert (third.id, third.data, third.headers) == (last, 3, {"tenant": "b"})
+
+
 def test_a_listener_that_fails_does_not_fail_the_publish(mq_settings, caplog):
     mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {}})
     told = []

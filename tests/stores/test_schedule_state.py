@@ -108,9 +108,9 @@ def test_what_a_paused_schedule_let_pass_is_not_made_up_for_when_nobody_was_ther
 def test_a_schedule_can_be_fired_at_once_even_when_it_is_paused(emails, schedules, keys, store, redis_client):
     seen_since(redis_client, keys, 1000)
     schedules.pause(REPORT.name)
-    message_id = schedules.fire_now(REPORT)
+    made = schedules.fire_now(REPORT)
     (taken,) = take_all(store)
-    assert (taken.message.id, dict(taken.message.headers)) == (message_id, {})
+    assert (taken.message.id, dict(taken.message.headers)) == (made.message.id, {})
     plan = plan_of(emails)
     assert (plan.last_ms, plan.paused) == (1000, True)
     assert abs(plan.fired_ms - places.now_ms(redis_client)) < 60_000

@@ -148,7 +148,7 @@ class Scheduler(Service):
         # Of several missed ticks the last one: its message may still be in time.
         latest_ms = entry.latest_ms(tick_ms, max(tick_ms, int(self._now_ms())), zone)
         stores = self._stores if entry.definition is None else self._runtime
-        firing, now_ms, message_id = stores[entry.queue].fire(entry, latest_ms)
+        firing, now_ms, made = stores[entry.queue].fire(entry, latest_ms)
         self._set_clock(now_ms)
         if firing is Firing.CHANGED:
             self._drop(entry.id)
@@ -162,7 +162,7 @@ class Scheduler(Service):
             logger.warning("Schedule %s fired once for the ticks missed since %s", entry.name, _moment(tick_ms))
         else:
             logger.info("Schedule %s fired", entry.name)
-        announce(Queue, entry.queue, message_id, entry.message)
+        announce(Queue, made, made.message.id)
 
     def _set_clock(self, now_ms: int) -> None:
         self._zero_ms = now_ms - time.monotonic() * 1000
