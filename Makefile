@@ -81,7 +81,8 @@ install-matrix: $(VENV)/.test $(BUNDLED)
 docs: $(VENV)/.ready
 	$(BIN)/python -m tests.option_tables
 
-bench: $(VENV)/.ready $(BUNDLED)
+# The tests that are measured need pytest.
+bench: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m benchmarks --peers '$(PEERS)' --only '$(STEPS)' $(if $(WRITE_DOCS),--write-docs) \
 		$(if $(EVERYTHING),--everything)
 

@@ -44,7 +44,9 @@ MQError
 ├── Cancelled                 a task was cancelled before it ran; only its result names this
 ├── DecodeError               an entry in Redis that is not a message
 ├── MessageExpired            a message was not handled before it expired: the error of its task or dead letter
-└── HandlerTimeout            a handler ran longer than its timeout
+├── HandlerTimeout            a handler ran longer than its timeout
+└── TestKitError              mq_django.testing cannot do what a test asks for
+    └── EndlessRun            one message after another became ready: handlers publish endlessly
 """
 
 from django.core.exceptions import ImproperlyConfigured
@@ -247,3 +249,14 @@ class MessageExpired(MQError):
 
 class HandlerTimeout(MQError):
     """A handler ran longer than its timeout."""
+
+
+class TestKitError(MQError):
+    """`mq_django.testing` cannot do what a test asks for."""
+
+    #: pytest would collect a class of this name.
+    __test__ = False
+
+
+class EndlessRun(TestKitError):
+    """Handlers publish endlessly: more messages became ready than one run of a test may handle."""

@@ -111,6 +111,11 @@ def find(queue: str, name: str) -> Handler | None:
     return _handlers.get((None, name))
 
 
+def registered_for(function: Callable[..., Any]) -> list[Handler]:
+    """Return the handlers that a function is registered as. A task is none of them."""
+    return [entry for entry in _handlers.values() if entry.call is function]
+
+
 def names(queue: str) -> Iterator[str]:
     """Yield the names that have a handler in a queue."""
     for handled_in, name in list(_handlers):

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 
 
 class TLSServer:

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.errors import NoServer
-from mq_django.testing.private_server import PrivateServer, configured_url
+from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.servers import find_server
 from tests import one_slot
 
@@ -23,6 +23,9 @@ from tests import one_slot
 FORBIDDEN_PORT = 6379
 
 MQSettings = Callable[..., dict[str, Any]]
+
+#: For tests of our own plugin.
+pytest_plugins = ["pytester"]
 
 
 def refuse_default_port(url: str) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 
 from mq_django import cron, every
 
+# These tests try what projects do outside of tests. Those of the test mode turn it on in projects of their own.
+os.environ["MQ_DJANGO_TESTING"] = "0"
+
 BASE_DIR = Path(__file__).parent
 
 # The tests' database is a file, because consumers run in processes and threads of their own. tests/conftest.py names it
@@ -83,6 +86,9 @@ DATABASES = {
     # For what belongs to the commit of one database and not of another.
     "other": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
 }
+
+# Django 6.1 warns of mails without it.
+MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 
 # Hashing passwords on purpose slowly would cost every admin test a second.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -9,7 +9,7 @@ from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
 
-OTHER_FORMS = {"QUEUES", "TOPICS", "SCHEDULES", "RATE_LIMIT", "CONCURRENCY", "VT"}
+OTHER_FORMS = {"TEST", "QUEUES", "TOPICS", "SCHEDULES", "RATE_LIMIT", "CONCURRENCY", "VT"}
 
 
 def one_problem(raw):

@@ -72,7 +72,7 @@ POSIX = (
     "mq_django.consumers",
     "mq_django.transport.embedded",
     "mq_django.transport.guard_process",
-    "mq_django.testing.private_server",
+    "mq_django.transport.private_server",
     "mq_django.transport.servers",
 )
 

@@ -6,21 +6,24 @@ from pathlib import Path
 import pytest
 
 import mq_django
+from mq_django import testing
 from mq_django.core.version import VERSION
 
-STUB = Path(mq_django.__file__).with_suffix(".pyi")
+PACKAGES = [mq_django, testing]
 
 
-@pytest.mark.parametrize("name", mq_django.__all__)
-def test_every_public_name_is_there(name):
-    assert getattr(mq_django, name) is not None
+@pytest.mark.parametrize(("package", "name"), [(package, name) for package in PACKAGES for name in package.__all__])
+def test_every_public_name_is_there(package, name):
+    assert getattr(package, name) is not None
 
 
-def test_the_table_the_list_and_the_stub_name_the_same():
-    imported = [node for node in ast.walk(ast.parse(STUB.read_text())) if isinstance(node, ast.ImportFrom)]
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_table_the_list_and_the_stub_name_the_same(package):
+    stub = Path(package.__file__).with_suffix(".pyi").read_text()
+    imported = [node for node in ast.walk(ast.parse(stub)) if isinstance(node, ast.ImportFrom)]
     stubbed = {alias.asname: node.module for node in imported for alias in node.names}
-    assert stubbed == mq_django._PUBLIC
-    assert sorted(mq_django._PUBLIC) == mq_django.__all__
+    assert stubbed == package._PUBLIC
+    assert sorted(package._PUBLIC) == package.__all__
 
 
 def test_an_unknown_name_is_an_attribute_error():

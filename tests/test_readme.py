@@ -122,7 +122,7 @@ class Newcomer:
 
     @property
     def env(self) -> dict[str, str]:
-        foreign = ("PYTHON", "DJANGO", "MQ_", "VIRTUAL_ENV", "COVERAGE")
+        foreign = ("PYTHON", "PYTEST", "DJANGO", "MQ_", "VIRTUAL_ENV", "COVERAGE")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         path = f"{self._bin}{os.pathsep}{self._tools}"
         return {**kept, **ADMIN, "DJANGO_SUPERUSER_PASSWORD": PASSWORD, "PATH": path, "PYTHONUNBUFFERED": "1"}

@@ -119,6 +119,15 @@ def test_a_group_has_one_subscriber_of_a_name_and_one_start():
         subscriber("orders", group="billing", start="end")(second_handler)
 
 
+def test_a_function_knows_what_it_is_registered_as():
+    handler("emails", "welcome")(first_handler)
+    subscriber("orders", group="billing")(first_handler)
+    handler("emails", "goodbye")(second_handler)
+    found = registry.registered_for(first_handler)
+    assert [(entry.queue, entry.name) for entry in found] == [("emails", "welcome"), ("orders:billing", registry.ANY)]
+    assert registry.registered_for(print) == []
+
+
 def test_a_subscriber_that_is_refused_leaves_no_group_behind():
     made = subscriber("orders", group="billing", name="paid", start="end")
     assert registry.groups() == []

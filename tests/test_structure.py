@@ -21,7 +21,12 @@ MAX_MODULE, MAX_CLASS = 320, 250
 #: Where the kind of a queue is asked, to choose its store, its dead letters and its reader.
 CHOOSERS = {"stores/__init__": 3, "stores/dead_letter_queue": 1, "stores/found_messages": 1, "inspector/readers": 2}
 #: The clock itself, and what compares the times of files. Everything else takes its times from `core/clock.py`.
-READ_THE_MACHINES_CLOCK = {"core/clock", "transport/embedded", "consumers/supervisor/autoreload"}
+READ_THE_MACHINES_CLOCK = {
+    "core/clock",
+    "transport/test_clock",
+    "transport/embedded",
+    "consumers/supervisor/autoreload",
+}
 WALL_CLOCKS = re.compile(r"(^|\.)(time\.time(_ns)?|timezone\.now|datetime\.(now|utcnow|today)|date\.today)$")
 #: Without the docstring.
 MAX_FUNCTION, P90_FUNCTION = 50, 18

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 
 
 @pytest.fixture(scope="module")

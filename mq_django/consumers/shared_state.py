@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Collection
 from hashlib import blake2b
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from mq_django.consumers.memory import allocate
 
@@ -78,6 +78,25 @@ class Running(NamedTuple):
     deadline: float
     #: The number of the lane: threads come before the places of coroutines.
     lane: int = 0
+
+
+class RunningState(Protocol):
+    """The part of the shared state that running a delivery needs: see `SharedState` for each method."""
+
+    def run(self, lane: int, queue: int, stream: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
+        """Note that a lane has been running a delivery since a time on the monotonic clock."""
+
+    def idle(self, lane: int) -> None:
+        """Note that a lane is idle."""
+
+    def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
+        """Note that a delivery was HANDLED or FAILED."""
+
+    def held_until(self, queue: int) -> float:
+        """Return the time on the monotonic clock until which no supervisor takes the consumer for dead."""
+
+    def paused(self, queue: int) -> bool:
+        """Return whether a queue is paused."""
 
 
 class SharedState:

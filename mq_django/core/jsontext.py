@@ -120,6 +120,14 @@ def _without_lone_surrogates(text: bytes) -> bytes:
     return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], text)
 
 
+def received(text: bytes) -> Any:
+    """Return the data of JSON text that dumps() has written, as a handler receives them."""
+    try:
+        return loads(text)
+    except DecodeError as error:
+        raise AssertionError(f"dumps() has written what loads() cannot read: {text[:200]!r}") from error
+
+
 def loads(text: bytes) -> Any:
     """Return the value of UTF-8 JSON text. U+FFFD replaces a lone surrogate: it could not be encoded again.
 

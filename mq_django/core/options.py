@@ -209,6 +209,13 @@ read_connection = _reader(
 )
 
 
+def read_test(value: Any) -> str:
+    """Return the connection of the tests; "" without one."""
+    if not isinstance(value, Mapping) or set(value) - {"CONNECTION"}:
+        raise TypeError('a dict with "CONNECTION"')
+    return read_own_connection(value.get("CONNECTION"))
+
+
 def read_own_connection(value: Any) -> str:
     """Return the connection of a queue or topic; "" for that of the project."""
     return read_connection(value) if value else ""

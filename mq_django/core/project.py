@@ -15,6 +15,7 @@ from mq_django.core.options import (
     read_options_by_name,
     read_paths,
     read_signals,
+    read_test,
 )
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import UnknownQueue, UnknownTopic
@@ -80,6 +81,17 @@ class Config:
             "missed while the schedule was paused do not fire.",
         ),
     )
+    test_connection: str = field(
+        default="",
+        metadata=option(
+            read_test,
+            '`{"CONNECTION": ...}`: the server that [tests](testing.md) use in place of all others, as a value for '
+            "`CONNECTION`. By default the one in the environment variable `MQ_REDIS_URL`, or a private one that is "
+            "started. Of a server named by a URL, parallel test processes use databases of their own.",
+            name="TEST",
+            shown="`{}`",
+        ),
+    )
 
     def where_is(self, connection: str) -> str:
         """Return the setting that names a connection, for messages; "": the project's own."""
@@ -87,7 +99,8 @@ class Config:
             for name, config in configs.items():
                 if connection and config.connection == connection:
                     return f'MQ_DJANGO["{what}"][{name!r}]["CONNECTION"]'
-        return 'MQ_DJANGO["CONNECTION"]'
+        is_for_tests = connection and connection == self.test_connection
+        return 'MQ_DJANGO["TEST"]["CONNECTION"]' if is_for_tests else 'MQ_DJANGO["CONNECTION"]'
 
     def connections(self) -> list[str]:
         """Return the connections of all queues and topics, each once; "" for that of the project."""

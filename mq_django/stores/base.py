@@ -56,6 +56,9 @@ class Store(Protocol):
     config: QueueConfig
     keys: QueueKeys
 
+    def create_groups(self) -> None:
+        """Create what a consumer reads from, if it does not exist."""
+
     def publish(self, publications: Sequence[Publication]) -> list[str]:
         """Publish the messages of one call, all or none, create their results, and return their ids.
 

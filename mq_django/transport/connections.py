@@ -1,5 +1,6 @@
 """Redis clients for queues. Their connection pools are separate from those of caches."""
 
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -11,8 +12,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.conf import get_config
+from mq_django.transport import test_mode
 from mq_django.transport.locations import make_pool
 from mq_django.transport.sessions import Pooled, Session, Wire
+from mq_django.transport.test_server import make_test_pool
 
 Role = Literal["produce", "consume", "chores", "inspect"]
 
@@ -68,7 +71,11 @@ def get_client(role: Role, connection: str = "") -> redis.Redis:
         return client
     with _lock:
         if (role, connection) not in _clients:
-            pool = make_pool(get_config(), _options(role), connection)
+            # No test reaches a configured server: this is the only place where clients are made.
+            if test_mode.is_on():
+                pool = make_test_pool(get_config(), _options(role))
+            else:
+                pool = make_pool(get_config(), _options(role), connection)
             _clients[role, connection] = redis.Redis(connection_pool=pool)
         return _clients[role, connection]
 
@@ -96,6 +103,19 @@ def close_clients() -> None:
             client.connection_pool.disconnect()
         _clients.clear()
     clients_closed.send(None)
+
+
+def _after_fork() -> None:
+    """Let a process that a test runner has forked find the server of its own worker."""
+    global _lock  # noqa: PLW0603 - a thread of the parent may hold it during the fork
+    _lock = threading.Lock()
+    if test_mode.is_on():
+        _clients.clear()
+        clients_closed.send(None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _forget(*, setting: str, **_: Any) -> None:

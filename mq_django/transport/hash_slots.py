@@ -11,7 +11,7 @@ from redis.crc import key_slot
 from mq_django.transport.scripts import Argument, Command
 
 #: Commands without a key. They run on the server of their trip.
-_KEYLESS = frozenset({"COMMAND", "PING", "SUBSCRIBE"})
+_KEYLESS = frozenset({"COMMAND", "PING", "SCAN", "SUBSCRIBE"})
 
 
 def keys_of(command: Command) -> Sequence[Argument]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import redis
 
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 from tests.compat.history import read
 from tests.compat.judge import Account, faults
 from tests.compat.versions import OLD_COMMIT, ROOT, NoHistory, Version, export, stop

@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.errors import StoreError
-from mq_django.testing.private_server import PrivateServer, answers
+from mq_django.transport.private_server import PrivateServer, answers
 from mq_django.transport.servers import find_server
 from tests.consumers.proxy import Proxy
 from tests.waiting import wait_until

@@ -12,7 +12,7 @@ from redis.retry import Retry
 
 from mq_django.errors import RedisOutOfMemory, StoreError
 from mq_django.producers import queues
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.scripts import load
 from tests.consumers.proxy import Proxy
 from tests.consumers.trees import kill

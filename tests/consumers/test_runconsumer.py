@@ -9,7 +9,7 @@ from mq_django.core.configs import QueueConfig
 from mq_django.errors import UnknownGroup
 from mq_django.management.commands.runconsumer import Command
 from mq_django.registry import Handler, _handlers
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 from tests.waiting import wait_until
 
 

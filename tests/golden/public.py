@@ -18,11 +18,11 @@ from django.dispatch import Signal
 from django.test.utils import override_settings
 
 import mq_django
-from mq_django import errors, middleware, rsmq, signals, task_backend
+from mq_django import errors, middleware, rsmq, signals, task_backend, testing
 from mq_django.conf import get_config
 
 #: Modules whose `__all__` is public.
-MODULES = (mq_django, middleware, rsmq, task_backend)
+MODULES = (mq_django, middleware, rsmq, task_backend, testing)
 #: What a class may have beside names without an underscore.
 _SPECIAL = {"__getitem__", "__iter__", "__len__", "__contains__", "__bool__", "__call__"}
 #: Python 3.11 writes `Unpack[Options]` so.

@@ -19,7 +19,7 @@ from pathlib import Path
 import redis
 
 from mq_django.errors import ConnectionLost
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.servers import ServerBinary, find_server
 from tests.certificates import TLSServer
 from tests.install.wheels import build, copy_project, copy_source, install

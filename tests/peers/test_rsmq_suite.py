@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 from tests.peers.programs import HERE, ROOT
 
 pytestmark = pytest.mark.slow

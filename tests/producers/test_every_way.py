@@ -161,6 +161,10 @@ def test_the_factory_is_asked_by_who_publishes():
         "stores/runtime_schedules": {"publication"},
         "stores/schedule_state": {"publication"},
         "conf": {"publication"},
+        # A message for a unit test, which is not published.
+        "testing/factories": {"publication"},
+        # The same message again and again, with its id and time.
+        "testing/function_messages": {"publication"},
         # Which its own script puts in the place of the dead letter.
         "inspector/resubmit": {"resubmission"},
     }
@@ -173,6 +177,12 @@ def test_only_the_sink_gives_publications_to_a_store():
         "triggers/targets": {"queues[self.queue].publish"},
         "triggers/declarations": {"target.publish"},
         "management/commands/mq": {"queues[options['queue']].publish"},
+        # The kit repeats a message with its id and time, which no producer could.
+        "testing/function_messages": {
+            "Log(get_config().topic(topic), wire).publish",
+            "open_store(self.config, wire).publish",
+        },
+        "testing/idempotence": {"self.subject.publish"},
     }
 
 

@@ -12,8 +12,8 @@ from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.damage import DamageCheck
 from mq_django.stores.log import Log
-from mq_django.testing.private_server import PrivateServer
 from mq_django.transport.connections import get_client
+from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Session
 
 ME = "host-1-me"

@@ -10,7 +10,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry as RetryOfTheClient
 
-from mq_django.testing.private_server import PrivateServer, configured_url
+from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.servers import ServerBinary
 from tests.inspector.test_limit_use import *  # noqa: F403
 from tests.stores.test_expiry import *  # noqa: F403 - the same tests, with the server of this module

@@ -8,7 +8,7 @@ import redis
 
 from mq_django.errors import StoreError
 from mq_django.producers import queues
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 from tests.stores.cases import RSMQ, STREAM, TOPIC, RsmqCase
 from tests.stores.everything import use
 from tests.users import rules_of, user

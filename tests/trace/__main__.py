@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 from tests.compat.versions import OLD_COMMIT, ROOT, NoHistory, export
 from tests.trace.paths import ACTIONS, Modules, paths
 

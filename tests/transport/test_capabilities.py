@@ -4,9 +4,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django.errors import ConnectionLost
-from mq_django.testing.private_server import PrivateServer
 from mq_django.transport.capabilities import Finding, _of_eviction, _of_files, _of_persistence, _of_version, examine
 from mq_django.transport.connections import close_clients, get_client
+from mq_django.transport.private_server import PrivateServer
 from tests.transport.impostor import Impostor
 
 

@@ -6,9 +6,9 @@ import redis
 
 from mq_django.errors import ConfigurationError, ConnectionLost
 from mq_django.producers import queues
-from mq_django.testing.private_server import PrivateServer
 from mq_django.transport import connections
 from mq_django.transport.connections import TIMEOUTS, close_clients, get_client
+from mq_django.transport.private_server import PrivateServer
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from mq_django.errors import (
     WrongKeyType,
 )
 from mq_django.producers import queues
-from mq_django.testing.private_server import PrivateServer
 from mq_django.transport.failures import translate, translate_connecting
+from mq_django.transport.private_server import PrivateServer
 from tests.certificates import TLSServer
 from tests.waiting import wait_until
 

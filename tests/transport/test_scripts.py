@@ -11,9 +11,9 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.lookup import Place
 from mq_django.stores.log import Log
-from mq_django.testing.private_server import PrivateServer
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
+from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Session
 from tests.stores.cases import outgoing
 from tests.stores.lua_names import free_names

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from mq_django.errors import NoServer
-from mq_django.testing.private_server import PrivateServer
 from mq_django.transport import servers
+from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.servers import ServerBinary, bundled_server, find_server
 
 

@@ -12,9 +12,9 @@ from mq_django.core.publication import Publication, PublishOptions
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import dead_letters
 from mq_django.stores.results import find_result, ready_command
-from mq_django.testing.private_server import PrivateServer
 from mq_django.transport import connections
 from mq_django.transport.hash_slots import hash_slot, keys_of
+from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Pooled, Wire
 from tests.seeding import beat, bury, publish, settle, take, tally
 

@@ -19,6 +19,7 @@ from mq_django.producers.queues import Queue
 from mq_django.producers.sinks import announce
 from mq_django.stores.runtime_schedules import Loaded, RuntimeSchedules
 from mq_django.stores.schedule_state import Firing, Schedules, scheduled
+from mq_django.transport.sessions import Wire
 
 logger = get_logger(__name__)
 
@@ -64,9 +65,14 @@ class Scheduler(Service):
         self._zero_ms = 0.0
 
     @classmethod
-    def of(cls, queues: ServerQueues) -> Self:
-        """Return the scheduler of the project's schedules that publish to these queues."""
-        session = open_session_to(queues)
+    def of(cls, queues: ServerQueues, wire: Wire | None = None) -> Self:
+        """Return the scheduler of the project's schedules that publish to these queues.
+
+        Args:
+            queues: queues on one server.
+            wire: to that server; None: a session of its own.
+        """
+        session = wire or open_session_to(queues)
         configs = {config.name: config for config in queues.values() if config.has_schedules}
         entries = [entry for entry in scheduled() if entry.queue in configs]
         stores = {entry.queue: Schedules(configs[entry.queue], session) for entry in entries}
@@ -90,9 +96,13 @@ class Scheduler(Service):
         entries = [*self._schedules, *(entry for entry, _last_ms in self._loaded.values())]
         due = (entry for entry in entries if self._next.get(entry.id, NEVER) <= self._now_ms())
         self.each(due, self._fire, called=lambda entry: f"schedule {entry.name}")
-        tick = min(self._next.values(), default=NEVER)
+        tick = self.next_tick_ms()
         wait = min((tick - self._now_ms()) / 1000, min(self._checks.values()) - time.monotonic(), CHECK_EVERY)
         return max(0.001, wait)
+
+    def next_tick_ms(self) -> int:
+        """Return the time of the next tick that is known, or NEVER."""
+        return min(self._next.values(), default=NEVER)
 
     def recover(self, error: Exception) -> None:
         """Check all queues again: ticks may have passed while Redis could not be reached."""

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from django.db import connections
@@ -140,6 +142,16 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+
+
+@contextmanager
+def databases_within() -> Iterator[Databases]:
+    """Return the connections of the calling thread for the time of a block, and restore what the thread had before."""
+    before = _thread.databases
+    try:
+        yield Databases.of_this_thread()
+    finally:
+        _thread.databases = before
 
 
 def _note(connection: BaseDatabaseWrapper, **_: object) -> None:

@@ -1,11 +1,11 @@
 """Pass each delivery to the pool that runs it, or to the settler."""
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from mq_django.consumers.decisions import unusable
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.loops import LoopPool
-from mq_django.consumers.worker.pools import ThreadPool, WorkItem
+from mq_django.consumers.worker.pools import WorkItem
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
@@ -22,6 +22,13 @@ MAX_NAMES = 1000
 MAX_UNKNOWN = 20
 
 
+class Runner(Protocol):
+    """A pool, or whatever else runs deliveries."""
+
+    def put(self, job: WorkItem, /) -> None:
+        """Run a job as soon as possible."""
+
+
 class Dispatcher:
     """Passes the deliveries of one queue to the pools, and settles those without a handler at once."""
 
@@ -31,8 +38,8 @@ class Dispatcher:
         *,
         settler: Settler,
         executor: Executor,
-        threads: ThreadPool,
-        loop: LoopPool,
+        threads: Runner,
+        loop: Runner,
         isolate: Callable[[Delivery], None] | None = None,
     ) -> None:
         self._queue = queue

@@ -12,7 +12,7 @@ from mq_django import registry
 from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import decide, settled_as
 from mq_django.consumers.settlements import send
-from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
+from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, RunningState
 from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.settler import Settler
@@ -62,7 +62,7 @@ class Executor:
     handler does, raises or returns, its delivery gets exactly one outcome.
     """
 
-    def __init__(self, config: QueueConfig, number: int, shared_state: SharedState, settler: Settler) -> None:
+    def __init__(self, config: QueueConfig, number: int, shared_state: RunningState, settler: Settler) -> None:
         self._config = config
         self._number = number
         self._shared_state = shared_state

@@ -28,6 +28,8 @@ from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import duration, whole
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
+from mq_django.testing import test_databases
+from mq_django.transport import test_mode
 
 logger = get_logger(__name__)
 
@@ -100,6 +102,8 @@ class Command(BaseCommand):
         """See BaseCommand.handle()."""
         if not hasattr(os, "fork"):
             raise CommandError(NEEDS_POSIX)
+        if test_mode.is_on():
+            self._use_test_databases()
         if options["orders"]:
             raise SystemExit(main.run(LaunchSpec.of(options["orders"])))
         try:
@@ -110,6 +114,13 @@ class Command(BaseCommand):
                 run_with_reloader(self._run, queues, options)
             else:
                 self._run(queues, options)
+        except MQError as error:
+            raise CommandError(str(error)) from error
+
+    @staticmethod
+    def _use_test_databases() -> None:
+        try:
+            test_databases.use()
         except MQError as error:
             raise CommandError(str(error)) from error
 

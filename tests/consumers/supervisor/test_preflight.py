@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from mq_django.producers import queues
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 from tests.waiting import wait_until
 
 

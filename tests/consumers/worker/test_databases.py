@@ -11,7 +11,7 @@ from django.core.cache import caches
 from django.db import OperationalError, connection, connections, transaction
 from django.utils import timezone, translation
 
-from mq_django.consumers.worker.databases import Databases
+from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from tests.consumers.rig import running
 from tests.consumers.worker.test_pools import job, settled
@@ -266,3 +266,16 @@ def test_the_messages_of_a_lane_share_its_cache_client(rig):
     found = []
     run(rig, *[lambda message: found.append(caches["default"])] * 3)
     assert found[0] is found[1] is found[2]
+
+
+def test_a_thread_gets_back_the_connections_that_it_noted_before():
+    def noted(databases):
+        databases.held = ()
+        connection.close()
+        connection.ensure_connection()
+        return [held.connection for held in databases.held]
+
+    before = Databases.of_this_thread()
+    with databases_within() as inner:
+        assert (noted(inner), before.held is inner.held) == ([connections["default"]], False)
+    assert noted(before) == [connections["default"]]

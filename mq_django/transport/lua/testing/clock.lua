@@ -1,14 +1,12 @@
 -- The moved clock of tests. It stands before the text of a script. What the script calls `redis` then answers TIME with
--- a time that is moved by the milliseconds in `mq:testing:clock`, and gives new entries of streams ids of this time.
+-- a time that is moved by the milliseconds in `mq:testing:clock`, or is the time `=ms` in it, and gives new entries of
+-- streams ids of this time.
 -- This key is not in KEYS, so a Redis Cluster refuses it. EXPIRE, PEXPIRE and the idle times of deliveries are not moved.
 local redis = (function(server)
-  local function shift()
-    return tonumber(server.call('get', 'mq:testing:clock') or 0)
-  end
-
   local function moved_us()
-    local time = server.call('time')
-    return time[1] * 1000000 + time[2] + shift() * 1000
+    local time, moved = server.call('time'), server.call('get', 'mq:testing:clock') or '0'
+    local fixed = string.match(moved, '^=(%d+)$')
+    return fixed and fixed * 1000 or time[1] * 1000000 + time[2] + moved * 1000
   end
 
   -- Return the id of a new entry. Ids increase also when the clock was moved back.

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mq_django.errors import ConnectionLost
-from mq_django.testing import private_server
-from mq_django.testing.private_server import PrivateServer, answers, configured_url
+from mq_django.transport import private_server
 from mq_django.transport.guard_process import ask
+from mq_django.transport.private_server import PrivateServer, answers, configured_url
 from mq_django.transport.servers import ServerBinary
 from tests.processes import alive
 from tests.transport.test_servers import client, program
@@ -109,7 +109,7 @@ def test_a_long_temporary_folder_is_avoided(tmp_path, monkeypatch):
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_it_does_not_outlive_its_owner(end):
     code = (
-        "import signal; from mq_django.testing.private_server import PrivateServer\n"
+        "import signal; from mq_django.transport.private_server import PrivateServer\n"
         "s = PrivateServer().start(); print(s.pid, s._folder, flush=True); signal.pause()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:

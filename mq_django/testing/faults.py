@@ -1,0 +1,219 @@
+"""Let the process that handles a message die at a point, and recover the message as a supervisor does."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from mq_django.conf import QueueConfig
+from mq_django.consumers.decisions import Evidence
+from mq_django.consumers.shared_state import Receipt
+from mq_django.consumers.worker.databases import Databases, databases_within
+from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.pools import WorkItem
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import Outcome
+from mq_django.errors import TestKitError
+from mq_django.registry import Handler
+from mq_django.testing.queue_run import HANDLED_LIKE_EXCEPTIONS
+from mq_django.testing.recording import Records
+from mq_django.testing.runs import configs_of, refuse_event_loop
+from mq_django.testing.savepoints import CommitHooks
+from mq_django.testing.single_run import SingleRun
+
+BEFORE_HANDLER, BEFORE_ON_COMMIT, AFTER_EFFECT = "before_handler", "before_on_commit", "after_effect"
+POINTS = (BEFORE_HANDLER, BEFORE_ON_COMMIT, AFTER_EFFECT)
+
+#: Another delivery that the dead process was running, so that it is not known which of both has ended it.
+_ANOTHER = Receipt(0, -1, b"")
+
+
+class ProcessDied(BaseException):
+    """The process died. It is no `Exception`, so that a handler's `except Exception` does not catch it."""
+
+
+def crash_at(point: str, *queues: str) -> Message:
+    """Handle the next ready message up to a point, let the process die there, and recover the message.
+
+    Nothing is settled at the point. Then the message is recovered as a supervisor does when one of its processes has
+    ended: this counts as an attempt, and the message is ready again, or a dead letter after its last attempt. A test
+    then calls run(), and checks that the effects are there, and that none is there twice.
+
+        emails.publish("receipt", {"order": 7})
+        mq.crash_at("after_effect")
+        mq.run()
+        assert len(mailoutbox) == 1
+
+    The points:
+
+    - "before_handler": the message was fetched, and its function was not called.
+    - "before_on_commit": the function has changed the database, and its on-commit hooks have not run, so what it
+      publishes at a commit is lost. In the transaction of a test that is when the function has ended. Without one it is
+      the first commit with a hook, or else the end of the function.
+    - "after_effect": the function and its hooks have run, and the outcome is not settled.
+
+    A dead process runs no `finally` and leaves no `with` block. Here they run, but no `except Exception` does.
+
+    Args:
+        point: one of these.
+        queues: as for run(). The first one with a ready message is used.
+
+    Returns:
+        The message.
+
+    Raises:
+        TestKitError: there is no such point, or no message is ready.
+        UnknownQueue: there is no such queue, group or topic.
+        SynchronousOnlyOperation: this thread runs an event loop.
+    """
+    refuse_event_loop("await sync_to_async(mq.crash_at)(...) in place of mq.crash_at(...)")
+    if point not in POINTS:
+        raise TestKitError(f"crash_at() takes one of {', '.join(POINTS)}, not {point!r:.100}")
+    configs = configs_of(queues)
+    with databases_within() as databases:
+        for config in configs:
+            message = FatalRun(config, databases, point).die()
+            if message is not None:
+                return message
+    names = ", ".join(repr(config.name) for config in configs)
+    raise TestKitError("\n".join(filter(None, [f"No message is ready in {names}", Records().waiting()])))
+
+
+class DyingExecutor(Executor):
+    """An executor whose process may die in a handler, and dies in any case before an outcome is settled."""
+
+    def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
+        if isinstance(error, ProcessDied):
+            raise error
+        return super()._judge_error(delivery, handler, error)
+
+    def _settle(
+        self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float, raised: BaseException | None
+    ) -> Outcome:
+        # What is for the test, such as pytest.fail(), must come out.
+        if raised is None or isinstance(raised, HANDLED_LIKE_EXCEPTIONS):
+            raise ProcessDied
+        return super()._settle(delivery, handler, outcome, seconds, raised)
+
+
+class FatalRun(SingleRun):
+    """Handles one message of a queue in a process that dies at a point.
+
+    Args:
+        config, databases, only: see SingleRun.
+        point: see crash_at().
+    """
+
+    executor_class = DyingExecutor
+
+    def __init__(self, config: QueueConfig, databases: Databases, point: str, *, only: Message | None = None) -> None:
+        super().__init__(config, databases, only=only)
+        self._databases = databases
+        self._point = point
+
+    def die(self, *, among_others: bool = False) -> Message | None:
+        """Die at the point, and recover. Return the message that was running; None: no message got there.
+
+        Args:
+            among_others: the process was running other messages, too, so that no attempt is charged.
+        """
+        while (item := self.next_item()) is not None:
+            try:
+                self._handle(item, raise_errors=False)
+            except ProcessDied:
+                # The outcomes that the settler has not sent are lost, too.
+                assert isinstance(item, Delivery)
+                self._databases.clean_up()
+                receipt = Receipt.of(0, item.stream, item.entry)
+                self.recover(Evidence(running=[receipt, _ANOTHER] if among_others else [receipt]))
+                return item.message
+            except BaseException:
+                self._settle()
+                raise
+            self._settle()
+        return None
+
+    def put(self, job: WorkItem, /) -> None:
+        """Run a delivery until the process dies. The dispatcher calls this."""
+        hooks = CommitHooks()
+        try:
+            if self._point == BEFORE_ON_COMMIT:
+                with dies_at_commits():
+                    super().put(job._replace(handler=self._dying(job.handler)))
+            else:
+                super().put(job._replace(handler=self._dying(job.handler)))
+        except ProcessDied:
+            # Those of middleware.
+            if self._point == AFTER_EFFECT:
+                hooks.run()
+            hooks.drop()
+            raise
+
+    def _dying(self, handler: Handler) -> Handler:
+        """Return a handler whose process dies before it, or before its on-commit hooks."""
+        if self._point == AFTER_EFFECT:
+            return handler
+        before = _depths()
+
+        def call(message: Message) -> Any:
+            if self._point == BEFORE_HANDLER:
+                raise ProcessDied
+            hooks = CommitHooks()
+            try:
+                returned = handler.call(message)
+            finally:
+                hooks.drop()
+            _die_unless_in_transaction(before)
+            return returned
+
+        async def acall(message: Message) -> Any:
+            if self._point == BEFORE_HANDLER:
+                raise ProcessDied
+            hooks = await sync_to_async(CommitHooks)()
+            try:
+                returned = await handler.call(message)
+            finally:
+                await sync_to_async(hooks.drop)()
+            await sync_to_async(_die_unless_in_transaction)(before)
+            return returned
+
+        return replace(handler, call=acall if handler.is_async else call)
+
+
+@contextmanager
+def dies_at_commits() -> Iterator[None]:
+    """Let the process die at each commit of this thread that has hooks, before they run."""
+    found: list[Any] = list(connections.all())
+    for connection in found:
+        connection.run_and_clear_commit_hooks = partial(_die_at_commit, connection)
+    try:
+        yield
+    finally:
+        for connection in found:
+            del connection.run_and_clear_commit_hooks
+
+
+def _die_at_commit(connection: BaseDatabaseWrapper) -> None:
+    lost, connection.run_on_commit = connection.run_on_commit, []
+    if lost:
+        connection.run_commit_hooks_on_set_autocommit_on = False
+        raise ProcessDied
+
+
+def _depths() -> dict[str, int]:
+    """Return the number of open blocks of `atomic` of each database."""
+    return {found.alias: len(found.atomic_blocks) for found in connections.all(initialized_only=True)}
+
+
+def _die_unless_in_transaction(before: dict[str, int]) -> None:
+    """Die, unless middleware has opened a transaction around the handler, which must commit first.
+
+    The lane has opened one block in each transaction.
+    """
+    if all(depth <= before.get(alias, 0) + 1 for alias, depth in _depths().items()):
+        raise ProcessDied

@@ -1,0 +1,103 @@
+"""Handle also what is due later, and fire the schedules on the way."""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from mq_django.conf import QueueConfig, get_config
+from mq_django.consumers.by_server import by_server, connection_of
+from mq_django.consumers.supervisor.scheduler import Scheduler
+from mq_django.core import clock
+from mq_django.core.schedules import NEVER
+from mq_django.stores import open_store
+from mq_django.testing import ticks
+from mq_django.testing.looking import delayed
+from mq_django.testing.queue_run import BATCH, Handled
+from mq_django.testing.runs import LIMIT, configs_of, run_into
+from mq_django.transport.connections import open_wire
+
+
+def run_until_idle(
+    queues: Sequence[str] = (),
+    *,
+    advance_to: Callable[[int], None],
+    raise_errors: bool = False,
+    limit: int = LIMIT,
+) -> list[Handled]:
+    """Handle everything until no message is ready or delayed: move the time from one due message to the next.
+
+    Schedules whose ticks are on the way fire. The time stops at each tick. A tick alone does not move the time, and
+    neither do messages that come from ticks.
+
+    Args:
+        queues: see run().
+        advance_to: moves the time to a moment, in milliseconds since 1970.
+        raise_errors: see run().
+        limit: the most messages.
+
+    Returns:
+        What was handled, in this order.
+
+    Raises:
+        EndlessRun: more than `limit` messages became ready.
+        UnknownQueue, SynchronousOnlyOperation: see run().
+    """
+    handled: list[Handled] = []
+    with ticks.noted():
+        while True:
+            tick_ms = fire_due_schedules()
+            run_into(handled, queues, raise_errors=raise_errors, limit=limit)
+            due_ms = next_due_ms(queues, but=ticks.ids())
+            if due_ms is None:
+                return handled
+            advance_to(due_ms if tick_ms is None else min(due_ms, tick_ms))
+
+
+def next_due_ms(queues: Sequence[str] = (), *, but: Collection[str] = ()) -> int | None:
+    """Return when the next message becomes due that is delayed or held back by a rate limit; None if there is none.
+
+    Queues that are paused are left out. What is due becomes ready.
+
+    Args:
+        queues: see run().
+        but: the ids of messages that do not count.
+    """
+    return min((due for config in configs_of(queues) for due in _moments(config, but)), default=None)
+
+
+def fire_due_schedules() -> int | None:
+    """Fire the ticks that are due, as a supervisor does, and return when the next tick is; None if there is none.
+
+    A schedule begins when it is first seen, so this must be called before the time moves, and after.
+
+    Returns:
+        Milliseconds since 1970.
+    """
+    found = []
+    for queues in by_server([config for config in get_config().queues.values() if config.has_schedules]).values():
+        scheduler = Scheduler.of(queues, open_wire("chores", connection_of(queues)))
+        with ticks.firing():
+            scheduler.run_once()
+        found.append(scheduler.next_tick_ms())
+    tick = min(found, default=NEVER)
+    return None if tick == NEVER else tick
+
+
+def _moments(config: QueueConfig, but: Collection[str]) -> Iterator[int]:
+    """Yield when messages of a queue may become ready."""
+    store = open_store(config, open_wire("consume", config.connection))
+    promoted, depths, limits = store.promote(limit=BATCH), store.depths(), config.limits
+    now = clock.now() * 1000
+    if promoted.paused:
+        return
+    if promoted.moved:
+        yield math.floor(now)
+    # RSMQ hides messages without a handler, which are not delayed.
+    if depths.delayed and but:
+        waiting = (each for each in delayed(config.name) if each.message is None or each.message.id not in but)
+        yield from (math.ceil(each.due.timestamp() * 1000) for each in waiting if each.due is not None)
+    elif depths.delayed and promoted.next_us is not None:
+        yield math.ceil(now + promoted.next_us / 1000)
+    if depths.ready and limits.rate:
+        yield math.ceil(now + limits.rate.micros / 1000)
+    if depths.parked and limits.key_rate:
+        yield math.ceil(now + limits.key_rate.micros / 1000)

@@ -1,0 +1,169 @@
+"""The queues of a test: the fixture `mq` of pytest, and the attribute `mq` of MQTestMixin."""
+
+from collections.abc import Collection
+from contextlib import ExitStack
+from typing import Any, Self
+
+from mq_django.errors import TestKitError
+from mq_django.producers.asynchronous import asynchronous
+from mq_django.testing import (
+    cleaning,
+    factories,
+    faults,
+    idempotence,
+    idle,
+    looking,
+    moved_clock,
+    on_commit,
+    runs,
+    test_databases,
+    ticks,
+)
+from mq_django.testing.looking import DeadLetter, Queued
+from mq_django.testing.published import Published
+from mq_django.testing.queue_run import Handled
+from mq_django.testing.recording import Recorder
+from mq_django.transport import test_mode, test_server
+
+NO_TESTS = (
+    "mq_django.testing works in tests only, where no client connects to the configured servers. Run them with pytest "
+    "or manage.py test, or set MQ_DJANGO_TESTING=1 before Django starts."
+)
+
+
+class MQ(Recorder):
+    """What a test sees of the queues and topics, and does with them. They are empty at its start.
+
+    A message is handled only when the test says so, by run() or run_until_idle().
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ended = ExitStack()
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        """Let Django send a test case to another process."""
+        return type(self), ()
+
+    def start(self) -> None:
+        """Begin a test. The fixture and MQTestMixin call this.
+
+        Raises:
+            TestKitError: this process does not run tests.
+            NoServer: there is no Redis server on this machine.
+        """
+        _check_that_tests_run()
+        test_databases.share()
+        on_commit.note_connections()
+        cleaning.clean()
+        runs.ensure_groups()
+        super().start()
+        self._ended.enter_context(ticks.noted())
+
+    def stop(self) -> None:
+        """End a test: set the time back, and delete what the test has written."""
+        self._ended.close()
+        super().stop()
+        moved_clock.reset()
+        cleaning.clean()
+
+    # The commit of the test's transaction.
+    commit = staticmethod(on_commit.commit)
+    acommit = staticmethod(asynchronous(on_commit.commit))
+
+    @property
+    def pending_commit(self) -> list[Published]:
+        """The messages that wait for the commit of the transaction that the test is in, in order."""
+        return on_commit.pending()
+
+    # What is in the queues.
+    messages = staticmethod(looking.messages)
+    topic = staticmethod(looking.topic)
+
+    @property
+    def delayed(self) -> list[Queued]:
+        """The delayed messages of all queues, those of a queue that are due first in front."""
+        return looking.delayed()
+
+    @property
+    def dead(self) -> list[DeadLetter]:
+        """The dead letters of all queues, those of a queue in the order in which they were buried."""
+        return looking.dead()
+
+    @property
+    def results(self) -> list[Any]:
+        """The results of all tasks, in the order of their enqueueing."""
+        return looking.results()
+
+    # Handling.
+    run = staticmethod(runs.run)
+    arun = staticmethod(runs.arun)
+
+    def run_until_idle(self, *queues: str, raise_errors: bool = False, limit: int = runs.LIMIT) -> list[Handled]:
+        """Handle everything, and move the time to the next due message, until no message is ready or delayed.
+
+        Schedules whose ticks are on the way fire. A tick alone does not move the time.
+
+        Args:
+            queues, raise_errors, limit: as for run().
+
+        Returns:
+            What was handled, in this order.
+
+        Raises:
+            EndlessRun, UnknownQueue, SynchronousOnlyOperation: as run().
+        """
+        return idle.run_until_idle(queues, advance_to=moved_clock.move_to, raise_errors=raise_errors, limit=limit)
+
+    arun_until_idle = asynchronous(run_until_idle)
+
+    # Time.
+    advance = staticmethod(moved_clock.advance)
+    aadvance = staticmethod(asynchronous(moved_clock.advance))
+    travel_to = staticmethod(moved_clock.travel_to)
+    atravel_to = staticmethod(asynchronous(moved_clock.travel_to))
+
+    # Without Redis.
+    message = staticmethod(factories.message)
+    delivery = staticmethod(factories.delivery)
+    redis_down = staticmethod(test_server.unreachable)
+
+    # Crashes.
+    crash_at = staticmethod(faults.crash_at)
+
+    def assert_idempotent(self, function: Any, message: Any = None, *, ignore: Collection[str] = ()) -> None:
+        """Check that a message has the same effects when it is delivered again, as after the death of a process.
+
+        Handles the message once. Then, each time from the same state: handles it twice, and handles it after a crash at
+        each point of crash_at(). Compares what there is afterwards with what there is after the one run: all rows of
+        the databases that the test is in a transaction of, the mails in `mail.outbox`, the published messages, and the
+        outcome. What is elsewhere, such as in a cache or another service, is not compared and not restored.
+
+        Everything is restored at the end: the databases, `mail.outbox`, and all queues and topics, which are empty
+        meanwhile. The limits of the queue do not apply. Fields with `auto_now` or `auto_now_add`, and generated primary
+        keys, are not compared.
+
+        Args:
+            function: of a handler or subscriber, or a task.
+            message: data, or a Message from message(); for a task a list of positional arguments, or a dict of keyword
+                arguments.
+            ignore: models such as "shop.Log", and fields such as "shop.Order.updated_at", that are not compared.
+
+        Raises:
+            AssertionError: there are differences. It names them.
+            TestKitError: the test is in no transaction; this is no function of a handler, subscriber or task; it has
+                several names, or does not accept the arguments; or `ignore` has something unknown.
+            InvalidMessage, NotSupported: the message cannot be sent.
+            SynchronousOnlyOperation: this thread runs an event loop.
+            Exception: what the function raises in its first run.
+        """
+        __tracebackhide__ = True
+        # All keys of the queues are deleted for a while.
+        _check_that_tests_run()
+        with self._paused():
+            idempotence.assert_idempotent(function, message, ignore=ignore)
+
+
+def _check_that_tests_run() -> None:
+    if not test_mode.is_on():
+        raise TestKitError(NO_TESTS)

@@ -1,0 +1,68 @@
+"""The caller's thread, in the place of a consumer's threads and event loop."""
+
+import math
+
+from asgiref.sync import sync_to_async
+
+from mq_django.consumers.worker.databases import Databases
+from mq_django.consumers.worker.loops import CoroutineLane
+from mq_django.core.messages import Message
+from mq_django.registry import Handler
+from mq_django.testing.savepoints import Savepoints
+
+
+class UnsharedState:
+    """Stands for the memory that a consumer shares with its supervisor: see `RunningState` for each method.
+
+    There is no supervisor, and a paused queue delivers nothing.
+    """
+
+    def run(self, lane: int, queue: int, stream: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
+        """See RunningState.run()."""
+
+    def idle(self, lane: int) -> None:
+        """See RunningState.idle()."""
+
+    def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
+        """See RunningState.ended()."""
+
+    def held_until(self, queue: int) -> float:
+        """See RunningState.held_until()."""
+        return math.inf
+
+    def paused(self, queue: int) -> bool:
+        """See RunningState.paused()."""
+        return False
+
+
+class CallerLane:
+    """Runs functions in the caller's thread. Their timeouts do not apply, because nothing could interrupt them."""
+
+    number = 0
+
+    def __init__(self, databases: Databases) -> None:
+        self.databases = databases
+
+    def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
+        """See ThreadLane.call()."""
+        savepoints = Savepoints()
+        try:
+            return handler.call(message)
+        finally:
+            savepoints.leave()
+
+
+class CallerCoroutineLane(CoroutineLane):
+    """Runs coroutine functions, one at a time. Their database operations are in the caller's thread."""
+
+    def __init__(self, databases: Databases) -> None:
+        super().__init__(0, is_alone=lambda: True)
+        self.databases = databases
+
+    async def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
+        """See LoopLane.call()."""
+        savepoints = await sync_to_async(Savepoints)()
+        try:
+            return await super().call(handler, message, timeout)
+        finally:
+            await sync_to_async(savepoints.leave)()

@@ -1,0 +1,115 @@
+"""The hooks of the transaction that a test is in: the messages that they will publish, and running them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from django.db import connections
+
+from mq_django.core.logs import get_logger
+from mq_django.errors import TestKitError
+from mq_django.producers.sinks import PendingSend
+from mq_django.testing.published import Published, published_of
+
+logger = get_logger(__name__)
+
+OUTSIDE = (
+    "commit() needs a transaction that the test is in, and there is none{where}. In a TransactionTestCase, or with "
+    "pytest.mark.django_db(transaction=True), each atomic() runs its hooks itself when it commits."
+)
+
+
+class _Test:
+    """The connections of the thread that has started the test. A coroutine looks from another thread."""
+
+    connections: Sequence[Any] = ()
+
+
+def note_connections() -> None:
+    """Note the connections of this thread as those of the test."""
+    _Test.connections = connections.all()
+
+
+def pending() -> list[Published]:
+    """Return the messages that wait for a commit, in order, of all databases of the test and of this thread.
+
+    Those that `captureOnCommitCallbacks(execute=True)` has sent are not among them.
+    """
+    return [
+        published_of(publication)
+        for connection in {id(found): found for found in (*_Test.connections, *_own_connections())}.values()
+        for hook in _hooks(connection)
+        if isinstance(hook, PendingSend) and not hook.called
+        for publication in hook.publications
+    ]
+
+
+def _own_connections() -> list[Any]:
+    return list(connections.all(initialized_only=True))
+
+
+def commit(using: str | None = None) -> int:
+    """Run the on-commit hooks of the test's transaction, as if it committed, and return their number.
+
+    A hook that another one registers runs in it, as after a real commit. After a hook that fails, later ones of its
+    database do not run, also as after a real commit; the failure of a robust one is logged. The transaction stays open.
+
+    Django does not tell which hooks `captureOnCommitCallbacks(execute=True)` has run. Those that publish do not run
+    again here; others that are still in the transaction do.
+
+    Args:
+        using: the alias of a database; None: all that have an open transaction in this thread.
+
+    Raises:
+        TestKitError: there is no open transaction, or no such database.
+    """
+    if using is not None and using not in list(connections):
+        raise TestKitError(f"using must be the alias of a database, not {using!r:.100}")
+    found = _own_connections() if using is None else [connections[using]]
+    in_transaction = [connection for connection in found if connection.in_atomic_block]
+    if not in_transaction:
+        raise TestKitError(OUTSIDE.format(where="" if using is None else f" on database {using!r}"))
+    return sum(_run(connection, 0) for connection in in_transaction)
+
+
+def _hooks(connection: Any) -> Iterator[Callable[[], object]]:
+    for _savepoints, hook, _robust in connection.run_on_commit:
+        yield hook
+
+
+def _run(connection: Any, first: int) -> int:
+    """Run the hooks of a connection from a position on, and return their number."""
+    ran = 0
+    while first < len(connection.run_on_commit):
+        savepoints, hook, robust = connection.run_on_commit[first]
+        # Replaced, not removed: captureOnCommitCallbacks() counts positions in this list.
+        connection.run_on_commit[first] = (savepoints, _done, robust)
+        first += 1
+        if hook is _done or (isinstance(hook, PendingSend) and hook.called):
+            continue
+        registered = len(connection.run_on_commit)
+        try:
+            _call(hook, robust=robust)
+        except BaseException:
+            _drop(connection, first)
+            raise
+        ran += 1 + _run(connection, registered)
+    return ran
+
+
+def _call(hook: Callable[[], object], *, robust: bool) -> None:
+    try:
+        hook()
+    except Exception as error:
+        if not robust:
+            raise
+        name = getattr(hook, "__qualname__", repr(hook))
+        logger.exception("Error calling %s in on_commit() during transaction (%s).", name, error)  # noqa: TRY401 - as Django
+
+
+def _drop(connection: Any, first: int) -> None:
+    for position, (savepoints, _hook, robust) in enumerate(connection.run_on_commit[first:], first):
+        connection.run_on_commit[position] = (savepoints, _done, robust)
+
+
+def _done() -> None:
+    """Stand in for a hook that has run."""

@@ -1,0 +1,190 @@
+"""Record what is published, and find it again."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import NoReturn, Self, Unpack
+
+from mq_django.core.publication import Publication
+from mq_django.producers.sinks import publication_sent
+from mq_django.testing.criteria import (
+    Criteria,
+    check_destination,
+    comparison,
+    described,
+    differences,
+    expected_values,
+    nearest,
+)
+from mq_django.testing.on_commit import pending
+from mq_django.testing.published import Published, published_of
+
+#: The most records that a text shows.
+MAX_RECORDS = 20
+
+
+class Records(list[Published]):
+    """Published messages. The text of an empty list names other messages that were published or wait for a commit."""
+
+    def __init__(self, found: Iterable[Published] = (), *, others: Sequence[Published] = (), asked: str = "") -> None:
+        super().__init__(found)
+        self._others = others
+        self._asked = asked
+        self._waiting = pending()
+
+    def __repr__(self) -> str:
+        """Return one record a line."""
+        if self:
+            return f"[\n{_lines(self)}\n]"
+        return f"[]: {self._why()}"
+
+    def _why(self) -> str:
+        """Return why nothing was found. What to do comes first, because pytest may cut a text."""
+        published = f"no message has {self._asked or 'this'}; published were\n{_lines(self._others)}"
+        parts = [self.waiting(), published if self._others else ""]
+        return "\n".join(filter(None, parts)) or "nothing was published"
+
+    def waiting(self) -> str:
+        """Return the messages that wait for a commit as text; empty if there are none."""
+        count = len(self._waiting)
+        if not count:
+            return ""
+        waits = "1 message waits" if count == 1 else f"{count} messages wait"
+        return f"{waits} for the commit: call mq.commit()\n{_lines(self._waiting)}"
+
+
+class Recorder:
+    """Records the messages that this process publishes while it is active, in all threads.
+
+        with Recorder() as recorder:
+            publish()
+        assert recorder.published("emails", "welcome")
+
+    A message is recorded when Redis has accepted it. One that was not written, because another one keeps its unique key
+    or a topic had it already, is not recorded.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._sent: list[Publication] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to record."""
+        publication_sent.connect(self._on_sent)
+
+    def stop(self) -> None:
+        """Stop recording. The records stay."""
+        publication_sent.disconnect(self._on_sent)
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        """Record nothing while a block runs."""
+        publication_sent.disconnect(self._on_sent)
+        try:
+            yield
+        finally:
+            publication_sent.connect(self._on_sent)
+
+    def _on_sent(self, publication: Publication, message_id: str, **_: object) -> None:
+        if publication.message.id == message_id:
+            with self._lock:
+                self._sent.append(publication)
+
+    def clear(self) -> None:
+        """Forget all records."""
+        with self._lock:
+            self._sent.clear()
+
+    def published(self, queue: str | None = None, name: str | None = None, **criteria: Unpack[Criteria]) -> Records:
+        """Return the messages that were published and match, in order.
+
+        Args:
+            queue: the name of a queue, a topic or a group; None: all.
+            name: the name of the message; None: all.
+            criteria: `data`, `key`, `unique`, `headers`, `priority`, `delay`, `deliver_at`; of a task also `task` (the
+                task or its path), `args` and `kwargs`.
+
+        Raises:
+            UnknownQueue: there is no such queue or topic.
+            InvalidMessage: `delay` or `deliver_at` is not a duration or a datetime.
+            TestKitError: `task` is no task.
+        """
+        expected = expected_values(queue, name, criteria)
+        records = self._records()
+        found = [record for record in records if differences(record, expected) == []]
+        return Records(found, others=records, asked=described(expected))
+
+    def assert_published(
+        self,
+        queue: str | None = None,
+        name: str | None = None,
+        *,
+        count: int | None = None,
+        **criteria: Unpack[Criteria],
+    ) -> None:
+        """Check that messages were published.
+
+        Args:
+            queue, name, criteria: as for published().
+            count: how many; None: at least one.
+
+        Raises:
+            AssertionError: there are none, or another number. It tells what was published, and what the most similar
+                message has instead.
+            UnknownQueue: there is no such queue or topic.
+            InvalidMessage: `delay` or `deliver_at` is not a duration or a datetime.
+            TestKitError: `task` is no task.
+        """
+        __tracebackhide__ = True
+        expected = expected_values(queue, name, criteria)
+        found = self.published(queue, name, **criteria)
+        if found if count is None else len(found) == count:
+            return
+        number = "at least one message" if count is None else "1 message" if count == 1 else f"{count} messages"
+        text = f"expected {number} with {described(expected) or 'any content'}, found {len(found)}: {found!r}"
+        similar = None if found else nearest(self._records(), expected)
+        more = [found.waiting() if found else "", "" if similar is None else comparison(similar, expected)]
+        _fail("\n".join(filter(None, [text, *more])))
+
+    def assert_nothing_published(self, queue: str | None = None) -> None:
+        """Check that nothing was published, and that nothing waits for a commit.
+
+        Args:
+            queue: the name of a queue, a topic or a group; None: all.
+
+        Raises:
+            AssertionError: something was. It tells what.
+            UnknownQueue: there is no such queue or topic.
+        """
+        __tracebackhide__ = True
+        if queue is not None:
+            check_destination(queue)
+        found = [record for record in self._records() if queue in (None, record.queue)]
+        waiting = [record for record in pending() if queue in (None, record.queue)]
+        if found:
+            _fail(f"expected that nothing is published, found {len(found)}:\n{_lines(found)}")
+        if waiting:
+            _fail(f"expected that nothing is published, but {len(waiting)} will be at the commit:\n{_lines(waiting)}")
+
+    def _records(self) -> list[Published]:
+        with self._lock:
+            sent = list(self._sent)
+        return [published_of(publication) for publication in sent]
+
+
+def _lines(records: Sequence[Published]) -> str:
+    lines = [f"  {record!r}" for record in records[:MAX_RECORDS]]
+    more = len(records) - len(lines)
+    return "\n".join([*lines, f"  and {more} more"] if more else lines)
+
+
+def _fail(text: str) -> NoReturn:
+    __tracebackhide__ = True
+    raise AssertionError(text)

@@ -1,0 +1,227 @@
+"""The server that tests use in place of the configured ones.
+
+Each parallel process of a test run has its own: a private server, or a database of the server in MQ_REDIS_URL. Programs
+that a test starts inherit it through the environment.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import redis
+
+from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, get_config
+from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
+from mq_django.transport import test_mode
+from mq_django.transport.failures import address, translated
+from mq_django.transport.locations import make_pool
+from mq_django.transport.private_server import PrivateServer, configured_url
+from mq_django.transport.scripts import use_moved_clock
+from mq_django.transport.test_clock import follow_python, standing
+
+#: The environment variable with the server of a process: worker, number of the database after the URL's, URL.
+INHERITED = "MQ_DJANGO_TEST_SERVER"
+#: A key of a database that tests may use, because they have found it without messages.
+MARK = "mq_django:tests"
+
+NO_SERVER = (
+    "Tests need a Redis server, because they never use the configured one. {reason} In CI, a service container can be "
+    'named in MQ_REDIS_URL or in MQ_DJANGO["TEST"]["CONNECTION"].'
+)
+OTHER_SERVER = 'Name another one in MQ_DJANGO["TEST"]["CONNECTION"] or MQ_REDIS_URL, or none, to have one started.'
+
+#: Options of the client for what tests do besides publishing and handling.
+_CONTROL: Mapping[str, Any] = {"protocol": 2, "socket_timeout": 5, "socket_connect_timeout": 2}
+
+
+class _Server:
+    """The server of this process."""
+
+    #: The worker that it belongs to; None: there is no server yet.
+    worker: str | None = None
+    url = ""
+    database = 0
+    private: PrivateServer | None = None
+    #: A client for the clock, which notes no use.
+    client: redis.Redis | None = None
+    #: Something was sent to it since forget_use().
+    used = False
+    is_unreachable = False
+
+
+class _TestConnection:
+    """A connection that notes that it was used, so that tests that send nothing pay nothing for the cleaning."""
+
+    def send_packed_command(self, *args: Any, **options: Any) -> None:
+        _Server.used = True
+        if _Server.client is not None:
+            follow_python(_Server.client)
+        if _Server.is_unreachable:
+            self.disconnect()  # type: ignore[attr-defined]  # redis-py's
+            raise redis.ConnectionError("the test lets Redis be unreachable")
+        super().send_packed_command(*args, **options)  # type: ignore[misc]  # redis-py's
+
+
+def make_test_pool(config: Config, ours: Mapping[str, Any]) -> redis.ConnectionPool:
+    """Return a new pool to the server of the tests, with these options of redis-py.
+
+    Raises:
+        NoServer: there is no server on this machine.
+        ConfigurationError: the server for tests is also a configured one, or has messages that no test has published.
+        ConnectionLost: it cannot be reached.
+    """
+    worker = test_mode.worker()
+    if _Server.worker != worker:
+        _find_server(config, worker)
+    pool = _pool(config, ours)
+    pool.connection_class = type("TestConnection", (_TestConnection, pool.connection_class), {})
+    return pool
+
+
+def control_client() -> redis.Redis:
+    """Return the client for what tests do with their server besides publishing and handling.
+
+    Raises the errors of make_test_pool().
+    """
+    if _Server.client is None or _Server.worker != test_mode.worker():
+        _find_server(get_config(), test_mode.worker())
+    assert _Server.client is not None
+    return _Server.client
+
+
+def is_private() -> bool:
+    """Return whether the server was started by this process, so that all its keys are those of tests."""
+    return _Server.private is not None
+
+
+def was_used() -> bool:
+    """Return whether this process has sent anything since the last call of `forget_use()`."""
+    return _Server.used
+
+
+def forget_use() -> None:
+    """Note that the server has no keys of tests."""
+    _Server.used = False
+
+
+@contextmanager
+def standing_time() -> Iterator[None]:
+    """Let the time in Redis stand still while a block runs, if this process runs tests.
+
+    Raises the errors of make_test_pool(), and ConnectionLost.
+    """
+    if not test_mode.is_on():
+        yield
+        return
+    with translated():
+        client, ended = control_client(), ExitStack()
+        ended.enter_context(standing(client))
+    with ended:
+        yield
+
+
+@contextmanager
+def unreachable() -> Iterator[None]:
+    """Let each connection of this process fail while a block runs."""
+    before, _Server.is_unreachable = _Server.is_unreachable, True
+    try:
+        yield
+    finally:
+        _Server.is_unreachable = before
+
+
+def key_patterns(config: Config) -> list[str]:
+    """Return the patterns of all keys of the queues and topics."""
+    namespaces = {config.namespace, *(each.namespace for each in (*config.queues.values(), *config.topics.values()))}
+    return sorted(f"{start}:*" for name in namespaces for start in (name, f"{{{name}}}"))
+
+
+def _find_server(config: Config, worker: str) -> None:
+    """Inherit the server of this worker, or find one."""
+    _Server.private = None
+    owner, _, rest = os.environ.get(INHERITED, "").partition(" ")
+    # A program that a process of Django's test runner has started does not know its number.
+    if rest and (owner == worker or (not worker and owner.startswith("django"))):
+        database, _, _Server.url = rest.partition(" ")
+        _Server.database = int(database)
+    elif named := config.test_connection or _url_of_environment():
+        _Server.url, _Server.database = named, 2 + int("".join(filter(str.isdigit, worker)) or -1)
+        _claim(config)
+    else:
+        _start()
+    _Server.worker = worker
+    use_moved_clock()
+    _Server.client = redis.Redis(connection_pool=_pool(config, _CONTROL))
+    os.environ[INHERITED] = f"{worker} {_Server.database} {_Server.url}"
+
+
+def _url_of_environment() -> str | None:
+    url = configured_url()
+    if url is not None and not url.startswith(URL_SCHEMES):
+        raise ConfigurationError(f"MQ_REDIS_URL must start with one of {', '.join(URL_SCHEMES)}")
+    return url
+
+
+def _start() -> None:
+    server = PrivateServer()
+    try:
+        server.start()
+    except NoServer as error:
+        raise NoServer(NO_SERVER.format(reason=error)) from error
+    _Server.private, _Server.url, _Server.database = server, server.url, 0
+
+
+def _pool(config: Config, ours: Mapping[str, Any]) -> redis.ConnectionPool:
+    """Return a pool to the database of this worker."""
+    if not _Server.url.startswith(URL_SCHEMES):
+        return make_pool(config, ours, _Server.url)
+    pool = redis.ConnectionPool.from_url(_Server.url, **ours)
+    # Parallel workers count from the database that the URL names.
+    pool.connection_kwargs["db"] = int(pool.connection_kwargs.get("db") or 0) + _Server.database
+    return pool
+
+
+def _claim(config: Config) -> None:
+    """Refuse a database that is configured for the queues, or has messages that no test has published."""
+    pool = _pool(config, _CONTROL)
+    place, number = address(pool), pool.connection_kwargs.get("db") or 0
+    for connection in config.connections():
+        if _is_same(pool, config, connection):
+            raise ConfigurationError(
+                f"Tests would use database {number} of {place}, which {config.where_is(connection)} names for the "
+                f"project's own messages. {OTHER_SERVER}"
+            )
+    with redis.Redis(connection_pool=pool) as client:
+        try:
+            is_ours = client.get(MARK) is not None
+            for pattern in key_patterns(config):
+                for key in client.scan_iter(match=pattern, count=1000):
+                    if not is_ours:
+                        raise ConfigurationError(
+                            f"Database {number} of {place} has messages that no test has published: the key "
+                            f"{key.decode(errors='replace')!r}. Tests would handle and delete them. {OTHER_SERVER}"
+                        )
+                    # A test run that was killed has left it.
+                    client.unlink(key)
+            client.set(MARK, "1")
+        except (redis.RedisError, OSError) as error:
+            raise ConnectionLost(f"Database {number} of {place} cannot be used for tests: {error}") from error
+
+
+def _is_same(pool: redis.ConnectionPool, config: Config, connection: str) -> bool:
+    """Return whether a configured connection leads to the database of a pool."""
+    if (connection or config.connection) == EMBEDDED:
+        return _Server.url == EMBEDDED
+    try:
+        other = make_pool(config, {}, connection)
+    except ConfigurationError:
+        return False
+    return _place(pool) == _place(other)
+
+
+def _place(pool: redis.ConnectionPool) -> tuple[object, ...]:
+    options = pool.connection_kwargs
+    host = options.get("host") or "localhost"
+    at = options.get("path") or ("localhost" if host == "127.0.0.1" else host, options.get("port") or 6379)
+    return (vars(pool).get("service_name"), at, int(options.get("db") or 0))

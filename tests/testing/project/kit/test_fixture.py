@@ -1,0 +1,308 @@
+"""The kit as pytest's tests use it."""
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import transaction
+from shop.handlers import emails, welcome
+from shop.models import Order
+from shop.tasks import confirm
+
+from mq_django import Ack, Bury, Retry, queues, registry, topics
+from mq_django.errors import ConnectionLost, TestKitError, UnknownQueue, UnknownTopic
+
+ANN = {"email": "ann@shop.example"}
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    monkeypatch.setattr("shop.handlers.send_mail", lambda *args: 1 / 0)
+
+
+class TestLooking:
+    def test_what_was_published(self, mq):
+        assert mq.published() == []
+        emails.publish("welcome", ANN, key="ann", delay=60)
+        (found,) = mq.published("emails", "welcome", data=ANN, key="ann", delay=timedelta(minutes=1))
+        assert (found.queue, found.name, found.data) == ("emails", "welcome", ANN)
+        assert mq.published("emails", "goodbye") == []
+
+    def test_tasks_by_their_task(self, mq):
+        confirm.enqueue(7)
+        assert mq.published(task=confirm)[0].args == [7]
+
+    def test_what_is_where(self, mq, failing):
+        emails.publish("welcome", ANN)
+        emails.publish("welcome", ANN, delay=60)
+        assert [(found.message.name, found.state) for found in mq.messages("emails")] == [
+            ("welcome", "ready"),
+            ("welcome", "delayed"),
+        ]
+        assert len(mq.messages("emails", "ready")) == len(mq.delayed) == 1
+        assert mq.dead == []
+
+    def test_results_of_tasks(self, mq, db):
+        confirm.using(on_commit=False).enqueue(7)
+        mq.run()
+        (result,) = mq.results
+        assert result.return_value == 7
+
+    def test_unknown_names_are_errors(self, mq):
+        with pytest.raises(UnknownQueue, match="No queue 'email'"):
+            mq.published("email")
+        with pytest.raises(UnknownQueue):
+            mq.messages("email")
+        with pytest.raises(UnknownQueue):
+            mq.run("email")
+        with pytest.raises(UnknownTopic):
+            mq.topic("order")
+
+    def test_an_assertion_that_fails_says_what_was_published(self, mq):
+        emails.publish("welcome", {"email": "bob@shop.example"})
+        with pytest.raises(AssertionError, match=r"bob@shop\.example"):
+            mq.assert_published("emails", "welcome", data=ANN)
+        with pytest.raises(AssertionError, match="welcome"):
+            mq.assert_nothing_published()
+        mq.assert_published("emails", count=1)
+
+
+@pytest.mark.django_db
+class TestCommits:
+    def test_messages_wait_for_the_commit(self, mq):
+        with transaction.atomic():
+            emails.publish("welcome", ANN)
+        assert mq.published() == []
+        assert [found.name for found in mq.pending_commit] == ["welcome"]
+        assert "call mq.commit()" in repr(mq.published("emails"))
+        assert mq.commit() == 1
+        assert len(mq.published("emails")) == 1
+        assert mq.pending_commit == []
+
+    def test_djangos_own_way_works_too(self, mq, django_capture_on_commit_callbacks):
+        with django_capture_on_commit_callbacks(execute=True):
+            emails.publish("welcome", ANN)
+        assert len(mq.run()) == 1
+
+    def test_what_is_rolled_back_is_not_sent(self, mq):
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            emails.publish("welcome", ANN)
+            raise ZeroDivisionError
+        assert mq.commit() == 0
+
+    def test_what_a_handler_publishes_is_sent_when_it_ends(self, mq, monkeypatch):
+        monkeypatch.setattr("shop.handlers.send_mail", lambda *args: confirm.enqueue(1))
+        emails.publish("welcome", ANN, on_commit=False)
+        assert [handled.message.queue for handled in mq.run()] == ["emails", "default"]
+        assert mq.pending_commit == []
+
+
+def test_without_a_transaction_commit_is_an_error(mq, transactional_db):
+    with pytest.raises(TestKitError, match="needs a transaction that the test is in"):
+        mq.commit()
+    emails.publish("welcome", ANN)
+    assert len(mq.published("emails")) == 1
+
+
+class TestRunning:
+    def test_messages_are_handled_in_the_database_of_the_test(self, mq, db):
+        order = Order.objects.create(email="ann@shop.example")
+        confirm.enqueue(order.pk)
+        mq.commit()
+        (handled,) = mq.run()
+        assert (handled.outcome.__class__, handled.handler) == (Ack, "shop.tasks.confirm")
+        order.refresh_from_db()
+        assert order.confirmed
+
+    def test_a_failure_is_retried_and_then_buried(self, mq, failing):
+        emails.publish("welcome", ANN)
+        (handled,) = mq.run()
+        assert isinstance(handled.outcome, Retry)
+        assert isinstance(handled.exception, ZeroDivisionError)
+        assert mq.run() == []
+        assert [type(each.outcome) for each in mq.run_until_idle()] == [Retry, Bury]
+        assert [(letter.queue, letter.message.data, letter.attempts) for letter in mq.dead] == [("emails", ANN, 3)]
+
+    def test_an_error_can_be_that_of_the_test(self, mq, failing):
+        emails.publish("welcome", ANN)
+        with pytest.raises(ZeroDivisionError):
+            mq.run(raise_errors=True)
+        assert len(mq.delayed) == 1
+
+    def test_each_group_of_a_topic_gets_what_is_published_after_the_start_of_the_test(self, mq, db):
+        topics["orders"].publish("order.placed", {"order": Order.objects.create().pk}, on_commit=False)
+        assert len(mq.topic("orders").messages) == 1
+        assert [handled.error for handled in mq.run("orders")] == [""]
+
+    async def _run(self, mq):
+        return mq.run()
+
+    def test_a_running_event_loop_is_told_to_await(self, mq):
+        from asgiref.sync import async_to_sync
+
+        with pytest.raises(SynchronousOnlyOperation, match=r"await mq\.arun"):
+            async_to_sync(self._run)(mq)
+
+
+class TestTime:
+    def test_delayed_messages_become_due(self, mq, mailoutbox):
+        emails.publish("welcome", ANN, delay=timedelta(hours=1))
+        mq.advance(minutes=59)
+        assert mq.run() == []
+        mq.advance(minutes=1)
+        assert len(mq.run()) == 1
+
+    def test_travelling_to_a_moment(self, mq):
+        emails.publish("welcome", ANN, deliver_at=datetime(2050, 1, 1, tzinfo=UTC))
+        mq.travel_to(datetime(2050, 1, 1, tzinfo=UTC))
+        assert len(mq.run()) == 1
+
+    def test_messages_expire(self, mq, mailoutbox):
+        emails.publish("welcome", ANN, expires=60)
+        mq.advance(seconds=61)
+        mq.run()
+        assert mailoutbox == []
+
+    def test_unique_windows_end(self, mq):
+        for minutes in (0, 59, 2):
+            mq.advance(minutes=minutes)
+            emails.publish("welcome", ANN, unique="ann", unique_for=3600, on_conflict="keep")
+        assert len(mq.messages("emails")) == 2
+
+    def test_results_expire(self, mq, db):
+        confirm.using(on_commit=False).enqueue(7)
+        mq.run()
+        mq.advance(hours=2)
+        assert mq.results == []
+
+    def test_rate_limits_have_room_again(self, mq, mailoutbox):
+        for _ in range(3):
+            queues["slow"].publish("welcome", ANN)
+        assert len(mq.run("slow")) == 1
+        mq.advance(minutes=1)
+        assert len(mq.run("slow")) == 1
+        assert len(mq.run_until_idle("slow")) == 1
+
+    def test_schedules_fire(self, mq):
+        mq.travel_to(datetime(2060, 1, 1, 23, tzinfo=UTC))
+        assert len(mq.run("default")) == 1
+        emails.publish("welcome", ANN, delay=timedelta(days=2))
+        assert [handled.message.name for handled in mq.run_until_idle()] == ["tick", "tick", "welcome"]
+        assert len(mq.published("default", "tick")) == 3
+
+    def test_a_new_message_in_a_log_survives_its_retention_after_a_move(self, mq):
+        mq.advance(days=365)
+        topics["orders"].publish("order.placed", {"order": 1})
+        assert len(mq.topic("orders").messages) == 1
+
+    def test_the_time_does_not_move_back(self, mq):
+        with pytest.raises(TestKitError, match=r"advance\(\) cannot move the time back"):
+            mq.advance(hours=-1)
+        with pytest.raises(TestKitError, match=r"travel_to\(\) cannot move the time back"):
+            mq.travel_to(datetime(2020, 1, 1, tzinfo=UTC))
+        with pytest.raises(TestKitError, match="takes a timedelta"):
+            mq.advance("an hour")
+        with pytest.raises(TestKitError, match="takes a timedelta"):
+            mq.advance(fortnights=1)
+
+    @pytest.mark.parametrize("order", [1, 2])
+    def test_each_test_begins_at_the_time_of_the_machine(self, mq, order):
+        emails.publish("welcome", ANN, delay=60)
+        assert mq.run() == []
+        mq.advance(hours=1)
+        assert len(mq.run()) == 1
+
+
+class TestWithoutRedis:
+    def test_publishing_fails(self, mq):
+        with mq.redis_down(), pytest.raises(ConnectionLost, match="the test lets Redis be unreachable"):
+            emails.publish("welcome", ANN)
+        emails.publish("welcome", ANN)
+
+    def test_a_handler_needs_only_a_message(self, mq, mailoutbox):
+        with mq.redis_down():
+            welcome(mq.message("welcome", {"email": "ann@shop.example", "at": datetime(2050, 1, 1, tzinfo=UTC)}))
+            delivery = mq.delivery("welcome", ANN, queue="emails", attempt=2)
+        assert len(mailoutbox) == 1
+        assert (delivery.message.attempt, delivery.message.queue, delivery.data_text) == (
+            2,
+            "emails",
+            b'{"email":"ann@shop.example"}',
+        )
+
+    def test_data_are_those_that_arrive(self, mq):
+        assert mq.message("welcome", {"at": datetime(2050, 1, 1, tzinfo=UTC)}).data == {"at": "2050-01-01T00:00:00Z"}
+
+
+class TestPythonsClock:
+    """The time in Redis follows libraries that replace Python's clock."""
+
+    def test_freezegun(self, mq):
+        freezegun = pytest.importorskip("freezegun")
+        with freezegun.freeze_time("2050-01-01"):
+            emails.publish("welcome", ANN, deliver_at=datetime(2050, 1, 1, 1, tzinfo=UTC))
+            assert mq.run() == []
+        with freezegun.freeze_time("2050-01-01 01:00:01"):
+            assert len(mq.run()) == 1
+
+    def test_time_machine(self, mq):
+        time_machine = pytest.importorskip("time_machine")
+        emails.publish("welcome", ANN, delay=3600)
+        with time_machine.travel(datetime.now(UTC) + timedelta(hours=2)):
+            assert len(mq.run()) == 1
+        assert emails.publish("welcome", ANN, delay=60)
+        assert mq.run() == []
+
+
+class TestMistakes:
+    def test_run_names_what_waits_for_the_commit(self, mq, db, caplog):
+        emails.publish("welcome", ANN)
+        assert mq.run() == []
+        assert "1 message waits for the commit: call mq.commit()" in caplog.text
+
+    def test_names_that_are_none(self, mq):
+        with pytest.raises(TestKitError, match="A queue is named by a string"):
+            mq.run(["emails"])
+        with pytest.raises(UnknownQueue, match="No subscriber has the group 'orders:nobody'"):
+            mq.run("orders:nobody")
+        for wrong in ("confirm", "shop.tasks.missing", 5, confirm.func):
+            with pytest.raises(TestKitError, match="task= must be a task of this project"):
+                mq.published(task=wrong)
+
+    def test_a_database_that_is_none(self, mq, db):
+        with pytest.raises(TestKitError, match="using must be the alias of a database"):
+            mq.commit(1)
+
+
+class TestStandingTime:
+    def test_a_retry_during_a_slow_run_waits_for_the_next_one(self, mq, monkeypatch):
+        """A delay that ends while other handlers run."""
+
+        def fail(message):
+            wait_until = time.monotonic() + 0.3
+            while time.monotonic() < wait_until:
+                pass
+            return Retry(delay=0.1)
+
+        queues["default"].publish("tick", None)
+        monkeypatch.setitem(
+            registry._handlers, ("default", "tick"), replace(registry.find("default", "tick"), call=fail)
+        )
+        queues["emails"].publish("welcome", ANN)
+        assert [handled.message.name for handled in mq.run("default", "emails")] == ["tick", "welcome"]
+        mq.advance(seconds=1)
+        assert len(mq.run("default")) == 1
+
+
+def test_messages_of_ticks_do_not_move_the_time(mq, monkeypatch):
+    """Otherwise a schedule that always fails would go on for ever."""
+    monkeypatch.setitem(
+        registry._handlers,
+        ("default", "tick"),
+        replace(registry.find("default", "tick"), call=lambda message: Retry(delay=timedelta(days=2))),
+    )
+    mq.travel_to(datetime(2060, 1, 1, 23, tzinfo=UTC))
+    emails.publish("welcome", ANN, delay=timedelta(days=3))
+    assert [handled.message.name for handled in mq.run_until_idle(limit=50)][-1] == "welcome"

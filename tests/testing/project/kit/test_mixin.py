@@ -1,0 +1,76 @@
+"""The kit as tests of unittest and Django use it."""
+
+from urllib.request import urlopen
+
+from django.db import transaction
+from django.test import LiveServerTestCase, SimpleTestCase, TestCase, TransactionTestCase
+from shop.handlers import emails
+from shop.models import Order
+
+from mq_django.testing import MQTestMixin
+
+ANN = {"email": "ann@shop.example"}
+
+
+class InATransaction(MQTestMixin, TestCase):
+    @classmethod
+    def setUpTestData(cls):
+        cls.order = Order.objects.create(email="ann@shop.example")
+
+    def test_a_view(self):
+        self.client.post("/checkout/", ANN)
+        self.assertEqual(len(self.mq.pending_commit), 3)
+        self.mq.commit()
+        self.mq.run()
+        self.assertTrue(Order.objects.exclude(pk=self.order.pk).get().confirmed)
+
+    def test_a_view_with_djangos_own_way(self):
+        with self.captureOnCommitCallbacks(execute=True):
+            self.client.post("/checkout/", ANN)
+        self.assertEqual(len(self.mq.run()), 3)
+
+    def test_subtests(self):
+        for number in range(2):
+            with self.subTest(number=number):
+                emails.publish("welcome", ANN, on_commit=False)
+        self.assertEqual(len(self.mq.run()), 2)
+
+
+class WithOwnSetUp(MQTestMixin, TestCase):
+    def setUp(self):
+        emails.publish("welcome", ANN, on_commit=False)
+
+    def test_the_kit_is_there_before_it(self):
+        self.assertEqual(len(self.mq.published("emails")), 1)
+
+
+class Committing(MQTestMixin, TransactionTestCase):
+    def test_commits_are_real(self):
+        with transaction.atomic():
+            emails.publish("welcome", ANN)
+            self.assertEqual(self.mq.published(), [])
+        self.assertEqual(len(self.mq.run()), 1)
+
+
+class Live(MQTestMixin, LiveServerTestCase):
+    def test_what_the_server_publishes_is_seen(self):
+        urlopen(f"{self.live_server_url}/checkout/", data=b"email=ann@shop.example").read()
+        self.assertEqual(len(self.mq.published()), 3)
+        self.mq.run()
+        self.assertTrue(Order.objects.get().confirmed)
+
+
+class Simple(MQTestMixin, SimpleTestCase):
+    def test_no_database_is_needed(self):
+        emails.publish("welcome", ANN, on_commit=False)
+        self.assertEqual(len(self.mq.messages("emails")), 1)
+
+
+class AsyncInATransaction(MQTestMixin, TestCase):
+    async def test_commit(self):
+        await emails.apublish("welcome", ANN)
+        self.assertEqual([found.name for found in self.mq.pending_commit], ["welcome"])
+        with self.assertRaisesRegex(AssertionError, "will be at the commit"):
+            self.mq.assert_nothing_published()
+        self.assertEqual(await self.mq.acommit(), 1)
+        self.assertEqual(len(await self.mq.arun()), 1)

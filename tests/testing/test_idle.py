@@ -1,0 +1,187 @@
+"""The time moves from one due message to the next, and schedules fire on the way."""
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from mq_django import Retry, RetryPolicy, handler, registry, schedules
+from mq_django.conf import get_config
+from mq_django.core.schedules import Every, Scheduled
+from mq_django.errors import EndlessRun
+from mq_django.inspector import actions
+from mq_django.testing.idle import fire_due_schedules, next_due_ms, run_until_idle
+from mq_django.testing.runs import run
+from tests.seeding import publish, publish_many
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("handlers")
+
+
+class Clock:
+    """The real time. To move it is to wait for it."""
+
+    def __init__(self):
+        self.moments = []
+
+    def __call__(self, due_ms):
+        self.moments.append(due_ms)
+        wait_until(lambda: time.time() * 1000 >= due_ms)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture(autouse=True)
+def _note(handlers):
+    handler("emails", "note")(lambda message: None)
+
+
+def data_of(handled):
+    return [each.message.data for each in handled]
+
+
+def test_what_is_due_later_is_handled_in_its_order(clock, depths):
+    publish("emails", "note", 3, delay=0.2)
+    publish("emails", "note", 2, delay=0.1)
+    publish("emails", "note", 1)
+    assert data_of(run_until_idle(advance_to=clock)) == [1, 2, 3]
+    assert depths("emails").depth == 0
+    assert clock.moments == sorted(clock.moments)
+
+
+def test_retries_are_handled_up_to_the_last_attempt(clock, depths):
+    @handler("emails", "fail", retry=RetryPolicy(delay=timedelta(seconds=0.02), max_attempts=3))
+    def fail(message):
+        raise ValueError("no")
+
+    publish("emails", "fail")
+    assert [each.message.attempt for each in run_until_idle(advance_to=clock)] == [1, 2, 3]
+    assert depths("emails") == (0, 0, 0, 0, 1, 0)
+
+
+def test_without_delayed_messages_the_time_does_not_move(clock):
+    publish("emails", "note", 1)
+    publish("emails", "unknown")
+    assert len(run_until_idle(advance_to=clock)) == 2
+    assert clock.moments == []
+
+
+def test_an_error_can_be_raised(clock):
+    @handler("emails", "fail")
+    def fail(message):
+        raise ValueError("no")
+
+    publish("emails", "fail")
+    with pytest.raises(ValueError, match="no"):
+        run_until_idle(advance_to=clock, raise_errors=True)
+
+
+def test_a_handler_that_never_comes_to_an_end_is_an_error(clock):
+    handler("emails", "again", retry=RetryPolicy(max_attempts=1000))(lambda message: Retry(delay=0.001))
+    publish("emails", "again")
+    with pytest.raises(EndlessRun, match="After 5 messages"):
+        run_until_idle(advance_to=clock, limit=5)
+
+
+def test_a_paused_queue_is_left_out(clock, depths):
+    publish("emails", "note", 1, delay=0.01)
+    actions.pause("emails")
+    assert run_until_idle(advance_to=clock) == []
+    assert clock.moments == []
+
+
+def test_only_the_queues_that_are_named_count(clock, depths):
+    publish("emails", "note", 1, delay=60)
+    assert run_until_idle(["default"], advance_to=clock) == []
+    assert clock.moments == []
+    assert next_due_ms(["default"]) is None
+
+
+def test_the_next_due_time_is_that_of_the_first_message(redis_client):
+    publish("emails", "note", 1, delay=60)
+    publish("emails", "note", 2, delay=30)
+    (_, first), *_ = redis_client.zrange(get_config().queue("emails").keys.due, 0, -1, withscores=True)
+    assert next_due_ms() == pytest.approx(first, abs=50)
+
+
+def test_what_is_due_already_is_due_now():
+    publish("emails", "note", 1, delay=0.001)
+    assert wait_until(next_due_ms) <= time.time() * 1000
+
+
+@pytest.mark.parametrize("limit", ["1/s", {"key": "1/s"}])
+def test_what_a_rate_limit_holds_back_is_handled_later(limit, mq_settings, clock):
+    mq_settings(QUEUES={"emails": {"RATE_LIMIT": limit}})
+    publish("emails", "note", 1, key="a")
+    publish("emails", "note", 2, key="a")
+    assert data_of(run_until_idle(advance_to=clock)) == [1, 2]
+
+
+class TestRsmq:
+    @pytest.fixture(autouse=True)
+    def _emails(self, mq_settings, namespace):
+        mq_settings(QUEUES={"emails": {"STORE": "rsmq", "NAMESPACE": namespace}})
+
+    @pytest.fixture
+    def move(self, redis_client):
+        """Make everything visible, as if the time had moved."""
+        zset, moments = get_config().queue("emails").keys.zset, []
+
+        def advance_to(due_ms):
+            moments.append(due_ms)
+            for member in redis_client.zrange(zset, 0, -1):
+                redis_client.zadd(zset, {member: int(time.time() * 1000)})
+
+        return advance_to, moments
+
+    def test_what_is_due_later_is_handled(self, move):
+        publish("emails", "note", 1, delay=60)
+        assert data_of(run_until_idle(advance_to=move[0])) == [1]
+        assert len(move[1]) == 1
+
+    def test_what_has_no_handler_is_not_waited_for(self, move):
+        publish("emails", "unknown")
+        assert len(run_until_idle(advance_to=move[0])) == 1
+        assert move[1] == []
+
+
+class TestSchedules:
+    @pytest.fixture
+    def often(self):
+        """A schedule with a tick every 100 ms."""
+        entry = Scheduled(name="often", queue="emails", message="note", data="tick", when=Every(timedelta(seconds=0.1)))
+        registry.schedule(entry)
+        return entry
+
+    def test_without_schedules_there_is_no_next_tick(self):
+        assert fire_due_schedules() is None
+
+    def test_a_schedule_begins_when_it_is_first_seen(self, often):
+        assert time.time() * 1000 < fire_due_schedules() + 1
+        assert run() == []
+
+    def test_a_tick_that_is_due_fires_once(self, often, clock, depths):
+        clock(fire_due_schedules())
+        fire_due_schedules()
+        assert depths("emails").ready == 1
+
+    def test_one_that_was_created_at_run_time_fires(self, clock):
+        handler("default", "note")(lambda message: None)
+        schedules.create("often", every=1, message="note")
+        clock(fire_due_schedules())
+        fire_due_schedules()
+        assert [each.message.name for each in run()] == ["note"]
+
+    def test_schedules_fire_on_the_way(self, often, clock):
+        publish("emails", "note", "due", delay=0.45)
+        found = data_of(run_until_idle(advance_to=clock))
+        assert found.count("tick") >= 4
+        assert found.count("due") == 1
+
+    def test_a_tick_alone_does_not_move_the_time(self, often, clock):
+        publish_many("emails", [("note", 1)])
+        assert data_of(run_until_idle(advance_to=clock)) == [1]
+        assert clock.moments == []

@@ -1,0 +1,76 @@
+"""The pytest plugin, in projects of one file."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.shell import OURS
+
+PROJECT = Path(__file__).parent / "project"
+
+
+@pytest.fixture
+def site(pytester, monkeypatch, environment):
+    """A project in pytester's folder, with the environment of a shell."""
+    for name in list(os.environ):
+        if name.startswith(OURS):
+            monkeypatch.delenv(name)
+    for name in ("CONFIGURED_REDIS", "DJANGO_SETTINGS_MODULE", "PYTHONPATH"):
+        monkeypatch.setenv(name, environment[name])
+    shutil.copytree(PROJECT / "shop", pytester.path / "shop")
+    shutil.copy(PROJECT / "settings.py", pytester.path)
+    pytester.makeini("[pytest]")
+    return pytester
+
+
+def test_the_fixture_is_there_without_configuration(site):
+    site.runpytest_subprocess("--fixtures").stdout.fnmatch_lines(["mq -- *", "*Give a test its queues*"])
+
+
+def test_an_assertion_without_a_commit_has_a_hint(site):
+    site.makepyfile("""
+        import pytest
+        from shop.handlers import emails
+
+        @pytest.mark.django_db
+        def test_it(mq):
+            emails.publish("welcome", {})
+            assert mq.published("emails", "welcome")
+    """)
+    output = site.runpytest_subprocess()
+    output.assert_outcomes(failed=1)
+    output.stdout.fnmatch_lines(["*1 message waits for the commit: call mq.commit()*"])
+
+
+def test_what_a_class_has_published_once_is_gone_after_its_first_test(site):
+    site.makepyfile("""
+        import pytest
+        from shop.handlers import emails
+
+        @pytest.fixture(scope="module", autouse=True)
+        def published():
+            emails.publish("welcome", {"email": "ann@shop.example"})
+
+        def test_first(mq):
+            assert mq.run("emails") == []
+
+        def test_second(mq):
+            assert mq.run("emails") == []
+    """)
+    site.runpytest_subprocess("-p", "no:randomly").assert_outcomes(passed=2)
+
+
+def test_outside_of_tests_the_kit_refuses_to_start(site, monkeypatch):
+    monkeypatch.setenv("MQ_DJANGO_TESTING", "0")
+    site.makepyfile("def test_it(mq): pass")
+    output = site.runpytest_subprocess()
+    output.assert_outcomes(errors=1)
+    output.stdout.fnmatch_lines(["*TestKitError: mq_django.testing works in tests only*"])
+
+
+def test_a_project_without_django_may_have_the_plugin(site, monkeypatch):
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
+    site.makepyfile("def test_it(): pass")
+    site.runpytest_subprocess("-p", "no:django").assert_outcomes(passed=1)

@@ -1,0 +1,282 @@
+"""Each message goes through the parts of a consumer: executor, middleware, signals and settling."""
+
+import asyncio
+import contextvars
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone, translation
+
+from mq_django import Ack, Bury, Retry, RetryPolicy, handler
+from mq_django.conf import get_config
+from mq_django.core.outcomes import Expire
+from mq_django.errors import HandlerTimeout
+from mq_django.middleware import around_handling
+from mq_django.signals import handler_finished, message_buried
+from mq_django.task_backend.compat import TaskResultStatus, task_finished
+from mq_django.testing.runs import run
+from tests.seeding import publish, publish_many
+from tests.testapp import tasks
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("handlers")
+
+entered = []
+
+
+@around_handling
+def noting(handle):
+    def middleware(handling):
+        outcome = handle(handling)
+        entered.append((handling.message.name, type(handling.exception), type(outcome)))
+        return outcome
+
+    return middleware
+
+
+@around_handling
+def broken(handle):
+    def middleware(handling):
+        raise LookupError("no tenant")
+
+    return middleware
+
+
+@pytest.fixture
+def fails():
+    """Register a handler that raises, and return its error."""
+    error = ValueError("no")
+
+    @handler("emails", "fail")
+    def fail(message):
+        raise error
+
+    return error
+
+
+def test_a_handler_that_raises_is_retried_and_then_buried(mq_settings, fails, depths):
+    mq_settings(QUEUES={"emails": {"MAX_ATTEMPTS": 2, "RETRY": {"delay": 0.05, "jitter": 0}}})
+    publish("emails", "fail")
+    (first,) = run()
+    assert (first.outcome.delay, first.error, first.exception) == (timedelta(milliseconds=50), "ValueError: no", fails)
+    assert depths("emails").delayed == 1
+    (second,) = wait_until(run)
+    assert (second.message.attempt, type(second.outcome), second.outcome.reason) == (2, Bury, "attempts")
+    assert "ValueError: no" in second.outcome.traceback
+    assert depths("emails") == (0, 0, 0, 0, 1, 0)
+
+
+def test_the_policy_of_a_handler_applies(fails):
+    @handler("emails", "never", retry=RetryPolicy(bury_on=(KeyError,)))
+    def never(message):
+        raise KeyError("x")
+
+    publish("emails", "never")
+    assert [type(each.outcome) for each in run()] == [Bury]
+
+
+def test_an_entry_that_is_no_message_is_buried_and_reported(redis_client, depths):
+    publish("emails", "fine")
+    handler("emails", "fine")(lambda message: None)
+    redis_client.xadd(get_config().queue("emails").keys.ready, {"garbage": "1"})
+    fine, garbage = run()
+    assert isinstance(fine.outcome, Ack)
+    assert (garbage.message, garbage.handler, garbage.outcome.reason) == (None, "", "undecodable")
+    assert garbage.error == garbage.outcome.error != ""
+    assert depths("emails") == (0, 0, 0, 0, 1, 0)
+
+
+def test_a_message_that_has_expired_is_not_handled():
+    ran = []
+    handler("emails", "late")(ran.append)
+    publish("emails", "late", expires=timezone.now() - timedelta(seconds=1))
+    (handled,) = run()
+    assert (handled.message.name, handled.outcome, handled.exception) == ("late", Expire(), None)
+    assert ran == []
+
+
+def test_middleware_runs_around_the_handler(only_functions, mq_settings, fails):
+    mq_settings(MIDDLEWARE=[f"{__name__}.noting"])
+    entered.clear()
+    handler("emails", "fine")(lambda message: None)
+    publish_many("emails", [("fine", 1), ("fail", 2)])
+    run()
+    assert entered == [("fine", type(None), Ack), ("fail", ValueError, Retry)]
+
+
+def test_an_error_of_middleware_counts_as_one_of_the_handler(only_functions, mq_settings, fails):
+    mq_settings(MIDDLEWARE=[f"{__name__}.broken"])
+    publish("emails", "fail")
+    (handled,) = run()
+    assert isinstance(handled.exception, LookupError)
+    publish("emails", "fail")
+    with pytest.raises(LookupError, match="no tenant"):
+        run(raise_errors=True)
+
+
+def test_signals_are_sent(mq_settings, fails):
+    mq_settings(QUEUES={"emails": {"MAX_ATTEMPTS": 1}})
+    found = []
+
+    def note(signal, **_):
+        found.append(signal)
+
+    for signal in (handler_finished, message_buried):
+        signal.connect(note)
+    try:
+        publish("emails", "fail")
+        run()
+    finally:
+        for signal in (handler_finished, message_buried):
+            signal.disconnect(note)
+    assert found == [handler_finished, message_buried]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_error_can_be_raised_after_it_is_settled(is_async, depths):
+    error = ValueError("no")
+
+    def fail(message):
+        raise error
+
+    async def afail(message):
+        raise error
+
+    handler("emails", "fail")(afail if is_async else fail)
+    publish_many("emails", [("fail", 1), ("fail", 2)])
+    with pytest.raises(ValueError, match="no") as caught:
+        run(raise_errors=True)
+    assert caught.value is error
+    assert caught.traceback[-1].name == ("afail" if is_async else "fail")
+    assert depths("emails") == (1, 1, 0, 0, 0, 0)
+
+
+def test_an_outcome_that_is_no_error_is_not_raised():
+    handler("emails", "later")(lambda message: Retry(delay=60))
+    publish("emails", "later")
+    assert len(run(raise_errors=True)) == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.fail.Exception, pytest.skip.Exception])
+def test_what_is_for_the_test_always_comes_out(error, is_async, depths):
+    def stop(message):
+        raise error("stop")
+
+    async def astop(message):
+        raise error("stop")
+
+    handler("emails", "stop")(astop if is_async else stop)
+    publish("emails", "stop")
+    with pytest.raises(error):
+        run()
+    assert depths("emails") == (0, 1, 0, 0, 0, 0)
+
+
+def test_a_handler_that_exits_is_retried_as_in_a_consumer():
+    @handler("emails", "exit")
+    def leave(message):
+        raise SystemExit(1)
+
+    publish("emails", "exit")
+    (handled,) = run()
+    assert isinstance(handled.outcome, Retry)
+    assert isinstance(handled.exception, SystemExit)
+
+
+def test_a_handler_finds_only_its_own_message_pending(depths):
+    found = []
+    handler("emails", "look")(lambda message: found.append(depths("emails")))
+    publish_many("emails", [("look", number) for number in range(3)])
+    run()
+    assert [(each.ready, each.pending) for each in found] == [(2, 1), (1, 1), (0, 1)]
+
+
+def test_what_a_rate_limit_holds_back_is_not_handled(mq_settings, depths):
+    mq_settings(QUEUES={"emails": {"RATE_LIMIT": "2/h"}})
+    handler("emails", "note")(lambda message: None)
+    publish_many("emails", [("note", number) for number in range(3)])
+    assert (len(run()), len(run())) == (2, 0)
+    assert depths("emails").ready == 1
+
+
+def test_what_the_rate_limit_of_a_key_holds_back_is_not_handled(mq_settings, depths):
+    mq_settings(QUEUES={"emails": {"RATE_LIMIT": {"key": "1/h"}}})
+    handler("emails", "note")(lambda message: None)
+    for number in range(2):
+        for key in ("a", "b"):
+            publish("emails", "note", number, key=key)
+    assert sorted(each.message.key for each in run()) == ["a", "b"]
+    assert (depths("emails").parked, depths("emails").pending) == (2, 0)
+
+
+def test_a_concurrency_limit_delays_nothing(mq_settings):
+    mq_settings(QUEUES={"emails": {"CONCURRENCY": {"queue": 1, "key": 1}}})
+    handler("emails", "note")(lambda message: None)
+    for _ in range(3):
+        publish("emails", "note", key="a")
+    assert len(run()) == 3
+
+
+def test_higher_priorities_run_first():
+    handler("emails", "note")(lambda message: None)
+    publish("emails", "note", "low")
+    publish("emails", "note", "high", priority=5)
+    assert [each.message.data for each in run()] == ["high", "low"]
+
+
+def test_context_and_language_end_with_the_message():
+    variable = contextvars.ContextVar("variable", default="")
+
+    @handler("emails", "change")
+    def change(message):
+        assert variable.get() == ""
+        variable.set("changed")
+        translation.activate("de")
+
+    publish_many("emails", [("change", 1), ("change", 2)])
+    assert [type(each.outcome) for each in run()] == [Ack, Ack]
+    assert (variable.get(), translation.get_language()) == ("", "en-us")
+
+
+def test_the_timeout_of_a_coroutine_function_applies():
+    @handler("emails", "hang", timeout=0.01)
+    async def hang(message):
+        await asyncio.Event().wait()
+
+    publish("emails", "hang")
+    (handled,) = run()
+    assert isinstance(handled.exception, HandlerTimeout)
+
+
+def test_tasks_have_results():
+    tasks.ran.clear()
+    receipt, shouted = tasks.send_receipt.enqueue(7, copies=2), tasks.shout.enqueue("hello")
+    assert len(run()) == 2
+    for result, value in ((receipt, {"order": 7, "copies": 2}), (shouted, "HELLO")):
+        result.refresh()
+        assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, value)
+
+
+def test_the_end_of_a_task_is_announced():
+    finished = []
+
+    def note(task_result, **_):
+        finished.append(task_result.status)
+
+    task_finished.connect(note)
+    try:
+        tasks.refuse.enqueue()
+        (handled,) = run()
+    finally:
+        task_finished.disconnect(note)
+    assert isinstance(handled.exception, tasks.Refused)
+    assert finished == [TaskResultStatus.FAILED]
+
+
+def test_an_outcome_that_cannot_be_written_is_settled_as_it_can_be(depths):
+    handler("emails", "bad")(lambda message: Bury("\ud800"))
+    handler("emails", "note")(lambda message: None)
+    publish_many("emails", [("bad", 1), ("note", 2)])
+    assert len(run()) == 2
+    assert (depths("emails").depth, depths("emails").dead) == (0, 1)
