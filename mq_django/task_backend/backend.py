@@ -17,18 +17,27 @@ from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.registry import register
 from mq_django.stores.results import find_result
 from mq_django.task_backend.arguments import Arguments, arguments_of, has_arguments
-from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, Task
+from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, Task, task_backends
 from mq_django.task_backend.enqueuing import announce, find_waiting, new_result, send_many, send_one
 from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import handler_of
 from mq_django.task_backend.task_api import DJANGO
 from mq_django.task_backend.task_options import TaskOptions
 from mq_django.task_backend.task_results import task_result
+from mq_django.transport import test_mode
 from mq_django.transport.connections import open_wires
 
 #: The backend alias of `mq_django.task`. It is not in the setting TASKS, and does not depend on it.
 OWN_ALIAS = "mq_django"
 OPTIONS = frozenset({"ON_COMMIT"})
+
+DEFAULT_TASK_BACKEND_ALIAS = "default"
+#: Backends that take tasks of `mq_django.task` in tests.
+FOR_TESTS = frozenset(
+    f"{package}.backends.{name}"
+    for package in ("django.tasks", "django_tasks")
+    for name in ("dummy.DummyBackend", "immediate.ImmediateBackend")
+)
 
 #: The module of the package's handler, which makes backends.
 _PACKAGE = "django_tasks"
@@ -48,8 +57,14 @@ class MQTask(TaskOptions, Task):  # type: ignore[type-arg]  # Django's own has n
     publishing: Publishing = DEFAULT
 
     def get_backend(self) -> BaseTaskBackend:
-        """Return the task's backend: MQBackend for `mq_django.task`, else that of its alias in TASKS."""
-        return _own if self.backend == OWN_ALIAS else Task.get_backend(self)
+        """Return the task's backend: MQBackend for `mq_django.task`, else that of its alias in TASKS.
+
+        In a test that has a backend for tests in TASKS it is that one.
+        """
+        if self.backend != OWN_ALIAS:
+            return Task.get_backend(self)
+        # A new task is checked by MQBackend, and becomes known, whatever a test has in TASKS.
+        return task_backends[DEFAULT_TASK_BACKEND_ALIAS] if _is_replaced() and _is_known(self) else _own
 
 
 if TYPE_CHECKING:
@@ -235,6 +250,18 @@ class MQBackend(TaskBackend, BaseTaskBackend):
             # Not imported above, because the package is optional, and patches Django when it is imported.
             return import_string("mq_django.task_backend.package_backend.PackageBackend")(alias, params)
         return super().__new__(cls)
+
+
+def _is_replaced() -> bool:
+    """Return whether a test runs tasks by Django's ImmediateBackend, or keeps them in its DummyBackend.
+
+    Only if its settings name it: Django has the ImmediateBackend without that. Only in tests: a project may run its
+    other tasks so.
+    """
+    backend = getattr(settings, "TASKS", {}).get(DEFAULT_TASK_BACKEND_ALIAS, {}).get("BACKEND")
+    return (
+        backend in FOR_TESTS and test_mode.is_on() and settings.is_overridden("TASKS")  # type: ignore[misc]
+    )
 
 
 def _is_known(task: AnyTask) -> bool:

@@ -68,7 +68,9 @@ def task(
     timeout: Duration | None = None,
     schedule: Schedule | None = None,
 ) -> MQTask | Callable[[Function], MQTask]:
-    """Make a function a task that `manage.py runconsumer` runs. The setting TASKS has no effect on it.
+    """Make a function a task that `manage.py runconsumer` runs.
+
+    The setting TASKS has no effect on it. Only in tests, a DummyBackend or ImmediateBackend of Django gets it.
 
         @task(queue_name="emails", retry=RetryPolicy(max_attempts=3))
         def send_receipt(order_id): ...
