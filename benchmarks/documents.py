@@ -11,6 +11,7 @@ from benchmarks.report import Column
 from benchmarks.trees import ROOT
 
 PAGE, README, DRAWING = Path("docs/benchmarks.md"), Path("README.md"), Path("docs/img/benchmarks.svg")
+TESTING = Path("docs/testing.md")
 #: Line after line of a run is between these; what stands around them is written by hand.
 BEGIN, END = "<!-- measured: renewed by make bench -->", "<!-- /measured -->"
 BLOCK = re.compile(f"({re.escape(BEGIN)}\n).*?({re.escape(END)})", re.DOTALL)
@@ -42,18 +43,32 @@ def replaced(page: str, text: str) -> str:
 def short(record: Record, contenders: Sequence[Contender]) -> str:
     """Return the README's table."""
     quick = [one for one in contenders if one.name != "bare redis-py, no JSON"]
+    told = report.compared(record.medians(), quick, SHORT)
+    return f"{told}\n\n{_measured(record)} In brackets: by the raw limit."
+
+
+def costs_of_tests(record: Record) -> str:
+    """Return the table of docs/testing.md; nothing when that was not measured."""
+    told = report.tests(record.medians())
+    return told and f"{told}\n\n{_measured(record)}"
+
+
+def _measured(record: Record) -> str:
+    """Return when and where a run was."""
     day = record.machine["date"].split()[0]
     where = f"cores: {record.machine['cores']}, load before: {record.machine.get('load before', 'unknown')}"
-    told = report.compared(record.medians(), quick, SHORT)
-    return f"{told}\n\nMeasured on {day}; {where}. In brackets: by the raw limit."
+    return f"Measured on {day}; {where}."
 
 
 def write(record: Record, contenders: Sequence[Contender], root: Path = ROOT) -> None:
-    """Renew both pages and the drawing."""
+    """Renew all pages and the drawing."""
     for path, text in (
         (PAGE, report.markdown(record, contenders, level=3)),
         (README, short(record, contenders)),
+        (TESTING, costs_of_tests(record)),
     ):
+        if not text:
+            continue
         page = (root / path).read_text(encoding="utf-8")
         (root / path).write_text(replaced(page, text), encoding="utf-8")
     (root / DRAWING).write_text(chart.svg(record.medians()), encoding="utf-8")

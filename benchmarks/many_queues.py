@@ -17,7 +17,7 @@ from unittest import mock
 
 import django
 
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 
 QUEUES, SUPERVISORS, PER_SUPERVISOR = 300, 25, 2
 #: One queue in so many has traffic.

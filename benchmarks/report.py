@@ -9,6 +9,7 @@ from benchmarks.messages import SIZE
 from benchmarks.pages import PAGE
 from benchmarks.record import Record
 from benchmarks.targets import BEST, BEST_PYTHON, TARGETS, Target
+from benchmarks.testing import ROWS, TEST
 
 Row = Mapping[str, float]
 Figures = Mapping[str, Row]
@@ -150,7 +151,12 @@ def _target(target: Target, figures: Figures) -> str:
 def others(figures: Figures, contenders: Sequence[Contender]) -> str:
     """Return every other figure, a line each: of the raw limit, of ours, and of peers where they were asked for."""
     shown = {name for column in (*RATES, *LATENCIES, *COSTS, *KILLS) for name in column.names}
-    names = {name: None for row in figures.values() for name in row if name not in shown and not name.startswith(PAGE)}
+    names = {
+        name: None
+        for row in figures.values()
+        for name in row
+        if name not in shown and not name.startswith((PAGE, TEST))
+    }
     who = [name for name in _order(figures, contenders) if name != BYTES.name and names.keys() & figures.get(name, {})]
     columns = [Column(name, []) for name in who]
     return table("", columns, {name: [_number(figures.get(one, {}).get(name)) for one in who] for name in names})
@@ -170,6 +176,18 @@ def pages(figures: Figures) -> str:
         for page in measured
     }
     return table("page", columns, rows)
+
+
+def tests(figures: Figures) -> str:
+    """Return the table of what tests cost; nothing when they were not measured."""
+    ours = figures.get(HANDLERS.name, {})
+    columns = [Column(what, []) for what in ("p50 ms", "p95 ms")]
+    rows = {
+        told: [_number(ours.get(f"{TEST}{name} {column.heading}")) for column in columns]
+        for name, told in ROWS.items()
+        if f"{TEST}{name} p50 ms" in ours
+    }
+    return table("", columns, rows)
 
 
 def settings(contenders: Sequence[Contender]) -> str:
@@ -199,6 +217,7 @@ def markdown(record: Record, contenders: Sequence[Contender], *, level: int = 2)
         "Killed three times under load": kills(record.medians(), contenders),
         "Targets": targets(figures),
         "Pages of the admin": pages(figures),
+        "Tests of a project": tests(figures),
         "Growth and further figures": others(record.medians(), contenders),
         "Settings": settings(contenders),
         "Not measured": "\n".join(f"- {failure}" for failure in record.failures),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import redis
 
-from benchmarks import growth, pages, waiting, workloads
+from benchmarks import growth, pages, testing, waiting, workloads
 from benchmarks.contenders import Contender
 from benchmarks.record import Record, machine
 from benchmarks.trial import Failed, redis_version
@@ -76,6 +76,7 @@ STEPS = (
     Step("queues", growth.queues, ours_only=True),
     Step("memory over 1M", growth.consumer_memory, ours_only=True),
     Step("admin", pages.every_page, ours_only=True),
+    Step("testing", testing.costs, 3, ours_only=True),
     Step("kill", workloads.kill, safest=True, together=True),
 )
 

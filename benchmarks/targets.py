@@ -7,6 +7,7 @@ from typing import Literal
 from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS
 from benchmarks.messages import SIZE
 from benchmarks.pages import MOST, SLOWEST
+from benchmarks.testing import FIXTURE_P95, HOOK_P95, MESSAGE_P95
 
 Figures = Mapping[str, Mapping[str, float]]
 #: The figures of the best of the others, by name.
@@ -96,6 +97,9 @@ TARGETS = (
     Target("growth of a consumer over 1,000,000, MB", OURS, "grown MB", 10, "at most", by=None),
     Target("admin, 1,000,000 waiting: p95 of the slowest page, ms", OURS, SLOWEST, 300, "at most", by=None),
     Target("admin: commands of a page over 2 a queue", OURS, MOST, 20, "at most", by=None),
+    Target("pytest plugin: p95 in a test that publishes nothing, ms", OURS, HOOK_P95, 0.1, "at most", by=None),
+    Target("pytest fixture mq: p95 of an empty test, ms", OURS, FIXTURE_P95, 10, "at most", by=None),
+    Target("pytest fixture mq: p95 of a test that handles a message, ms", OURS, MESSAGE_P95, 10, "at most", by=None),
     Target("50 ms handlers, 4 x 8 threads: % of ideal", OURS, "share of ideal %", 97, "at least", by=None),
     Target("50 ms handlers, 4 x 8 threads: share max/mean", OURS, "share max/mean", 1.05, "at most", by=None),
     Target("200/s with 1 % slow: p99 of fast, by alone", OURS, "200/s ratio", 2.0, "at most", by=None),

@@ -16,7 +16,7 @@ import redis
 from benchmarks import environments, messages
 from benchmarks.contenders import Contender
 from benchmarks.trees import ROOT, Tree, cpu_seconds
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 
 #: Seconds that a consumer gets from its start to its first handled message.
 START = 30.0

@@ -139,6 +139,10 @@ def test_the_drawing_leaves_variants_out_and_puts_the_best_first():
     assert chart.shown(FIGURES, "at rest p99 ms", less=True)[0] == (RAW.name, 2.0)
 
 
+def test_a_page_stays_without_figures_of_it():
+    assert documents.costs_of_tests(record()) == ""
+
+
 def test_a_block_is_replaced_and_all_around_it_stays():
     page = f"before\n{documents.BEGIN}\nold \\1\n{documents.END}\nafter\n"
     once = documents.replaced(page, "new \\g<0>\n")
@@ -151,13 +155,16 @@ def test_a_page_without_a_block_is_told():
         documents.replaced("nothing", "new")
 
 
-def test_both_pages_have_their_place_and_are_renewed(tmp_path):
-    for path in (documents.PAGE, documents.README):
+def test_all_pages_have_their_place_and_are_renewed(tmp_path):
+    for path in (documents.PAGE, documents.README, documents.TESTING):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / documents.DRAWING).parent.mkdir()
-    documents.write(record(), CONTENDERS, tmp_path)
+    tests = {**FIGURES[HANDLERS.name], "test fixture p50 ms": 0.5, "test fixture p95 ms": 1.25}
+    documents.write(record({**FIGURES, HANDLERS.name: tests}), CONTENDERS, tmp_path)
     assert "### Targets" in (tmp_path / documents.PAGE).read_text(encoding="utf-8")
+    costs = (tmp_path / documents.TESTING).read_text(encoding="utf-8").partition("## Cost")[2]
+    assert "| an empty test with the fixture `mq` | 0.5 | 1.25 |" in costs
     readme = (tmp_path / documents.README).read_text(encoding="utf-8")
     assert "| mq_django | 700 (0.70) |" in readme
     assert re.search(rf"!\[[^]]+\]\({re.escape(str(documents.DRAWING))}\)", readme)

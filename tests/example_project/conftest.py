@@ -5,24 +5,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import django
 import pytest
-import redis
 from pytest_django import Settings
 
 from example_project import settings as example_settings
-from mq_django import Message
-from mq_django.core.keys import READY, QueueKeys
-from mq_django.core.messages import Delivery
-from mq_django.core.wire import decode_entry
 from tests.conftest import MQSettings
 
 ROOT = Path(__file__).parents[2]
 
 StartGateway = Callable[..., str]
-Ready = Callable[[str], list[Message]]
 
 
 @pytest.fixture
@@ -69,20 +62,3 @@ def shop(settings: Settings, mq_settings: MQSettings, mail_folder: Path) -> Sett
         settings.EMAIL_BACKEND, settings.EMAIL_FILE_PATH = backend, mail_folder
     mq_settings(QUEUES=example_settings.QUEUES, TOPICS=example_settings.TOPICS)
     return settings
-
-
-@pytest.fixture
-def ready(redis_client: redis.Redis, namespace: str) -> Ready:
-    """Look at the messages that are ready in a queue: `ready("emails")`."""
-
-    def look(queue: str) -> list[Message]:
-        found = []
-        entries: Any = redis_client.xrange(QueueKeys(namespace, queue).ready)
-        for entry, fields in entries:
-            flat = [part for pair in fields.items() for part in pair]
-            delivery = decode_entry(flat, queue=queue, stream=READY, entry=entry)
-            assert isinstance(delivery, Delivery)
-            found.append(delivery.message)
-        return found
-
-    return look

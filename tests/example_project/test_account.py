@@ -1,3 +1,5 @@
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -6,8 +8,12 @@ from django.db import transaction
 
 from example_project.demo import account, watch
 from example_project.ledger import book
-from example_project.shop.models import Cart
-from mq_django import Message, queues
+from example_project.office.models import Sale
+from example_project.shop import letters
+from example_project.shop.models import Cart, Order, Product
+from example_project.shop.ordering import place_order
+from mq_django import Message, queues, topics
+from tests.working import work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("shop")]
 
@@ -54,6 +60,36 @@ def test_a_forgotten_cart_without_a_reminder_is_lost(redis_client: redis.Redis, 
     assert account.settle().lost == []
     redis_client.delete(*redis_client.scan_iter(match=f"{namespace}:*"))
     assert account.settle().lost == [f"reminder of cart {cart.pk}"]
+
+
+def test_a_code_that_is_too_old_is_neither_handled_nor_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letters, "CODE_LIFE", timedelta(seconds=-1))
+    letters.request_code("ada@example.org")
+    work("emails")
+    found = account.settle()
+    assert (found.expired, found.handled, found.lost) == (1, 0, [])
+    assert "Expired     1" in account.report(found)
+
+
+def test_a_code_good_until_later_that_is_nowhere_is_lost(redis_client: redis.Redis, namespace: str) -> None:
+    letters.request_code("ada@example.org")
+    redis_client.delete(*redis_client.scan_iter(match=f"{namespace}:*"))
+    assert len(account.settle().lost) == 1
+
+
+def test_the_account_misses_what_a_department_lost() -> None:
+    groups = ("stock", "statistics", "bookkeeping")
+    for group in groups:
+        topics["orders"].group(group).subscribe()
+    cart = Cart.objects.create()
+    cart.add(Product.objects.create(name="Cup", slug="cup", price=Decimal("8.50"), picture="cup"))
+    placed = place_order(Order(name="Ada", email="ada@example.org"), cart)
+    assert account.lost_orders() == []
+    for group in groups:
+        work(f"orders:{group}")
+    Sale.objects.all().delete()
+    assert account.lost_orders() == [f"order {placed.pk} for statistics"]
+    assert f"order {placed.pk} for statistics" in account.settle().lost
 
 
 def test_the_report_names_what_was_lost(redis_client: redis.Redis, namespace: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.servers import BUNDLES
 from tests.example_project.conftest import ROOT
 from tests.waiting import wait_until

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from example_project.settings import next_database
-from mq_django.testing.private_server import PrivateServer
+from mq_django.transport.private_server import PrivateServer
 from tests.example_project.conftest import ROOT
 
 PUBLISH = """
