@@ -8,7 +8,6 @@ from django.utils.translation import gettext_lazy as _
 from mq_django import checks, triggers
 from mq_django.registry import MODULES
 from mq_django.testing import test_databases
-from mq_django.transport import test_mode
 
 
 class MQDjangoConfig(AppConfig):
@@ -30,7 +29,7 @@ class MQDjangoConfig(AppConfig):
         register(checks.check_middleware, checks.TAG)
         register(checks.check_deployment, checks.TAG, deploy=True)
         register(triggers.check_triggers, checks.TAG)
-        if test_mode.is_on():
-            test_databases.note_configured()
+        # Always, because a test runner may tell only later that it is one.
+        test_databases.note_configured()
         autodiscover_modules(*MODULES)
         triggers.connect_all()

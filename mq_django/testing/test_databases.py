@@ -37,12 +37,17 @@ def note_configured() -> None:
     _configured.update({alias: str(options["NAME"]) for alias, options in connections.settings.items()})
 
 
-def share() -> None:
-    """Pass the databases of this test run on to the programs that its tests start."""
+def share() -> dict[str, str]:
+    """Pass the databases of this test run on to the programs that its tests start, and return their names by alias.
+
+    Only the process that runs the tests has any: its runner has renamed those of the settings.
+    """
     found = {alias: str(options["NAME"]) for alias, options in connections.settings.items()}
-    created = {alias: name for alias, name in found.items() if name != _configured.get(alias)}
+    # One that was not there at the start may be any.
+    created = {alias: name for alias, name in found.items() if name != _configured.get(alias, name)}
     if created:
         os.environ[INHERITED] = json.dumps(created)
+    return created
 
 
 def use() -> None:
@@ -53,13 +58,16 @@ def use() -> None:
     """
     if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
         raise ConfigurationError(IN_TRANSACTION)
-    share()
-    names = json.loads(os.environ.get(INHERITED, "{}"))
+    created = share()
+    names = created or json.loads(os.environ.get(INHERITED, "{}"))
     if not names:
         raise ConfigurationError(NO_DATABASE)
     for alias, name in names.items():
         if ":memory:" in name or "mode=memory" in name:
             raise ConfigurationError(IN_MEMORY.format(alias=alias))
+    if created:
+        # This process runs the tests. Its consumers are processes of their own, which switch.
+        return
     connections.close_all()
     for alias, options in list(connections.settings.items()):
         if alias in names:

@@ -74,8 +74,7 @@ def move(client: redis.Redis, by_ms: int) -> None:
 
 def now_ms(client: redis.Redis) -> int:
     """Return the time in Redis in milliseconds since 1970."""
-    seconds, micros = client.time()
-    return int(seconds) * 1000 + int(micros) // 1000 + _Moved.by_test_ms + _Moved.by_python_ms
+    return _server_ms(client) + _Moved.by_test_ms + _Moved.by_python_ms
 
 
 @contextmanager
@@ -88,6 +87,18 @@ def standing(client: redis.Redis) -> Iterator[None]:
         _tell(client)
 
 
+def inherit_time(client: redis.Redis) -> None:
+    """Move the time of this process as far as that of the test which has started it.
+
+    Args:
+        client: of the server of the tests.
+    """
+    found = client.get(MOVED_CLOCK) or b"0"
+    moved = found.decode() if isinstance(found, bytes) else found
+    _Moved.by_test_ms = int(moved.removeprefix("=")) - (_server_ms(client) if moved.startswith("=") else 0)
+    clock.set_shift(_Moved.by_test_ms / 1000)
+
+
 def reset(client: redis.Redis) -> None:
     """Set the time back to that of Python."""
     _Moved.by_test_ms = 0
@@ -98,6 +109,11 @@ def reset(client: redis.Redis) -> None:
 def is_moved() -> bool:
     """Return whether a test has moved the time."""
     return _Moved.by_test_ms != 0
+
+
+def _server_ms(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def _tell(client: redis.Redis) -> None:

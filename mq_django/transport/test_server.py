@@ -18,7 +18,7 @@ from mq_django.transport.failures import address, translated
 from mq_django.transport.locations import make_pool
 from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.scripts import use_moved_clock
-from mq_django.transport.test_clock import follow_python, standing
+from mq_django.transport.test_clock import follow_python, inherit_time, standing
 
 #: The environment variable with the server of a process: worker, number of the database after the URL's, URL.
 INHERITED = "MQ_DJANGO_TEST_SERVER"
@@ -142,7 +142,8 @@ def _find_server(config: Config, worker: str) -> None:
     _Server.private = None
     owner, _, rest = os.environ.get(INHERITED, "").partition(" ")
     # A program that a process of Django's test runner has started does not know its number.
-    if rest and (owner == worker or (not worker and owner.startswith("django"))):
+    inherits = rest and (owner == worker or (not worker and owner.startswith("django")))
+    if inherits:
         database, _, _Server.url = rest.partition(" ")
         _Server.database = int(database)
     elif named := config.test_connection or _url_of_environment():
@@ -153,6 +154,9 @@ def _find_server(config: Config, worker: str) -> None:
     _Server.worker = worker
     use_moved_clock()
     _Server.client = redis.Redis(connection_pool=_pool(config, _CONTROL))
+    if inherits:
+        with translated():
+            inherit_time(_Server.client)
     os.environ[INHERITED] = f"{worker} {_Server.database} {_Server.url}"
 
 

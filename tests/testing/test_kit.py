@@ -15,7 +15,7 @@ def passed(output: str) -> int:
     return int(re.search(r"(\d+) passed", output)[1])
 
 
-@pytest.mark.parametrize("arguments", [[], ["-n", "4"], ["-p", "randomly"]], ids=["alone", "parallel", "shuffled"])
+@pytest.mark.parametrize("arguments", [[], ["-n", "4"]], ids=["alone", "parallel"])
 def test_by_pytest(run, configured_keys, arguments):
     assert passed(run("-m", "pytest", "kit", "-W", "error", *arguments).stdout) > 40
     assert configured_keys() == []

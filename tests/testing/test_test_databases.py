@@ -63,3 +63,70 @@ def test_outside_of_a_transaction(mq):
 """
     (project / "tests" / "test_a.py").write_text(text)
     run("-m", "pytest", "tests")
+
+
+def test_a_runner_that_tells_late_that_it_is_one_protects_the_database_of_the_settings(project, run):
+    (project / "check.py").write_text("""
+import django
+django.setup()
+from django.core.management import CommandError, call_command
+from django.test.utils import setup_test_environment
+setup_test_environment()
+from mq_django.testing import MQ
+with MQ():
+    try:
+        call_command("runconsumer", "--drain")
+    except CommandError as error:
+        print(error)
+""")
+    assert "no database of tests is known" in run("check.py").stdout
+
+
+IN_PROCESS = """
+from django.core.management import call_command
+from django.db import connections
+from django.test import TransactionTestCase
+from mq_django.testing import MQTestMixin
+from shop.models import Order
+from shop.tasks import confirm
+
+class Tests(MQTestMixin, TransactionTestCase):
+    def test_it_confirms(self):
+        order = Order.objects.create(email="ann@shop.example")
+        confirm.enqueue(order.pk)
+        call_command("runconsumer", "--drain")
+        order.refresh_from_db()
+        assert order.confirmed
+        # Another one, for which Django has created no database of tests, is still there.
+        assert "other" in connections.settings
+"""
+
+
+def test_in_the_process_of_a_test_it_leaves_the_databases_alone(project, run):
+    with (project / "settings.py").open("a") as settings:
+        settings.write(
+            'DATABASES["other"] = {**DATABASES["default"], "NAME": BASE_DIR / "other.sqlite3", "TEST": {}}\n'
+        )
+    (project / "tests" / "test_a.py").write_text(IN_PROCESS)
+    run("manage.py", "test", "tests", TEST_DATABASE_FILE="1")
+
+
+def test_a_consumer_has_the_time_of_the_test(project, run):
+    text = """
+import subprocess
+import sys
+import pytest
+from shop.handlers import emails
+
+@pytest.mark.django_db(transaction=True)
+def test_what_has_expired_is_not_handled(mq):
+    mq.advance(days=2)
+    emails.publish("welcome", {"email": "ann@shop.example"}, expires=60)
+    mq.advance(hours=1)
+    subprocess.run([sys.executable, "manage.py", "runconsumer", "--drain"], timeout=60, check=True)
+    assert mq.messages("emails") == []
+    from mq_django import queues
+    assert queues["emails"].find(mq.published("emails")[0].id).place.name == "EXPIRED"
+"""
+    (project / "tests" / "test_a.py").write_text(text)
+    run("-m", "pytest", "tests", TEST_DATABASE_FILE="1")

@@ -97,9 +97,8 @@ def test_it_publishes(settings):
 
 
 def test_parallel_workers_have_servers_of_their_own(project, run):
-    for name in "ab":
-        write(project, f"test_{name}.py", PUBLISHES + f"    {SERVER}\n    import time; time.sleep(0.5)\n")
-    assert len(servers(run("-m", "pytest", "tests", "-n", "2", "-rP").stdout)) == 2
+    write(project, "test_a.py", PUBLISHES + f"    {SERVER}\n")
+    assert len(servers(run("-m", "pytest", "tests", "-n", "2", "--dist", "each", "-rP").stdout)) == 2
 
 
 def test_a_forked_process_has_the_server_of_its_test(project, run):
@@ -158,9 +157,8 @@ class TestServiceContainer:
             yield server
 
     def test_each_worker_has_a_database(self, project, run, container):
-        for name in "ab":
-            write(project, f"test_{name}.py", PUBLISHES + f"    {SERVER}\n    import time; time.sleep(0.5)\n")
-        output = run("-m", "pytest", "tests", "-n", "2", "-rP", MQ_REDIS_URL=container.url).stdout
+        write(project, "test_a.py", PUBLISHES + f"    {SERVER}\n")
+        output = run("-m", "pytest", "tests", "-n", "2", "--dist", "each", "-rP", MQ_REDIS_URL=container.url).stdout
         assert servers(output) == {f"gw0 2 {container.url}", f"gw1 3 {container.url}"}
 
     def test_only_keys_of_the_queues_are_deleted(self, project, run, container):
@@ -208,6 +206,21 @@ class TestServiceContainer:
         write(project, "test_a.py", PUBLISHES + f"    {SERVER}\n")
         output = run("-m", "pytest", "tests", "-rP", MQ_REDIS_URL="redis://127.0.0.1:1/0").stdout
         assert servers(output) == {f" 1 {container.url}/4"}
+
+
+def test_a_cache_may_name_the_server(project, run, configured_keys):
+    with PrivateServer(tcp=True) as server:
+        with (project / "settings.py").open("a") as settings:
+            settings.write(
+                f'CACHES = {{"tests": {{"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "{server.url}/4"}}}}\n'
+                'MQ_DJANGO["TEST"] = {"CONNECTION": "tests"}\n'
+            )
+        write(project, "test_a.py", PUBLISHES)
+        run("-m", "pytest", "tests")
+        with redis.Redis.from_url(f"{server.url}/4") as client:
+            assert b"mq_django:tests" in set(client.scan_iter())
+            assert list(client.scan_iter(match="mq:*")) in ([], [b"mq:testing:clock"])
+    assert configured_keys() == []
 
 
 @pytest.mark.skipif(any(map(bundled_server, BUNDLES)), reason="a package with a server is installed")
