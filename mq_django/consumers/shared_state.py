@@ -9,6 +9,7 @@ import math
 import mmap
 import os
 import struct
+import time
 from collections.abc import Collection
 from hashlib import blake2b
 from typing import NamedTuple, Protocol, Self
@@ -39,7 +40,8 @@ _COUNTS = struct.Struct("<QQ")
 # Layout: ticks, flags, the arrays by queue, the quarantine's name, lanes, results.
 _LEAVING, _WANTS_QUARANTINE, _FAST_STOP, _QUIET = 8, 9, 10, 11
 _HELD_UNTIL = 64
-_PAUSED = _HELD_UNTIL + 8 * MAX_QUEUES
+_HELD_SINCE = _HELD_UNTIL + 8 * MAX_QUEUES
+_PAUSED = _HELD_SINCE + 8 * MAX_QUEUES
 _UNHANDLED = _PAUSED + MAX_QUEUES
 _COUNTED = _UNHANDLED + MAX_QUEUES
 _QUARANTINE = _COUNTED + MAX_QUEUES * _COUNTS.size
@@ -92,8 +94,8 @@ class RunningState(Protocol):
     def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
         """Note that a delivery was HANDLED or FAILED."""
 
-    def held_until(self, queue: int) -> float:
-        """Return the time on the monotonic clock until which no supervisor takes the consumer for dead."""
+    def holds(self, queue: int, read_at: float) -> bool:
+        """Return whether the consumer holds a delivery now that it has read at a time; 0: only heartbeats decide."""
 
     def paused(self, queue: int) -> bool:
         """Return whether a queue is paused."""
@@ -108,7 +110,8 @@ class SharedState:
         self._ring_at = _LANES + lanes * _LANE.size
         self._memory = mmap.mmap(fd, self._ring_at + RING * _RESULT.size)
         # Aligned doubles, so that each is read and written atomically.
-        self._until = memoryview(self._memory)[_HELD_UNTIL:_PAUSED].cast("d")
+        self._until = memoryview(self._memory)[_HELD_UNTIL:_HELD_SINCE].cast("d")
+        self._since = memoryview(self._memory)[_HELD_SINCE:_PAUSED].cast("d")
         self._result_count = itertools.count()
         self._ticks = 0
 
@@ -129,6 +132,7 @@ class SharedState:
     def close(self) -> None:
         """Release the memory."""
         self._until.release()
+        self._since.release()
         self._memory.close()
         os.close(self.fd)
 
@@ -165,8 +169,13 @@ class SharedState:
         """Report that the consumer holds a message that must run alone."""
         self._memory[_WANTS_QUARANTINE] = 1
 
-    def hold_until(self, queue: int, moment: float) -> None:
-        """Set the time until which no supervisor takes the consumer for dead, by the latest heartbeat."""
+    def hold_until(self, queue: int, moment: float, *, since: float = 0.0) -> None:
+        """Set the time until which no supervisor takes the consumer for dead, by the latest heartbeat.
+
+        What it has read before `since` is not its own any more.
+        """
+        # In this order: who reads the new time reads this one, too.
+        self._since[queue] = since
         self._until[queue] = moment
 
     def set_paused(self, queue: int, paused: bool) -> None:
@@ -272,6 +281,10 @@ class SharedState:
     def held_until(self, queue: int) -> float:
         """Return the time on the monotonic clock until which no supervisor takes the consumer for dead."""
         return self._until[queue]
+
+    def holds(self, queue: int, read_at: float) -> bool:
+        """Return whether the consumer holds a delivery now that it has read at a time; 0: only heartbeats decide."""
+        return time.monotonic() <= self._until[queue] and (not read_at or read_at >= self._since[queue])
 
     def paused(self, queue: int) -> bool:
         """Return whether a queue is paused."""

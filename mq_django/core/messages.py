@@ -53,6 +53,8 @@ class Delivery(NamedTuple):
     suspect: bool = False
     #: The earlier attempts: see `mq_django.core.attempts`.
     history: str = ""
+    #: When it was read, in seconds of the monotonic clock, if the store gives it to others after a time; else 0.
+    read_at: float = 0.0
 
 
 class Undecodable(NamedTuple):

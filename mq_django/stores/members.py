@@ -115,6 +115,9 @@ def read_membership(
 class Members:
     """The consumers of one queue and their supervisors."""
 
+    #: What consumers have read before this time is theirs no more, in seconds of the monotonic clock.
+    held_since = 0.0
+
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._keys = config.keys
         self._wire = wire

@@ -1,5 +1,6 @@
 """The members of a queue in RSMQ's format."""
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,9 @@ class RsmqMembers(Members):
     def __init__(self, config: RsmqConfig, wire: Wire) -> None:
         super().__init__(config, wire)
         self._store = RsmqStore(config, wire)
+        self._vt = config.vt
+        #: Until when nobody else can receive what was extended last, in seconds of the monotonic clock.
+        self._hidden_until = 0.0
 
     def beat(
         self,
@@ -30,7 +34,7 @@ class RsmqMembers(Members):
         """
         membership = super().beat(supervisor, description, consumers, generation=generation)
         if membership is not None:
-            self._store.extend_all(consumers)
+            self._extend(consumers)
         return membership
 
     def keep_alive(self, supervisor: str) -> bool:
@@ -39,8 +43,17 @@ class RsmqMembers(Members):
         fields = reply_or_raise(self._wire.trip([("HGETALL", self._keys.consumers)])[0]) if is_alive else []
         membership = read_membership(dict(zip(fields[::2], fields[1::2], strict=True)))
         if held := membership.consumers_of(supervisor):
-            self._store.extend_all(held)
+            self._extend(held)
         return is_alive
+
+    def _extend(self, consumers: Iterable[str]) -> None:
+        """Extend all messages that consumers hold. After too long, others may have received some of them."""
+        began = time.monotonic()
+        self._store.extend_all(consumers)
+        now = time.monotonic()
+        if now > self._hidden_until:
+            self.held_since = now
+        self._hidden_until = began + self._vt
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
         """See Members.leave()."""

@@ -89,7 +89,8 @@ class RsmqStore:
 
     def take(self, consumer: str, *, count: int) -> list[Delivery | Undecodable]:
         """See Store.take()."""
-        return self._taken(self._wire.trip([self._take_command(consumer, count)])[0])
+        read_at = time.monotonic()
+        return self._taken(self._wire.trip([self._take_command(consumer, count)])[0], read_at)
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> list[Delivery | Undecodable]:
         """See Store.fetch()."""
@@ -123,9 +124,9 @@ class RsmqStore:
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
         """See Store.settle_and_take()."""
-        take = self._take_command(consumer, count)
+        take, read_at = self._take_command(consumer, count), time.monotonic()
         stale, replies = self._settling.settle(consumer, settlements, also=also, then=[take])
-        return Fetched(self._taken(replies[0]), stale)
+        return Fetched(self._taken(replies[0], read_at), stale)
 
     def promote(self, *, limit: int) -> Promoted:
         """See Store.promote(): a due message is visible, so none is moved."""
@@ -178,7 +179,8 @@ class RsmqStore:
 
     def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
         """See Store.held_by()."""
-        return self._rows(self._held(consumer, limit, bodies=True))
+        read_at = time.monotonic()
+        return self._rows(self._held(consumer, limit, bodies=True), read_at)
 
     def _held(self, consumer: str, limit: int, *, bodies: bool) -> list[list[Any]]:
         keys = self._keys
@@ -225,7 +227,7 @@ class RsmqStore:
         key_names = [keys.zset, keys.hash, keys.owners, keys.notes, keys.control, keys.unhandled]
         return scripts.command("rsmq_receive", keys=key_names, args=[consumer, min(count, BATCH), self._vt_ms])
 
-    def _taken(self, reply: Any) -> list[Delivery | Undecodable]:
+    def _taken(self, reply: Any, read_at: float) -> list[Delivery | Undecodable]:
         if reply_or_raise(reply) == b"NOQUEUE":
             self.create_groups()
             return []
@@ -233,11 +235,13 @@ class RsmqStore:
             return []
         next_ms, *flat = reply
         self._next = time.monotonic() + (next_ms / 1000 if next_ms >= 0 else 3600.0)
-        return self._rows([flat[at : at + 7] for at in range(0, len(flat), 7)])
+        return self._rows([flat[at : at + 7] for at in range(0, len(flat), 7)], read_at)
 
-    def _rows(self, rows: Sequence[list[Any]]) -> list[Delivery | Undecodable]:
+    def _rows(self, rows: Sequence[list[Any]], read_at: float) -> list[Delivery | Undecodable]:
         return [
-            self._decoded(row[0], row[1], row[2], whole(row[3], LAST_MS) or 0, whole(row[4]) or 0, *row[5:])
+            self._decoded(
+                *(row[0], row[1], row[2], whole(row[3], LAST_MS) or 0, whole(row[4]) or 0, *row[5:]), read_at=read_at
+            )
             for row in rows
         ]
 
@@ -250,6 +254,8 @@ class RsmqStore:
         free: int,
         alone: bytes,
         history: bytes = b"",
+        *,
+        read_at: float = 0.0,
     ) -> Delivery | Undecodable:
         found = decode(
             body,
@@ -260,9 +266,9 @@ class RsmqStore:
             alone=alone.decode(errors="replace"),
             receipt=_receipt(message_id, count),
         )
-        if history and isinstance(found, Delivery):
-            return found._replace(history=history.decode(errors="replace"))
-        return found
+        if isinstance(found, Undecodable):
+            return found
+        return found._replace(history=history.decode(errors="replace"), read_at=read_at)
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])

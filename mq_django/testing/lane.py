@@ -26,9 +26,9 @@ class UnsharedState:
     def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
         """See RunningState.ended()."""
 
-    def held_until(self, queue: int) -> float:
-        """See RunningState.held_until()."""
-        return math.inf
+    def holds(self, queue: int, read_at: float) -> bool:
+        """See RunningState.holds()."""
+        return True
 
     def paused(self, queue: int) -> bool:
         """See RunningState.paused()."""

@@ -3,6 +3,7 @@
 import math
 import mmap
 import os
+import time
 
 import pytest
 
@@ -126,10 +127,19 @@ def test_a_consumer_holds_nothing_before_it_is_announced(shared_state):
     child.close()
 
 
+def test_what_was_read_before_the_consumer_lost_its_hold_is_not_held(shared_state, other_side):
+    other_side.hold_until(0, math.inf, since=10.0)
+    assert [shared_state.holds(0, read_at) for read_at in (9.9, 10.0, 10.1)] == [False, True, True]
+    # The store gives it to nobody by time.
+    assert shared_state.holds(0, 0.0)
+    other_side.hold_until(0, time.monotonic() - 0.001)
+    assert not shared_state.holds(0, 0.0)
+
+
 def test_parts_do_not_overlap(shared_state, other_side):
     """Fill every part from both sides, and read all of it back."""
     for queue in range(256):
-        other_side.hold_until(queue, 1.0 + queue)
+        other_side.hold_until(queue, 1e12 + queue, since=10.5 + queue)
         other_side.set_paused(queue, True)
         other_side.set_unhandled(queue, True)
     other_side.set_quarantine("w" * 128)
@@ -137,7 +147,9 @@ def test_parts_do_not_overlap(shared_state, other_side):
         shared_state.run(lane, lane, 1, b"9" * 44, 5.0, 6.0)
     for number in range(RING):
         shared_state.ended(HANDLED, 255, 1, b"8" * 40 + b"%04d" % number)
-    assert [shared_state.held_until(queue) for queue in range(256)] == [1.0 + queue for queue in range(256)]
+    assert [shared_state.held_until(queue) for queue in range(256)] == [1e12 + queue for queue in range(256)]
+    assert all(shared_state.holds(queue, 10.5 + queue) for queue in range(256))
+    assert not any(shared_state.holds(queue, 10.4 + queue) for queue in range(256))
     assert all(shared_state.paused(queue) and shared_state.unhandled(queue) for queue in range(256))
     assert shared_state.quarantine() == "w" * 128
     assert len(other_side.running()) == 4

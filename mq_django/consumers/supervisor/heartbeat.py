@@ -87,8 +87,9 @@ class HeartbeatCallbacks(NamedTuple):
     """The callbacks from the heartbeat's thread to its supervisor. Queues are given by number."""
 
     announce: Callable[[], Announcement]
-    #: (queue, announcement, moment): no supervisor takes the announced consumers for dead before this moment.
-    held: Callable[[int, Announcement, float], None]
+    #: (queue, announcement, until, since): no supervisor takes the announced consumers for dead until then, and they
+    #: hold what they have read since.
+    held: Callable[[int, Announcement, float, float], None]
     #: (announcement): another supervisor took this one for dead.
     evicted: Callable[[Announcement], None]
     #: (queue, supervisor, membership): that supervisor is dead.
@@ -172,7 +173,8 @@ class Heartbeat(Service):
             self._callbacks.evicted(announcement)
             return
         if consumes:
-            self._callbacks.held(number, announcement, began + held_for(self._timeouts[number]))
+            until = began + held_for(self._timeouts[number])
+            self._callbacks.held(number, announcement, until, self._members[number].held_since)
         if generation and membership.generation != generation:
             logger.error(
                 "data_loss_suspected: queue %s was emptied, or its Redis lost data",

@@ -99,10 +99,10 @@ class WorkerStates:
         with self._lock:
             return {worker.consumer: worker.shared_state.running() for worker in self._workers}
 
-    def held(self, number: int, announcement: Announcement, moment: float) -> None:
-        """Set for the announced consumers until when they hold their messages of a queue."""
+    def held(self, number: int, announcement: Announcement, moment: float, since: float) -> None:
+        """Set for the announced consumers until when they hold what they have read of a queue since a time."""
         with self._lock:
             for worker in self._workers:
                 if worker.consumer in announcement.consumers and not worker.evicted and worker.suspended is None:
-                    worker.shared_state.hold_until(number, moment)
+                    worker.shared_state.hold_until(number, moment, since=since)
                     worker.announced.add(number)

@@ -215,10 +215,10 @@ class Executor:
         message, now = delivery.message, time.monotonic()
         deadline = math.inf if timeout is None else now + timeout
         # Noted before held_until is read: the supervisor sets that first, then hands back what a suspended process has
-        # not noted. After held_until another consumer may have the delivery. The clock is read again, because this
-        # thread may have been suspended meanwhile. A hand-back is fenced.
+        # not noted. What is not held another consumer may have. The clock is read again, because this thread may have
+        # been suspended meanwhile. A hand-back is fenced.
         self._shared_state.run(lane, self._number, delivery.stream, delivery.entry, now, deadline)
-        if time.monotonic() > self._shared_state.held_until(self._number) or self._shared_state.paused(self._number):
+        if not self._shared_state.holds(self._number, delivery.read_at) or self._shared_state.paused(self._number):
             outcome: Outcome = HandBack()
         elif message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
             outcome = Expire() if self._config.expired == "discard" else Bury(EXPIRED, reason="expired")

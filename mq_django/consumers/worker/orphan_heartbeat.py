@@ -39,8 +39,10 @@ class OrphanHeartbeat(Service):
 
     def _beat(self, number: int) -> None:
         began = time.monotonic()
-        if self._members[number].keep_alive(self._supervisor):
-            self._shared_state.hold_until(number, began + held_for(self._timeouts[number]))
+        members = self._members[number]
+        if members.keep_alive(self._supervisor):
+            until = began + held_for(self._timeouts[number])
+            self._shared_state.hold_until(number, until, since=members.held_since)
 
     def _name(self, number: int) -> str:
         return self._queues[number].name

@@ -126,7 +126,7 @@ class WorkerSet:
     def announce(self):
         return Announcement(self.supervisor, self.description, self.consumers)
 
-    def held(self, number, announcement, moment):
+    def held(self, number, announcement, moment, since):
         self.told.append(("held", number, moment - time.monotonic()))
 
     def named(self, number, names):

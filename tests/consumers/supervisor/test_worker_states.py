@@ -1,5 +1,6 @@
 """What threads tell consumers reaches each of them, also one that is started afterwards."""
 
+import math
 import os
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def start(states):
 
 
 def hold(states, moment):
-    states.held(1, Announcement("s", {}, states.announced()), moment)
+    states.held(1, Announcement("s", {}, states.announced()), moment, 0.0)
 
 
 def test_a_pause_reaches_those_that_are_there_and_those_to_come(states, start):
@@ -52,10 +53,17 @@ def test_those_that_were_announced_hold_what_they_have(states, start):
     first = start("c1")
     announcement = Announcement("s", {}, states.announced())
     second = start("c2")
-    states.held(1, announcement, 5.0)
+    states.held(1, announcement, 5.0, 0.0)
 
     assert (first.held_until(1), second.held_until(1)) == (5.0, 0.0)
     assert [child.announced for child in states] == [{1}, set()]
+
+
+def test_those_that_were_announced_hold_what_they_have_read_since(states, start):
+    state = start("c1")
+    states.held(1, Announcement("s", {}, states.announced()), math.inf, 3.0)
+
+    assert [state.holds(1, read_at) for read_at in (0.0, 2.9, 3.0)] == [True, False, True]
 
 
 def test_one_that_is_suspended_holds_nothing_until_it_responds(states, start):

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import math
 import threading
 import time
 import weakref
@@ -15,7 +16,7 @@ from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry
+from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Retry
 from mq_django.core.retries import RetryPolicy
 from mq_django.errors import HandlerTimeout
 from mq_django.registry import Handler
@@ -104,6 +105,14 @@ def test_what_must_not_run_any_more_is_handed_back(rig, stop):
     ran = []
     assert rig.run(ran.append).outcome == HandBack()
     assert (ran, rig.shared_state.running()) == ([], [])
+
+
+@pytest.mark.parametrize(("read_at", "runs"), [(0.0, True), (9.9, False), (10.1, True)])
+def test_what_was_read_before_others_may_have_received_it_is_handed_back(rig, read_at, runs):
+    rig.shared_state.hold_until(0, math.inf, since=10.0)
+    ran = []
+    assert rig.run(ran.append, delivery()._replace(read_at=read_at)).outcome == (ACK if runs else HandBack())
+    assert len(ran) == runs
 
 
 def test_what_is_too_old_does_not_run(rig):
