@@ -1,5 +1,6 @@
 """What a history says about each message and each delivery: the facts that the checker judges."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ class Hold:
     pid: int
     since: float
     until: float = NEVER
+    #: The thread that started it; 0 for what is only taken.
+    thread: int = 0
 
     def overlaps(self, begin: float, end: float) -> bool:
         """Tell whether it was so at some moment between two."""
@@ -71,7 +74,7 @@ class Life:
 
 
 #: Seconds that a thread takes to go on after its process was stopped, on a machine that others use, too.
-RESUMES = 0.1
+RESUMES = 1.0
 
 
 class Told:
@@ -84,6 +87,8 @@ class Told:
         #: Who took or started something is a consumer; who only settles is a supervisor.
         self._consumers: set[int] = set()
         self._settlings: list[tuple[float, int, set[str]]] = []
+        #: (process, thread) -> when it started messages.
+        self._starts: dict[tuple[int, int], list[float]] = defaultdict(list)
         self._begun: list[Event] = []
         self._healed: dict[str, float] = {}
         for event in events:
@@ -129,7 +134,9 @@ class Told:
         life.starts.append(event.at)
         life.moved.append(event.at)
         life.attempts = max(life.attempts, int(event.told["attempt"]))
-        life.open.append(Hold(event.pid, event.at))
+        thread = int(event.told.get("thread", 0))
+        life.open.append(Hold(event.pid, event.at, thread=thread))
+        self._starts[event.pid, thread].append(event.at)
 
     def _effect(self, event: Event) -> None:
         self.lives[event.id].effects.append(event.at)
@@ -180,6 +187,11 @@ class Told:
             if hold.until == NEVER and event.at - hold.since > NOTED:
                 hold.until = event.at
 
+    def is_next(self, hold: Hold, since: float) -> bool:
+        """Tell whether it is the first that its thread started after a time."""
+        starts = self._starts[hold.pid, hold.thread]
+        return hold.since > since and starts[bisect_right(starts, since)] == hold.since
+
     def handover(self, fault: Fault) -> float | None:
         """Return the seconds from a consumer's death until its supervisor has settled for it.
 
@@ -208,18 +220,16 @@ class Told:
 def exposed(told: Told, fault: Fault) -> set[str]:
     """Return what the processes that a fault hit were running, or had run and not yet settled.
 
-    Whoever is stopped between its last look at the clock and its handler is running, too, and notes that when it may go
-    on.
+    A thread that is stopped between its last look at the clock and its handler is running one, too, and notes that when
+    it may go on.
     """
     until = fault.healed + RESUMES if fault.kind == "stop-tree" else fault.struck
-    return {
-        message
-        for message, life in told.lives.items()
-        if any(
-            hold.pid in fault.pids and (hold.overlaps(fault.began, fault.struck) or fault.struck <= hold.since <= until)
-            for hold in life.open
-        )
-    }
+
+    def is_hit(hold: Hold) -> bool:
+        ran = hold.overlaps(fault.began, fault.struck)
+        return hold.pid in fault.pids and (ran or (hold.since <= until and told.is_next(hold, fault.struck)))
+
+    return {message for message, life in told.lives.items() if any(map(is_hit, life.open))}
 
 
 def held(told: Told, fault: Fault) -> Sequence[Life]:

@@ -7,7 +7,7 @@
 | failed   | the producer                 | `ids` that Redis refused with an answer |
 | unknown  | the producer                 | `ids` whose answer was lost |
 | taken    | a consumer                   | `ids` that Redis handed out to it |
-| started  | handler_started              | `id`, `attempt` |
+| started  | handler_started              | `id`, `attempt`, `thread` |
 | effect   | the handler                  | `id`, `attempt` |
 | ended    | handler_finished             | `id`, `outcome` |
 | settled  | whoever settled, after       | `acked`, `buried`, `back`, `stale`: ids; `retried`: ids, ms; `began` |

@@ -1,5 +1,6 @@
 """Note what a consumer does, from outside: signals, and the store's own methods."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -59,7 +60,7 @@ def id_of(message: Message) -> str | None:
 
 def _started(*, message: Message, **_: Any) -> None:
     if found := id_of(message):
-        note("started", id=found, attempt=message.attempt)
+        note("started", id=found, attempt=message.attempt, thread=threading.get_ident())
 
 
 def _finished(*, message: Message, outcome: Any, **_: Any) -> None:

@@ -142,20 +142,25 @@ def test_i3_a_fault_explains_nothing_else(events):
     assert "I3" in invariants(events, ending())
 
 
-@pytest.mark.parametrize(("starts", "found"), [(10.05, set()), (10.5, {"I3"})], ids=["going on", "beginning anew"])
-def test_i3_a_thread_that_was_stopped_before_its_handler_may_run_it_and_nothing_after(starts, found):
+@pytest.mark.parametrize(
+    ("starts", "before", "found"),
+    [(10.5, [], set()), (11.5, [], {"I3"}), (10.5, ["b"], {"I3"})],
+    ids=["going on", "beginning anew", "its thread went on with another"],
+)
+def test_i3_a_thread_that_was_stopped_before_its_handler_may_run_it_and_nothing_after(starts, before, found):
     events = told(
-        *published("a"),
-        (A, "taken", {"ids": ["a"]}),
+        *published("a", *before),
+        (A, "taken", {"ids": ["a", *before]}),
         fault("stop", pids=[A], began=4.0, kind="stop-tree"),
         *handled("a", by=B),
         (PRODUCER, "healed", {"fault": "stop"}, 10.0),
+        *((*line, 10.1) for other in before for line in handled(other)[1:]),
         (*started("a"), starts),
         (*effect("a"), starts + 0.1),
         (A, "settled", {"stale": ["a"]}, starts + 0.2),
     )
 
-    assert invariants(events, ending()) == found
+    assert invariants(events, ending(published=1 + len(before))) == found
 
 
 def test_i3_a_fault_explains_one_more_effect_and_not_two():
