@@ -1,9 +1,17 @@
-"""Look up exception classes by the path in a traceback. Nothing is imported, because paths come from Redis."""
+"""The paths of exception classes in a traceback, and the classes by path.
+
+To look up a class nothing is imported, because paths come from Redis.
+"""
 
 import sys
 
 #: The most characters of a path.
 LONGEST = 1000
+
+
+def path_of(kind: type[BaseException]) -> str:
+    """Return the path of an exception's class as tracebacks show it."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def exception_of(path: str) -> type[BaseException] | None:

@@ -17,6 +17,7 @@ from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import clock
+from mq_django.core.exceptions import path_of
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Outcome, Retry
@@ -246,7 +247,7 @@ class Executor:
             forks.end_child(handler.where, 1)
         policy = handler.retry or self._config.retry
         try:
-            text = f"{_path(type(error))}: {error}"
+            text = f"{path_of(type(error))}: {error}"
             trace = "".join(traceback.format_exception(error))
             buries = isinstance(error, tuple(policy.bury_on))
         except BaseException as second:  # noqa: BLE001 - __str__ of an exception is user code
@@ -277,7 +278,7 @@ class Executor:
     def _retry_invalid(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
         text = "Invalid return value or exception of handler %s for message %s: the message will be retried"
         logger.error(text, handler.where, delivery.message.id, exc_info=error)
-        return Retry(error=f"{_path(type(error))} while its outcome was settled")
+        return Retry(error=f"{path_of(type(error))} while its outcome was settled")
 
     def _decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
         """Return the final outcome: a Retry without attempts left becomes a Bury, any other gets its delay."""
@@ -304,8 +305,3 @@ class Executor:
         if handler_finished.receivers:
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)
         return outcome
-
-
-def _path(kind: type[BaseException]) -> str:
-    """Return the path of an exception's class as tracebacks show it."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
