@@ -2,6 +2,7 @@
 
 import logging
 
+from mq_django.core.correlation_ids import correlation_id_in
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import Bury, Retry
@@ -23,7 +24,8 @@ def log_failure(
 ) -> None:
     """Log a failed attempt, with the exception that the handler raised.
 
-    The record has the attributes `queue`, `message_id`, `handler` and `attempt`, for error trackers and JSON logs.
+    The record has the attributes `queue`, `message_id`, `handler` and `attempt`, for error trackers and JSON logs, and
+    `correlation_id` if the message has one.
     """
     if isinstance(outcome, Retry):
         level, what = logging.WARNING, f"will be retried in {delay_ms / 1000:.1f} s"
@@ -31,10 +33,12 @@ def log_failure(
         level, what = logging.ERROR, "buried"
     about = (message.id, message.name, message.queue, what, message.attempt, repr(str(outcome.error)[:MAX_ERROR]))
     text = "Message %s (%s) of queue %s %s after attempt %d: %s"
-    extra = {
+    extra: dict[str, str | int] = {
         "queue": message.queue,
         "message_id": message.id,
         "handler": handler.where if handler else "",
         "attempt": message.attempt,
     }
+    if (correlation_id := correlation_id_in(message.headers)) is not None:
+        extra["correlation_id"] = correlation_id
     logger.log(level, text, *about, exc_info=exception, extra=extra)

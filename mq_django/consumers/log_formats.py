@@ -10,8 +10,9 @@ from types import TracebackType
 
 from mq_django.core.visible import escape
 
-#: Attributes of records about messages, see failure_logs.
-EXTRA = ("queue", "message_id", "handler", "attempt")
+#: Attributes of records about messages, see failure_logs. `mq_django.observability.correlation` has a filter that sets
+#: the last one.
+EXTRA = ("queue", "message_id", "handler", "attempt", "correlation_id")
 
 _LEVELS = {0: logging.WARNING, 1: logging.INFO}
 _LINE = "%(asctime)s %(levelname)-7s %(message)s"
