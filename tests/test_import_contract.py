@@ -22,6 +22,7 @@ INNER = [
 #: What is built on all of that; nothing below imports an edge.
 EDGES = [
     *("task_backend", "triggers", "rsmq", "metrics", "checks", "testing", "migrations"),
+    "observability",
     *("admin", "management", "apps"),
 ]
 

@@ -110,6 +110,8 @@ class DeliveryOptions:
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
     #: The pattern of ids; None: any text.
     id_form: ClassVar[re.Pattern[str] | None] = None
+    #: The name of messages whose text is sent as it is, without attributes; None: there are none.
+    text_name: ClassVar[str | None] = None
     #: Makes the ids of messages.
     new_id = staticmethod(ids.new_id)
 
@@ -228,6 +230,7 @@ class RsmqConfig(QueueConfig):
         }
     )
     id_form: ClassVar[re.Pattern[str] | None] = rsmq_format.MESSAGE_ID
+    text_name: ClassVar[str | None] = rsmq_format.TEXT
     new_id = staticmethod(rsmq_format.new_id)
 
     def _make_keys(self) -> RsmqKeys:

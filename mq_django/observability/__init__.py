@@ -1,0 +1,1 @@
+"""Integrations with monitoring software: each module is optional, and needs its own package."""

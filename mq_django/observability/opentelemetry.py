@@ -1,0 +1,279 @@
+"""Spans and metrics of OpenTelemetry: middleware for `MQ_DJANGO["MIDDLEWARE"]`.
+
+    MQ_DJANGO = {
+        "MIDDLEWARE": [
+            "mq_django.observability.opentelemetry.trace_publishing",
+            "mq_django.observability.opentelemetry.trace_handling",
+        ],
+    }
+
+It uses only OpenTelemetry's API. The project configures the SDK, the exporters and the propagators.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.utils.decorators import sync_and_async_middleware
+
+from mq_django import __version__
+from mq_django.core.correlation_ids import CORRELATION_HEADER
+from mq_django.core.exceptions import path_of
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Message
+from mq_django.core.outcomes import Bury, Outcome, Retry
+from mq_django.core.times import read_duration
+from mq_django.middleware import (
+    AsyncHandle,
+    Handle,
+    Handling,
+    Publish,
+    PublishCall,
+    around_handling,
+    around_publishing,
+)
+from mq_django.observability import semantic_conventions as names
+from mq_django.observability.opentelemetry_api import contexts, metrics, trace
+from mq_django.observability.trace_headers import extracted, inject, own_context
+from mq_django.signals import message_published
+
+logger = get_logger(__name__)
+
+Attributes = dict[str, str | int]
+
+
+@around_publishing
+def trace_publishing(publish: Publish) -> Publish:
+    """Make a span of each call that publishes, and send its context in the headers of the messages.
+
+    Args:
+        publish: the next middleware.
+    """
+    sending = _Sending()
+
+    def middleware(call: PublishCall) -> Sequence[str | None]:
+        with sending.measured(call) as span:
+            ids = publish(call)
+            if len(call.messages) == 1 and ids and ids[0]:
+                # A unique key may have kept another message.
+                span.set_attribute(names.MESSAGE_ID, ids[0])
+            return ids
+
+    return middleware
+
+
+@around_handling
+@sync_and_async_middleware
+def trace_handling(handle: Any) -> Any:
+    """Make a span of each attempt, as a child of the span that published the message.
+
+    Args:
+        handle: the next middleware.
+    """
+    return _around(handle, _Processing(is_child=True))
+
+
+@around_handling
+@sync_and_async_middleware
+def trace_handling_with_link(handle: Any) -> Any:
+    """Make a span of each attempt, in a trace of its own with a link to the span that published the message.
+
+    Args:
+        handle: the next middleware.
+    """
+    return _around(handle, _Processing(is_child=False))
+
+
+def _around(handle: Any, processing: "_Processing") -> Handle | AsyncHandle:
+    async def amiddleware(handling: Handling) -> Outcome:
+        with processing.measured(handling) as attempt:
+            return attempt.end(handling, await handle(handling))
+
+    def middleware(handling: Handling) -> Outcome:
+        with processing.measured(handling) as attempt:
+            return attempt.end(handling, handle(handling))
+
+    return amiddleware if iscoroutinefunction(handle) else middleware
+
+
+class _Sending:
+    """Makes spans and measurements of calls that publish."""
+
+    def __init__(self) -> None:
+        self._tracer, meter = _tracer_and_meter()
+        self._duration = _histogram(meter, names.OPERATION_DURATION, "Duration of calls that publish.")
+        self._sent = meter.create_counter(names.SENT_MESSAGES, names.MESSAGES, "Messages that were sent to Redis.")
+        # What atomic() holds back counts when it is sent, which the middleware does not see.
+        message_published.connect(self._count, weak=False, dispatch_uid=f"{__name__}.sent")
+
+    def _count(self, *, queue: str, **_: Any) -> None:
+        self._sent.add(1, _sending(queue))
+
+    @contextmanager
+    def measured(self, call: PublishCall) -> Iterator[trace.Span]:
+        """Run a call that publishes within its span, whose context it gets as headers."""
+        common, begin, own = _sending(call.queue), time.perf_counter(), own_context(call)
+        with self._tracer.start_as_current_span(
+            f"{names.PUBLISH} {call.queue}",
+            kind=trace.SpanKind.PRODUCER,
+            attributes=common | _of_messages(call),
+            links=[trace.Link(own)] if own.is_valid else (),
+        ) as span:
+            if not own.is_valid:
+                inject(call)
+            try:
+                yield span
+            except BaseException as error:
+                _set_error(span, common, path_of(type(error)))
+                self._sent.add(len(call.messages), common)
+                raise
+            finally:
+                self._duration.record(time.perf_counter() - begin, common)
+
+
+class _Processing:
+    """Makes spans and measurements of attempts."""
+
+    def __init__(self, *, is_child: bool) -> None:
+        self._is_child = is_child
+        self._tracer, meter = _tracer_and_meter()
+        self._duration = _histogram(meter, names.PROCESS_DURATION, "Duration of attempts.")
+        self._consumed = meter.create_counter(
+            names.CONSUMED_MESSAGES, names.MESSAGES, "Messages that were passed to handlers."
+        )
+
+    @contextmanager
+    def measured(self, handling: Handling) -> Iterator["_Attempt"]:
+        """Run an attempt within its span, and in the context that came with the message."""
+        common, begin = _processing(handling), time.perf_counter()
+        context, links = self._context_and_links(handling.message.headers)
+        token = contexts.attach(context)
+        try:
+            with self._tracer.start_as_current_span(
+                f"{names.PROCESS} {common[names.DESTINATION_NAME]}",
+                kind=trace.SpanKind.CONSUMER,
+                attributes=common | _of_message(handling.message) | {names.ATTEMPT: handling.attempt},
+                links=links,
+            ) as span:
+                try:
+                    yield _Attempt(span, common)
+                except BaseException as error:
+                    # Of another middleware: the handler's is in the handling.
+                    _set_error(span, common, path_of(type(error)))
+                    raise
+                finally:
+                    self._duration.record(time.perf_counter() - begin, common)
+                    self._consumed.add(1, common)
+        finally:
+            contexts.detach(token)
+
+    def _context_and_links(self, headers: Mapping[str, str]) -> tuple[contexts.Context, list[trace.Link]]:
+        """Return the context in which an attempt runs, and the links of its span."""
+        around = trace.get_current_span()
+        context = extracted(headers, contexts.get_current())
+        creation = trace.get_current_span(context).get_span_context()
+        if not creation.is_valid or creation == around.get_span_context():
+            # Nothing came with the message.
+            return context, []
+        links = [trace.Link(creation)]
+        if not self._is_child:
+            # Without its span, but with its baggage.
+            context = trace.set_span_in_context(around, context)
+        elif around.get_span_context().is_valid:
+            links.append(trace.Link(around.get_span_context()))
+        return context, links
+
+
+class _Attempt:
+    """The span of an attempt, until its outcome is known."""
+
+    def __init__(self, span: trace.Span, common: Attributes) -> None:
+        self._span = span
+        self._common = common
+
+    def end(self, handling: Handling, outcome: Outcome) -> Outcome:
+        """Note the outcome, and return it."""
+        span, exception = self._span, handling.exception
+        if exception is not None:
+            _record(span, exception)
+        if isinstance(outcome, Retry | Bury):
+            returned = names.RETRY_RETURNED if isinstance(outcome, Retry) else names.BURY_RETURNED
+            _set_error(span, self._common, returned if exception is None else path_of(type(exception)))
+            span.set_status(trace.Status(trace.StatusCode.ERROR, str(outcome.error)))
+            span.add_event(*_event(handling, outcome))
+        return outcome
+
+
+def _event(handling: Handling, outcome: Retry | Bury) -> tuple[str, dict[str, str | int | float]]:
+    attributes: dict[str, str | int | float] = {names.ATTEMPT: handling.attempt}
+    if isinstance(outcome, Bury):
+        return names.BURY_EVENT, attributes | {names.BURY_REASON: outcome.reason}
+    if outcome.delay is not None:
+        attributes[names.RETRY_DELAY] = max(0.0, read_duration(outcome.delay).total_seconds())
+    return names.RETRY_EVENT, attributes
+
+
+def _set_error(span: trace.Span, common: Attributes, error_type: str) -> None:
+    common[names.ERROR_TYPE] = error_type
+    span.set_attribute(names.ERROR_TYPE, error_type)
+
+
+def _record(span: trace.Span, exception: BaseException) -> None:
+    try:
+        span.record_exception(exception)
+    except Exception:
+        # __str__ of an exception is user code.
+        logger.debug("The exception of a handler cannot be recorded", exc_info=True)
+
+
+def _tracer_and_meter() -> tuple[trace.Tracer, metrics.Meter]:
+    return (
+        trace.get_tracer(names.MQ_DJANGO, __version__, schema_url=names.SCHEMA_URL),
+        metrics.get_meter(names.MQ_DJANGO, __version__, schema_url=names.SCHEMA_URL),
+    )
+
+
+def _histogram(meter: metrics.Meter, name: str, description: str) -> metrics.Histogram:
+    boundaries = list(names.DURATION_BOUNDARIES)
+    return meter.create_histogram(name, names.SECONDS, description, explicit_bucket_boundaries_advisory=boundaries)
+
+
+def _sending(queue: str) -> Attributes:
+    """Return the attributes of spans and metrics about publishing. None of them has many values."""
+    return {
+        names.SYSTEM: names.MQ_DJANGO,
+        names.OPERATION_NAME: names.PUBLISH,
+        names.OPERATION_TYPE: names.SEND,
+        names.DESTINATION_NAME: queue,
+    }
+
+
+def _processing(handling: Handling) -> Attributes:
+    """Return the attributes of spans and metrics about handling. None of them has many values."""
+    destination, _, group = handling.queue.partition(":")
+    found: Attributes = {
+        names.SYSTEM: names.MQ_DJANGO,
+        names.OPERATION_NAME: names.PROCESS,
+        names.OPERATION_TYPE: names.PROCESS,
+        names.DESTINATION_NAME: destination,
+        names.HANDLER: handling.handler,
+    }
+    if group:
+        found[names.CONSUMER_GROUP_NAME] = group
+    return found
+
+
+def _of_messages(call: PublishCall) -> Attributes:
+    if len(call.messages) == 1:
+        return _of_message(call.messages[0], call.headers)
+    return {names.BATCH_MESSAGE_COUNT: len(call.messages)}
+
+
+def _of_message(message: Message, more: Mapping[str, str] | None = None) -> Attributes:
+    found: Attributes = {names.MESSAGE_ID: message.id, names.MESSAGE_TYPE: message.name}
+    conversation = message.headers.get(CORRELATION_HEADER) or (more or {}).get(CORRELATION_HEADER)
+    if conversation:
+        found[names.CONVERSATION_ID] = conversation
+    return found
