@@ -4,7 +4,20 @@ Producers and consumers do not use it. Its views are frozen values, with the sec
 replaced (`mq_django.core.redaction`).
 """
 
+from mq_django.inspector.found_problems import QueueProblem, problems
 from mq_django.inspector.message_ids import ids
 from mq_django.inspector.queues import Totals, activity, groups_of, overview, queue, totals
+from mq_django.inspector.thresholds import Thresholds
 
-__all__ = ["Totals", "activity", "groups_of", "ids", "overview", "queue", "totals"]
+__all__ = [
+    "QueueProblem",
+    "Thresholds",
+    "Totals",
+    "activity",
+    "groups_of",
+    "ids",
+    "overview",
+    "problems",
+    "queue",
+    "totals",
+]

@@ -133,6 +133,16 @@ class ConsumerView:
         return fetches and self.described.get("ward") is not True
 
     @property
+    def is_starting(self) -> bool:
+        """Return whether it is a process that has not loaded the project yet."""
+        return self.described.get("starting") is True
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether it has started and fetches messages."""
+        return self.is_fetching and not self.is_starting
+
+    @property
     def is_process(self) -> bool:
         """Return whether it is a process. The backlog of a quarantine is listed as a consumer with 0 threads."""
         return self._shared("threads") != 0

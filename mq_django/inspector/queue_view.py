@@ -5,12 +5,10 @@ from typing import Literal
 
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView, LaneKind
+from mq_django.inspector.thresholds import USUAL, Thresholds, exceeds
 from mq_django.stores.background_jobs import BackgroundJob
 from mq_django.stores.damage import DamageNote
 from mq_django.stores.found_messages import MessagePlace
-
-#: Age of the oldest ready message from which a queue is shown as late.
-LATE_MS = 60_000
 
 #: For how long messages wait while other queues hold all lanes until this is a problem, in ms.
 STARVED_MS = 2000
@@ -26,7 +24,18 @@ GROWING, MIN_GROWTH = 10, 100
 
 #: The possible problems of a queue, the worst first.
 Problem = Literal[
-    "unreadable", "damaged", "unconsumed", "unattended", "paused", "starved", "unhandled", "growing", "buried", "late"
+    "unreadable",
+    "damaged",
+    "unconsumed",
+    "unattended",
+    "paused",
+    "starved",
+    "unhandled",
+    "growing",
+    "buried",
+    "late",
+    "ready",
+    "dead",
 ]
 
 
@@ -184,8 +193,10 @@ class QueueView:
         gone = sum(self.activity.handled[first:last]) + sum(self.activity.buried[first:last])
         return sum(self.activity.published[first:last]) - gone
 
-    def problems(self) -> list[Problem]:
+    def problems(self, thresholds: Thresholds = USUAL) -> list[Problem]:
         """Return the problems of the queue, the worst first."""
+        flows = self.is_served and not self.paused
+        age = (self.oldest_ms or 0) / 1000
         wrong: dict[Problem, bool] = {
             "unreadable": bool(self.error),
             "damaged": self.damage is not None and self.damage.age_ms < RECENT * 60_000,
@@ -193,9 +204,11 @@ class QueueView:
             "unattended": not self.consume and not self.housekeepers and self.depth > 0,
             "paused": self.paused,
             "starved": self.is_starved,
-            "unhandled": self.unhandled > 0,
-            "growing": self.is_served and not self.paused and self.growth > 0,
-            "buried": self.recently_buried > 0,
-            "late": self.is_served and not self.paused and not self.is_starved and (self.oldest_ms or 0) >= LATE_MS,
+            "unhandled": exceeds(self.unhandled, thresholds.max_unhandled),
+            "growing": flows and exceeds(self.growth, thresholds.max_growth),
+            "buried": exceeds(self.recently_buried, thresholds.max_buried),
+            "late": flows and not self.is_starved and exceeds(age, thresholds.max_age),
+            "ready": exceeds(self.ready, thresholds.max_ready),
+            "dead": exceeds(self.dead, thresholds.max_dead),
         }
         return [problem for problem, exists in wrong.items() if exists]

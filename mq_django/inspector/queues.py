@@ -1,6 +1,6 @@
 """All queues or one of them, for display."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -41,14 +41,18 @@ class Totals:
     errors: Mapping[str, str]
 
 
-def overview(*, minutes: int = RECENT + 1) -> list[QueueView]:
+def overview(names: Collection[str] = (), *, minutes: int = RECENT + 1) -> list[QueueView]:
     """Return all queues and groups of topics, by name, with the total activity of the last minutes.
 
+    With `names`, return only these, in their order.
+
     Raises:
+        UnknownQueue: a queue is not configured.
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    return _looked_at(all_configs(), minutes=minutes)
+    chosen = [get_config().queue(name) for name in dict.fromkeys(names)]
+    return _looked_at(chosen or all_configs(), minutes=minutes)
 
 
 def groups_of(topic: str) -> list[QueueView]:

@@ -12,11 +12,11 @@ from mq_django.admin.topics import topic_pages
 from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.job_pages import running_jobs
-from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
 from mq_django.conf import get_config
+from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import Problem, QueueView
 
 PARTS = ("jobs", "problems", "listed")
@@ -118,7 +118,7 @@ def _context(page: Page) -> dict[str, Any]:
 
 
 def _problem(page: Page, what: Problem, view: QueueView) -> dict[str, Any]:
-    return {"queue": view.name, "url": page.queue_url(view.name), "sentence": problem(view, what), "what": what}
+    return {"queue": view.name, "url": page.queue_url(view.name), "sentence": sentence(view, what), "what": what}
 
 
 def waiting_url(page: Page, view: QueueView) -> str:

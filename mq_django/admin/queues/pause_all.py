@@ -9,10 +9,10 @@ from mq_django import inspector
 from mq_django.admin.queues.queue_actions import paused_for, reason_input
 from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED, MAX_LISTED, confirm
-from mq_django.admin.ui.labels import pause_details
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs, sentence_of
 from mq_django.inspector import actions
 from mq_django.inspector.actions import Switched
+from mq_django.inspector.problem_sentences import pause_details
 from mq_django.inspector.queue_view import QueueView
 
 

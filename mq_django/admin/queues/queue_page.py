@@ -10,13 +10,13 @@ from mq_django.admin.queues import limits_section, schedules_page
 from mq_django.admin.topics import group_section
 from mq_django.admin.ui import charts, spans, text
 from mq_django.admin.ui.job_pages import running_jobs
-from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.settings_section import settings_of
 from mq_django.admin.ui.tabs import tabs
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector.activity import Activity
 from mq_django.inspector.consumers import ConsumerView
+from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.inspector.queues import quick_stats
 
@@ -67,7 +67,7 @@ def _look(page: Page, name: str) -> tuple[QueueView, Activity]:
 
 def _context(page: Page, name: str) -> dict[str, Any]:
     view, activity = _look(page, name)
-    problems = [{"queue": name, "sentence": problem(view, what), "what": what} for what in view.problems()]
+    problems = [{"queue": name, "sentence": sentence(view, what), "what": what} for what in view.problems()]
     context = {
         "queue": name,
         "tabs": tabs(page, name, "queue", view),

@@ -10,7 +10,6 @@ from django.utils.translation import ngettext
 from mq_django import inspector
 from mq_django.admin.topics import group_section
 from mq_django.admin.ui import charts, spans, text
-from mq_django.admin.ui.labels import problem
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.settings_section import settings_of
 from mq_django.admin.ui.tabs import topic_tabs
@@ -18,6 +17,7 @@ from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector import topics
 from mq_django.inspector.activity import Activity
+from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import activity_in
 from mq_django.inspector.topics import GroupStats, TopicView
@@ -157,7 +157,7 @@ def problems_of(page: Page, found: Sequence[TopicView], views: Sequence[QueueVie
         for alarm in group_section.alarms(group)
     ]
     return [*unreadable, *places] + [
-        {"queue": view.name, "url": page.queue_url(view.name), "sentence": problem(view, what), "what": what}
+        {"queue": view.name, "url": page.queue_url(view.name), "sentence": sentence(view, what), "what": what}
         for view in views
         for what in view.problems()
     ]

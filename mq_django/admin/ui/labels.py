@@ -3,114 +3,12 @@
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.ui.text import date, duration, number, period
+from mq_django.admin.ui.text import duration, number, period
 from mq_django.core.redaction import redact_forms
-from mq_django.core.visible import escape, truncate
+from mq_django.core.visible import escape
 from mq_django.inspector.explain import Cause
-from mq_django.inspector.queue_view import GROWING, Blocker, Pause, Problem, QueueView
-
-
-def problem(view: QueueView, what: Problem) -> str:
-    """Return a text about a problem of a queue, which follows its name."""
-    match what:
-        case "unreadable":
-            return _("cannot be read: %(error)s") % {"error": view.error}
-        case "damaged":
-            return _damage(view)
-        case "unattended":
-            return _(
-                "is handled by other programs, and no runconsumer does its housekeeping: delayed messages stay, and "
-                "messages of dead consumers are not recovered."
-            )
-        case "paused":
-            return f"{_('is paused.')} {pause_details(view.pause)}".rstrip()
-        case "starved":
-            return _("makes no progress. %(busy)s") % {"busy": busy(view.blocker, queue=view.name)}
-        case "growing":
-            return _("grows: %(count)s more messages were published than handled in the last %(minutes)s minutes.") % {
-                "minutes": GROWING,
-                "count": number(view.growth),
-            }
-        case "late":
-            late = _("lags: its oldest ready message has waited for %(time)s.") % {
-                "time": duration(view.oldest_ms or 0)
-            }
-            return f"{late} {busy(view.blocker, queue=view.name)}".rstrip()
-    return _counted(view, what)
-
-
-def _counted(view: QueueView, what: Problem) -> str:
-    match what:
-        case "unconsumed":
-            return ngettext(
-                "has %(count)s message and no running consumer. Is runconsumer started?",
-                "has %(count)s messages and no running consumer. Is runconsumer started?",
-                view.depth,
-            ) % {"count": number(view.depth)}
-        case "unhandled":
-            return ngettext(
-                "has %(count)s message without a handler in any consumer.",
-                "has %(count)s messages without a handler in any consumer.",
-                view.unhandled,
-            ) % {"count": number(view.unhandled)}
-        case "buried":
-            return ngettext(
-                "has %(count)s new dead letter in the last half hour.",
-                "has %(count)s new dead letters in the last half hour.",
-                view.recently_buried,
-            ) % {"count": number(view.recently_buried)}
-    raise ValueError(what)
-
-
-def busy(blocker: Blocker | None, *, queue: str) -> str:
-    """Return which handler holds the lanes of a queue's consumers, as a sentence; empty without one."""
-    if blocker is None:
-        return ""
-    handler = {"name": escape(blocker.name), "time": duration(blocker.ms), "queue": escape(blocker.queue)}
-    runs = _("“%(name)s” for %(time)s") if blocker.queue == queue else _("“%(name)s” of %(queue)s for %(time)s")
-    words = {"count": number(blocker.threads), "runs": runs % handler}
-    if blocker.kind == "coroutines":
-        return _("All places for coroutines of its consumers are busy: %(runs)s.") % words
-    return (
-        ngettext(
-            "The only thread of its consumers is busy: %(runs)s.",
-            "All %(count)s threads of its consumers are busy: %(runs)s.",
-            blocker.threads,
-        )
-        % words
-    )
-
-
-def _damage(view: QueueView) -> str:
-    kind, messages, age_ms = view.damage or ("", 0, 0)
-    known = {
-        "DELETED": _("its stream was deleted with %(count)s undelivered messages."),
-        "TRIMMED": _("%(count)s undelivered messages were trimmed from its stream and are lost."),
-        "REMOVED": _("%(count)s messages were removed from its stream while consumers held them."),
-        "SKIPPED": _("%(count)s messages or more are not delivered, because its consumer group was moved."),
-        "DESTROYED": _("its consumer group was removed. Messages that were being handled repeat."),
-        "MOVED": _("its consumer group was moved. %(count)s messages or more are skipped."),
-        "MOVED_BACK": _("its consumer group was moved back. %(count)s messages or more are delivered again."),
-        "LOST": _("%(count)s messages were removed from its topic before it read them."),
-        "AHEAD": _("its stream has an entry with an id far in the future. Publishing may fail."),
-    }
-    about = known.get(kind, _("its streams were changed.")) % {"count": number(messages)}
-    return _("was damaged by another program %(time)s ago: %(about)s") % {"time": duration(age_ms), "about": about}
-
-
-def pause_details(found: Pause | None) -> str:
-    """Return who paused a queue, when, and why, as far as known."""
-    if found is None:
-        return ""
-    since, who = "" if found.since_ms is None else date(found.since_ms), escape(found.who)
-    if since and who:
-        said = _("Paused by %(who)s at %(time)s.")
-    elif since:
-        said = _("Paused at %(time)s.")
-    else:
-        said = _("Paused by %(who)s.") if who else ""
-    why = _("Reason: %(reason)s") % {"reason": truncate(escape(found.reason), 500)} if found.reason else ""
-    return f"{said % {'who': truncate(who, 200), 'time': since}} {why}".strip()
+from mq_django.inspector.problem_sentences import busy, pause_details
+from mq_django.inspector.queue_view import Blocker
 
 
 def reason(word: str) -> str:

@@ -2,11 +2,10 @@
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 from math import inf
 from typing import Any
 
-from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -14,14 +13,32 @@ from django.utils.translation import gettext as _
 
 from mq_django.core import clock
 from mq_django.core.visible import runs, truncate
+from mq_django.inspector.figures import date, duration, local, number, period
+
+__all__ = [
+    "compact",
+    "date",
+    "duration",
+    "from_url",
+    "lanes",
+    "moment",
+    "now_ms",
+    "number",
+    "percent",
+    "period",
+    "pretty",
+    "rate",
+    "seconds",
+    "size",
+    "to_url",
+    "visible",
+    "visible_bytes",
+]
 
 #: Maximum characters of data, traceback or bytes on a page.
 LONGEST = 64 * 1024
 
 _PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-~")
-
-# Milliseconds of each unit, and the number from which the next unit is used.
-_UNITS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 72), ("d", 86_400_000, inf))
 
 
 def visible(text: str, *, limit: int = LONGEST, lines: bool = False) -> SafeString:
@@ -46,12 +63,6 @@ def pretty(data: Any) -> SafeString:
 def compact(data: Any, *, limit: int = 120) -> SafeString:
     """Return the beginning of JSON data as HTML, on one line."""
     return visible(json.dumps(data, ensure_ascii=False), limit=limit)
-
-
-def number(value: float) -> str:
-    """Return a number with separators, rounded."""
-    # Django truncates decimals: 9.9 would become 9.
-    return str(number_format(round(value), use_l10n=True, force_grouping=True))
 
 
 def rate(per_minute: float) -> str:
@@ -101,24 +112,6 @@ def seconds(value: float | None, *, endless: str = "") -> str:
     return duration(round(value * 1000))
 
 
-def duration(ms: int) -> str:
-    """Return a measured duration, rounded down to one unit."""
-    unit, count = next((unit, ms // part) for unit, part, enough in _UNITS if ms // part < enough)
-    return _in_unit(unit, number(count))
-
-
-def period(value: timedelta) -> str:
-    """Return a configured duration exactly, in the largest unit of which it is a multiple."""
-    ms = round(value.total_seconds() * 1000)
-    unit, part = next(((unit, part) for unit, part, _ in reversed(_UNITS) if ms and not ms % part), ("s", 1000))
-    return _in_unit(unit, number(ms // part) if not ms % part else str(number_format(ms / 1000, force_grouping=True)))
-
-
-def _in_unit(unit: str, count: str) -> str:
-    words = {"s": _("%(count)s s"), "min": _("%(count)s min"), "h": _("%(count)s h"), "d": _("%(count)s d")}
-    return words[unit] % {"count": count}
-
-
 def now_ms() -> int:
     """Return this machine's time in ms since 1970."""
     return clock.now_ms()
@@ -128,7 +121,7 @@ def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
     """Return a time as HTML, relative to now, with its date as the title."""
     if ms is None:
         return ""
-    when = _local(ms)
+    when = local(ms)
     if when is None:
         return str(ms)
     ahead = ms - (now_ms() if now is None else now)
@@ -139,20 +132,6 @@ def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
         when.isoformat(sep=" ", timespec="seconds"),
         said % {"time": duration(abs(ahead))},
     )
-
-
-def date(ms: int) -> str:
-    """Return a time as date and time in the current time zone."""
-    when = _local(ms)
-    return str(ms) if when is None else when.isoformat(sep=" ", timespec="minutes")
-
-
-def _local(ms: int) -> datetime | None:
-    """Return a time in the current time zone, or None if it has no valid date there."""
-    try:
-        return timezone.localtime(datetime.fromtimestamp(ms / 1000, UTC))
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def to_url(member: bytes) -> str:

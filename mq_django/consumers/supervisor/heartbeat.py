@@ -115,8 +115,11 @@ class Heartbeat(Service):
         self._damage = {number: DamageCheck(config, session) for number, config in queues.items()}
         self._callbacks = callbacks
         self._timeouts = {number: config.visibility_timeout.total_seconds() for number, config in queues.items()}
-        self._interval = min(interval(timeout) for timeout in self._timeouts.values())
-        max_gap = self._interval * 1.5
+        #: Seconds between two heartbeats.
+        self.interval = min(interval(timeout) for timeout in self._timeouts.values())
+        #: When the server has last answered a heartbeat, on the monotonic clock; None before the first answer.
+        self.answered: float | None = None
+        max_gap = self.interval * 1.5
         timeouts = self._timeouts.items()
         self._silences = {number: Silence(silence_limit(timeout), max_gap) for number, timeout in timeouts}
         self._unknown = {number: Silence(timeout * UNKNOWN_PATIENCE, max_gap) for number, timeout in timeouts}
@@ -147,7 +150,7 @@ class Heartbeat(Service):
         for step in (lambda number: self._beat(number, announcement), self._remove_ended, self._report_damage):
             self.each(self._queues, step, called=self._name)
         decision = min(silence.next_decision() for silence in self._silences.values())
-        return max(0.02, min(self._interval - (time.monotonic() - began), decision))
+        return max(0.02, min(self.interval - (time.monotonic() - began), decision))
 
     def _name(self, number: int) -> str:
         return self._queues[number].name
@@ -167,7 +170,7 @@ class Heartbeat(Service):
             announcement.of_queue(number) if consumes else {},
             generation="" if first else generation,
         )
-        now = time.monotonic()
+        self.answered = now = time.monotonic()
         if membership is None:
             logger.error("Supervisor %s was taken for dead; it replaces its consumers", announcement.supervisor)
             self._callbacks.evicted(announcement)

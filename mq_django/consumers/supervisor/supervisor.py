@@ -13,6 +13,7 @@ from mq_django.consumers.by_server import assign, by_server
 from mq_django.consumers.liveness import STUCK, Liveness
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.service import Service
+from mq_django.consumers.supervisor.health import Health, MainLoop
 from mq_django.consumers.supervisor.heartbeat import Announcement
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.reload import Change, Probe
@@ -51,6 +52,7 @@ class Supervisor:
         worker_options: WorkerOptions,
         signals: SignalPipe,
         probe: Probe,
+        health: Health,
     ) -> None:
         self._queues = queues
         self._since_ms = clock.now_ms()
@@ -79,6 +81,8 @@ class Supervisor:
             on_late=self._each_reclaimer(Reclaimer.consumer_late),
         )
         self._trimmers = list(make_trimmers())
+        self._health = health
+        self._health.watch([server.heartbeat for server in self._servers])
 
     def _make_servers(self) -> Iterator[ServerServices]:
         shares = by_server(self._queues)
@@ -141,7 +145,7 @@ class Supervisor:
         self._reload()
 
     def _watch(self, services: Sequence[Service]) -> None:
-        """Restart when a service of this process has ended or is stuck: no other process replaces it."""
+        """Restart when a service of this process has ended or is stuck: no other process replaces it. Report health."""
         progress: dict[str, object] = {}
         for service in services:
             progress |= service.progress()
@@ -150,6 +154,8 @@ class Supervisor:
             logger.error("Supervisor %s restarts: %s", self.id, "; ".join(stuck))
             self._stop()
             self.restarts = True
+        ready, processes = self._workers.readiness()
+        self._health.report(MainLoop(time.monotonic(), ready, processes, stuck, stopping=self._stop_asked > 0))
 
     def _wait(self) -> None:
         """Wait for a signal or a wake-up, and handle it."""
@@ -212,6 +218,7 @@ class Supervisor:
             "threads": worker.threads,
             "ward": worker.quarantine,
             "state": state,
+            **({} if worker.shared_state.ticks() else {"starting": True}),
             **lanes_in_use(worker.shared_state, worker.threads, [config.name for config in self._queues]),
         }
 

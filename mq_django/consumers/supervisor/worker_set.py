@@ -59,6 +59,11 @@ class WorkerSet:
         """Return whether all consumers have ended for good: drained, or stopped by an operator."""
         return self._has_consumers and not self._processes
 
+    def readiness(self) -> tuple[int, int]:
+        """Return how many consumers are ready to fetch messages, and how many are to run."""
+        ready = (self._is_ready(worker) and not worker.leaving and not worker.quiet for worker in self._active())
+        return sum(ready), self._processes
+
     def look(self, now: float) -> bool:
         """Check every process once; return whether the next heartbeat should be sent at once."""
         self._remove_ended(now)

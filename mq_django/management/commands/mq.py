@@ -14,16 +14,23 @@ from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.core.jsontext import loads
 from mq_django.core.visible import escape
-from mq_django.errors import DecodeError, MQError
+from mq_django.errors import DecodeError, MQError, UnknownQueue
 from mq_django.inspector import actions, dead_letters, entries, jobs, messages
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import Room
-from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import require_queue
-from mq_django.management import consumer_verbs, pause_verbs, schedule_verbs, topic_verbs, whereabouts
+from mq_django.management import (
+    consumer_verbs,
+    health_verb,
+    pause_verbs,
+    schedule_verbs,
+    status_verb,
+    topic_verbs,
+    whereabouts,
+)
 from mq_django.management.argument_types import page_size, whole
 from mq_django.management.as_dict import as_dict
-from mq_django.management.tables import away_text, busy_with, table
+from mq_django.management.tables import away_text, table
 from mq_django.management.user_name import user_name
 from mq_django.producers import queues
 from mq_django.stores.background_jobs import BackgroundJobs, MessageJobs
@@ -39,7 +46,7 @@ KINDS_OF_JOBS: dict[jobs.Kind, type[BackgroundJobs]] = {"dead": BackgroundJobs, 
 PROGRESS = 2.0
 
 VERBS = (
-    *("status", "peek", "find", "publish", "cancel", "redrive", "pause", "resume", "purge"),
+    *("status", "health", "peek", "find", "publish", "cancel", "redrive", "pause", "resume", "purge"),
     *("consumers", "schedules"),
     *("topics", "log", "seek", "unsubscribe", "replay"),
 )
@@ -56,7 +63,9 @@ class Command(BaseCommand):
         verbs = parser.add_subparsers(dest="verb", metavar="|".join(VERBS))
 
         status = self._verb(verbs, "status", "Show the number of messages by queue.")
-        status.add_argument("queues", nargs="*", help="Default: all.")
+        status_verb.add_options(status)
+        health = self._verb(verbs, "health", "Tell whether a runconsumer of this machine is ready, for exec probes.")
+        health_verb.add_options(health)
 
         peek = self._verb(verbs, "peek", "Show the first messages, with secrets replaced.", queue=True)
         peek.add_argument(
@@ -125,21 +134,24 @@ class Command(BaseCommand):
                     require_queue(queue)
             getattr(self, f"_{options['verb'] or 'status'}")(options)
         except MQError as error:
-            is_argument = isinstance(error, ValueError | TypeError)
+            # Of a check, 1 means that there are problems.
+            is_argument = isinstance(error, (ValueError, TypeError, *([UnknownQueue] if options.get("check") else [])))
             raise CommandError(str(error), returncode=2 if is_argument else 1) from error
 
     def _status(self, options: dict[str, Any]) -> None:
-        names = options.get("queues")
-        views = [inspector.queue(name) for name in names] if names else inspector.overview()
-        found = list(map(as_dict, views))
-        states = [_state(view) for view in views]
-        left_out = ("queue", "paused", "consume", "busy_with")
-        rows = [
-            {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in left_out}}
-            for row, state in zip(found, states, strict=True)
-        ]
-        lines = table(rows) or ["No queue is configured."]
-        self._print_all(options, found, [*lines, *(busy_with(view) for view in views if view.is_starved)])
+        if not options.get("check"):
+            self._print_all(options, *status_verb.status(options))
+            return
+        found, lines = status_verb.check(options)
+        self._print(options, found, lines)
+        if found:
+            raise SystemExit(1)
+
+    def _health(self, options: dict[str, Any]) -> None:
+        found, lines = health_verb.health(options)
+        self._print(options, found, lines)
+        if not found["healthy"]:
+            raise SystemExit(1)
 
     def _peek(self, options: dict[str, Any]) -> None:
         found = list(map(as_dict, _peeked(options["queue"], options["place"], options["limit"])))
@@ -294,15 +306,6 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
         if not value:
             raise CommandError(f"--{option} is {value!r}: omit it, or give it a value.", returncode=2)
     return given
-
-
-def _state(view: QueueView) -> str:
-    states = {
-        "paused": view.paused,
-        "starved": view.is_starved and not view.paused,
-        "handled by others": not view.consume and not view.error,
-    }
-    return ", ".join(state for state, applies in states.items() if applies)
 
 
 def _peeked(queue: str, place: str, limit: int) -> Iterable[Any]:

@@ -1,10 +1,13 @@
 """Run consumers."""
 
 import argparse
+import errno
 import logging
 import math
 import os
-from collections.abc import Sequence
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -15,6 +18,8 @@ from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
+from mq_django.consumers.supervisor.health import Health
+from mq_django.consumers.supervisor.health_server import listen, serving
 from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, examine_servers, require_groups
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
@@ -25,7 +30,7 @@ from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import MQError, UnknownGroup
-from mq_django.management.argument_types import duration, whole
+from mq_django.management.argument_types import address, duration, whole
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
 from mq_django.testing import test_databases
@@ -79,6 +84,12 @@ class Command(BaseCommand):
         )
         parser.add_argument("--drain", action="store_true", help="Stop when no message is ready or pending.")
         parser.add_argument("--autoreload", action="store_true", help="Restart when code changes, for development.")
+        parser.add_argument(
+            "--health-port",
+            type=address,
+            metavar="[HOST:]PORT",
+            help="Serve /live, /ready and /startup for probes over HTTP, without a host on all addresses.",
+        )
         parser.add_argument("--log-format", choices=["text", "json"], default="text", help="Format of log lines.")
         # The launch spec of a process that a supervisor starts.
         parser.add_argument("--orders", help=argparse.SUPPRESS)
@@ -111,6 +122,9 @@ class Command(BaseCommand):
             if options["fingerprint"]:
                 self.stdout.write(show(queues))
             elif options["autoreload"]:
+                if options["health_port"]:
+                    # The reloader shows errors of its thread as tracebacks.
+                    _listen(options["health_port"]).close()
                 run_with_reloader(self._run, queues, options)
             else:
                 self._run(queues, options)
@@ -168,28 +182,66 @@ class Command(BaseCommand):
         )
         # First, because signals that arrived during execv() are blocked until then.
         with SignalPipe() as signals:
-            if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
-                return
-            require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
-            examine_servers(queues)
-            probe = Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])])
-            supervisor = Supervisor(
-                queues, processes=options["processes"], worker_options=worker_options, signals=signals, probe=probe
-            )
-            _warn_without_handler(consumed)
-            if options["verbosity"]:
-                self.stdout.write(f"{_summary(consumed, queues)} Stop with Ctrl-C.")
-            code = supervisor.run()
-            if supervisor.restarts and signals.hold():
+            with self._serving_health(options["health_port"]) as health:
+                supervisor = self._prepare(queues, options, worker_options, signals, health)
+                code = 0 if supervisor is None else supervisor.run()
+            # The port is closed, and the signals are held, before the program is executed again.
+            if supervisor is not None and supervisor.restarts and signals.hold():
                 self._restart()
         if code:
             raise SystemExit(code)
+
+    def _prepare(
+        self,
+        queues: list[QueueConfig],
+        options: dict[str, Any],
+        worker_options: WorkerOptions,
+        signals: SignalPipe,
+        health: Health,
+    ) -> Supervisor | None:
+        """Return the supervisor when Redis can be reached; None when asked to stop before."""
+        if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
+            return None
+        require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
+        examine_servers(queues)
+        supervisor = Supervisor(
+            queues,
+            processes=options["processes"],
+            worker_options=worker_options,
+            signals=signals,
+            probe=Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])]),
+            health=health,
+        )
+        _warn_without_handler(worker_options.queues)
+        if options["verbosity"]:
+            self.stdout.write(f"{_summary(worker_options.queues, queues)} Stop with Ctrl-C.")
+        return supervisor
+
+    @contextmanager
+    def _serving_health(self, where: tuple[str, int] | None) -> Iterator[Health]:
+        """Serve the probes inside, if there is a port for them."""
+        health = Health()
+        if where is None:
+            yield health
+            return
+        with serving(_listen(where), health.routes()):
+            yield health
 
     def _restart(self) -> None:
         try:
             execute_again()
         except OSError as error:
             raise CommandError(f"The consumers have stopped and could not be restarted: {error}") from error
+
+
+def _listen(where: tuple[str, int]) -> socket.socket:
+    try:
+        return listen(*where)
+    except OSError as error:
+        shown = ":".join(map(str, filter(None, where)))
+        reason = {errno.EADDRINUSE: "another process uses this port", errno.EACCES: "the user may not use this port"}
+        words = reason.get(error.errno or 0, error.strerror or str(error))
+        raise CommandError(f"--health-port {shown}: {words}.") from error
 
 
 def _is_foreign_group(name: str) -> bool:

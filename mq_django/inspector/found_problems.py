@@ -1,0 +1,82 @@
+"""The problems of queues as values, for the command `mq` and for code of projects."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import get_args
+
+from mq_django.inspector.problem_sentences import sentence
+from mq_django.inspector.queue_view import STARVED_MS, Problem, QueueView
+from mq_django.inspector.queues import overview
+from mq_django.inspector.thresholds import USUAL, Thresholds
+
+KINDS: tuple[Problem, ...] = get_args(Problem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueProblem:
+    """A problem of a queue, or of a group of a topic."""
+
+    queue: str
+    #: Such as "paused" or "late".
+    kind: Problem
+    #: About the queue, in the current language.
+    sentence: str
+    #: Messages; seconds for "late" and "starved". None for a problem that has no figure.
+    figure: float | None
+    #: The figure is above it. None for a problem that has no figure.
+    threshold: float | None
+
+
+def problems(
+    *queues: str, thresholds: Thresholds = USUAL, ignore: Collection[Problem] = frozenset()
+) -> list[QueueProblem]:
+    """Return the problems of queues and groups of topics, the worst first.
+
+    A queue that cannot be read is a problem of its own, as long as another server can be reached.
+
+    Args:
+        queues: their names, a group as "topic:group"; without names all.
+        thresholds: the figures above which there is a problem.
+        ignore: the kinds of problems to leave out.
+
+    Raises:
+        UnknownQueue: a queue is not configured.
+        ConfigurationError: a setting is wrong.
+        StoreError: no server can be reached.
+    """
+    found = [
+        _problem(view, kind, thresholds)
+        for view in overview(queues)
+        for kind in view.problems(thresholds)
+        if kind not in ignore
+    ]
+    return sorted(found, key=lambda problem: (KINDS.index(problem.kind), problem.queue))
+
+
+def _problem(view: QueueView, kind: Problem, thresholds: Thresholds) -> QueueProblem:
+    figure, threshold = _figures(view, kind, thresholds)
+    said = f"{view.name} {sentence(view, kind)}"
+    return QueueProblem(queue=view.name, kind=kind, sentence=said, figure=figure, threshold=threshold)
+
+
+def _figures(view: QueueView, kind: Problem, thresholds: Thresholds) -> tuple[float | None, float | None]:
+    """Return the figure of a problem and its threshold."""
+    match kind:
+        case "unconsumed" | "unattended":
+            return view.depth, 0
+        case "starved":
+            held_ms = view.blocker.held_ms if view.blocker is not None else 0
+            return max(held_ms, view.oldest_ms or 0) / 1000, STARVED_MS / 1000
+        case "unhandled":
+            return view.unhandled, thresholds.max_unhandled
+        case "growing":
+            return view.growth, thresholds.max_growth
+        case "buried":
+            return view.recently_buried, thresholds.max_buried
+        case "late":
+            return (view.oldest_ms or 0) / 1000, thresholds.max_age
+        case "ready":
+            return view.ready, thresholds.max_ready
+        case "dead":
+            return view.dead, thresholds.max_dead
+    return None, None

@@ -1,0 +1,96 @@
+"""The verb `status` of the command `mq`."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from mq_django import inspector
+from mq_django.core.visible import escape
+from mq_django.errors import StoreError
+from mq_django.inspector.found_problems import KINDS, problems
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.thresholds import USUAL, Thresholds
+from mq_django.management.argument_types import count, period
+from mq_django.management.as_dict import as_dict
+from mq_django.management.tables import busy_with, table
+
+#: The output of a verb: JSON values, and lines of text.
+Output = tuple[Any, Sequence[str]]
+
+#: The options that need --check, by their names in Python.
+THRESHOLDS = tuple(field.name for field in fields(Thresholds))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
+    parser.add_argument("queues", nargs="*", help="Default: all.")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="Print the problems, a line each. Exit with 1 if there are any, and with 2 if an argument is wrong.",
+    )
+    what = {
+        "max_age": "the oldest ready message has waited for longer, for example 90, 5m or 2h",
+        "max_ready": "more messages are ready",
+        "max_dead": "there are more dead letters",
+        "max_buried": "more messages became dead letters in the last half hour",
+        "max_unhandled": "more messages have no handler",
+        "max_growth": "the queue has grown by more messages in ten minutes",
+    }
+    for name in THRESHOLDS:
+        default = getattr(USUAL, name)
+        usual = "no limit" if default is None else f"{default:g}"
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=period if name == "max_age" else count,
+            help=f"With --check: it is a problem if {what[name]}. Default: {usual}.",
+        )
+    parser.add_argument(
+        "--ignore", action="append", choices=KINDS, help="With --check: leave out this problem. May be repeated."
+    )
+
+
+def status(options: Mapping[str, Any]) -> Output:
+    """Show the messages of queues by place."""
+    given = [name for name in (*THRESHOLDS, "ignore") if options.get(name) is not None]
+    if given:
+        raise CommandError(f"--{given[0].replace('_', '-')} needs --check.", returncode=2)
+    names = options.get("queues")
+    views = [inspector.queue(name) for name in names] if names else inspector.overview()
+    found = list(map(as_dict, views))
+    states = [_state(view) for view in views]
+    left_out = ("queue", "paused", "consume", "busy_with")
+    rows = [
+        {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in left_out}}
+        for row, state in zip(found, states, strict=True)
+    ]
+    lines = table(rows) or ["No queue is configured."]
+    return found, [*lines, *(busy_with(view) for view in views if view.is_starved)]
+
+
+def check(options: Mapping[str, Any]) -> Output:
+    """Return the problems of queues, and a line for each. Without a server that can be reached, that is the problem."""
+    given = {name: options[name] for name in THRESHOLDS if options[name] is not None}
+    try:
+        found = problems(*options["queues"], thresholds=Thresholds(**given), ignore=options["ignore"] or ())
+    except StoreError as error:
+        unreachable = {"queue": None, "kind": "unreadable", "sentence": str(error), "figure": None, "threshold": None}
+        return [unreachable], [_line("unreadable", str(error))]
+    lines = [_line(problem.kind, problem.sentence) for problem in found]
+    return list(map(asdict, found)), lines or ["OK: no problems."]
+
+
+def _line(kind: str, sentence: str) -> str:
+    return f"[{kind}] {escape(sentence)}"
+
+
+def _state(view: QueueView) -> str:
+    states = {
+        "paused": view.paused,
+        "starved": view.is_starved and not view.paused,
+        "handled by others": not view.consume and not view.error,
+    }
+    return ", ".join(state for state, applies in states.items() if applies)

@@ -1,0 +1,153 @@
+"""What the probes of a runconsumer find, by what its main loop and its heartbeats report."""
+
+import json
+
+import pytest
+
+from mq_django.consumers.liveness import STUCK
+from mq_django.consumers.supervisor import health
+from mq_django.consumers.supervisor.health import SHORTEST, Health, MainLoop
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+        self.slept = []
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+
+
+class Beat:
+    """A heartbeat that is answered when a test says so."""
+
+    def __init__(self, name="heartbeat", answered=None):
+        self.name, self.answered, self.interval = name, answered, 0.5
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    monkeypatch.setattr(health, "time", found)
+    return found
+
+
+@pytest.fixture
+def site(clock):
+    """The health of a supervisor of two consumers, and a function that reports a round of its main loop."""
+    found, beat = Health(), Beat()
+    found.watch([beat])
+
+    def report(ready, *, processes=2, stuck=(), stopping=False, answered=True):
+        if answered:
+            beat.answered = clock.now
+        found.report(MainLoop(clock.now, ready, processes, stuck, stopping))
+
+    return found, report
+
+
+def failing(checks):
+    return {check.name: check.sentence for check in checks if not check.ok}
+
+
+def state(found):
+    return tuple(not failing(probe()) for probe in (found.live, found.ready, found.startup))
+
+
+def test_before_its_main_loop_runs_it_is_alive_and_not_ready(clock):
+    assert state(Health()) == (True, False, False)
+
+
+def test_it_is_ready_when_all_consumers_have_started_and_redis_has_answered(site):
+    found, report = site
+    report(2, answered=False)
+    assert failing(found.ready()) == {"redis": "Redis has not answered yet."}
+    report(1)
+    assert failing(found.ready()) == {"consumers": "1 of 2 consumers are ready."}
+    report(2)
+    assert state(found) == (True, True, True)
+
+
+def test_once_it_has_started_one_ready_consumer_is_enough(site):
+    found, report = site
+    report(2)
+    report(1)
+    assert state(found) == (True, True, True)
+    report(0)
+    assert state(found) == (True, False, True)
+
+
+def test_it_has_started_also_if_nobody_has_asked_at_that_time(site, clock):
+    found, report = site
+    report(2)
+    clock.now += 60
+    report(0, answered=False)
+    assert state(found) == (True, False, True)
+
+
+def test_a_supervisor_without_consumers_is_ready_when_redis_has_answered(site):
+    found, report = site
+    report(0, processes=0)
+    assert state(found) == (True, True, True)
+
+
+def test_in_an_outage_of_redis_it_is_alive_and_not_ready(site, clock):
+    found, report = site
+    report(2)
+    clock.now += SHORTEST + 1
+    report(2, answered=False)
+    assert state(found) == (True, False, True)
+    assert failing(found.ready()) == {"redis": "Redis has answered a heartbeat 6.0 s ago."}
+
+
+def test_of_several_servers_one_is_enough_and_the_others_are_named_by_their_queues(site, clock):
+    found, report = site
+    found.watch([Beat(answered=clock.now), Beat("heartbeat (orders, emails)")])
+    report(2)
+    assert state(found) == (True, True, True)
+    (redis,) = [check for check in found.ready() if check.name == "redis"]
+    assert redis.sentence == "Redis (orders, emails) has not answered yet."
+
+
+def test_while_it_shuts_down_it_is_alive_and_not_ready(site):
+    found, report = site
+    report(2)
+    report(2, stopping=True)
+    assert failing(found.ready()) == {"running": "It is shutting down."}
+    assert state(found) == (True, False, True)
+
+
+def test_a_stuck_service_is_a_reason_to_end_the_process(site):
+    found, report = site
+    report(2, stuck=["promoter is stuck for 31 s"])
+    assert failing(found.live()) == {"services": "promoter is stuck for 31 s."}
+
+
+def test_a_stuck_main_loop_is_found_after_a_second_look(site, clock):
+    found, report = site
+    report(2)
+    clock.now += STUCK + 1
+    assert failing(found.live()) == {"main loop": "The main loop is stuck for 31 s."}
+    assert len(clock.slept) == 1
+
+
+def test_a_process_that_was_stopped_is_alive_when_it_goes_on(site, clock, monkeypatch):
+    found, report = site
+    report(2)
+    clock.now += 3600
+    monkeypatch.setattr(clock, "sleep", lambda _: report(2))
+    assert state(found)[0] is True
+
+
+def test_the_answer_has_each_check_and_a_status(site):
+    found, report = site
+    report(1)
+    routes = found.routes()
+    assert set(routes) == {"/live", "/ready", "/startup"}
+    assert (routes["/live"]().status, routes["/ready"]().status) == (200, 503)
+    body = json.loads(routes["/ready"]().body)
+    assert body["status"] == "failing"
+    assert {"name": "consumers", "ok": False, "sentence": "1 of 2 consumers are ready."} in body["checks"]

@@ -1,0 +1,118 @@
+"""The problems of queues as values."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from django.utils.translation import override
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.errors import StoreError, UnknownQueue
+from mq_django.inspector import Thresholds, actions
+from mq_django.inspector.found_problems import _figures
+from mq_django.inspector.problem_sentences import sentence
+from mq_django.inspector.queue_view import Problem, QueueView
+from mq_django.producers import queues
+from mq_django.transport.private_server import PrivateServer
+from tests.seeding import beat, bury_many, publish_many, set_aside, tally
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def found(*names, **options):
+    return [(problem.queue, problem.kind) for problem in inspector.problems(*names, **options)]
+
+
+def test_without_problems_there_are_none():
+    beat("emails")
+    publish_many("emails", [("welcome", 1)])
+
+    assert inspector.problems() == []
+
+
+def test_a_problem_names_its_queue_and_its_figure():
+    beat("emails")
+    set_aside("emails", "nobody.knows")
+
+    (problem,) = inspector.problems()
+
+    assert (problem.queue, problem.kind, problem.figure, problem.threshold) == ("emails", "unhandled", 1, 0)
+    assert problem.sentence == "emails has 1 message without a handler in any consumer."
+
+
+def test_the_worst_problems_come_first_whatever_queue_they_are_of():
+    set_aside("emails", "nobody.knows")
+    actions.pause("default", who="ops")
+
+    assert found() == [("emails", "unconsumed"), ("default", "paused"), ("emails", "unhandled")]
+    assert found("default") == [("default", "paused")]
+    assert found(ignore=["paused", "unconsumed"]) == [("emails", "unhandled")]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "kind"), [({"max_ready": 2}, "ready"), ({"max_dead": 1}, "dead"), ({"max_buried": 1}, "buried")]
+)
+def test_a_figure_above_its_threshold_is_a_problem(threshold, kind):
+    beat("emails")
+    bury_many("emails", 2)
+    tally("emails", {("buried", "welcome"): 2})
+    publish_many("emails", [("welcome", n) for n in range(3)])
+    usual = Thresholds(max_buried=None)
+
+    assert inspector.problems(thresholds=usual) == []
+    (problem,) = inspector.problems(thresholds=replace(usual, **threshold))
+    assert (problem.kind, problem.threshold) == (kind, *threshold.values())
+    assert problem.figure == problem.threshold + 1
+
+
+def test_an_old_message_is_late_by_the_age_that_is_given(redis_client):
+    beat("emails")
+    now, _ = redis_client.time()
+    redis_client.xadd(get_config().queue("emails").keys.ready, {"type": "a", "data": "1"}, id=f"{(now - 90) * 1000}-0")
+
+    (problem,) = inspector.problems()
+    assert (problem.kind, problem.threshold) == ("late", 60)
+    assert 89 <= problem.figure < 95
+    assert inspector.problems(thresholds=Thresholds(max_age=300)) == []
+    assert inspector.problems(thresholds=Thresholds(max_age=None)) == []
+
+
+def test_a_queue_that_cannot_be_read_is_a_problem(redis_client):
+    redis_client.set(get_config().queue("default").keys.ready, "mine")
+
+    (problem,) = inspector.problems()
+
+    assert (problem.queue, problem.kind, problem.figure) == ("default", "unreadable", None)
+    assert "WRONGTYPE" in problem.sentence
+
+
+def test_one_of_several_servers_that_is_away_is_a_problem_and_all_of_them_an_error(mq_settings, redis_url):
+    with PrivateServer() as gone:
+        url = gone.url
+    mq_settings(QUEUES={"emails": {}, "far": {"CONNECTION": url}})
+    queues["emails"].publish("welcome", 1)
+
+    assert found() == [("far", "unreadable"), ("emails", "unconsumed")]
+
+    mq_settings(CONNECTION=url)
+    with pytest.raises(StoreError, match="Cannot reach Redis"):
+        inspector.problems()
+
+
+def test_a_queue_that_is_not_configured_is_refused():
+    with pytest.raises(UnknownQueue):
+        inspector.problems("nope")
+
+
+def test_a_threshold_of_growth_is_above_what_counts():
+    view = QueueView(name="q")
+    assert _figures(view, "growing", Thresholds(max_growth=500)) == (0, 500)
+
+
+@pytest.mark.parametrize("kind", get_args(Problem))
+def test_each_kind_has_a_sentence_that_follows_the_name_of_its_queue(kind):
+    with override("en"):
+        said = sentence(QueueView(name="q", error="Redis says no."), kind)
+    assert said[:1].islower()
+    assert said.rstrip()[-1] in ".?"

@@ -1,0 +1,118 @@
+"""`manage.py mq status --check`, as a cron job or a monitoring program calls it."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from mq_django.inspector import actions
+from mq_django.inspector.thresholds import Thresholds
+from mq_django.management.commands.mq import Command
+from mq_django.management.status_verb import THRESHOLDS
+from mq_django.producers import queues
+from mq_django.transport.private_server import PrivateServer
+from tests.seeding import beat, bury_many, publish_many, set_aside
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def check(*args):
+    """Return the exit code and the lines."""
+    out = StringIO()
+    try:
+        call_command("mq", "status", "--check", *args, stdout=out)
+    except SystemExit as end:
+        return end.code, out.getvalue().splitlines()
+    return 0, out.getvalue().splitlines()
+
+
+def test_without_problems_it_exits_with_0():
+    assert check() == (0, ["OK: no problems."])
+    assert check("--json") == (0, ["[]"])
+
+
+def test_each_problem_is_a_line():
+    actions.pause("default", who="ops", reason="a deploy\nis going on")
+    queues["emails"].publish("welcome", 1)
+
+    code, (unconsumed, paused) = check()
+
+    assert code == 1
+    assert unconsumed == "[unconsumed] emails has 1 message and no running consumer. Is runconsumer started?"
+    assert paused.startswith("[paused] default is paused. Paused by ops")
+    assert "a deploy<U+000A>is going on" in paused
+
+
+def test_the_queues_the_thresholds_and_what_to_ignore_are_arguments():
+    for queue in ("default", "emails"):
+        beat(queue)
+    bury_many("emails", 2)
+    set_aside("default", "nobody.knows")
+    publish_many("emails", [("welcome", n) for n in range(3)])
+
+    assert check("emails", "--max-buried", "2") == (0, ["OK: no problems."])
+    assert check("default", "--max-unhandled", "1")[0] == 0
+    assert check("--ignore", "unhandled", "--ignore", "buried")[0] == 0
+    assert check("emails", "--max-buried", "2", "--max-dead", "1", "--max-ready", "2", "--max-age", "5m") == (
+        1,
+        ["[ready] emails has 3 ready messages.", "[dead] emails has 2 dead letters."],
+    )
+
+
+def test_with_json_it_prints_the_problems_with_their_figures():
+    beat("emails")
+    set_aside("emails", "nobody.knows")
+
+    code, (line,) = check("--json")
+
+    assert code == 1
+    assert json.loads(line) == [
+        {
+            "queue": "emails",
+            "kind": "unhandled",
+            "sentence": "emails has 1 message without a handler in any consumer.",
+            "figure": 1,
+            "threshold": 0,
+        }
+    ]
+
+
+def test_a_server_that_cannot_be_reached_is_the_problem(mq_settings):
+    with PrivateServer() as server:
+        url = server.url
+    mq_settings(CONNECTION=url)
+
+    code, (line,) = check()
+    assert code == 1
+    assert line.startswith("[unreadable] Cannot reach Redis at")
+    (found,) = json.loads(check("--json")[1][0])
+    assert (found["queue"], found["kind"]) == (None, "unreadable")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--check", "nope"],
+        ["--max-age", "5m"],
+        ["--ignore", "paused"],
+    ],
+)
+def test_wrong_arguments_exit_with_2(args):
+    with pytest.raises(CommandError) as caught:
+        call_command("mq", "status", *args)
+    assert caught.value.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "args", [["--max-age", "soon"], ["--max-age", "-1"], ["--max-ready", "-1"], ["--max-dead", "x"], ["--ignore", "x"]]
+)
+def test_values_that_are_none_exit_with_2(args, capsys):
+    with pytest.raises(SystemExit) as caught:
+        Command().run_from_argv(["manage.py", "mq", "status", "--check", *args])
+    assert caught.value.code == 2
+    assert args[0] in capsys.readouterr().err
+
+
+def test_each_threshold_has_an_option():
+    assert set(THRESHOLDS) == set(Thresholds.__dataclass_fields__)
