@@ -25,7 +25,7 @@ def log_failure(
     """Log a failed attempt, with the exception that the handler raised.
 
     The record has the attributes `queue`, `message_id`, `handler` and `attempt`, for error trackers and JSON logs, and
-    `correlation_id` if the message has one.
+    `correlation_id` if the message has one. For error trackers it also has `message_name`, and the `reason` of a burial.
     """
     if isinstance(outcome, Retry):
         level, what = logging.WARNING, f"will be retried in {delay_ms / 1000:.1f} s"
@@ -36,8 +36,10 @@ def log_failure(
     extra: dict[str, str | int] = {
         "queue": message.queue,
         "message_id": message.id,
+        "message_name": message.name,
         "handler": handler.where if handler else "",
         "attempt": message.attempt,
+        "reason": outcome.reason if isinstance(outcome, Bury) else "",
     }
     if (correlation_id := correlation_id_in(message.headers)) is not None:
         extra["correlation_id"] = correlation_id

@@ -101,5 +101,6 @@ class Dispatcher:
     def _settle_unusable(self, item: Undecodable) -> None:
         settlement = unusable(item)
         if isinstance(settlement.outcome, Bury):
-            logger.error("Entry %s of queue %s buried: %s", item.entry, self._queue, item.reason)
+            extra = {"queue": self._queue, "reason": settlement.outcome.reason}
+            logger.error("Entry %s of queue %s buried: %s", item.entry, self._queue, item.reason, extra=extra)
         self._executor.settle(settlement)
