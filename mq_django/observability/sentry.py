@@ -155,18 +155,19 @@ def _report(handling: Handling, outcome: Retry | Bury, level: Any) -> None:
             scope.set_tag("mq.reason", outcome.reason)
         event["level"], event["logger"] = level, "mq_django"
         sentry_sdk.capture_event(event, hint=hint)
-        _reported.set((handling.queue, message.id, message.attempt))
+        _reported.set((message.queue, message.id, message.attempt))
 
 
 def _spans(stack: ExitStack, handling: Handling) -> list[Any]:
-    """Enter and return the transaction of an attempt and its span. A sampler of the project may fail."""
+    """Enter and return the transaction of an attempt and its span, if tracing is on. A sampler may fail."""
     found: list[Any] = []
     about = {"queue": handling.queue, "handler": handling.handler, "message": handling.message.name}
     with capture_internal_exceptions():
+        # Also if tracing is off: errors belong to the trace.
         transaction = _continued(handling)
-        sampled = sentry_sdk.start_transaction(transaction, custom_sampling_context={"mq_django": about})
-        found.append(stack.enter_context(sampled))
         if _is_tracing():
+            started = sentry_sdk.start_transaction(transaction, custom_sampling_context={"mq_django": about})
+            found.append(stack.enter_context(started))
             found.append(stack.enter_context(_process_span(handling)))
     return found
 

@@ -106,6 +106,8 @@ def describe_record(event: Event, record: Any) -> None:
     if "mq.queue" not in found:
         return
     event["tags"] = {**dict(event.get("tags") or {}), **{tag: _tag(value) for tag, value in found.items()}}
+    # Those of the process, which has logged other messages, too.
+    event.pop("breadcrumbs", None)
     about = found.get("mq.handler") or found.get("mq.message") or found["mq.queue"]
     event["transaction"] = about
     if "exception" not in event:

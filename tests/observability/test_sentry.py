@@ -2,18 +2,18 @@
 
 import asyncio
 import json
-import threading
 from datetime import timedelta
 
 import pytest
 from django.utils.decorators import sync_and_async_middleware
 
-from mq_django import Bury, Retry, RetryPolicy, handler, queues, registry
+from mq_django import Bury, Retry, RetryPolicy, handler, queues, registry, subscriber, topics
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
+from mq_django.core import clock
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling, publishing_chain
 from mq_django.stores import open_store
@@ -183,6 +183,18 @@ def test_the_failure_of_a_task_is_one_event(sentry, settings):
     assert event["exception"]["values"][0]["stacktrace"]["frames"][-1]["function"] == "refuse"
 
 
+def test_the_queue_of_a_subscriber_is_its_group(sentry, mq_settings, monkeypatch):
+    mq_settings(TOPICS={"orders": {}}, MIDDLEWARE=[f"{PATH}.report_burials"])
+    monkeypatch.setattr(registry, "_starts", dict(registry._starts))
+    subscriber("orders", group="billing", retry=ONCE)(work)
+    kept = sentry()
+    open_store(get_config().queue("orders:billing"), Pooled(get_client("consume"))).create_groups()
+    sent = topics["orders"].publish("paid", {"fail": "x"})
+    handle("orders:billing")
+    (event,) = kept.events
+    assert (event["tags"]["mq.queue"], event["tags"]["mq.message_id"]) == ("orders:billing", sent)
+
+
 @pytest.mark.parametrize("queue", ["default", "emails"])
 def test_tags_and_breadcrumbs_of_one_message_are_on_no_other(sentry, queue):
     kept = sentry()
@@ -217,6 +229,17 @@ def test_retried_attempts_are_warnings_if_the_project_says_so(sentry, project, e
     assert by_name["again"]["exception"]["values"][0]["value"] == "for now"
     assert by_name["retry"]["logentry"]["message"] == "The handler returned Retry"
     assert "mq.reason" not in by_name["again"]["tags"]
+
+
+def test_warnings_of_retries_have_tags_without_the_other_middleware(sentry, mq_settings, project):
+    mq_settings(MIDDLEWARE=[f"{PATH}.report_retries"])
+    kept = sentry()
+    sent = queues["default"].publish("again", {"fail": "for now", "street": "Elm Street"})
+    handle("default")
+    (event,) = kept.events
+    assert (event["level"], event["tags"]["mq.message_id"]) == ("warning", sent)
+    assert event["transaction"] == f"{__name__}.work"
+    assert "Elm Street" not in json.dumps(kept.items)
 
 
 def test_what_a_handler_has_captured_itself_is_not_reported_again(sentry):
@@ -262,10 +285,12 @@ def test_an_exception_of_another_middleware_is_reported_once(sentry, project):
 def test_the_burial_of_an_expired_message_has_the_same_tags(sentry, project):
     project(EXPIRED="bury")
     kept = sentry()
-    sent = queues["default"].publish("work", None, expires=0.001)
-    wait_until(lambda: not threading.Event().wait(0.01))
-    handle("default")
+    sent, expired = queues["default"].publish("work", None, expires=0.001), clock.now() + 0.002
+    queues["default"].publish("again", {"fail": "of another message"}, priority=1)
+    wait_until(lambda: clock.now() > expired)
+    handle("default", 2)
     (event,) = kept.events
+    assert "breadcrumbs" not in event
     assert (event["level"], event["transaction"]) == ("error", f"{__name__}.work")
     assert tags_of(event) == {
         "mq.queue": "default",
@@ -333,6 +358,16 @@ def test_if_the_project_says_so_the_data_is_sent_without_secrets(sentry, options
 # traces
 
 
+def test_errors_belong_to_the_trace_of_the_publisher_without_tracing(sentry):
+    kept = sentry()
+    trace = "0123456789abcdef0123456789abcdef"
+    headers = {"sentrytrace": f"{trace}-0123456789abcdef-1"}
+    queues["default"].publish("work", {"fail": "x"}, headers=headers)
+    handle("default")
+    assert [event["contexts"]["trace"]["trace_id"] for event in kept.events] == [trace]
+    assert kept.transactions == []
+
+
 def test_a_handler_continues_the_trace_of_its_publisher(sentry, project):
     project("trace_publishing")
     kept = sentry(traces_sample_rate=1.0)
@@ -348,8 +383,9 @@ def test_a_handler_continues_the_trace_of_its_publisher(sentry, project):
     (transaction, process) = next(
         (found, span) for found, span in spans if span["op"] == "queue.process" and span["trace_id"] == page.trace_id
     )
-    assert (transaction["contexts"]["trace"]["op"], process["status"]) == ("queue.task.mq_django", "ok")
-    assert transaction["contexts"]["trace"]["parent_span_id"] == publishing["span_id"]
+    trace = transaction["contexts"]["trace"]
+    assert (trace["op"], trace["status"]) == ("queue.task.mq_django", "ok")
+    assert trace["parent_span_id"] == publishing["span_id"]
     assert expected.items() <= process["data"].items()
     assert process["data"]["messaging.message.retry.count"] == 0
     assert 0 <= process["data"]["messaging.message.receive.latency"] < 60_000
@@ -396,4 +432,4 @@ def test_nothing_is_done_without_init(project):
     queues["default"].publish("work", {"fail": "x"})
     handle("default")
     assert not sentry_sdk.get_client().is_active()
-    assert get_config().queue("default").name == "default"
+    assert open_store(get_config().queue("default"), Pooled(get_client("inspect"))).depths().dead == 1
