@@ -23,9 +23,16 @@ class Finding:
 
     #: A stable identifier.
     id: str
-    message: str
+    #: What was seen, and what to do, each as sentences.
+    seen: str
+    advice: str = ""
     #: Messages would certainly be lost, or nothing would work.
     fatal: bool = False
+
+    @property
+    def message(self) -> str:
+        """Return what was seen and what to do, for a log."""
+        return f"{self.seen} {self.advice}".rstrip()
 
 
 def examine(client: redis.Redis) -> list[Finding]:
@@ -75,27 +82,23 @@ def _of_version(info: Mapping[str, Any], known: bool) -> Finding | None:
 
 
 def _of_eviction(info: Mapping[str, Any]) -> Finding | None:
-    policy = str(info.get("maxmemory_policy", "noeviction"))
+    policy, advice = str(info.get("maxmemory_policy", "noeviction")), "Set it to noeviction."
     if policy == "noeviction":
         return None
     if policy.startswith("allkeys") and info.get("maxmemory"):
-        message = f"Redis evicts any key when its memory is full (maxmemory-policy {policy}): messages would be lost."
-        return Finding("eviction", f"{message} Set it to noeviction.", fatal=True)
-    message = f"Redis may evict keys when its memory is full (maxmemory-policy {policy}). Set it to noeviction."
-    return Finding("eviction", message)
+        seen = f"Redis evicts any key when its memory is full (maxmemory-policy {policy}): messages would be lost."
+        return Finding("eviction", seen, advice, fatal=True)
+    return Finding("eviction", f"Redis may evict keys when its memory is full (maxmemory-policy {policy}).", advice)
 
 
 def _of_persistence(info: Mapping[str, Any], save: str | None) -> Finding | None:
     if info.get("aof_enabled") or info.get("role") == "slave":
         return None
+    advice = "Set appendonly to yes."
     if save == "":
-        return Finding(
-            "persistence", "Redis does not persist data: all messages are lost when it restarts. Set appendonly to yes."
-        )
-    message = (
-        "Redis has no append-only file: a crash loses the messages since its last snapshot. Set appendonly to yes."
-    )
-    return Finding("persistence", message)
+        return Finding("persistence", "Redis does not persist data: all messages are lost when it restarts.", advice)
+    seen = "Redis has no append-only file: a crash loses the messages since its last snapshot."
+    return Finding("persistence", seen, advice)
 
 
 def _of_files(info: Mapping[str, Any]) -> Finding | None:
@@ -104,5 +107,5 @@ def _of_files(info: Mapping[str, Any]) -> Finding | None:
     first, last = BROKEN_FILES
     if "valkey_version" in info or not first <= parts <= last:
         return None
-    message = f"Redis {version} can write files that it cannot load again, after XTRIM or XADD with an exact MINID."
-    return Finding("files", f"{message} mq_django never does that, but another program may: upgrade Redis.")
+    seen = f"Redis {version} can write files that it cannot load again, after XTRIM or XADD with an exact MINID."
+    return Finding("files", seen, "mq_django never does that, but another program may: upgrade Redis.")

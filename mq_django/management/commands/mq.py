@@ -21,6 +21,7 @@ from mq_django.inspector.message_views import Room
 from mq_django.inspector.queues import require_queue
 from mq_django.management import (
     consumer_verbs,
+    doctor_verb,
     health_verb,
     pause_verbs,
     schedule_verbs,
@@ -47,7 +48,7 @@ PROGRESS = 2.0
 
 VERBS = (
     *("status", "health", "peek", "find", "publish", "cancel", "redrive", "pause", "resume", "purge"),
-    *("consumers", "schedules"),
+    *("consumers", "schedules", "doctor"),
     *("topics", "log", "seek", "unsubscribe", "replay"),
 )
 
@@ -100,6 +101,7 @@ class Command(BaseCommand):
         self._add_purge(verbs)
         pause_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
         consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
+        doctor_verb.add_verb(lambda name, what: self._verb(verbs, name, what))
         scheduling = self._verb(verbs, "schedules", "Show schedules; create, change, pause and delete them.")
         schedule_verbs.add_verbs(scheduling, self._verb)
         topic_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
@@ -256,6 +258,9 @@ class Command(BaseCommand):
 
     def _consumers(self, options: dict[str, Any]) -> None:
         self._print_all(options, *consumer_verbs.consumers(options))
+
+    def _doctor(self, options: dict[str, Any]) -> None:
+        doctor_verb.doctor(options, self)
 
     def _schedules(self, options: dict[str, Any]) -> None:
         self._print_all(options, *schedule_verbs.run(options))

@@ -1,0 +1,51 @@
+"""What a look at a project finds, and how a look is declared."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+Level = Literal["error", "warning", "note"]
+
+#: The worst first.
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+
+#: The page with a section for each code.
+PAGE = "docs/doctor.md"
+
+#: The finding that something could not be looked at.
+NOT_LOOKED = "D199"
+
+Facts = TypeVar("Facts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorFinding:
+    """One finding: what was seen, and what to do about it."""
+
+    #: It keeps its meaning in all versions.
+    code: str
+    level: Level
+    seen: str
+    advice: str
+    #: What it is about: a server, or "" for the project.
+    where: str = ""
+
+    @property
+    def link(self) -> str:
+        """Return the section of the documentation about it."""
+        return f"{PAGE}#{self.code.lower()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Generic[Facts]):
+    """One look at the facts of an area: a function, and the codes of what it can find."""
+
+    #: Says what is looked at, for the list of a report.
+    what: str
+    codes: tuple[str, ...]
+    run: Callable[[Facts], Iterable[DoctorFinding]]
+
+
+def counted(count: int, noun: str, plural: str = "s") -> str:
+    """Return a number with its noun, such as "1 message" or "1,200 messages"."""
+    return f"{count:,} {noun}{'' if count == 1 else plural}"

@@ -1,0 +1,122 @@
+"""Looks at the consumers that run on this machine: their open files, and the memory of their container.
+
+What is read is in `/proc` and `/sys/fs/cgroup` of Linux. Elsewhere, and for processes of other users, nothing is found.
+"""
+
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mq_django.inspector.doctor.consumer_looks import QueueFacts
+from mq_django.inspector.doctor.findings import DoctorFinding, Look, counted
+
+#: The shares of open files, and of memory, from which there is a warning.
+NEARLY_FULL = 0.8
+
+_PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFacts:
+    """The processes of consumers and supervisors that run on this machine."""
+
+    pids: Sequence[int]
+
+
+def process_facts(queues: QueueFacts) -> ProcessFacts:
+    """Find the processes of this machine among the live consumers and supervisors."""
+    here, found = socket.gethostname(), set[int]()
+    for queue in queues.readable:
+        for one in (*queue.consumers, *queue.housekeepers):
+            # A supervisor announces its own process, too.
+            pids = (one.pid, one.announced.get("pid"))
+            if one.alive and one.host == here:
+                found.update(pid for pid in pids if isinstance(pid, int) and pid > 0)
+    return ProcessFacts(pids=sorted(found))
+
+
+def _of_files(processes: ProcessFacts) -> Iterator[DoctorFinding]:
+    used = {pid: files for pid in processes.pids if (files := _open_files(pid)) is not None}
+    full = {pid: files for pid, files in used.items() if files[0] >= files[1] * NEARLY_FULL}
+    for pid, (count, limit) in full.items():
+        yield DoctorFinding(
+            code="D501",
+            level="warning",
+            seen=f"Process {pid} of runconsumer has {count} open files, and may have {limit}. At the limit it can "
+            "neither connect nor start processes.",
+            advice="Raise the limit: LimitNOFILE= in the systemd unit, --ulimit nofile= of docker run, or ulimit -n "
+            "before the start.",
+        )
+
+
+def _open_files(pid: int) -> tuple[int, int] | None:
+    """Return how many files a process has open, and how many it may have; None if unknown or not limited."""
+    try:
+        count = len(list((_PROC / str(pid) / "fd").iterdir()))
+        lines = (_PROC / str(pid) / "limits").read_text().splitlines()
+    except OSError:
+        return None
+    (line,) = (line for line in lines if line.startswith("Max open files"))
+    soft = line.split()[3]
+    return (count, int(soft)) if soft.isdecimal() else None
+
+
+def _of_memory(processes: ProcessFacts) -> Iterator[DoctorFinding]:
+    groups: dict[Path, list[int]] = {}
+    for pid in processes.pids:
+        if folder := _memory_group(pid):
+            groups.setdefault(folder, []).append(pid)
+    for folder, pids in groups.items():
+        memory = _memory(folder)
+        if memory is not None and memory[0] >= memory[1] * NEARLY_FULL:
+            used, limit = memory
+            yield DoctorFinding(
+                code="D502",
+                level="warning",
+                seen=f"The container or unit of {counted(len(pids), 'process', 'es')} of runconsumer uses "
+                f"{used // _MIB} of {limit // _MIB} MiB of memory. At the limit the kernel kills one of them.",
+                advice="Give it more memory, or start runconsumer with fewer --processes. With --max-memory MIB a "
+                "process that grows is replaced before that: MIB times the number of processes should stay below the "
+                "limit.",
+            )
+
+
+def _memory_group(pid: int) -> Path | None:
+    """Return the folder of the control group that limits the memory of a process."""
+    try:
+        lines = (_PROC / str(pid) / "cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    for number, controllers, path in (line.split(":", 2) for line in lines):
+        if "memory" in controllers.split(",") or (number == "0" and not controllers):
+            root = _CGROUPS / "memory" if controllers else _CGROUPS
+            # In a container the path may be the one outside of it.
+            folders = (root / path.strip("/"), root)
+            found = next((folder for folder in folders if (folder / "memory.stat").exists()), None)
+            if found is not None:
+                return found
+    return None
+
+
+def _memory(folder: Path) -> tuple[int, int] | None:
+    """Return the bytes in use, without those that the kernel can free at once, and the limit; None without a limit."""
+    names = ("memory.current", "memory.max", "inactive_file")
+    if not (folder / names[0]).exists():  # version 1
+        names = ("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file")
+    try:
+        used, limit = ((folder / name).read_text().strip() for name in names[:2])
+        statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return None
+    # Version 1 has a huge number for no limit.
+    if not limit.isdecimal() or int(limit) >= 2**60:
+        return None
+    return int(used) - int(statistics.get(names[2], 0)), int(limit)
+
+
+MACHINE_LOOKS: tuple[Look[ProcessFacts], ...] = (
+    Look("open files", ("D501",), _of_files),
+    Look("memory of the container", ("D502",), _of_memory),
+)

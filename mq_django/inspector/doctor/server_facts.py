@@ -1,0 +1,147 @@
+"""What a Redis server says of itself, read in a bounded time and without writing."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, NamedTuple
+
+from mq_django.conf import QueueConfig, get_config
+from mq_django.core import clock
+from mq_django.errors import ConnectionLost, ConnectionRejected, ServerBusy, StoreError
+from mq_django.transport.capabilities import Finding, examine
+from mq_django.transport.connections import get_client, open_wire
+from mq_django.transport.failures import address
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: Round trips that are measured.
+PINGS = 9
+#: Entries of the slow log that are read.
+SLOW_ENTRIES = 128
+#: Settings that are read, with one command.
+SETTINGS = ("tcp-keepalive", "maxclients", "min-replicas-to-write")
+
+#: Commands whose second word says what they do.
+_CONTAINERS = ("CONFIG", "SLOWLOG", "CLUSTER")
+
+
+class SlowCommand(NamedTuple):
+    """An entry of the slow log: seconds since 1970, microseconds, and the arguments that the log keeps."""
+
+    at: int
+    us: int
+    args: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """A server, as seen once."""
+
+    connection: str
+    #: Its address, and the setting that names it.
+    where: str
+    wire: Wire
+    #: The queues on it, and the names of the topics.
+    queues: Sequence[QueueConfig]
+    topics: Sequence[str]
+    #: The fields of INFO, and settings of CONFIG; empty if refused.
+    info: Mapping[str, str]
+    settings: Mapping[str, str]
+    slow: Sequence[SlowCommand]
+    cluster: Mapping[str, str]
+    #: What `runconsumer` would say about it at its start.
+    risks: Sequence[Finding]
+    #: Command -> why the server has refused it.
+    refused: Mapping[str, str]
+    #: Seconds: the median of some round trips, and how far the server's clock is ahead of the one of this machine.
+    round_trip: float
+    ahead: float
+
+    def number(self, field: str) -> int:
+        """Return a number of INFO; 0 if it is missing."""
+        value = self.info.get(field, "")
+        return int(value) if value.isdecimal() else 0
+
+
+def where_is(connection: str) -> str:
+    """Return the address of a server, without user and password, and the setting that names it.
+
+    Raises:
+        ConfigurationError: CONNECTION cannot be used.
+    """
+    return f"{address(get_client('inspect', connection).connection_pool)} ({get_config().where_is(connection)})"
+
+
+def server_facts(connection: str) -> ServerFacts:
+    """Read what a server says of itself.
+
+    Raises:
+        ConfigurationError: CONNECTION cannot be used.
+        StoreError: it cannot be reached, or does not answer.
+    """
+    config, wire = get_config(), open_wire("inspect", connection)
+    refused: dict[str, str] = {}
+    round_trip, ahead = _clocks(wire, refused)
+    info = _fields(_ask(wire, ("INFO",), refused) or b"")
+    slow = _ask(wire, ("SLOWLOG", "GET", SLOW_ENTRIES), refused) or ()
+    is_cluster = info.get("cluster_enabled") == "1"
+    return ServerFacts(
+        connection=connection,
+        where=where_is(connection),
+        wire=wire,
+        queues=[queue for queue in config.queues.values() if queue.connection == connection],
+        topics=[topic.name for topic in config.topics.values() if topic.connection == connection],
+        info=info,
+        settings=_settings(wire, refused),
+        slow=[SlowCommand(at=entry[1], us=entry[2], args=entry[3]) for entry in slow],
+        cluster=_fields(_ask(wire, ("CLUSTER", "INFO"), refused) or b"") if is_cluster else {},
+        # INFO is needed for all of it.
+        risks=examine(get_client("inspect", connection)) if info else (),
+        refused=refused,
+        round_trip=round_trip,
+        ahead=ahead,
+    )
+
+
+def _clocks(wire: Wire, refused: dict[str, str]) -> tuple[float, float]:
+    """Return the median of the round trips, and how far the server's clock is ahead by the fastest of them."""
+    took: list[float] = []
+    clocks: list[tuple[float, float]] = []
+    for _ in range(PINGS):
+        began, at = time.monotonic(), clock.now()
+        reply = _ask(wire, ("TIME",), refused) if "TIME" not in refused else _ask(wire, ("PING",), refused)
+        took.append(time.monotonic() - began)
+        if isinstance(reply, list):
+            clocks.append((took[-1], int(reply[0]) + int(reply[1]) / 1_000_000 - (at + took[-1] / 2)))
+    return median(took), min(clocks, default=(0.0, 0.0))[1]
+
+
+def _settings(wire: Wire, refused: dict[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in SETTINGS:
+        # One by one: before Redis 7 CONFIG GET takes one name.
+        reply = _ask(wire, ("CONFIG", "GET", name), refused) or ()
+        found |= dict(zip(map(_text, reply[::2]), map(_text, reply[1::2]), strict=True))
+    return found
+
+
+def _ask(wire: Wire, command: Command, refused: dict[str, str]) -> Any:
+    """Return a reply, or None if the server refuses the command, as managed servers do."""
+    name = " ".join(map(str, command[:2])) if command[0] in _CONTAINERS else str(command[0])
+    try:
+        return reply_or_raise(wire.trip([command])[0])
+    except (ConnectionLost, ConnectionRejected, ServerBusy):
+        raise
+    except StoreError as error:
+        refused[name] = str(error)
+        return None
+
+
+def _fields(text: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in _text(text).splitlines() if not line.startswith("#"))
+    return {name: value.strip() for name, separator, value in lines if separator}
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")

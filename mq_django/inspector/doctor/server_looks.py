@@ -1,0 +1,219 @@
+"""Looks at a Redis server: settings and states that endanger messages, or slow their handling down."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from mq_django.core import clock
+from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Level, Look, counted
+from mq_django.inspector.doctor.rights import missing_rights
+from mq_django.inspector.doctor.server_facts import ServerFacts
+
+#: The share of the memory, and of the clients, from which there is a warning; and of the memory for an error.
+NEARLY_FULL, FULL = 0.8, 0.95
+#: Seconds of a round trip, and between the clocks, that are too much.
+SLOW_TRIP, CLOCKS_APART = 0.02, 1.0
+#: Microseconds of a script that is slow, and for how long such a script is reported, in seconds.
+SLOW_SCRIPT_US, RECENTLY = 50_000, 3600
+
+#: The findings that `runconsumer` logs at its start, too: by their ids the code, the level, and what to do.
+_RISKS: dict[str, tuple[str, Level, str]] = {
+    "version": ("D101", "error", "Upgrade to Redis 6.2 or newer, or to Valkey."),
+    "eviction": ("D102", "error", "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf."),
+    "persistence": ("D103", "warning", "CONFIG SET appendonly yes, and the same in redis.conf."),
+    "files": ("D104", "warning", "Upgrade Redis."),
+}
+#: Fields of INFO that say "ok" while data can be written to disk, and the command or file they are about.
+_SAVES = {
+    "rdb_last_bgsave_status": "the last snapshot (BGSAVE)",
+    "aof_last_bgrewrite_status": "the last rewrite of the append-only file (BGREWRITEAOF)",
+    "aof_last_write_status": "the last write to the append-only file",
+}
+
+Findings = Iterator[DoctorFinding]
+
+
+def _of_risk(id_: str, server: ServerFacts) -> Findings:
+    code, level, advice = _RISKS[id_]
+    for risk in server.risks:
+        if risk.id == id_:
+            level = "warning" if id_ == "eviction" and not risk.fatal else level
+            yield DoctorFinding(code=code, level=level, seen=risk.seen, advice=advice, where=server.where)
+
+
+def _of_saves(server: ServerFacts) -> Findings:
+    failed = [what for field, what in _SAVES.items() if server.info.get(field, "ok") != "ok"]
+    if failed:
+        yield DoctorFinding(
+            code="D105",
+            level="error",
+            seen=f"Redis could not write to its disk: {' and '.join(failed)} failed. It may refuse all writes.",
+            advice="Free space, or correct the permissions, in the folder that CONFIG GET dir names; the log of Redis "
+            "has the reason. Then run BGSAVE and BGREWRITEAOF.",
+            where=server.where,
+        )
+
+
+def _of_memory(server: ServerFacts) -> Findings:
+    used, limit = server.number("used_memory"), server.number("maxmemory")
+    total, named = (limit, "maxmemory") if limit else (server.number("total_system_memory"), "the machine's memory")
+    share = used / total if total else 0.0
+    if share < NEARLY_FULL:
+        return
+    yield DoctorFinding(
+        code="D106",
+        level="error" if share >= FULL else "warning",
+        seen=f"Redis uses {_mib(used)} of {_mib(total)}, {share:.0%} of {named}. When it is full, publishes fail.",
+        advice="Give Redis more memory (CONFIG SET maxmemory), start more consumers, or delete dead letters and old "
+        "messages of topics.",
+        where=server.where,
+    )
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def _of_latency(server: ServerFacts) -> Findings:
+    if server.round_trip >= SLOW_TRIP:
+        yield DoctorFinding(
+            code="D107",
+            level="warning",
+            seen=f"A round trip to Redis takes {server.round_trip * 1000:.0f} ms.",
+            advice="Run consumers and web processes near Redis, in the same zone; see if the server is overloaded with "
+            "redis-cli --latency.",
+            where=server.where,
+        )
+
+
+def _of_slow_scripts(server: ServerFacts) -> Findings:
+    # The arguments have data of messages, so they are not shown.
+    now = clock.now() + server.ahead
+    names = [queue.keys.ready.rpartition(":")[0] for queue in server.queues]
+    slow = [
+        entry.us
+        for entry in server.slow
+        if entry.us >= SLOW_SCRIPT_US
+        and now - entry.at <= RECENTLY
+        and entry.args[0].upper() in (b"EVAL", b"EVALSHA")
+        and any(arg.decode(errors="replace").startswith(tuple(names)) for arg in entry.args[3:])
+    ]
+    if slow:
+        yield DoctorFinding(
+            code="D108",
+            level="warning",
+            seen=f"{counted(len(slow), 'call')} of scripts took {SLOW_SCRIPT_US // 1000} ms or more in the last hour, the slowest "
+            f"{max(slow) / 1000:.0f} ms. Redis serves no other client meanwhile.",
+            advice="See whether the server is short of CPU or swaps, and what SLOWLOG GET and LATENCY DOCTOR show.",
+            where=server.where,
+        )
+
+
+def _of_clock(server: ServerFacts) -> Findings:
+    if abs(server.ahead) >= CLOCKS_APART:
+        direction = "ahead of" if server.ahead > 0 else "behind"
+        yield DoctorFinding(
+            code="D109",
+            level="warning",
+            seen=f"The clock of Redis is {abs(server.ahead):.1f} s {direction} the clock of this machine.",
+            advice="Synchronise both machines, for example with chrony or systemd-timesyncd (timedatectl set-ntp "
+            "true).",
+            where=server.where,
+        )
+
+
+def _of_role(server: ServerFacts) -> Findings:
+    if server.info.get("role") == "slave":
+        master = f"{server.info.get('master_host')}:{server.info.get('master_port')}"
+        yield DoctorFinding(
+            code="D110",
+            level="error",
+            seen=f"This Redis is a replica of {master}, so it accepts no writes.",
+            advice="Name the master, or an address that follows it, in CONNECTION. To make this server the master: "
+            "REPLICAOF NO ONE.",
+            where=server.where,
+        )
+
+
+def _of_replicas(server: ServerFacts) -> Findings:
+    needed = int(server.settings.get("min-replicas-to-write") or 0)
+    good = server.info.get("min_slaves_good_slaves")
+    if needed and good is not None and int(good) < needed:
+        yield DoctorFinding(
+            code="D111",
+            level="error",
+            seen=f"Redis needs {needed} replicas to accept writes (min-replicas-to-write), and {good} are connected "
+            "and up to date: it refuses all writes.",
+            advice="Repair the replicas, or CONFIG SET min-replicas-to-write 0.",
+            where=server.where,
+        )
+
+
+def _of_cluster(server: ServerFacts) -> Findings:
+    state, masters = server.cluster.get("cluster_state"), server.cluster.get("cluster_size", "0")
+    if state and state != "ok":
+        seen = f"Redis is a node of a Redis Cluster whose state is {state}."
+        advice = "Repair the cluster: redis-cli --cluster check HOST:PORT shows what is wrong."
+    elif int(masters) > 1:
+        seen = f"Redis is one of {masters} masters of a Redis Cluster. mq_django connects to one node."
+        advice = "Name a server that is not a cluster, or give each queue the CONNECTION of the node with its slot."
+    else:
+        return
+    yield DoctorFinding(code="D112", level="error", seen=seen, advice=advice, where=server.where)
+
+
+def _of_keepalive(server: ServerFacts) -> Findings:
+    if server.settings.get("tcp-keepalive") == "0":
+        yield DoctorFinding(
+            code="D113",
+            level="warning",
+            seen="Redis never checks whether a client that is silent still exists (tcp-keepalive 0): messages may be "
+            "handed to a consumer whose machine has gone.",
+            advice="CONFIG SET tcp-keepalive 300, and the same in redis.conf.",
+            where=server.where,
+        )
+
+
+def _of_clients(server: ServerFacts) -> Findings:
+    connected = server.number("connected_clients")
+    most = int(server.settings.get("maxclients") or server.number("maxclients"))
+    if most and connected >= most * NEARLY_FULL:
+        yield DoctorFinding(
+            code="D114",
+            level="warning",
+            seen=f"{connected} of at most {most} clients are connected (maxclients). Redis refuses further ones.",
+            advice="CONFIG SET maxclients to a higher number, and raise the limit of open files of Redis if needed. "
+            "CLIENT LIST shows who is connected.",
+            where=server.where,
+        )
+
+
+def _of_refusals(server: ServerFacts) -> Findings:
+    for command, why in server.refused.items():
+        right = "+" + "|".join(command.lower().split())
+        yield DoctorFinding(
+            code=NOT_LOOKED,
+            level="note",
+            seen=f"{command} is refused, so what it says could not be looked at: {why.partition(' (docs/')[0]}",
+            advice=f"Run this command as a user with the right {right}, or look at the console of the service.",
+            where=server.where,
+        )
+
+
+SERVER_LOOKS: tuple[Look[ServerFacts], ...] = (
+    Look("version", ("D101",), partial(_of_risk, "version")),
+    Look("eviction", ("D102",), partial(_of_risk, "eviction")),
+    Look("persistence", ("D103",), partial(_of_risk, "persistence")),
+    Look("known bugs", ("D104",), partial(_of_risk, "files")),
+    Look("writes to disk", ("D105",), _of_saves),
+    Look("memory", ("D106",), _of_memory),
+    Look("round trip", ("D107",), _of_latency),
+    Look("slow scripts", ("D108",), _of_slow_scripts),
+    Look("clock", ("D109",), _of_clock),
+    Look("role", ("D110",), _of_role),
+    Look("replicas", ("D111",), _of_replicas),
+    Look("cluster", ("D112",), _of_cluster),
+    Look("tcp-keepalive", ("D113",), _of_keepalive),
+    Look("clients", ("D114",), _of_clients),
+    Look("rights", ("D115", NOT_LOOKED), missing_rights),
+    Look("refused commands", (NOT_LOOKED,), _of_refusals),
+)
