@@ -11,19 +11,24 @@ from redis.crc import key_slot
 from mq_django.transport.scripts import Argument, Command
 
 #: Commands without a key. They run on the server of their trip.
-_KEYLESS = frozenset({"COMMAND", "PING", "SCAN", "SUBSCRIBE"})
+_KEYLESS = frozenset(
+    {
+        *("COMMAND", "PING", "SCAN", "SUBSCRIBE", "PUBLISH", "TIME", "MULTI"),
+        *("INFO", "CONFIG", "SLOWLOG", "CLUSTER"),
+    }
+)
 
 
 def keys_of(command: Command) -> Sequence[Argument]:
     """Return the keys of a command in order; none for a command that any server can run."""
-    name = command[0]
+    name = str(command[0]).upper()
     if name in ("EVALSHA", "EVAL"):
         return command[3 : 3 + int(command[2])]
     if name == "XREADGROUP":
         # After the names of the group and of the consumer, either of which may be "STREAMS".
         streams = command[command.index("STREAMS", 4) + 1 :]
         return streams[: len(streams) // 2]
-    if name == "XINFO":
+    if name in ("XINFO", "XGROUP"):
         return command[2:3]
     # Other commands of ours have one key.
     return () if name in _KEYLESS else command[1:2]

@@ -8,7 +8,9 @@ import pytest
 from redis import exceptions
 
 import mq_django
+from mq_django.core.configs import QueueConfig
 from mq_django.core.keys import KINDS, QueueKeys, RsmqKeys, TopicKeys
+from mq_django.inspector.doctor.rights import commands_of
 from mq_django.transport import failures, scripts
 from mq_django.transport.connections import get_client
 from mq_django.transport.hash_slots import hash_slot, keys_of
@@ -52,7 +54,17 @@ EXAMPLES = {
     "ZMSCORE": [("ZMSCORE", "k", "m", "n")],
     "ZRANK": [("ZRANK", "k", "m")],
     "ZSCORE": [("ZSCORE", "k", "m")],
+    "CLUSTER": [("CLUSTER", "INFO")],
+    "CONFIG": [("CONFIG", "GET", "maxclients")],
+    "HLEN": [("HLEN", "k")],
+    "INFO": [("INFO",)],
+    "MULTI": [("MULTI",)],
+    "SLOWLOG": [("SLOWLOG", "GET", 128)],
+    "TIME": [("TIME",)],
 }
+#: The commands whose rights are tried.
+for each in commands_of(QueueConfig(name="k")):
+    EXAMPLES.setdefault(each[0].upper(), []).append(each)
 
 
 def capitals():

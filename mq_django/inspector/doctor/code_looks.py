@@ -8,8 +8,7 @@ from django.conf import settings
 from django.core import checks
 
 from mq_django.conf import Config, read
-from mq_django.inspector.doctor.consumer_looks import named
-from mq_django.inspector.doctor.findings import DoctorFinding, Level, Look
+from mq_django.inspector.doctor.findings import DoctorFinding, Level, Look, named
 from mq_django.registry import names
 
 #: The tag of our system checks.

@@ -1,20 +1,18 @@
 """Looks at the queues, the groups of topics, and their consumers."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import get_config
 from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.core.visible import escape
 from mq_django.inspector.consumers import ConsumerView
-from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Look, counted
+from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_LOOKED, DoctorFinding, Look, counted, named
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview
 from mq_django.inspector.topics import TopicView, topics
 
-#: Queues that a finding lists.
-MAX_NAMED = 8
 #: The share of a topic's retention from which there is a warning. At the whole of it messages are lost.
 NEAR_RETENTION = 0.5
 
@@ -45,12 +43,6 @@ def queue_facts() -> QueueFacts:
         StoreError: cannot reach Redis.
     """
     return QueueFacts(queues=overview(minutes=0), topics=topics())
-
-
-def named(names: Iterable[str]) -> str:
-    """Return names as a list of bounded length."""
-    found = list(map(escape, names))
-    return ", ".join(found[:MAX_NAMED]) + (f" and {len(found) - MAX_NAMED} more" if found[MAX_NAMED:] else "")
 
 
 def _of_unserved(facts: QueueFacts) -> Iterator[DoctorFinding]:
@@ -126,8 +118,8 @@ def _of_groups(facts: QueueFacts) -> Iterator[DoctorFinding]:
             yield DoctorFinding(
                 code="D305",
                 level="error" if (group.share or 0.0) >= 1 else "warning",
-                seen=f"The group {escape(group.queue)} is {counted(group.behind, 'message')} behind, {group.share:.0%} of what "
-                f"its topic keeps.{until}",
+                seen=f"The group {escape(group.queue)} is {counted(group.behind, 'message')} behind, {group.share:.0%} "
+                f"of what its topic keeps.{until}",
                 advice=f"Start more consumers (manage.py runconsumer {group.queue}), or raise RETENTION of the topic. "
                 f"If nobody needs the group: manage.py mq unsubscribe {group.queue}",
             )

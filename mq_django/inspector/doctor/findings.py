@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
+from mq_django.core.visible import escape
+
 Level = Literal["error", "warning", "note"]
 
 #: The worst first.
@@ -14,6 +16,9 @@ PAGE = "docs/doctor.md"
 
 #: The finding that something could not be looked at.
 NOT_LOOKED = "D199"
+
+#: Names that a finding lists.
+MAX_NAMED = 8
 
 Facts = TypeVar("Facts")
 
@@ -49,3 +54,9 @@ class Look(Generic[Facts]):
 def counted(count: int, noun: str, plural: str = "s") -> str:
     """Return a number with its noun, such as "1 message" or "1,200 messages"."""
     return f"{count:,} {noun}{'' if count == 1 else plural}"
+
+
+def named(names: Iterable[str]) -> str:
+    """Return names as a list of bounded length."""
+    found = list(map(escape, names))
+    return ", ".join(found[:MAX_NAMED]) + (f" and {len(found) - MAX_NAMED} more" if found[MAX_NAMED:] else "")

@@ -10,15 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from mq_django.core.configs import QueueConfig
 from mq_django.errors import NotPermitted
-from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding
+from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, named
 from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.transport.connections import open_session
 from mq_django.transport.failures import translate
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Session
-
-#: Queues whose names a finding lists.
-MAX_NAMED = 5
 
 
 def missing_rights(server: ServerFacts) -> Iterator[DoctorFinding]:
@@ -43,7 +40,7 @@ def missing_rights(server: ServerFacts) -> Iterator[DoctorFinding]:
 
 def _refused(queue: QueueConfig, session: Session) -> list[str] | None:
     """Return the commands that the user may not run on the keys of a queue; None if no transaction can begin."""
-    commands = _commands(queue)
+    commands = commands_of(queue)
     try:
         # In a trip of its own: without a transaction the commands would run.
         (begun,) = session.trip([("MULTI",)])
@@ -61,13 +58,12 @@ def _refused(queue: QueueConfig, session: Session) -> list[str] | None:
 
 def _finding(missing: dict[str, list[str]], server: ServerFacts) -> DoctorFinding:
     queues = sorted({name for names in missing.values() for name in names})
-    named = ", ".join(queues[:MAX_NAMED]) + (f" and {len(queues) - MAX_NAMED} more" if queues[MAX_NAMED:] else "")
     # TIME has no keys.
-    if len(missing) >= len(_commands(server.queues[0])) - 1:
-        seen = f"The Redis user may not use the keys of {named}."
+    if len(missing) >= len(commands_of(server.queues[0])) - 1:
+        seen = f"The Redis user may not use the keys of {named(queues)}."
         advice = "Give the user the keys and channels of these queues: docs/settings.md lists the patterns."
     else:
-        seen = f"The Redis user may not run {', '.join(missing)} on the keys of {named}."
+        seen = f"The Redis user may not run {', '.join(missing)} on the keys of {named(queues)}."
         advice = f"ACL SETUSER NAME {' '.join('+' + command.lower().replace(' ', '|') for command in missing)}"
     return DoctorFinding(code="D115", level="error", seen=seen, advice=advice, where=server.where)
 
@@ -76,7 +72,7 @@ def _name(command: Command) -> str:
     return " ".join(map(str, command[:2])) if command[0] == "XGROUP" else str(command[0]).upper()
 
 
-def _commands(queue: QueueConfig) -> Sequence[Command]:
+def commands_of(queue: QueueConfig) -> Sequence[Command]:
     """Return each command that consumers and producers send, or their scripts run, once."""
     keys = queue.keys
     stream, scores, fields, text = keys.ready, keys.due, keys.waiting, keys.result("doctor")

@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from functools import partial
 
+from mq_django.conf import get_config
 from mq_django.core import clock
-from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Level, Look, counted
+from mq_django.errors import WrongNode
+from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Level, Look, counted, named
 from mq_django.inspector.doctor.rights import missing_rights
 from mq_django.inspector.doctor.server_facts import ServerFacts
+from mq_django.transport.failures import translate
 
 #: The share of the memory, and of the clients, from which there is a warning; and of the memory for an error.
 NEARLY_FULL, FULL = 0.8, 0.95
@@ -101,8 +104,8 @@ def _of_slow_scripts(server: ServerFacts) -> Findings:
         yield DoctorFinding(
             code="D108",
             level="warning",
-            seen=f"{counted(len(slow), 'call')} of scripts took {SLOW_SCRIPT_US // 1000} ms or more in the last hour, the slowest "
-            f"{max(slow) / 1000:.0f} ms. Redis serves no other client meanwhile.",
+            seen=f"{counted(len(slow), 'call')} of scripts took {SLOW_SCRIPT_US // 1000} ms or more in the last hour, "
+            f"the slowest {max(slow) / 1000:.0f} ms. Redis serves no other client meanwhile.",
             advice="See whether the server is short of CPU or swaps, and what SLOWLOG GET and LATENCY DOCTOR show.",
             where=server.where,
         )
@@ -149,16 +152,30 @@ def _of_replicas(server: ServerFacts) -> Findings:
 
 
 def _of_cluster(server: ServerFacts) -> Findings:
-    state, masters = server.cluster.get("cluster_state"), server.cluster.get("cluster_size", "0")
-    if state and state != "ok":
+    if not server.cluster:
+        return
+    state, elsewhere = server.cluster.get("cluster_state", ""), _on_other_nodes(server)
+    if state != "ok":
         seen = f"Redis is a node of a Redis Cluster whose state is {state}."
         advice = "Repair the cluster: redis-cli --cluster check HOST:PORT shows what is wrong."
-    elif int(masters) > 1:
-        seen = f"Redis is one of {masters} masters of a Redis Cluster. mq_django connects to one node."
-        advice = "Name a server that is not a cluster, or give each queue the CONNECTION of the node with its slot."
+    elif elsewhere:
+        seen = f"Redis is a node of a Redis Cluster, and other nodes have the keys of {named(elsewhere)}."
+        advice = "Name a server without cluster mode in CONNECTION, or give each queue the CONNECTION of its node."
     else:
         return
     yield DoctorFinding(code="D112", level="error", seen=seen, advice=advice, where=server.where)
+
+
+def _on_other_nodes(server: ServerFacts) -> list[str]:
+    """Return the queues and topics whose keys are on another node of the cluster."""
+    topics = [get_config().topic(name) for name in server.topics]
+    keys = {queue.name: queue.keys.ready for queue in server.queues} | {topic.name: topic.keys.log for topic in topics}
+    replies = {name: server.wire.trip([("EXISTS", key)])[0] for name, key in keys.items()}
+    return [
+        name
+        for name, reply in replies.items()
+        if isinstance(reply, Exception) and isinstance(translate(reply), WrongNode)
+    ]
 
 
 def _of_keepalive(server: ServerFacts) -> Findings:

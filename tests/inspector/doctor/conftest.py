@@ -1,0 +1,46 @@
+"""Servers with a configuration of their own, and what a look at a project finds."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mq_django.inspector.doctor.findings import DoctorFinding
+from mq_django.inspector.doctor.report import CODES, look_at_project
+from mq_django.transport.private_server import PrivateServer
+
+#: The settings of a server that nothing is said about.
+GOOD = {"appendonly": "yes"}
+
+Found = Callable[..., list[DoctorFinding]]
+
+
+@pytest.fixture
+def server_with(mq_settings: Callable[..., Any]) -> Iterator[Callable[..., PrivateServer]]:
+    """Start a server with these settings of redis.conf, besides those of a good one, and use it."""
+    servers = []
+
+    def start(**settings: str) -> PrivateServer:
+        given = {name.replace("_", "-"): value for name, value in settings.items()}
+        server = PrivateServer(tcp=True, settings=GOOD | given)
+        servers.append(server.start())
+        mq_settings(CONNECTION=server.url)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def found() -> Found:
+    """Return the findings whose codes start with this text."""
+
+    def look(prefix: str) -> list[DoctorFinding]:
+        return look_at_project(codes={code for code in CODES if code.startswith(prefix)}).findings
+
+    return look
+
+
+def levels(findings: list[DoctorFinding]) -> list[tuple[str, str]]:
+    return [(finding.code, finding.level) for finding in findings]

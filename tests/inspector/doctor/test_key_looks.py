@@ -1,0 +1,99 @@
+"""What the keys in Redis show: queues that nobody configures, and keys of no schema."""
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.core.keys import KINDS
+from mq_django.inspector.doctor import key_looks
+from mq_django.inspector.doctor.report import look_at_project
+from mq_django.producers import queues, topics
+from tests.inspector.doctor.conftest import levels
+from tests.seeding import beat, bury, publish
+
+KEYS = {"D201", "D202", "D199"}
+#: What the other looks say about the queues that these tests make.
+OTHERS = "could not be looked at"
+
+
+@pytest.fixture
+def look(mq_settings):
+    mq_settings(TOPICS={"orders": {}}, QUEUES={"default": {}, "emails": {}, "jobs": {"STORE": "rsmq"}})
+
+    def found():
+        return [each for each in look_at_project(codes=KEYS).findings if OTHERS not in each.seen]
+
+    return found
+
+
+def test_what_is_configured_and_used_is_no_finding(look, redis_client):
+    publish("default", "hi")
+    publish("emails", "hi", delay=60, unique="a")
+    bury("emails")
+    topics["orders"].publish("paid", 1, on_commit=False)
+    beat("orders:billing")
+    keys = get_config().queues["default"].keys
+    for kind in KINDS:
+        if kind != "wake" and not redis_client.exists(getattr(keys, kind)):
+            redis_client.hset(getattr(keys, kind), "a", "b")
+    redis_client.set(keys.result("m1"), "x")
+    assert look() == []
+
+
+def test_a_queue_that_nobody_configures(look, mq_settings):
+    publish("emails", "hi")
+    publish("emails", "hi", delay=60)
+    mq_settings(QUEUES={"default": {}})
+    (finding,) = look()
+    assert (finding.code, finding.level) == ("D201", "warning")
+    assert "emails (2 messages)" in finding.seen
+    assert f"--pattern '{get_config().namespace}:{{emails}}:*'" in finding.advice
+
+
+def test_a_topic_that_nobody_configures(look, mq_settings):
+    topics["orders"].publish("paid", 1, on_commit=False)
+    mq_settings(QUEUES={"default": {}})
+    (finding,) = look()
+    assert "orders (1 message)" in finding.seen
+
+
+def test_an_empty_one_is_a_note(look, mq_settings):
+    beat("emails")
+    mq_settings(QUEUES={"default": {}})
+    assert levels(look()) == [("D201", "note")]
+
+
+def test_no_foreign_text_gets_into_a_command(look, redis_client, namespace):
+    redis_client.xadd(f"{namespace}:{{'; rm -rf x}}:ready", {"a": "b"})
+    (finding,) = look()
+    assert "rm -rf" not in finding.advice
+
+
+def test_keys_of_no_schema(look, redis_client, namespace):
+    redis_client.set(f"{namespace}:{{emails}}:nonsense\x1b", "a")
+    redis_client.set(f"{namespace}:other", "a")
+    (finding,) = look()
+    assert (finding.code, finding.level) == ("D202", "note")
+    assert "2 keys with the prefix" in finding.seen
+    assert "nonsense<U+001B>" in finding.seen
+
+
+def test_a_scan_is_bounded_and_says_so(look, redis_client, namespace, monkeypatch):
+    monkeypatch.setattr(key_looks, "BATCH", 10)
+    monkeypatch.setattr(key_looks, "MAX_SCANS", 2)
+    for number in range(100):
+        redis_client.set(f"{namespace}:{{emails}}:result:{number}", "a")
+    notes = [finding for finding in look() if "too many keys" in finding.seen]
+    assert levels(notes) == [("D199", "note")]
+
+
+def test_the_progress_of_a_long_scan_is_reported(look, redis_client, namespace, monkeypatch):
+    monkeypatch.setattr(key_looks, "PROGRESS", -1.0)
+    counts = []
+    look_at_project(codes=KEYS, progress=counts.append)
+    assert counts[0] == key_looks.BATCH
+
+
+def test_rsmq_keys_may_share_the_prefix(look, mq_settings, namespace):
+    mq_settings(QUEUES={"jobs": {"STORE": "rsmq", "NAMESPACE": namespace}})
+    queues["jobs"].publish("hi", 1, on_commit=False)
+    assert look() == []

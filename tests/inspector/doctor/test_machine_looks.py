@@ -1,0 +1,111 @@
+"""What is said about the processes of consumers on this machine."""
+
+import resource
+import secrets
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.core.version import VERSION
+from mq_django.stores import open_members
+from mq_django.transport.connections import open_wire
+from tests.inspector.doctor.conftest import levels
+
+pytestmark = [
+    pytest.mark.usefixtures("mq_settings"),
+    pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="only Linux shows limits of processes"),
+]
+
+MEMORY = Path("/sys/fs/cgroup/memory")
+MIB = 2**20
+
+
+@pytest.fixture
+def process():
+    """A process that a heartbeat announces as a consumer on this machine."""
+    wait = "x = b'x' * 40_000_000; print('ready', flush=True); import sys; sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", wait], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as started:
+        assert started.stdout.readline() == "ready\n"
+        announce(started.pid)
+        yield started
+        started.stdin.close()
+
+
+def announce(pid: int, host: str = "") -> None:
+    config = get_config().queue("default")
+    described = {"host": host or socket.gethostname(), "version": VERSION, "pid": pid}
+    open_members(config, open_wire("produce", "")).beat("s1", described, {"s1-c": {**described, "threads": 8}})
+
+
+def test_nothing_is_said_about_a_process_that_has_room(process, found):
+    assert found("D5") == []
+
+
+def test_a_process_with_nearly_all_of_its_open_files(process, found):
+    used = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used, used))
+    (finding,) = found("D5")
+    assert (finding.code, finding.level) == ("D501", "warning")
+    assert finding.seen.startswith(f"Process {process.pid} of runconsumer has {used} open files, and may have {used}")
+    # The process with this number on another machine is not the one here.
+    announce(process.pid, host="web9")
+    assert found("D5") == []
+
+
+@pytest.fixture
+def group(process):
+    """A control group of version 1 with the process in it."""
+    folder = MEMORY / f"mq-{secrets.token_hex(4)}"
+    before = (
+        next(
+            line.split(":", 2)[2]
+            for line in Path(f"/proc/{process.pid}/cgroup").read_text().splitlines()
+            if ":memory:" in line
+        )
+        if (MEMORY / "memory.stat").exists()
+        else ""
+    )
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group of version 1 can be made here: {error}")
+    yield folder
+    (MEMORY / before.strip("/") / "cgroup.procs").write_text(str(process.pid))
+    folder.rmdir()
+
+
+def test_a_container_with_little_memory(process, group, found):
+    (group / "cgroup.procs").write_text(str(process.pid))
+    assert found("D502") == []
+    # What it used before is charged to the group before: it gets a limit for what this kernel moves, or uses anew.
+    (group / "memory.limit_in_bytes").write_text(str(64 * MIB))
+    assert found("D502") == []
+
+
+def test_a_container_whose_memory_is_nearly_used(group, found, namespace):
+    allocate = "import sys; sys.stdin.readline(); x = b'x' * 60_000_000; print('ready', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", allocate], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as started:
+        (group / "memory.limit_in_bytes").write_text(str(70 * MIB))
+        (group / "cgroup.procs").write_text(str(started.pid))
+        started.stdin.write("go\n")
+        started.stdin.flush()
+        assert started.stdout.readline() == "ready\n"
+        announce(started.pid)
+        (finding,) = found("D502")
+        assert (finding.code, finding.level) == ("D502", "warning")
+        assert "of 70 MiB of memory" in finding.seen
+        started.stdin.close()
+
+
+def test_a_process_that_has_ended_is_no_finding(process, found):
+    process.kill()
+    process.wait()
+    assert levels(found("D5")) == []

@@ -1,0 +1,81 @@
+"""Rights are tried, without effects."""
+
+import pytest
+import redis
+
+from tests.inspector.doctor.conftest import levels
+from tests.users import rules_of, user
+
+
+@pytest.fixture
+def as_user(redis_client, redis_url, namespace, mq_settings, found):
+    """Return what is found about the rights of a user with these rules, besides those of the documentation."""
+
+    def look(*rules):
+        keys = [f"~{namespace}:*", f"&{namespace}:*"]
+        with user(redis_client, redis_url, [*rules_of("stream", namespace), *keys, *rules]) as url:
+            mq_settings(CONNECTION=url)
+            return [finding for finding in found("D1") if finding.code in ("D115", "D199")]
+
+    return look
+
+
+def rights(findings):
+    return [finding for finding in findings if finding.code == "D115"]
+
+
+def test_the_rights_of_the_documentation_suffice(as_user):
+    assert rights(as_user()) == []
+
+
+def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(as_user):
+    (finding,) = rights(as_user("-xack", "-evalsha", "-xgroup"))
+    assert finding.level == "error"
+    assert "may not run EVALSHA, XACK, XGROUP CREATE, XGROUP DELCONSUMER on the keys of default, emails" in finding.seen
+    assert finding.advice == "ACL SETUSER NAME +evalsha +xack +xgroup|create +xgroup|delconsumer"
+
+
+def test_a_channel_that_is_missing_is_found(as_user):
+    (finding,) = rights(as_user("resetchannels"))
+    assert "PUBLISH, SUBSCRIBE" in finding.seen
+
+
+def test_a_queue_whose_keys_are_missing_is_named(redis_client, redis_url, namespace, mq_settings, found):
+    rules = rules_of("stream", namespace)
+    own = [rule.replace("{emails}", "{default}") for rule in rules]
+    with user(redis_client, redis_url, own) as url:
+        mq_settings(CONNECTION=url)
+        (finding,) = rights(found("D1"))
+    assert finding.seen == "The Redis user may not use the keys of emails."
+
+
+def test_without_transactions_nothing_is_tried(as_user, redis_client, namespace):
+    notes = as_user("-multi")
+    assert "MULTI is refused, so the rights of the Redis user could not be tried." in [each.seen for each in notes]
+    assert rights(notes) == []
+
+
+@pytest.mark.parametrize("rules", [(), ("-xack",), ("-multi",)])
+def test_trying_writes_nothing(as_user, redis_client, namespace, rules):
+    before = writes(redis_client)
+    as_user(*rules)
+    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+    assert writes(redis_client) == before
+
+
+def writes(client: redis.Redis) -> dict[str, int]:
+    """Return how often Redis ran each command that writes."""
+    found = client.info("commandstats")
+    return {
+        name: found[f"cmdstat_{name}"]["calls"]
+        for name in ("xadd", "hset", "zadd", "set", "del", "xack", "append")
+        if f"cmdstat_{name}" in found
+    }
+
+
+def test_a_server_that_takes_no_writes_is_tried_as_well(server_with, found):
+    server = server_with(min_replicas_to_write="1")
+    assert levels(found("D1")) == [("D111", "error")]
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "default", "-xdel")
+    assert levels(found("D115")) == [("D115", "error")]

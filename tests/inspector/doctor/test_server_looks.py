@@ -1,0 +1,218 @@
+"""What is said about servers: each with one thing wrong."""
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+from mq_django.conf import get_config
+from mq_django.core import clock
+from mq_django.inspector.doctor.server_looks import NEARLY_FULL
+from mq_django.transport.connections import close_clients, open_wire
+from mq_django.transport.hash_slots import hash_slot
+from mq_django.transport.private_server import PrivateServer
+from tests.consumers.proxy import Proxy
+from tests.inspector.doctor.conftest import levels
+from tests.transport.impostor import Impostor
+from tests.waiting import wait_until
+
+
+def client_of(server):
+    return redis.Redis.from_url(server.url)
+
+
+def test_nothing_is_said_about_a_good_server(server_with, found):
+    server_with()
+    assert found("D1") == []
+
+
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [
+        ({"maxmemory_policy": "allkeys-lru", "maxmemory": "100mb"}, ("D102", "error")),
+        ({"maxmemory_policy": "allkeys-lru"}, ("D102", "warning")),
+        ({"appendonly": "no", "save": ""}, ("D103", "warning")),
+        ({"appendonly": "no", "save": "60 1"}, ("D103", "warning")),
+        ({"min_replicas_to_write": "1"}, ("D111", "error")),
+        ({"tcp_keepalive": "0"}, ("D113", "warning")),
+    ],
+)
+def test_a_setting_of_the_server_is_a_finding(server_with, found, configured, expected):
+    server = server_with(**configured)
+    (finding,) = found("D1")
+    assert (finding.code, finding.level) == expected
+    assert server.url.removeprefix("redis://") in finding.where
+
+
+def cluster_node(server_with):
+    # By default the port of the bus is 10,000 above the other, and there may be none.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        bus = listener.getsockname()[1]
+    return server_with(cluster_enabled="yes", cluster_port=str(bus)), bus
+
+
+def test_a_cluster_that_is_down(server_with, found):
+    cluster_node(server_with)
+    (finding,) = (each for each in found("D1") if each.level == "error")
+    assert finding.code == "D112"
+    assert "whose state is fail" in finding.seen
+
+
+def test_a_cluster_with_queues_on_another_node(server_with, found, mq_settings):
+    (first, _), (second, bus) = (cluster_node(server_with) for _ in range(2))
+    slot = hash_slot("{default}")
+    with client_of(first) as one, client_of(second) as two:
+        one.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, slot)
+        two.execute_command("CLUSTER", "ADDSLOTSRANGE", slot + 1, 16383)
+        two.execute_command("CLUSTER", "SET-CONFIG-EPOCH", 2)
+        one.execute_command("CLUSTER", "MEET", "127.0.0.1", second.port, bus)
+        for client in (one, two):
+            wait_until(lambda client=client: b"cluster_state:ok" in state_of(client), timeout=30)
+    mq_settings(CONNECTION=first.url, QUEUES={"default": {}}, TOPICS={"a": {}, "orders": {}})
+    moved = [name for name in ("a", "orders") if hash_slot(f"{{{name}}}") > slot]
+    assert moved
+    (finding,) = found("D112")
+    assert f"other nodes have the keys of {', '.join(moved)}." in finding.seen
+    mq_settings(CONNECTION=first.url, QUEUES={"default": {}})
+    assert found("D112") == []
+
+
+def state_of(client):
+    client.set_response_callback("CLUSTER INFO", bytes)
+    return client.execute_command("CLUSTER INFO")
+
+
+def test_a_server_that_is_too_old_or_has_a_known_bug(server_with, found, mq_settings):
+    server = server_with()
+    for looks, expected in (
+        ({"version": "6.0.16", "lacks": ["XAUTOCLAIM"]}, ("D101", "error")),
+        ({"version": "8.10.1"}, ("D104", "warning")),
+    ):
+        impostor = Impostor(server.port, **looks)
+        mq_settings(CONNECTION=impostor.url)
+        assert levels(found("D1")) == [expected]
+        close_clients()
+        impostor.close()
+
+
+def test_a_server_that_cannot_be_reached(mq_settings, found):
+    mq_settings(CONNECTION="redis://:s3cret@127.0.0.1:1")
+    (finding,) = found("D1")
+    assert (finding.code, finding.level) == ("D100", "error")
+    assert "Cannot reach Redis at 127.0.0.1:1" in finding.seen
+    assert "s3cret" not in str(finding)
+
+
+def test_a_server_that_does_not_answer_costs_a_bounded_time(server_with, found):
+    server = server_with()
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert levels(found("D1")) == [("D100", "error")]
+        assert time.monotonic() - began < 10
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+def test_other_servers_are_looked_at_when_one_is_away(server_with, found, mq_settings):
+    server = server_with(tcp_keepalive="0")
+    mq_settings(CONNECTION=server.url, QUEUES={"default": {}, "far": {"CONNECTION": "redis://127.0.0.1:1"}})
+    assert sorted(levels(found("D1"))) == [("D100", "error"), ("D113", "warning"), ("D199", "note")]
+
+
+def test_a_snapshot_that_failed(server_with, found):
+    server = server_with()
+    with client_of(server) as client:
+        client.set("key", "value")
+        # A folder in the place of the file: rename() fails, whoever runs the server.
+        Path(client.config_get("dir")["dir"], "dump.rdb").mkdir()
+        client.bgsave()
+        wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", timeout=20)
+    (finding,) = found("D1")
+    assert (finding.code, finding.level) == ("D105", "error")
+    assert "the last snapshot (BGSAVE) failed" in finding.seen
+
+
+@pytest.mark.parametrize(("share", "level"), [(0.9, "warning"), (0.98, "error")])
+def test_memory_that_is_nearly_full(server_with, found, share, level):
+    server = server_with()
+    with client_of(server) as client:
+        # So much that what looking takes does not matter.
+        client.set("ballast", b"x" * 50_000_000)
+        # The buffer of the append-only file has as much until it is written.
+        wait_until(lambda: client.info("memory")["used_memory"] < 60_000_000)
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"] / share))
+    (finding,) = found("D106")
+    assert (finding.code, finding.level) == ("D106", level)
+    assert "of maxmemory" in finding.seen
+
+
+def test_a_server_that_is_far_away(server_with, found, mq_settings):
+    proxy = Proxy(server_with().port)
+    proxy.latency = 0.03
+    mq_settings(CONNECTION=proxy.url)
+    (finding,) = found("D1")
+    assert (finding.code, finding.level) == ("D107", "warning")
+    close_clients()
+    proxy.close()
+
+
+def test_scripts_that_were_slow(server_with, found):
+    server_with()
+    key = get_config().queues["default"].keys.ready
+    loop = "for n = 1, 20000000 do local _ = n * n end return 1"
+    open_wire("produce", "").trip([("EVAL", "for n = 1, 20000000 do local _ = n * n end", 1, "other")])
+    assert found("D108") == []
+    open_wire("produce", "").trip([("EVAL", loop, 1, key)])
+    (finding,) = found("D108")
+    assert "1 call of scripts" in finding.seen
+    assert "local" not in finding.seen
+
+
+def test_clocks_that_differ(server_with, found):
+    server_with()
+    for shift, word in ((90, "behind"), (-90, "ahead of")):
+        clock.set_shift(shift)
+        try:
+            (finding,) = found("D1")
+        finally:
+            clock.set_shift(0)
+        assert finding.code == "D109"
+        assert f"The clock of Redis is 90.0 s {word} the clock of this machine" in finding.seen
+
+
+def test_a_replica_in_the_place_of_its_master(server_with, found):
+    with PrivateServer(tcp=True) as master:
+        server_with(replicaof=f"127.0.0.1 {master.port}")
+        assert ("D110", "error") in levels(found("D1"))
+
+
+def test_a_server_with_nearly_all_of_its_clients(server_with, found):
+    server = server_with(maxclients="20")
+    clients = [client_of(server) for _ in range(round(20 * NEARLY_FULL))]
+    for client in clients:
+        client.ping()
+    (finding,) = found("D1")
+    assert (finding.code, finding.level) == ("D114", "warning")
+    for client in clients:
+        client.close()
+
+
+def test_what_a_managed_server_refuses_is_a_note_with_the_right_that_is_needed(server_with, found):
+    server = server_with(tcp_keepalive="0")
+    with client_of(server) as client:
+        client.execute_command("ACL", "SETUSER", "default", "-config", "-slowlog", "-info", "-time")
+    notes = found("D1")
+    assert {finding.code for finding in notes} == {"D199", "D115"}
+    assert {
+        finding.advice.split("the right ")[1].split(",")[0] for finding in notes if "the right" in finding.advice
+    } == {
+        "+info",
+        "+time",
+        "+config|get",
+        "+slowlog|get",
+    }
