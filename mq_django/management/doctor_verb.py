@@ -23,11 +23,12 @@ _STYLES = {"error": "ERROR", "warning": "WARNING", "note": "NOTICE"}
 _INDENT = " " * 16
 
 
-def add_verb(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
+def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     """Add the verb to the command, by `add(name, help)`."""
     verb = add("doctor", "Look at servers, settings, consumers and code, and say what to do.")
-    verb.add_argument("--only", action="append", metavar="CODE", type=code, help="Only findings with this code.")
-    verb.add_argument("--skip", action="append", metavar="CODE", type=code, help="No findings with this code.")
+    codes: dict[str, Any] = {"action": "append", "type": str.upper, "choices": sorted(CODES), "metavar": "CODE"}
+    verb.add_argument("--only", **codes, help="Only findings with this code, such as D102.")
+    verb.add_argument("--skip", **codes, help="No findings with this code.")
     verb.add_argument(
         "--fail-level",
         choices=LEVELS,
@@ -36,20 +37,13 @@ def add_verb(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     )
 
 
-def code(text: str) -> str:
-    """Parse the code of a finding."""
-    if text.upper() not in CODES:
-        raise argparse.ArgumentTypeError(f"a code such as D102, not {text!r}; docs/doctor.md lists all codes")
-    return text.upper()
-
-
 def doctor(options: Mapping[str, Any], command: BaseCommand) -> None:
     """Look at the project and print the findings.
 
     Raises:
         CommandError: there are findings of `--fail-level`.
     """
-    codes = (set(options["only"] or CODES)) - set(options["skip"] or ())
+    codes = set(options["only"] or CODES) - set(options["skip"] or ())
     report = look_at_project(codes=codes, progress=lambda count: command.stderr.write(f"{count:,} keys scanned"))
     if options["json"]:
         lines = iter([json.dumps(as_json(report))])

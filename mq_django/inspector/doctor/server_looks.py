@@ -204,7 +204,7 @@ def _of_clients(server: ServerFacts) -> Findings:
         )
 
 
-def _of_refusals(server: ServerFacts) -> Findings:
+def _of_refused(server: ServerFacts) -> Findings:
     for command, why in server.refused.items():
         right = "+" + "|".join(command.lower().split())
         yield DoctorFinding(
@@ -232,5 +232,5 @@ SERVER_LOOKS: tuple[Look[ServerFacts], ...] = (
     Look("tcp-keepalive", ("D113",), _of_keepalive),
     Look("clients", ("D114",), _of_clients),
     Look("rights", ("D115", NOT_LOOKED), missing_rights),
-    Look("refused commands", (NOT_LOOKED,), _of_refusals),
+    Look("refused commands", (NOT_LOOKED,), _of_refused),
 )

@@ -99,9 +99,8 @@ class Command(BaseCommand):
         )
 
         self._add_purge(verbs)
-        pause_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
-        consumer_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
-        doctor_verb.add_verb(lambda name, what: self._verb(verbs, name, what))
+        for module in (pause_verbs, consumer_verbs, doctor_verb):
+            module.add_verbs(lambda name, what: self._verb(verbs, name, what))
         scheduling = self._verb(verbs, "schedules", "Show schedules; create, change, pause and delete them.")
         schedule_verbs.add_verbs(scheduling, self._verb)
         topic_verbs.add_verbs(lambda name, what: self._verb(verbs, name, what))
