@@ -74,11 +74,9 @@ def _of_unattended(facts: QueueFacts) -> Iterator[DoctorFinding]:
 
 
 def _of_versions(facts: QueueFacts) -> Iterator[DoctorFinding]:
-    found = Counter(
-        (one.version or "an unknown version", escape(one.host)) for one in facts.supervisors.values() if one.version
-    )
-    protocols = {one.announced.get("protocol", PROTOCOL) for one in facts.supervisors.values()}
-    if {version for version, _ in found} <= {VERSION} and protocols <= {PROTOCOL}:
+    found = Counter((one.version, escape(one.host)) for one in facts.supervisors.values() if one.version)
+    same_protocol = all(one.announced.get("protocol", PROTOCOL) == PROTOCOL for one in facts.supervisors.values())
+    if same_protocol and {version for version, _ in found} <= {VERSION}:
         return
     shown = [f"{escape(version)} on {host}" for version, host in sorted(found)]
     yield DoctorFinding(

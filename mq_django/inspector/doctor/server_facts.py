@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.errors import ConnectionLost, ConnectionRejected, ServerBusy, StoreError
+from mq_django.registry import groups
 from mq_django.transport.capabilities import Finding, examine
 from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.failures import address
@@ -42,7 +43,7 @@ class ServerFacts:
     #: Its address, and the setting that names it.
     where: str
     wire: Wire
-    #: The queues on it, and the names of the topics.
+    #: The queues and groups in code that are on it, and the names of the topics.
     queues: Sequence[QueueConfig]
     topics: Sequence[str]
     #: The fields of INFO, and settings of CONFIG; empty if refused.
@@ -81,6 +82,7 @@ def server_facts(connection: str) -> ServerFacts:
         StoreError: it cannot be reached, or does not answer.
     """
     config, wire = get_config(), open_wire("inspect", connection)
+    of_groups = [config.queue(name) for topic in config.topics for name in groups(topic)]
     refused: dict[str, str] = {}
     round_trip, ahead = _clocks(wire, refused)
     info = _fields(_ask(wire, ("INFO",), refused) or b"")
@@ -90,7 +92,7 @@ def server_facts(connection: str) -> ServerFacts:
         connection=connection,
         where=where_is(connection),
         wire=wire,
-        queues=[queue for queue in config.queues.values() if queue.connection == connection],
+        queues=[queue for queue in (*config.queues.values(), *of_groups) if queue.connection == connection],
         topics=[topic.name for topic in config.topics.values() if topic.connection == connection],
         info=info,
         settings=_settings(wire, refused),

@@ -92,6 +92,7 @@ def _of_slow_scripts(server: ServerFacts) -> Findings:
     # The arguments have data of messages, so they are not shown.
     now = clock.now() + server.ahead
     names = [queue.keys.ready.rpartition(":")[0] for queue in server.queues]
+    names += [get_config().topic(name).keys.log for name in server.topics]
     slow = [
         entry.us
         for entry in server.slow

@@ -8,6 +8,7 @@ import pytest
 from mq_django.inspector.doctor.findings import DoctorFinding
 from mq_django.inspector.doctor.report import CODES, look_at_project
 from mq_django.transport.private_server import PrivateServer
+from mq_django.transport.servers import ServerBinary
 
 #: The settings of a server that nothing is said about.
 GOOD = {"appendonly": "yes"}
@@ -20,9 +21,9 @@ def server_with(mq_settings: Callable[..., Any]) -> Iterator[Callable[..., Priva
     """Start a server with these settings of redis.conf, besides those of a good one, and use it."""
     servers = []
 
-    def start(**settings: str) -> PrivateServer:
+    def start(*, binary: ServerBinary | None = None, **settings: str) -> PrivateServer:
         given = {name.replace("_", "-"): value for name, value in settings.items()}
-        server = PrivateServer(tcp=True, settings=GOOD | given)
+        server = PrivateServer(tcp=True, binary=binary, settings=GOOD | given)
         servers.append(server.start())
         mq_settings(CONNECTION=server.url)
         return server

@@ -47,7 +47,7 @@ def test_a_queue_of_other_programs_without_housekeeping(found, mq_settings):
     assert found("D302") == []
 
 
-@pytest.mark.parametrize("announced", [{"version": "0.0.1"}, {"protocol": PROTOCOL + 1}])
+@pytest.mark.parametrize("announced", [{"version": "0.0.1"}, {"protocol": PROTOCOL + 1}, {"protocol": ["x"]}])
 def test_consumers_of_other_versions(found, announced):
     announce("default")
     announce("emails", "s2", host="web2", **announced)

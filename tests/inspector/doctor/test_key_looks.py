@@ -1,6 +1,7 @@
 """What the keys in Redis show: queues that nobody configures, and keys of no schema."""
 
 import pytest
+import redis
 
 from mq_django.conf import get_config
 from mq_django.core.keys import KINDS
@@ -83,6 +84,14 @@ def test_a_scan_is_bounded_and_says_so(look, redis_client, namespace, monkeypatc
     for number in range(100):
         redis_client.set(f"{namespace}:{{emails}}:result:{number}", "a")
     notes = [finding for finding in look() if "too many keys" in finding.seen]
+    assert levels(notes) == [("D199", "note")]
+
+
+def test_a_server_that_refuses_a_scan(look, server_with):
+    server = server_with()
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "default", "-scan")
+    notes = [finding for finding in look() if "Could not look at keys" in finding.seen]
     assert levels(notes) == [("D199", "note")]
 
 

