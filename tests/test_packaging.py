@@ -56,7 +56,14 @@ class TestWheel:
         assert metadata["Version"] == mq_django.__version__
         assert metadata["License-Expression"] == "MIT"
         assert metadata["Requires-Python"] == ">=3.11"
-        assert set(metadata.get_all("Provides-Extra")) == {"tasks", "fast", "demo", "schedules", "opentelemetry", "sentry"}
+        assert set(metadata.get_all("Provides-Extra")) == {
+            "tasks",
+            "fast",
+            "demo",
+            "schedules",
+            "opentelemetry",
+            "sentry",
+        }
         required = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
         assert {line.split("<")[0].split(">")[0].lower() for line in required} == {"django", "redis", "django-redis"}
 

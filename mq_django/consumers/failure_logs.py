@@ -25,7 +25,7 @@ def log_failure(
     """Log a failed attempt, with the exception that the handler raised.
 
     The record has the attributes `queue`, `message_id`, `handler` and `attempt`, for error trackers and JSON logs, and
-    `correlation_id` if the message has one. For error trackers it also has `message_name`, and the `reason` of a burial.
+    `correlation_id` if the message has one. Error trackers also get `message_name`, and the `reason` of a burial.
     """
     if isinstance(outcome, Retry):
         level, what = logging.WARNING, f"will be retried in {delay_ms / 1000:.1f} s"

@@ -121,8 +121,9 @@ def _of_names(keys: KeyFacts) -> Iterator[DoctorFinding]:
         code="D201",
         level="warning" if any(counts.values()) else "note",
         seen=f"Redis has queues or topics that are not configured: {', '.join(shown)}{more}. Nobody handles them.",
-        advice="Add them to MQ_DJANGO['QUEUES'] or ['TOPICS'] and run a consumer until they are empty. To delete one "
-        f"with its messages: redis-cli --scan --pattern '{pattern}' | xargs redis-cli unlink",
+        advice="Add them to MQ_DJANGO['QUEUES'] or ['TOPICS'] and run a consumer until they are empty. If no "
+        "other project uses them, this deletes one with its messages: "
+        f"redis-cli --scan --pattern '{pattern}' | xargs redis-cli unlink",
         where=keys.server.where,
     )
 
