@@ -139,7 +139,7 @@ def handle(queue, count=1):
     consumer = Consumer("c1", [get_config().queue(queue)], threads=4, shared_state=shared_state)
     consumer.start()
     try:
-        wait_until(lambda: consumer.settled() >= count)
+        wait_until(lambda: consumer.settled() >= count, timeout=30)
     finally:
         assert consumer.stop(Grace(5))
         shared_state.close()
