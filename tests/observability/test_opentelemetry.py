@@ -14,6 +14,7 @@ from mq_django.inspector.dead_letters import redrive_messages
 from mq_django.middleware import around_handling, around_publishing
 from mq_django.testing.runs import run
 from tests.testapp import tasks
+from tests.waiting import wait_until
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
 
@@ -176,8 +177,7 @@ def test_each_group_of_a_topic_has_a_span(traced, telemetry):
 def test_a_delayed_unique_message_has_the_context_of_the_publish_that_it_came_from(telemetry, seen):
     queues["default"].publish("note", 1, delay=0.01, unique="cart:1")
     queues["default"].publish("note", 2, delay=0, unique="cart:1")
-    while not run():
-        pass
+    wait_until(run)
     first, second, processed = telemetry.spans()
     assert processed.parent.span_id == second.context.span_id
     assert first.attributes["messaging.message.id"] != second.attributes["messaging.message.id"]
@@ -238,9 +238,7 @@ def test_an_attempt_that_fails_is_an_error_with_its_exception_and_its_delay(tele
         afail if queue == "emails" else fail
     )
     queues[queue].publish("fail", None)
-    run()
-    while not run():
-        pass
+    wait_until(lambda: run() is not None and len(telemetry.spans("process")) == 2)
     published, first, second = telemetry.spans()
     for span, attempt in ((first, 1), (second, 2)):
         assert span.status.status_code is StatusCode.ERROR
