@@ -15,9 +15,9 @@ from django.utils.decorators import sync_and_async_middleware
 
 from mq_django.core import clock
 from mq_django.core.outcomes import Ack, Bury, Outcome, Retry
-from mq_django.core.rsmq_format import TEXT
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import AsyncHandle, Handle, Handling, Publish, PublishCall, around_handling, around_publishing
+from mq_django.observability.added_headers import may_add_headers
 from mq_django.observability.sentry_events import LOGGERS, describe, describe_record
 from mq_django.observability.sentry_package import (
     Event,
@@ -102,8 +102,7 @@ def trace_publishing(publish: Publish) -> Publish:
             _set_data(span, call.queue, call.messages[0].id if len(call.messages) == 1 else None)
             if len(call.messages) > 1:
                 span.set_data("messaging.batch.message_count", len(call.messages))
-            if not any(message.name == TEXT and isinstance(message.data, str) for message in call.messages):
-                # In RSMQ's format a text with headers would be JSON, which its other readers do not expect.
+            if may_add_headers(call):
                 _add_headers(call)
             return publish(call)
 
