@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import zoneinfo
+from contextlib import suppress
 
 import django
 from django.conf import settings
@@ -25,6 +26,9 @@ from tests.test_import_contract import POSIX_MODULES, POSIX_NAMES
 APPS = ["admin", "auth", "contenttypes", "messages", "sessions"]
 #: Modules of Python that look at the system when they are imported: a Windows that has no Windows would confuse them.
 BEFORE = (asyncio, multiprocessing.reduction, subprocess, tempfile, zoneinfo)
+with suppress(ImportError):
+    # OpenTelemetry's SDK uses it where it is installed, and redis-py that SDK.
+    import psutil  # noqa: F401
 PROCESSORS = ["django.template.context_processors.request", "django.contrib.auth.context_processors.auth"]
 
 

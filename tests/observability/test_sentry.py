@@ -406,11 +406,17 @@ def test_headers_are_added_only_if_tracing_is_on(sentry, project):
     assert [message.headers for message in taken()] == [{}]
     kept = sentry(traces_sample_rate=0.0)
     queues["default"].publish("fine", None, headers={"baggage": "mine=1"})
-    queues["default"].publish("message", "the text of an RSMQ message")
-    named, text = taken()
-    assert set(named.headers) == {"sentrytrace", "baggage"}
-    assert text.headers == {}
+    (message,) = taken()
+    assert set(message.headers) == {"sentrytrace", "baggage"}
     assert kept.items == []
+
+
+def test_the_text_of_an_rsmq_queue_stays_text(sentry, mq_settings, redis_client, namespace):
+    legacy = {"STORE": "rsmq", "NAMESPACE": namespace}
+    mq_settings(QUEUES={"default": {}, "legacy": legacy}, MIDDLEWARE=[f"{PATH}.trace_publishing"])
+    sentry(traces_sample_rate=0.0)
+    message_id = queues["legacy"].publish("message", "hello")
+    assert redis_client.hget(f"{namespace}:legacy:Q", message_id) == b"hello"
 
 
 def test_a_sampler_that_fails_does_not_fail_the_message(sentry):

@@ -183,6 +183,8 @@ def test_only_the_sink_gives_publications_to_a_store():
             "open_store(self.config, wire).publish",
         },
         "testing/idempotence": {"self.subject.publish"},
+        # Middleware: this is the next one.
+        **{f"observability/{name}": {"publish"} for name in ("correlation", "opentelemetry", "sentry")},
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mq_django.core.numbers import whole
 from mq_django.inspector.doctor.consumer_looks import QueueFacts
 from mq_django.inspector.doctor.findings import DoctorFinding, Look, counted
 
@@ -59,8 +60,8 @@ def _open_files(pid: int) -> tuple[int, int] | None:
     except OSError:
         return None
     (line,) = (line for line in lines if line.startswith("Max open files"))
-    soft = line.split()[3]
-    return (count, int(soft)) if soft.isdecimal() else None
+    soft = whole(line.split()[3])
+    return None if soft is None else (count, soft)
 
 
 def _of_memory(processes: ProcessFacts) -> Iterator[DoctorFinding]:
@@ -110,10 +111,11 @@ def _memory(folder: Path) -> tuple[int, int] | None:
         statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):
         return None
+    most = whole(limit)
     # Version 1 has a huge number for no limit.
-    if not limit.isdecimal() or int(limit) >= 2**60:
+    if most is None or most >= 2**60:
         return None
-    return int(used) - int(statistics.get(names[2], 0)), int(limit)
+    return (whole(used) or 0) - (whole(statistics.get(names[2])) or 0), most
 
 
 MACHINE_LOOKS: tuple[Look[ProcessFacts], ...] = (

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
+from mq_django.core.numbers import whole
 from mq_django.errors import ConnectionLost, ConnectionRejected, ServerBusy, StoreError
 from mq_django.registry import groups
 from mq_django.transport.capabilities import Finding, examine
@@ -61,8 +62,7 @@ class ServerFacts:
 
     def number(self, field: str) -> int:
         """Return a number of INFO; 0 if it is missing."""
-        value = self.info.get(field, "")
-        return int(value) if value.isdecimal() else 0
+        return whole(self.info.get(field)) or 0
 
 
 def where_is(connection: str) -> str:
@@ -115,8 +115,12 @@ def _clocks(wire: Wire, refused: dict[str, str]) -> tuple[float, float]:
         reply = _ask(wire, ("TIME",), refused) if "TIME" not in refused else _ask(wire, ("PING",), refused)
         took.append(time.monotonic() - began)
         if isinstance(reply, list):
-            clocks.append((took[-1], int(reply[0]) + int(reply[1]) / 1_000_000 - (at + took[-1] / 2)))
+            clocks.append((took[-1], _seconds(*reply) - (at + took[-1] / 2)))
     return median(took), min(clocks, default=(0.0, 0.0))[1]
+
+
+def _seconds(seconds: bytes, micros: bytes) -> float:
+    return (whole(seconds) or 0) + (whole(micros) or 0) / 1_000_000
 
 
 def _settings(wire: Wire, refused: dict[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from functools import partial
 
 from mq_django.conf import get_config
 from mq_django.core import clock
+from mq_django.core.numbers import whole
 from mq_django.errors import WrongNode
 from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Level, Look, counted, named
 from mq_django.inspector.doctor.rights import missing_rights
@@ -139,9 +140,9 @@ def _of_role(server: ServerFacts) -> Findings:
 
 
 def _of_replicas(server: ServerFacts) -> Findings:
-    needed = int(server.settings.get("min-replicas-to-write") or 0)
-    good = server.info.get("min_slaves_good_slaves")
-    if needed and good is not None and int(good) < needed:
+    needed = whole(server.settings.get("min-replicas-to-write")) or 0
+    good = whole(server.info.get("min_slaves_good_slaves"))
+    if good is not None and good < needed:
         yield DoctorFinding(
             code="D111",
             level="error",
@@ -193,7 +194,7 @@ def _of_keepalive(server: ServerFacts) -> Findings:
 
 def _of_clients(server: ServerFacts) -> Findings:
     connected = server.number("connected_clients")
-    most = int(server.settings.get("maxclients") or server.number("maxclients"))
+    most = whole(server.settings.get("maxclients")) or server.number("maxclients")
     if most and connected >= most * NEARLY_FULL:
         yield DoctorFinding(
             code="D114",
