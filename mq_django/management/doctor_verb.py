@@ -26,6 +26,8 @@ _INDENT = " " * 16
 def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     """Add the verb to the command, by `add(name, help)`."""
     verb = add("doctor", "Look at servers, settings, consumers and code, and say what to do.")
+    # It reports what the system checks find itself: an error would end the command before.
+    verb.set_defaults(skip_checks=True)
     codes: dict[str, Any] = {"action": "append", "type": str.upper, "choices": sorted(CODES), "metavar": "CODE"}
     verb.add_argument("--only", **codes, help="Only findings with this code, such as D102.")
     verb.add_argument("--skip", **codes, help="No findings with this code.")

@@ -8,6 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django.inspector.doctor.report import AREAS, CODES
+from mq_django.management.commands.mq import Command
 from mq_django.transport.private_server import PrivateServer
 from tests.install.wheels import ROOT
 
@@ -80,6 +81,16 @@ def test_json_has_everything(server):
 
 def test_a_code_may_be_written_in_small_letters(server):
     assert doctor("--only", "d113")[0] == doctor("--only", "D113")[0]
+
+
+def test_wrong_settings_are_a_finding(mq_settings, capsys):
+    mq_settings(QUEUES={"default": {"NOPE": 1}})
+    with pytest.raises(SystemExit) as ended:
+        Command().run_from_argv(["manage.py", "mq", "doctor", "--json", "--only", "D203"])
+    assert ended.value.code == 1
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["code"], finding["level"]) == ("D203", "error")
+    assert "NOPE" in finding["seen"]
 
 
 def test_an_unknown_code_is_a_wrong_argument(server):

@@ -117,8 +117,9 @@ def _answers(heartbeat: Heartbeat) -> Check:
     if heartbeat.answered is None:
         return Check("redis", False, f"{redis} has not answered yet.")
     ago = time.monotonic() - heartbeat.answered
-    limit = max(SHORTEST, MISSED_BEATS * heartbeat.interval)
-    return Check("redis", ago <= limit, f"{redis} has answered a heartbeat {ago:.1f} s ago.")
+    if ago > max(SHORTEST, MISSED_BEATS * heartbeat.interval):
+        return Check("redis", False, f"{redis} has not answered a heartbeat for {ago:.1f} s.")
+    return Check("redis", True, f"{redis} has answered a heartbeat {ago:.1f} s ago.")
 
 
 def _route(probe: Callable[[], Sequence[Check]]) -> Route:

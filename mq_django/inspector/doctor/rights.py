@@ -5,8 +5,8 @@ on all versions, and forgets the queue when the connection is closed. `ACL DRYRU
 Redis 7.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from mq_django.core.configs import QueueConfig
 from mq_django.errors import NotPermitted
@@ -18,12 +18,19 @@ from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Session
 
 
+class MissingRights(NamedTuple):
+    """What a user may not do: the names of commands, and of the queues whose keys or channels it may not use."""
+
+    commands: set[str]
+    keys: set[str]
+    channels: set[str]
+
+
 def missing_rights(server: ServerFacts) -> Iterator[DoctorFinding]:
-    """Report the commands that the queues need and the user may not run."""
-    missing: dict[str, list[str]] = defaultdict(list)
+    """Report the commands, keys and channels that the queues need and the user may not use."""
+    found = MissingRights(set(), set(), set())
     for queue in server.queues:
-        refused = _refused(queue, open_session("inspect", server.connection))
-        if refused is None:
+        if not _try(queue, open_session("inspect", server.connection), found):
             yield DoctorFinding(
                 code=NOT_LOOKED,
                 level="note",
@@ -32,39 +39,40 @@ def missing_rights(server: ServerFacts) -> Iterator[DoctorFinding]:
                 where=server.where,
             )
             return
-        for command in refused:
-            missing[command].append(queue.name)
-    if missing:
-        yield _finding(missing, server)
+    if commands := sorted(found.commands):
+        advice = f"ACL SETUSER NAME {' '.join('+' + name.lower().replace(' ', '|') for name in commands)}"
+        yield _finding(f"run {', '.join(commands)}", advice, server)
+    uses = {"keys": found.keys, "channels": found.channels}
+    if refused := [f"the {what} of {named(sorted(queues))}" for what, queues in uses.items() if queues]:
+        advice = "Grant their patterns, of keys with ~ and of channels with &: docs/settings.md lists them."
+        yield _finding(f"use {' and '.join(refused)}", advice, server)
 
 
-def _refused(queue: QueueConfig, session: Session) -> list[str] | None:
-    """Return the commands that the user may not run on the keys of a queue; None if no transaction can begin."""
+def _try(queue: QueueConfig, session: Session, found: MissingRights) -> bool:
+    """Add what the user may not do in a queue; return False if no transaction can begin."""
     commands = commands_of(queue)
     try:
         # In a trip of its own: without a transaction the commands would run.
         (begun,) = session.trip([("MULTI",)])
         if begun != b"OK":
-            return None
+            return False
         replies = session.trip(commands)
     finally:
         session.close()
-    return [
-        _name(command)
-        for command, reply in zip(commands, replies, strict=True)
-        if isinstance(reply, Exception) and isinstance(translate(reply), NotPermitted)
-    ]
+    for command, reply in zip(commands, replies, strict=True):
+        if isinstance(reply, Exception) and isinstance(translate(reply), NotPermitted):
+            # Redis looks at the command first, then at keys and channels, and says which of them it refuses.
+            if "channel" in str(reply):
+                found.channels.add(queue.name)
+            elif " key" in str(reply):
+                found.keys.add(queue.name)
+            else:
+                found.commands.add(_name(command))
+    return True
 
 
-def _finding(missing: dict[str, list[str]], server: ServerFacts) -> DoctorFinding:
-    queues = sorted({name for names in missing.values() for name in names})
-    # TIME has no keys.
-    if len(missing) >= len(commands_of(server.queues[0])) - 1:
-        seen = f"The Redis user may not use the keys of {named(queues)}."
-        advice = "Give the user the keys and channels of these queues: docs/settings.md lists the patterns."
-    else:
-        seen = f"The Redis user may not run {', '.join(missing)} on the keys of {named(queues)}."
-        advice = f"ACL SETUSER NAME {' '.join('+' + command.lower().replace(' ', '|') for command in missing)}"
+def _finding(what: str, advice: str, server: ServerFacts) -> DoctorFinding:
+    seen = f"The Redis user may not {what}."
     return DoctorFinding(code="D115", level="error", seen=seen, advice=advice, where=server.where)
 
 

@@ -100,7 +100,7 @@ def test_in_an_outage_of_redis_it_is_alive_and_not_ready(site, clock):
     clock.now += SHORTEST + 1
     report(2, answered=False)
     assert state(found) == (True, False, True)
-    assert failing(found.ready()) == {"redis": "Redis has answered a heartbeat 6.0 s ago."}
+    assert failing(found.ready()) == {"redis": "Redis has not answered a heartbeat for 6.0 s."}
 
 
 def test_of_several_servers_one_is_enough_and_the_others_are_named_by_their_queues(site, clock):

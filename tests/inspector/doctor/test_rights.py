@@ -33,13 +33,22 @@ def test_the_rights_of_the_documentation_suffice(as_user):
 def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(as_user):
     (finding,) = rights(as_user("-xack", "-evalsha", "-xgroup"))
     assert finding.level == "error"
-    assert "may not run EVALSHA, XACK, XGROUP CREATE, XGROUP DELCONSUMER on the keys of default, emails" in finding.seen
+    assert finding.seen == "The Redis user may not run EVALSHA, XACK, XGROUP CREATE, XGROUP DELCONSUMER."
     assert finding.advice == "ACL SETUSER NAME +evalsha +xack +xgroup|create +xgroup|delconsumer"
 
 
 def test_a_channel_that_is_missing_is_found(as_user):
     (finding,) = rights(as_user("resetchannels"))
-    assert "PUBLISH, SUBSCRIBE" in finding.seen
+    assert finding.seen == "The Redis user may not use the channels of default, emails."
+    assert "channels with &" in finding.advice
+
+
+def test_what_is_missing_is_told_apart(redis_client, redis_url, namespace, mq_settings, found):
+    with user(redis_client, redis_url, [*rules_of("stream", namespace), "-zadd"]) as url:
+        mq_settings(CONNECTION=url)
+        commands, keys = rights(found("D1"))
+    assert commands.seen == "The Redis user may not run ZADD."
+    assert keys.seen == "The Redis user may not use the keys of default and the channels of default."
 
 
 def test_a_queue_whose_keys_are_missing_is_named(redis_client, redis_url, namespace, mq_settings, found):
@@ -48,7 +57,7 @@ def test_a_queue_whose_keys_are_missing_is_named(redis_client, redis_url, namesp
     with user(redis_client, redis_url, own) as url:
         mq_settings(CONNECTION=url)
         (finding,) = rights(found("D1"))
-    assert finding.seen == "The Redis user may not use the keys of emails."
+    assert finding.seen == "The Redis user may not use the keys of emails and the channels of emails."
 
 
 def test_the_rights_of_groups_are_tried(redis_client, redis_url, namespace, mq_settings, found, monkeypatch):
@@ -56,7 +65,7 @@ def test_the_rights_of_groups_are_tried(redis_client, redis_url, namespace, mq_s
     with user(redis_client, redis_url, rules_of("stream", namespace)) as url:
         mq_settings(CONNECTION=url, QUEUES={"emails": {}}, TOPICS={"orders": {}})
         (finding,) = rights(found("D1"))
-    assert finding.seen == "The Redis user may not use the keys of orders:billing."
+    assert finding.seen == "The Redis user may not use the keys of orders:billing and the channels of orders:billing."
 
 
 def test_without_transactions_nothing_is_tried(as_user, redis_client, namespace):
