@@ -100,12 +100,13 @@ def test_text(text, shown):
 )
 def test_hostile_text_takes_no_time(piece):
     text = piece * (200_000 // len(piece))
-    started = time.perf_counter()
+    # Of this process: others may use the machine, too. Time that grows with the square of the length is minutes.
+    started = time.process_time()
 
     for before in ("", "password=", "cookie: "):
         redact_text(before + text[: len(text) // 3])
 
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(

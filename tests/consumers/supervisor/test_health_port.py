@@ -63,7 +63,7 @@ def probes(port):
 def test_it_becomes_ready_and_while_it_shuts_down_it_is_only_alive(trees, publish, history, port, probes):
     tree = trees("--health-port", f"127.0.0.1:{port}", "--processes", "2")
     probes.wait_for(200, 200, 200)
-    publish(["sleep", 2])
+    publish(["sleep", 6])
     history.wait_for("start")
     tree.signal(signal.SIGTERM)
     probes.wait_for(200, 503, 200)

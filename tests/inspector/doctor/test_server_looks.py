@@ -11,6 +11,7 @@ import redis
 
 from mq_django.conf import get_config
 from mq_django.core import clock
+from mq_django.errors import ConnectionLost
 from mq_django.inspector.doctor.server_looks import NEARLY_FULL
 from mq_django.transport.connections import close_clients, open_wire
 from mq_django.transport.hash_slots import hash_slot
@@ -52,7 +53,12 @@ def cluster_node(server_with):
     # By default the port of the bus is 10,000 above the other, and there may be none.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         bus = listener.getsockname()[1]
-    return server_with(cluster_enabled="yes", cluster_port=str(bus)), bus
+    try:
+        return server_with(cluster_enabled="yes", cluster_port=str(bus)), bus
+    except ConnectionLost as error:
+        if "cluster-port" in str(error):
+            pytest.skip("needs Redis 7: cluster-port")
+        raise
 
 
 def test_a_cluster_that_is_down(server_with, found):
@@ -187,7 +193,9 @@ def test_clocks_that_differ(server_with, found):
 
 def test_a_replica_in_the_place_of_its_master(server_with, found):
     with PrivateServer(tcp=True) as master:
-        server_with(replicaof=f"127.0.0.1 {master.port}")
+        # Not in its file: Redis 6.2 takes no quotes around this value there.
+        with client_of(server_with()) as client:
+            client.replicaof("127.0.0.1", master.port)
         assert ("D110", "error") in levels(found("D1"))
 
 
