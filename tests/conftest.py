@@ -14,6 +14,7 @@ from pytest_django import Settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from mq_django import registry
 from mq_django.errors import NoServer
 from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.servers import find_server
@@ -144,3 +145,12 @@ def mq_settings(settings: Settings, redis_url: str, namespace: str) -> MQSetting
 
     configure()
     return configure
+
+
+@pytest.fixture
+def handlers(monkeypatch: pytest.MonkeyPatch, mq_settings: MQSettings) -> None:
+    """Let a test register handlers, subscribers and schedules of its own."""
+    monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
+    monkeypatch.setattr(registry, "_starts", {})
+    monkeypatch.setattr(registry, "_schedules", {})
+    monkeypatch.setattr(registry, "_kinds", {})

@@ -160,7 +160,16 @@ def encode(message: Message, data_text: bytes) -> bytes:
 
 
 def decode(
-    body: bytes, *, queue: str, message_id: str, first_ms: int, attempt: int, alone: str, receipt: bytes
+    body: bytes,
+    *,
+    queue: str,
+    message_id: str,
+    first_ms: int,
+    attempt: int,
+    alone: str,
+    receipt: bytes,
+    history: str = "",
+    read_at: float = 0.0,
 ) -> Delivery | Undecodable:
     """Return the delivery of an RSMQ message. One of another program gets the name TEXT and its text as data."""
     if len(body) > MAX_ENTRY_BYTES:
@@ -181,4 +190,4 @@ def decode(
     own = message._replace(
         attempt=max(1, attempt), published_ms=message.published_ms or moment, priority=0, unique=None, claims=False
     )
-    return Delivery(own, 0, receipt, data_text, *isolation(alone or None))
+    return Delivery(own, 0, receipt, data_text, *isolation(alone or None), history, read_at)

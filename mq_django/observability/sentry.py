@@ -6,7 +6,7 @@ or a message expired, are reported by their log line, which gets the same tags.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -37,37 +37,42 @@ SYSTEM, ORIGIN = "redis", "auto.queue.mq_django"
 #: The attempt that was reported last in this context: queue, id and number.
 _reported: ContextVar[tuple[str, str, int] | None] = ContextVar("mq_django_reported", default=None)
 
-Around = Callable[[Handling], AbstractContextManager[Callable[[Outcome], None]]]
+Ended = Callable[[Outcome], None]
+Around = Callable[[Handling], AbstractContextManager[Ended]]
 
 
-def _middleware(handle: Handle | AsyncHandle, around: Around) -> Any:
+def _middleware(handle: Any, around: Around) -> Handle | AsyncHandle:
     """Return a middleware for functions or coroutine functions.
 
     `around` makes a context manager of a handling, for the time of the attempt. Its value is called with the outcome.
+    Without `sentry_sdk.init()` it is not called.
     """
 
+    def entered(handling: Handling) -> AbstractContextManager[Ended]:
+        return around(handling) if sentry_sdk.get_client().is_active() else nullcontext(_report_nothing)
+
     async def amiddleware(handling: Handling) -> Outcome:
-        if not sentry_sdk.get_client().is_active():
-            return await handle(handling)  # type: ignore[misc, no-any-return]
-        with around(handling) as ended:
-            outcome: Outcome = await handle(handling)  # type: ignore[misc]
+        with entered(handling) as ended:
+            outcome: Outcome = await handle(handling)
             ended(outcome)
         return outcome
 
     def middleware(handling: Handling) -> Outcome:
-        if not sentry_sdk.get_client().is_active():
-            return handle(handling)  # type: ignore[return-value]
-        with around(handling) as ended:
-            outcome = handle(handling)
-            ended(outcome)  # type: ignore[arg-type]
-        return outcome  # type: ignore[return-value]
+        with entered(handling) as ended:
+            outcome: Outcome = handle(handling)
+            ended(outcome)
+        return outcome
 
     return amiddleware if iscoroutinefunction(handle) else middleware
 
 
+def _report_nothing(_: Outcome) -> None:
+    pass
+
+
 @around_handling
 @sync_and_async_middleware
-def report_burials(handle: Handle | AsyncHandle) -> Any:
+def report_burials(handle: Any) -> Handle | AsyncHandle:
     """Report each message that is buried as one event, and run each attempt in a scope and a transaction of its own.
 
     Args:
@@ -78,7 +83,7 @@ def report_burials(handle: Handle | AsyncHandle) -> Any:
 
 @around_handling
 @sync_and_async_middleware
-def report_retries(handle: Handle | AsyncHandle) -> Any:
+def report_retries(handle: Any) -> Handle | AsyncHandle:
     """Report each attempt that will be retried as a warning. List it after `report_burials`.
 
     Args:
@@ -110,7 +115,7 @@ def trace_publishing(publish: Publish) -> Publish:
 
 
 @contextmanager
-def _attempt(handling: Handling) -> Iterator[Callable[[Outcome], None]]:
+def _attempt(handling: Handling) -> Iterator[Ended]:
     with sentry_sdk.isolation_scope() as scope, ExitStack() as stack:
         scope.clear_breadcrumbs()
         describe(scope, handling)
@@ -126,7 +131,7 @@ def _attempt(handling: Handling) -> Iterator[Callable[[Outcome], None]]:
 
 
 @contextmanager
-def _retried(handling: Handling) -> Iterator[Callable[[Outcome], None]]:
+def _retried(handling: Handling) -> Iterator[Ended]:
     def ended(outcome: Outcome) -> None:
         if isinstance(outcome, Retry):
             _report(handling, outcome, "warning")

@@ -257,7 +257,7 @@ class RsmqStore:
         *,
         read_at: float = 0.0,
     ) -> Delivery | Undecodable:
-        found = decode(
+        return decode(
             body,
             queue=self._config.name,
             message_id=line(message_id),
@@ -265,10 +265,9 @@ class RsmqStore:
             attempt=(whole(count) or 0) - free,
             alone=alone.decode(errors="replace"),
             receipt=_receipt(message_id, count),
+            history=history.decode(errors="replace"),
+            read_at=read_at,
         )
-        if isinstance(found, Undecodable):
-            return found
-        return found._replace(history=history.decode(errors="replace"), read_at=read_at)
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])

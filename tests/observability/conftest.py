@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mq_django import registry
 from mq_django.signals import message_published
 
 if find_spec("opentelemetry") and find_spec("opentelemetry.sdk"):
@@ -14,15 +13,6 @@ if find_spec("opentelemetry") and find_spec("opentelemetry.sdk"):
 
 OPENTELEMETRY = "mq_django.observability.opentelemetry"
 CORRELATION = "mq_django.observability.correlation"
-
-
-@pytest.fixture
-def handlers(monkeypatch, mq_settings) -> None:
-    """Let a test register handlers and subscribers of its own."""
-    monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
-    monkeypatch.setattr(registry, "_starts", {})
-    monkeypatch.setattr(registry, "_schedules", {})
-    monkeypatch.setattr(registry, "_kinds", {})
 
 
 @pytest.fixture

@@ -90,10 +90,8 @@ ONCE, TWICE = RetryPolicy(max_attempts=1), RetryPolicy(max_attempts=2, jitter=0)
 
 
 @pytest.fixture
-def project(mq_settings, monkeypatch):
+def project(mq_settings, handlers):
     """Set the middleware, beside the one that reports burials."""
-    monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
-    monkeypatch.setattr(registry, "_kinds", {})
     for name, call in {"work": work, "refuse": refuse, "capture": capture}.items():
         handler("default", name, retry=ONCE)(call)
     handler("default", "again", retry=TWICE)(work)

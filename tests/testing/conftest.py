@@ -64,15 +64,6 @@ def configured_keys(configured: PrivateServer) -> Iterator[Callable[[], list[byt
 
 
 @pytest.fixture
-def handlers(monkeypatch, mq_settings) -> None:
-    """Let a test register handlers, subscribers and schedules of its own."""
-    monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
-    monkeypatch.setattr(registry, "_starts", {})
-    monkeypatch.setattr(registry, "_schedules", {})
-    monkeypatch.setattr(registry, "_kinds", {})
-
-
-@pytest.fixture
 def only_functions(handlers, monkeypatch) -> None:
     """Without the tasks of other apps, of which some are coroutine functions."""
     monkeypatch.setattr(registry, "_handlers", {})
