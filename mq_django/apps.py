@@ -27,6 +27,7 @@ class MQDjangoConfig(AppConfig):
         register(checks.check_inline_tasks, checks.TAG)
         register(checks.check_schedules, checks.TAG)
         register(checks.check_middleware, checks.TAG)
+        register(checks.check_metrics_views, checks.TAG)
         register(checks.check_deployment, checks.TAG, deploy=True)
         register(triggers.check_triggers, checks.TAG)
         # Always, because a test runner may tell only later that it is one.

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core import checks
 from django.core.cache import DEFAULT_CACHE_ALIAS
 from django.core.checks import CheckMessage, Error
+from django.urls import URLResolver, get_resolver
 
 from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -182,6 +183,28 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
             wrong[f"{error}."] = None
     hint = 'Correct MQ_DJANGO["MIDDLEWARE"]. docs/settings.md shows how a middleware is written.'
     return [Error(message, hint=hint, id="mq_django.E009") for message in wrong]
+
+
+def check_metrics_views(**_: Any) -> list[CheckMessage]:
+    """Report views of metrics whose token can be guessed."""
+    if not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    weak = [route for route, view in _views(get_resolver()) if getattr(view, "mq_django_weak_token", False)]
+    hint = "Set a random token of at least 16 characters, for example that of: openssl rand -hex 32"
+    return [
+        Error(f"The token of the metrics view at {route!r} is empty or short.", hint=hint, id="mq_django.E011")
+        for route in weak
+    ]
+
+
+def _views(resolver: URLResolver, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the route and the view of each URL pattern."""
+    for pattern in resolver.url_patterns:
+        route = f"{before}{pattern.pattern}"
+        if isinstance(pattern, URLResolver):
+            yield from _views(pattern, route)
+        else:
+            yield route, pattern.callback
 
 
 def check_deployment(**_: Any) -> list[CheckMessage]:

@@ -146,6 +146,11 @@ class QueueKeys:
         """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
         return self._key(f"counters:h:{day}")
 
+    @property
+    def totals(self) -> str:
+        """HASH: the sums of the counters of all hours before `hour` (hours since 1970). For metrics."""
+        return self._key("counters:total")
+
     def result(self, message_id: str) -> str:
         """Return the key of the STRING with a task's result. It has a TTL."""
         return self._key(f"result:{message_id}")
@@ -183,6 +188,11 @@ class TopicKeys:
     def hours(self, day: int) -> str:
         """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
         return self._key(f"counters:h:{day}")
+
+    @property
+    def totals(self) -> str:
+        """HASH: the sums of the counters of all hours before `hour` (hours since 1970). For metrics."""
+        return self._key("counters:total")
 
     def group(self, name: str) -> "GroupKeys":
         """Return the keys of one of the topic's groups."""
@@ -225,6 +235,7 @@ class GroupKeys(QueueKeys):
             # The TTLs of counters are a day and two hours, and 35 days.
             *(self.minutes(hour - ago) for ago in range(28)),
             *(self.hours(day - ago) for ago in range(37)),
+            self.totals,
         ]
 
 

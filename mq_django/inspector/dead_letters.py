@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from mq_django.conf import get_config
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import NOTHING, FailureGroup, Filter
 from mq_django.core.messages import Delivery
 from mq_django.core.numbers import whole
@@ -26,7 +27,9 @@ from mq_django.stores.dead_letter_queue import (
 from mq_django.stores.entry_fields import Fields, fields_of, text_of
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_wire
-from mq_django.transport.sessions import reply_or_raise
+from mq_django.transport.failures import readable
+from mq_django.transport.fan_out import fan_out
+from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Dead letters read at a time with all fields.
 WHOLE = 50
@@ -121,8 +124,20 @@ def groups(name: str) -> list[DeadGroup]:
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    (reply,) = open_wire("inspect", config.connection).trip([("HGETALL", config.keys.dead_groups)])
-    flat = reply_or_raise(reply)
+    (found,) = groups_of_queues([config], [open_wire("inspect", config.connection)])
+    if isinstance(found, StoreError):
+        raise found
+    return found
+
+
+def groups_of_queues(configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[list[DeadGroup] | StoreError]:
+    """Return the same of several queues, each of which has its wire; an error for one that cannot be read."""
+    replies = fan_out(wires, [[("HGETALL", config.keys.dead_groups)] for config in configs])
+    return list(map(readable(_groups), replies))
+
+
+def _groups(replies: Sequence[Any]) -> list[DeadGroup]:
+    flat = reply_or_raise(replies[0])
     found = [group for pair in zip(flat[::2], flat[1::2], strict=True) if (group := _group(*pair))]
     return sorted(found, key=lambda group: (group.group is None, -group.count, group.group))
 

@@ -22,6 +22,9 @@ ENDS: Mapping[type, str] = {Ack: "handled", Retry: "retried", Bury: "buried", Ex
 #: Counted by name, and in a total without a name, which is all that pages with many queues read.
 WHAT = ("published", *ENDS.values())
 
+#: Messages of dead consumers that others got. Counted by supervisors, in total only.
+RECOVERED = "recovered"
+
 #: Handling times and latencies by bucket; also by name and in total.
 TOOK = tuple(f"t{place}" for place in range(BUCKETS))
 WAITED = tuple(f"w{place}" for place in range(BUCKETS))
@@ -59,6 +62,11 @@ class Slots:
         if self._latest[0] != minutes:
             self._latest = (minutes, slot(self._keys, now))
         return self._latest[1]
+
+    def add_total(self, what: str, count: int) -> Command:
+        """Return the command that adds to the total of a kind that is not counted by name."""
+        where = self.now()
+        return scripts.command("counters_add", keys=where.keys, args=[where.minute, where.hour, f"|{what}|", count])
 
     def add_command(self, tally: Mapping[tuple[str, str], int]) -> Command:
         """Return the command that adds counts by (what, name), and to the totals."""

@@ -12,9 +12,12 @@ from django.utils import timezone
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedules import NEVER, Schedule, Scheduled
+from mq_django.errors import StoreError
 from mq_django.stores.runtime_schedules import KINDS, Parsed, parse, stamp_of, states_of
 from mq_django.stores.schedule_state import named, scheduled
 from mq_django.transport import scripts
+from mq_django.transport.failures import readable
+from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -103,9 +106,24 @@ def statuses(config: QueueConfig, wire: Wire, *, name: str | None = None, limit:
         name: only those of this name: one in code or settings first, one that was removed from there last.
         limit: at most so many, the first ones.
     """
+    return _statuses(config, wire.trip(_commands(config, name)), name=name, limit=limit)
+
+
+def statuses_of(configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[Statuses | StoreError]:
+    """Return the schedules of queues, each of which has its wire; an error for a queue that cannot be read."""
+    replies = fan_out(wires, [_commands(config, None) for config in configs])
+    return list(map(readable(_statuses), configs, replies))
+
+
+def _commands(config: QueueConfig, name: str | None) -> list[Command]:
     keys = (config.keys.schedules, config.keys.runtime_schedules)
-    clock = scripts.command("clock_read", keys=keys[:1], args=[])
-    now_us, *found = wire.trip([clock, *(_read(key, name) for key in keys)])
+    return [scripts.command("clock_read", keys=keys[:1], args=[]), *(_read(key, name) for key in keys)]
+
+
+def _statuses(
+    config: QueueConfig, replies: Sequence[Any], *, name: str | None = None, limit: int | None = None
+) -> Statuses:
+    now_us, *found = replies
     now_ms = reply_or_raise(now_us) // 1000
     states, at_run_time = (_states(reply_or_raise(reply), name) for reply in found)
     entries = {entry.name: entry for entry in scheduled() if entry.queue == config.name and name in (None, entry.name)}

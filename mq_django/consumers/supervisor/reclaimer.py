@@ -19,6 +19,7 @@ from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
+from mq_django.stores.counters import RECOVERED, Slots
 from mq_django.stores.members import Members, Membership
 from mq_django.transport.connections import BLOCK_MS
 
@@ -133,6 +134,8 @@ class Reclaimer(Service):
         self._queues = queues
         self._stores = {number: open_store(config, session) for number, config in queues.items()}
         self._members = {number: open_members(config, session) for number, config in queues.items()}
+        self._session = session
+        self._slots = {number: Slots(config.keys) for number, config in queues.items()}
         #: Called with a queue and a consumer that holds nothing in it any more.
         self._settled = settled
         self._dead_workers: list[DeadWorker] = []
@@ -227,6 +230,7 @@ class Reclaimer(Service):
         self._settled(number, dead_worker.consumer)
         if moved:
             logger.warning("Reassigned %d messages of consumer %s", moved, dead_worker.consumer)
+        self._count(number, moved)
 
     def _log_late(self, number: int, consumer: str, late: Collection[Receipt]) -> None:
         held = self._stores[number].held_by(consumer, limit=BATCH)
@@ -238,12 +242,15 @@ class Reclaimer(Service):
     def _hand_back_unstarted(self, number: int, consumer: str, started: Collection[Receipt]) -> None:
         if moved := hand_back_unstarted(self._stores[number], number, consumer, started):
             logger.warning("Reassigned %d messages of unresponsive consumer %s", moved, consumer)
+            self._count(number, moved)
 
     def _evict(self, number: int, supervisor: str, membership: Membership) -> None:
         evicted: list[str] = []
-        reclaim_supervisor(self._stores[number], self._members[number], number, supervisor, membership, evicted)
+        store, members = self._stores[number], self._members[number]
+        moved = reclaim_supervisor(store, members, number, supervisor, membership, evicted)
         with self._lock:
             self._dead_workers += [DeadWorker(consumer, Evidence()).check_repeatedly([number]) for consumer in evicted]
+        self._count(number, moved)
 
     def _remove_unknown(self, number: int, consumer: str) -> None:
         members, store = self._members[number], self._stores[number]
@@ -258,3 +265,9 @@ class Reclaimer(Service):
         if moved:
             logger.warning("Handed back %d messages of consumer %a, which no supervisor announces", moved, consumer)
         members.leave(names)
+        self._count(number, moved)
+
+    def _count(self, number: int, moved: int) -> None:
+        """Count messages that others get. It comes last: without counters nothing else may fail."""
+        if moved:
+            self._session.trip([self._slots[number].add_total(RECOVERED, moved)])

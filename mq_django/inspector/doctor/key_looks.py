@@ -27,7 +27,7 @@ _KINDS = {str(getattr(QueueKeys("", ""), kind)).removeprefix(_OWN) for kind in K
 _TOPIC = TopicKeys("", "")
 _TOPIC_KINDS = {key.removeprefix(_OWN) for key in (_TOPIC.log, _TOPIC.control, _TOPIC.published)}
 #: The last parts of those whose number is not bounded.
-_COUNTERS = re.compile(r"counters:[mh]:\d+")
+_COUNTERS = re.compile(r"counters:(?:[mh]:\d+|total)")
 _RESULT = re.compile(r"result:.+", re.DOTALL)
 _GROUP = re.compile(r"g:[A-Za-z0-9_-]{1,160}:(.+)", re.DOTALL)
 

@@ -1,0 +1,25 @@
+"""What metrics need of the package prometheus-client; without the package, the error that says how to install it."""
+
+from mq_django.errors import MissingDependency
+
+try:
+    import prometheus_client
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.exposition import choose_encoder
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise MissingDependency(
+        "Metrics for Prometheus need the package prometheus-client: python -m pip install 'mq-django[prometheus]'"
+    ) from error
+
+__all__ = [
+    "Collector",
+    "CollectorRegistry",
+    "CounterMetricFamily",
+    "GaugeMetricFamily",
+    "HistogramMetricFamily",
+    "Metric",
+    "choose_encoder",
+    "prometheus_client",
+]

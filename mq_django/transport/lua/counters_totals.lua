@@ -1,0 +1,60 @@
+-- Return the sums of the counters since they are kept, and add those of hours that are over to `totals`: the counters
+-- of hours expire.
+--
+-- KEYS[1]  totals   {queue}:counters:total     HASH    sums of all hours before the hour in the field `hour`
+-- KEYS[2]  hours    {queue}:counters:h:<day>   HASH    of this day; and then of the days after it
+-- ARGV[1]  day      of KEYS[2], in days since 1970
+-- ARGV[2]  oldest   the first hour that can have counters, in hours since 1970
+-- then the kinds of counters, such as 'published' or 't3'
+--
+-- Returns {the first hour that is not in `totals`}, and then the sum of each kind. Without sums, the days must begin
+-- earlier, or go on later: at this hour.
+
+-- with clock
+-- with numbers
+local totals, day, kinds = KEYS[1], tonumber(ARGV[1]), { unpack(ARGV, 3) }
+local first = math.max(number_of(redis.call('hget', totals, 'hour')), tonumber(ARGV[2]))
+local stop = (day + #KEYS - 1) * 24
+-- Clocks of other machines may be late: they still count in the hour before this one.
+local closed = math.floor(now_ms() / 3600000) - 1
+if first < day * 24 then
+  return { first }
+end
+
+local sums = redis.call('hmget', totals, unpack(kinds))
+for place = 1, #kinds do
+  sums[place] = number_of(sums[place])
+end
+
+local function add_hour(hour)
+  local fields = {}
+  for place, kind in ipairs(kinds) do
+    fields[place] = hour % 24 .. '|' .. kind .. '|'
+  end
+  for place, count in ipairs(redis.call('hmget', KEYS[2 + math.floor(hour / 24) - day], unpack(fields))) do
+    sums[place] = sums[place] + number_of(count)
+  end
+end
+
+local hour = first
+while hour < closed and hour < stop do
+  add_hour(hour)
+  hour = hour + 1
+end
+if hour > first then
+  local fields = { 'hour', string.format('%.0f', hour) }
+  for place, kind in ipairs(kinds) do
+    fields[#fields + 1] = kind
+    fields[#fields + 1] = string.format('%.0f', sums[place])
+  end
+  redis.call('hset', totals, unpack(fields))
+  -- As long as the counters of hours.
+  redis.call('expire', totals, 3024000)
+end
+if hour < closed then
+  return { hour }
+end
+for open = hour, stop - 1 do
+  add_hour(open)
+end
+return { hour, unpack(sums) }
