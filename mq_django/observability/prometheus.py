@@ -70,14 +70,12 @@ def _families(found: Measurements) -> Iterator[Metric]:
                 metric.add_metric(labels, float(value))
             yield metric
     for histogram in HISTOGRAMS:
-        metric = HistogramMetricFamily(histogram.name, histogram.help, labels=["queue"])
+        buckets = HistogramMetricFamily(histogram.name, histogram.help, labels=["queue"])
         for queue in found.queues:
             if queue.totals:
-                buckets = buckets_of(histogram, queue.totals)
-                # The sum of the values is unknown: the counters have only buckets.
-                metric.add_metric([queue.view.name], buckets, None)
-                metric.add_sample(f"{histogram.name}_count", {"queue": queue.view.name}, buckets[-1][1])
-        yield metric
+                # There are only buckets: the sum of the values is not counted, and without it there is no count.
+                buckets.add_metric([queue.view.name], buckets_of(histogram, queue.totals), None)
+        yield buckets
 
 
 def queue_registry() -> CollectorRegistry:
