@@ -31,6 +31,7 @@ def _count(client: redis.Redis, keys: Any, value: str) -> None:
             client.hset(
                 key, mapping={f"{slot}|{what}|{name}": value for what in ("published", "t3") for name in ("", "n")}
             )
+    client.hset(keys.totals, mapping={"hour": value, "published": value, "t3": value})
 
 
 def _wait(client: redis.Redis, keys: QueueKeys, member: bytes | str, score: float, body: str | None) -> None:

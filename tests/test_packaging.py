@@ -62,6 +62,7 @@ class TestWheel:
             "demo",
             "schedules",
             "opentelemetry",
+            "prometheus",
             "sentry",
         }
         required = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]

@@ -55,18 +55,18 @@ class QueueCollector(Collector):
             found = None
         yield GaugeMetricFamily("mq_django_up", "Whether Redis answers.", value=float(found is not None))
         if found is not None:
-            yield from _families(found)
+            yield from _metrics(found)
 
     def describe(self) -> list[Metric]:
         """Return nothing, so that registering the collector does not read Redis."""
         return []
 
 
-def _families(found: Measurements) -> Iterator[Metric]:
-    for kind, families in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
-        for family in families:
-            metric = kind(family.name, family.help, labels=family.labels)
-            for labels, value in family.read(found):
+def _metrics(found: Measurements) -> Iterator[Metric]:
+    for kind, metrics in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
+        for each in metrics:
+            metric = kind(each.name, each.help, labels=each.labels)
+            for labels, value in each.read(found):
                 metric.add_metric(labels, float(value))
             yield metric
     for histogram in HISTOGRAMS:

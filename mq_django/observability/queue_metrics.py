@@ -15,8 +15,8 @@ FIRST_HANDLING, FIRST_LATENCY = 1e-4, 1e-3
 PLACES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
 
 
-class Family(NamedTuple):
-    """Metrics with one name."""
+class Plain(NamedTuple):
+    """A gauge or a counter."""
 
     name: str
     help: str
@@ -93,77 +93,77 @@ def _total(kind: str) -> Callable[[Measurements], Iterable[Sample]]:
 
 
 GAUGES = (
-    Family(
+    Plain(
         "mq_django_queue_up",
         "Whether the queue can be read.",
         ("queue",),
         lambda found: [((queue.view.name,), not queue.view.error) for queue in found.queues],
     ),
-    Family("mq_django_queue_messages", "Messages by state.", ("queue", "state"), _messages),
-    Family(
+    Plain("mq_django_queue_messages", "Messages by state.", ("queue", "state"), _messages),
+    Plain(
         "mq_django_queue_oldest_ready_age_seconds",
         "For how long the oldest ready message has been ready; 0 without ready messages.",
         ("queue",),
         _of_queues(lambda queue: (queue.view.oldest_ms or 0) / 1000),
     ),
-    Family(
+    Plain(
         "mq_django_queue_paused",
         "Whether the queue is paused.",
         ("queue",),
         _of_queues(lambda queue: queue.view.paused),
     ),
-    Family(
+    Plain(
         "mq_django_queue_consumers",
         "Live consumer processes that handle the queue.",
         ("queue",),
         _of_queues(lambda queue: queue.view.alive),
     ),
-    Family("mq_django_queue_problem", "1 for each problem that the queue has now.", ("queue", "problem"), _problems),
-    Family(
+    Plain("mq_django_queue_problem", "1 for each problem that the queue has now.", ("queue", "problem"), _problems),
+    Plain(
         "mq_django_queue_dead_letters",
         "Dead letters by the class of their error, as counted when they were buried.",
         ("queue", "error"),
         _dead,
     ),
-    Family("mq_django_schedules", "Schedules by state.", ("queue", "state"), _schedules),
-    Family(
+    Plain("mq_django_schedules", "Schedules by state.", ("queue", "state"), _schedules),
+    Plain(
         "mq_django_schedule_lateness_seconds",
         "By how much the latest schedule of the queue is overdue.",
         ("queue",),
         _of_queues(_lateness),
     ),
-    Family(
+    Plain(
         "mq_django_topic_messages", "Messages in the log of the topic.", ("topic",), _topics(lambda one: one.length)
     ),
-    Family(
+    Plain(
         "mq_django_topic_bytes",
         "Approximate memory of the log of the topic in Redis.",
         ("topic",),
         _topics(lambda one: one.size),
     ),
-    Family(
+    Plain(
         "mq_django_topic_group_lag",
         "Messages of the log that were not delivered to the group yet.",
         ("topic", "group"),
         _groups(lambda group: group.lag),
     ),
-    Family(
+    Plain(
         "mq_django_topic_group_lag_seconds",
         "For how long the first of these messages has been in the log.",
         ("topic", "group"),
         _groups(lambda group: group.lag_ms / 1000 if group.lag else 0),
     ),
-    Family(
+    Plain(
         "mq_django_topic_group_retention_ratio",
         "Share of the retention of the topic that the group uses. From 1 on it loses messages.",
         ("topic", "group"),
         _groups(lambda group: group.share),
     ),
-    Family("mq_django_consumers", "Live consumer processes.", (), lambda found: [((), found.consumers)]),
-    Family(
+    Plain("mq_django_consumers", "Live consumer processes.", (), lambda found: [((), found.consumers)]),
+    Plain(
         "mq_django_lanes", "Threads of all live consumers that run handlers.", (), lambda found: [((), found.threads)]
     ),
-    Family(
+    Plain(
         "mq_django_lanes_busy",
         "Threads and coroutines that run a handler.",
         ("kind",),
@@ -172,24 +172,24 @@ GAUGES = (
 )
 
 COUNTERS = (
-    Family("mq_django_messages_published", "Messages published.", ("queue",), _total("published")),
-    Family("mq_django_messages_handled", "Messages handled successfully.", ("queue",), _total("handled")),
-    Family("mq_django_messages_retried", "Attempts that failed and will be retried.", ("queue",), _total("retried")),
-    Family("mq_django_messages_buried", "Messages that became dead letters.", ("queue",), _total("buried")),
-    Family("mq_django_messages_expired", "Messages discarded because they had expired.", ("queue",), _total("expired")),
-    Family(
+    Plain("mq_django_messages_published", "Messages published.", ("queue",), _total("published")),
+    Plain("mq_django_messages_handled", "Messages handled successfully.", ("queue",), _total("handled")),
+    Plain("mq_django_messages_retried", "Attempts that failed and will be retried.", ("queue",), _total("retried")),
+    Plain("mq_django_messages_buried", "Messages that became dead letters.", ("queue",), _total("buried")),
+    Plain("mq_django_messages_expired", "Messages discarded because they had expired.", ("queue",), _total("expired")),
+    Plain(
         "mq_django_messages_recovered",
         "Messages of dead consumers that other consumers got.",
         ("queue",),
         _total("recovered"),
     ),
-    Family(
+    Plain(
         "mq_django_topic_messages_published",
         "Messages published to the topic.",
         ("topic",),
         lambda found: [((topic.view.name,), topic.totals["published"]) for topic in found.topics if topic.totals],
     ),
-    Family(
+    Plain(
         "mq_django_topic_group_lost_messages",
         "Messages of the log that were trimmed before they were delivered to the group.",
         ("topic", "group"),

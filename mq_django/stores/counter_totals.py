@@ -68,5 +68,5 @@ def _read(reply: Any) -> Totals | int:
     """Return the totals, or the hour at which the next call must begin."""
     hour, *sums = reply_or_raise(reply)
     if not sums:
-        return int(whole(hour) or 0)
+        return whole(hour) or 0
     return {kind: whole(count) or 0 for kind, count in zip(KINDS, sums, strict=True)}

@@ -12,6 +12,7 @@ def test_keys_are_those_of_the_protocol():
     assert KEYS.dead_ids == "mq:{emails}:dead-ids"
     assert KEYS.minutes(7) == "mq:{emails}:counters:m:7"
     assert KEYS.hours(7) == "mq:{emails}:counters:h:7"
+    assert KEYS.totals == "mq:{emails}:counters:total"
     assert KEYS.result("a1") == "mq:{emails}:result:a1"
     assert KEYS.parked == "mq:{emails}:parked"
 

@@ -15,6 +15,7 @@ from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
+from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
 from mq_django.stores.log import Log
 from mq_django.stores.results import end_cancelled, settled_commands
@@ -61,9 +62,9 @@ DRAINS = {
     ),
 }
 #: Keys that only count what happened.
-COUNTS = re.compile(r":(counters:[mh]:\d+|dead-groups)$")
+COUNTS = re.compile(r":(counters:([mh]:\d+|total)|dead-groups)$")
 #: What a page asks of the counters themselves.
-READS_COUNTS = {"counters_count", "queue_stats", "rsmq_stats", "topic_stats"}
+READS_COUNTS = {"counters_count", "counters_totals", "queue_stats", "rsmq_stats", "topic_stats"}
 
 
 @pytest.fixture
@@ -274,3 +275,5 @@ def be_looked_at(client, mq_settings):
             end_cancelled(wire, store.config, [item.message.id])
             told = [Settlement(item, ACK, keeps_result=True)]
             wire.trip([*settled_commands(store.config, ME, told), add_command(store.keys, {("handled", "welcome"): 1})])
+            client.hset(store.keys.hours(places.now_ms(client) // 86_400_000 - 1), "3|handled|", 5)
+            read_totals([store.keys], [wire], now_ms=places.now_ms(client))

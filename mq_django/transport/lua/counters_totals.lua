@@ -47,14 +47,17 @@ if hour > first then
     fields[#fields + 1] = kind
     fields[#fields + 1] = string.format('%.0f', sums[place])
   end
-  redis.call('hset', totals, unpack(fields))
-  -- As long as the counters of hours.
-  redis.call('expire', totals, 3024000)
+  -- While memory is out, and for a user who may not write, the sums are not stored, and still returned.
+  if type(redis.pcall('hset', totals, unpack(fields))) == 'number' then
+    -- As long as the counters of hours.
+    redis.pcall('expire', totals, 3024000)
+    first = hour
+  end
 end
 if hour < closed then
-  return { hour }
+  return { first }
 end
 for open = hour, stop - 1 do
   add_hour(open)
 end
-return { hour, unpack(sums) }
+return { first, unpack(sums) }

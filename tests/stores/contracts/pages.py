@@ -12,6 +12,7 @@ from mq_django.inspector.queue_looks import counted, look
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.control import Control
+from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
@@ -30,8 +31,8 @@ LONG = 30
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (entries, before, rooms, rsmq_rooms, counters, results, schedules, schedules_when_full)
-    yield from (schedules_by_priority, created)
+    yield from (entries, before, rooms, rsmq_rooms, counters, totals, results, schedules)
+    yield from (schedules_when_full, schedules_by_priority, created)
     opened: list[Callable[[Stage], Store]] = [waits.everywhere, rsmq_queues.everywhere]
     for open_one in opened:
         yield lambda stage, open_one=open_one: at_a_glance(stage, open_one(stage))
@@ -148,6 +149,25 @@ def counters(stage: Stage) -> None:
         stage.client.hset(key, "n|", 1000)
     with stage.under("of a name beyond a thousand, and of one that is known"):
         wire.trip([add_command(store.keys, {("handled", "new"): 2, ("handled", "welcome"): 1})])
+
+
+def totals(stage: Stage) -> None:
+    store, wire = stage.queue(), stage.wire()
+    hour = int(NOW) // 3600
+
+    def count(ago: int, number: str) -> None:
+        stage.client.hset(store.keys.hours((hour - ago) // 24), f"{(hour - ago) % 24}|handled|", number)
+
+    for ago, number in ((0, "1"), (1, "20"), (2, "300"), (24 * 20, "4000")):
+        count(ago, number)
+    with stage.under("of 20 days: those of hours that are over are moved"):
+        read_totals([store.keys], [wire], now_ms=NOW_MS)
+    with stage.under("nothing is to be moved"):
+        read_totals([store.keys], [wire], now_ms=NOW_MS)
+    count(1, "no number")
+    stage.client.hset(store.keys.totals, "buried", "no number")
+    with stage.under("counters that are no numbers"):
+        read_totals([store.keys], [wire], now_ms=NOW_MS)
 
 
 def results(stage: Stage) -> None:
