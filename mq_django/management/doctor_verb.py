@@ -1,18 +1,19 @@
 """The verb `doctor` of the command `mq`."""
 
 import argparse
-import json
 import shutil
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-from django.core.management.color import Style, no_style
+from django.core.management.base import CommandError
+from django.core.management.color import Style
 
 from mq_django.core.visible import escape
 from mq_django.inspector.doctor.findings import LEVELS, DoctorFinding, counted
 from mq_django.inspector.doctor.report import AREAS, CODES, DoctorReport, look_at_project
+from mq_django.management.terminal import Terminal
+from mq_django.management.verb import Options, Verb
 
 #: Characters of a line: the width of the terminal within these bounds.
 MIN_WIDTH, MAX_WIDTH = 60, 100
@@ -23,15 +24,14 @@ _STYLES = {"error": "ERROR", "warning": "WARNING", "note": "NOTICE"}
 _INDENT = " " * 16
 
 
-def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """Add the verb to the command, by `add(name, help)`."""
-    verb = add("doctor", "Look at servers, settings, consumers and code, and say what to do.")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     # It reports what the system checks find itself: an error would end the command before.
-    verb.set_defaults(skip_checks=True)
+    parser.set_defaults(skip_checks=True)
     codes: dict[str, Any] = {"action": "append", "type": str.upper, "choices": sorted(CODES), "metavar": "CODE"}
-    verb.add_argument("--only", **codes, help="Only findings with this code, such as D102.")
-    verb.add_argument("--skip", **codes, help="No findings with this code.")
-    verb.add_argument(
+    parser.add_argument("--only", **codes, help="Only findings with this code, such as D102.")
+    parser.add_argument("--skip", **codes, help="No findings with this code.")
+    parser.add_argument(
         "--fail-level",
         choices=LEVELS,
         default="warning",
@@ -39,21 +39,15 @@ def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     )
 
 
-def doctor(options: Mapping[str, Any], command: BaseCommand) -> None:
+def doctor(options: Options, terminal: Terminal) -> None:
     """Look at the project and print the findings.
 
     Raises:
         CommandError: there are findings of `--fail-level`.
     """
     codes = set(options["only"] or CODES) - set(options["skip"] or ())
-    report = look_at_project(codes=codes, progress=lambda count: command.stderr.write(f"{count:,} keys scanned"))
-    if options["json"]:
-        lines = iter([json.dumps(as_json(report))])
-    else:
-        has_colours = command.stdout.isatty() or options.get("force_color")
-        lines = as_text(report, command.style if has_colours else no_style())
-    for line in lines:
-        command.stdout.write(line)
+    report = look_at_project(codes=codes, progress=lambda count: terminal.report(f"{count:,} keys scanned"))
+    terminal.show(as_json(report), as_text(report, terminal.style))
     failing = LEVELS[: LEVELS.index(options["fail_level"]) + 1]
     if any(report.count(level) for level in failing):
         raise CommandError(f"Found {summary(report)}.")
@@ -120,3 +114,6 @@ def _wrapped(text: str, indent: str, width: int) -> list[str]:
     return textwrap.wrap(
         text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
     )
+
+
+VERBS = (Verb("doctor", "Look at servers, settings, consumers and code, and say what to do.", doctor, add_options),)

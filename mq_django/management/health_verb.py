@@ -14,10 +14,9 @@ from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import require_queue
 from mq_django.management.argument_types import period
+from mq_django.management.terminal import Terminal
+from mq_django.management.verb import Options, Verb, VerbResult
 from mq_django.transport.budgets import within
-
-#: The output of the verb: JSON values, and lines of text.
-Output = tuple[dict[str, Any], Sequence[str]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +31,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def health(options: Mapping[str, Any]) -> Output:
+def health(options: Options, _: Terminal) -> VerbResult:
     """Return whether a live supervisor of this machine serves the queues with consumers that are ready.
 
     Raises:
         UnknownQueue: a queue is not configured.
     """
     is_healthy, sentence = _in_time(options["served"], options["timeout"], housekeeping=options["housekeeping"])
-    return {"healthy": is_healthy, "sentence": sentence}, [escape(sentence)]
+    found = {"healthy": is_healthy, "sentence": sentence}
+    return VerbResult(found, [escape(sentence)], code=0 if is_healthy else 1)
 
 
 def _in_time(names: Sequence[str], seconds: float, *, housekeeping: bool) -> tuple[bool, str]:
@@ -109,3 +109,6 @@ def _runs_here(announced: Mapping[str, Any]) -> bool:
     pid, moment = announced.get("pid"), announced.get("started")
     is_here = (announced.get("boot"), announced.get("pids")) == machine
     return is_here and not (isinstance(pid, int) and pid > 0 and isinstance(moment, str) and has_ended(pid, moment))
+
+
+VERBS = (Verb("health", "Tell whether a runconsumer of this machine is ready, for exec probes.", health, add_options),)

@@ -1,8 +1,6 @@
 """The verbs `pause` and `resume` of the command `mq`."""
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from django.core.management.base import CommandError
 
@@ -10,45 +8,43 @@ from mq_django.errors import ConnectionLost
 from mq_django.inspector import actions
 from mq_django.inspector.actions import Switched
 from mq_django.management.tables import table
+from mq_django.management.terminal import Terminal
 from mq_django.management.user_name import user_name
-
-#: The output of a verb: JSON values, and lines of text.
-Output = tuple[Any, Sequence[str]]
+from mq_django.management.verb import Options, Verb, VerbResult
 
 
-def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """Add the verbs to the command, each by `add(name, help)`."""
-    pause = _with_queue(add("pause", "Pause a queue, or all queues."))
-    pause.add_argument("--reason", default="", help="Shown in the admin and by `mq status` until it is resumed.")
-    _with_queue(add("resume", "Resume a paused queue, or all queues."))
+def add_pause(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `pause`."""
+    add_queue(parser)
+    parser.add_argument("--reason", default="", help="Shown in the admin and by `mq status` until it is resumed.")
 
 
-def _with_queue(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def add_queue(parser: argparse.ArgumentParser) -> None:
+    """Add which queue is meant."""
     parser.add_argument("queue", nargs="?")
     parser.add_argument("--all", action="store_true", help="All queues and groups of topics.")
-    return parser
 
 
-def pause(options: Mapping[str, Any]) -> Output:
+def pause(options: Options, _: Terminal) -> VerbResult:
     """Pause a queue, or all queues."""
     who, reason, queue = f"{user_name()}, mq", options["reason"], _queue(options)
     words = ("paused", "was already paused")
     if queue is None:
         return _all(actions.pause_all(who=who, reason=reason), words, paused=True)
     changed = actions.pause(queue, who=who, reason=reason)
-    return {"paused": True, "changed": changed}, [words[not changed]]
+    return VerbResult({"paused": True, "changed": changed}, [words[not changed]])
 
 
-def resume(options: Mapping[str, Any]) -> Output:
+def resume(options: Options, _: Terminal) -> VerbResult:
     """Resume a queue, or all queues."""
     queue, words = _queue(options), ("resumed", "was not paused")
     if queue is None:
         return _all(actions.resume_all(), words, paused=False)
     changed = actions.resume(queue)
-    return {"paused": False, "changed": changed}, [words[not changed]]
+    return VerbResult({"paused": False, "changed": changed}, [words[not changed]])
 
 
-def _queue(options: Mapping[str, Any]) -> str | None:
+def _queue(options: Options) -> str | None:
     """Return the given queue, or None for all."""
     queue: str | None = options["queue"]
     if (queue is None) != options["all"]:
@@ -56,7 +52,7 @@ def _queue(options: Mapping[str, Any]) -> str | None:
     return queue
 
 
-def _all(found: Switched, words: tuple[str, str], *, paused: bool) -> Output:
+def _all(found: Switched, words: tuple[str, str], *, paused: bool) -> VerbResult:
     if found.errors:
         # After a lost connection it is not known whether the command ran.
         failed = "; ".join(
@@ -67,4 +63,10 @@ def _all(found: Switched, words: tuple[str, str], *, paused: bool) -> Output:
     changes = {**dict.fromkeys(found.changed, True), **dict.fromkeys(found.unchanged, False)}
     rows = [{"queue": name, "paused": paused, "changed": changes[name]} for name in sorted(changes)]
     lines = table([{"queue": row["queue"], "state": words[not row["changed"]]} for row in rows])
-    return rows, lines or ["No queue is configured."]
+    return VerbResult(rows, lines or ["No queue is configured."])
+
+
+VERBS = (
+    Verb("pause", "Pause a queue, or all queues.", pause, add_pause),
+    Verb("resume", "Resume a paused queue, or all queues.", resume, add_queue),
+)

@@ -1,7 +1,7 @@
 """The verb `schedules` of the command `mq`."""
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -10,12 +10,11 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.jsontext import loads
 from mq_django.errors import ConnectionLost, ConnectionRejected, DecodeError, StoreError
 from mq_django.management.as_dict import as_dict
-from mq_django.management.tables import table
+from mq_django.management.tables import away_text, table
+from mq_django.management.terminal import Terminal
 from mq_django.management.user_name import user_name
+from mq_django.management.verb import Options, Verb, VerbResult, add_parser
 from mq_django.producers.schedule_collection import schedules
-
-#: The output of a verb: JSON values, and lines of text.
-Output = tuple[Any, Sequence[str]]
 
 #: Options of a schedule that are JSON, and their help.
 _JSON = {
@@ -38,14 +37,14 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
 }
 
 
-def add_verbs(parser: argparse.ArgumentParser, add: Callable[[Any, str, str], argparse.ArgumentParser]) -> None:
-    """Add the actions to the verb, each by `add(actions, name, help)`."""
+def add_actions(parser: argparse.ArgumentParser) -> None:
+    """Add the actions of the verb."""
     actions = parser.add_subparsers(dest="action", metavar="list|create|change|pause|resume|fire|delete")
-    listing = add(actions, "list", "Show the schedules of code, settings and run time, with secrets replaced.")
+    listing = add_parser(actions, "list", "Show the schedules of code, settings and run time, with secrets replaced.")
     listing.add_argument("--queue", help="Default: all queues.")
-    creating = _named(add(actions, "create", "Create a schedule."))
+    creating = _named(add_parser(actions, "create", "Create a schedule."))
     creating.add_argument("--paused", action="store_true", help="It does not fire until it is resumed.")
-    changing = _named(add(actions, "change", "Change a schedule that was created at run time."))
+    changing = _named(add_parser(actions, "change", "Change a schedule that was created at run time."))
     names = [*_OPTIONS, *_JSON]
     changing.add_argument("--remove", action="append", choices=names, default=[], help="Remove this option.")
     for each in (creating, changing):
@@ -53,10 +52,10 @@ def add_verbs(parser: argparse.ArgumentParser, add: Callable[[Any, str, str], ar
             each.add_argument(f"--{name}", type=kind, dest=_dest(name), metavar=name.upper(), help=what)
         for name, what in _JSON.items():
             each.add_argument(f"--{name}", dest=_dest(name), metavar=name.upper(), help=what)
-    _named(add(actions, "pause", "Pause a schedule."))
-    _named(add(actions, "resume", "Resume a schedule from its next tick on."))
-    _named(add(actions, "fire", "Publish the message of a schedule now."))
-    deleting = _named(add(actions, "delete", "Delete a schedule that was created at run time."))
+    _named(add_parser(actions, "pause", "Pause a schedule."))
+    _named(add_parser(actions, "resume", "Resume a schedule from its next tick on."))
+    _named(add_parser(actions, "fire", "Publish the message of a schedule now."))
+    deleting = _named(add_parser(actions, "delete", "Delete a schedule that was created at run time."))
     deleting.add_argument("--yes", action="store_true", help="Confirm without prompting.")
 
 
@@ -71,7 +70,7 @@ def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return parser
 
 
-def run(options: Mapping[str, Any]) -> Output:
+def run(options: Options, _: Terminal) -> VerbResult:
     """Do an action; without one, list."""
     action, name = options.get("action") or "list", options.get("name", "")
     if action == "list":
@@ -81,31 +80,32 @@ def run(options: Mapping[str, Any]) -> Output:
     match action:
         case "create":
             made = schedules.create(name, queue=queue, by=who, paused=options["paused"], **_given(options))
-            return as_dict(made), ["created"]
+            return VerbResult(as_dict(made), ["created"])
         case "change":
             changes: Any = {**_given(options), **dict.fromkeys(options["remove"])}
             if not changes:
                 raise CommandError("Give an option to change, or --remove.", returncode=2)
-            return as_dict(schedules.update(name, queue=queue, by=who, **changes)), ["changed"]
+            return VerbResult(as_dict(schedules.update(name, queue=queue, by=who, **changes)), ["changed"])
         case "pause":
             changed = schedules.pause(name, queue=queue, by=who)
-            return {"paused": True, "changed": changed}, ["paused" if changed else "was already paused"]
+            return VerbResult({"paused": True, "changed": changed}, ["paused" if changed else "was already paused"])
         case "resume":
             changed = schedules.resume(name, queue=queue)
-            return {"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"]
+            return VerbResult({"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"])
         case "fire":
             message_id = schedules.fire(name, queue=queue)
-            return {"id": message_id}, [message_id]
+            return VerbResult({"id": message_id}, [message_id])
         case _:
             return _delete(name, queue, is_confirmed=options["yes"])
 
 
-def _list(queue: str | None) -> Output:
+def _list(queue: str | None) -> VerbResult:
     """Show the schedules of a queue, or of all queues: those of a server that cannot be reached have its error."""
     configs = [config for config in get_config().queues.values() if config.has_schedules]
     rows, away = _of(configs) if queue is None else (list(map(as_dict, schedules.get_all(queue))), {})
     lines = table([{key: row[key] for key in _SHOWN} for row in rows]) or ["No schedules."]
-    return [*rows, *({"queue": name, "error": error} for name, error in away.items())], lines
+    found = [*rows, *({"queue": name, "error": error} for name, error in away.items())]
+    return VerbResult(found, lines, away_text(away))
 
 
 def _of(configs: Sequence[QueueConfig]) -> tuple[list[dict[str, Any]], dict[str, str]]:
@@ -122,18 +122,18 @@ def _of(configs: Sequence[QueueConfig]) -> tuple[list[dict[str, Any]], dict[str,
     return rows, {config.name: str(away[config.connection]) for config in configs if config.connection in away}
 
 
-def _delete(name: str, queue: str, *, is_confirmed: bool) -> Output:
+def _delete(name: str, queue: str, *, is_confirmed: bool) -> VerbResult:
     if not is_confirmed:
         raise CommandError("The schedule never fires again. Confirm with --yes.", returncode=2)
     schedules.delete(name, queue=queue)
-    return {"deleted": True}, ["deleted"]
+    return VerbResult({"deleted": True}, ["deleted"])
 
 
 #: The columns of the table.
 _SHOWN = ("queue", "name", "origin", "when", "message", "state", "next", "fired", "problem")
 
 
-def _given(options: Mapping[str, Any]) -> Any:
+def _given(options: Options) -> Any:
     """Return the options of a schedule that were given."""
     found = {name: options[_dest(name)] for name in (*_OPTIONS, *_JSON) if options[_dest(name)] is not None}
     for name in found.keys() & _JSON.keys():
@@ -142,3 +142,6 @@ def _given(options: Mapping[str, Any]) -> Any:
         except DecodeError as error:
             raise CommandError(f"--{name} is {error}", returncode=2) from error
     return found
+
+
+VERBS = (Verb("schedules", "Show schedules; create, change, pause and delete them.", run, add_actions),)

@@ -1,9 +1,7 @@
 """The verb `status` of the command `mq`."""
 
 import argparse
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any
 
 from django.core.management.base import CommandError
 
@@ -15,10 +13,9 @@ from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.thresholds import USUAL, Thresholds
 from mq_django.management.argument_types import count, period
 from mq_django.management.as_dict import as_dict
-from mq_django.management.tables import busy_with, table
-
-#: The output of a verb: JSON values, and lines of text.
-Output = tuple[Any, Sequence[str]]
+from mq_django.management.tables import away_text, busy_with, table
+from mq_django.management.terminal import Terminal
+from mq_django.management.verb import Options, Verb, VerbResult
 
 #: The options that need --check, by their names in Python.
 THRESHOLDS = tuple(field.name for field in fields(Thresholds))
@@ -53,8 +50,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def status(options: Mapping[str, Any]) -> Output:
-    """Show the messages of queues by place."""
+def status(options: Options, _: Terminal) -> VerbResult:
+    """Show the messages of queues by place, or with `--check` their problems."""
+    return _check(options) if options.get("check") else _status(options)
+
+
+def _status(options: Options) -> VerbResult:
     given = [name for name in (*THRESHOLDS, "ignore") if options.get(name) is not None]
     if given:
         raise CommandError(f"--{given[0].replace('_', '-')} needs --check.", returncode=2)
@@ -68,19 +69,20 @@ def status(options: Mapping[str, Any]) -> Output:
         for row, state in zip(found, states, strict=True)
     ]
     lines = table(rows) or ["No queue is configured."]
-    return found, [*lines, *(busy_with(view) for view in views if view.is_starved)]
+    lines += [busy_with(view) for view in views if view.is_starved]
+    return VerbResult(found, lines, away_text({view.name: view.error for view in views if view.error}))
 
 
-def check(options: Mapping[str, Any]) -> Output:
+def _check(options: Options) -> VerbResult:
     """Return the problems of queues, and a line for each. Without a server that can be reached, that is the problem."""
     given = {name: options[name] for name in THRESHOLDS if options[name] is not None}
     try:
         found = problems(*options["queues"], thresholds=Thresholds(**given), ignore=options["ignore"] or ())
     except StoreError as error:
         unreachable = {"queue": None, "kind": "unreadable", "sentence": str(error), "figure": None, "threshold": None}
-        return [unreachable], [_line("unreadable", str(error))]
+        return VerbResult([unreachable], [_line("unreadable", str(error))], code=1)
     lines = [_line(problem.kind, problem.sentence) for problem in found]
-    return list(map(asdict, found)), lines or ["OK: no problems."]
+    return VerbResult(list(map(asdict, found)), lines or ["OK: no problems."], code=1 if found else 0)
 
 
 def _line(kind: str, sentence: str) -> str:
@@ -94,3 +96,6 @@ def _state(view: QueueView) -> str:
         "handled by others": not view.consume and not view.error,
     }
     return ", ".join(state for state, applies in states.items() if applies)
+
+
+VERBS = (Verb("status", "Show the number of messages by queue.", status, add_options),)

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,14 +15,13 @@ from mq_django.inspector import entries
 from mq_django.inspector import topics as inspected
 from mq_django.management.argument_types import page_size
 from mq_django.management.as_dict import as_dict
-from mq_django.management.tables import table
+from mq_django.management.tables import away_text, table
+from mq_django.management.terminal import Terminal
+from mq_django.management.verb import Options, Verb, VerbResult
 from mq_django.producers import topics
 
 #: How dates begin, and years and months alone, which are no times. Entry ids begin with more digits.
 _DATE = re.compile(r"\d{4}-\d\d-|\d{4}(-\d\d)?$|[^-]*T", re.ASCII)
-
-#: The output of a verb: JSON values, and lines of text.
-Output = tuple[Any, Sequence[str]]
 
 PLACE = (
     "beginning, end, a time such as 2026-11-01T06:00Z (without Z or an offset: in the project's time zone), "
@@ -31,31 +29,34 @@ PLACE = (
 )
 
 
-def add_verbs(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """Add the verbs to the command, each by `add(name, help)`."""
-    add("topics", "Show the lag of the groups of topics.")
+def add_log(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `log`."""
+    parser.add_argument("topic")
+    _add_range(parser)
+    parser.add_argument("--limit", type=page_size, default=10, help="Default: 10. At most 500.")
 
-    log = add("log", "Show messages of a topic's log, with secrets replaced.")
-    log.add_argument("topic")
-    _add_range(log)
-    log.add_argument("--limit", type=page_size, default=10, help="Default: 10. At most 500.")
 
-    seek = add("seek", "Move a group of a topic to another position, while consumers run.")
-    _add_group(seek)
-    seek.add_argument("place", help=PLACE)
-    seek.add_argument(
+def add_seek(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `seek`."""
+    _add_group(parser)
+    parser.add_argument("place", help=PLACE)
+    parser.add_argument(
         "--dry", action="store_true", help="Only show how many messages would be delivered again or skipped."
     )
 
-    unsubscribe = add("unsubscribe", "Remove a group of a topic with its retries and dead letters.")
-    _add_group(unsubscribe)
-    unsubscribe.add_argument("--yes", action="store_true", help="Confirm without prompting.")
 
-    replay = add("replay", "Run a part of a log through a handler in this process, without moving the group.")
-    _add_group(replay)
-    _add_range(replay)
-    replay.add_argument("--handler", help="Dotted path of a function; by default the group's subscriber.")
-    replay.add_argument("--dry", action="store_true", help="Only show what would be run.")
+def add_unsubscribe(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `unsubscribe`."""
+    _add_group(parser)
+    parser.add_argument("--yes", action="store_true", help="Confirm without prompting.")
+
+
+def add_replay(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `replay`."""
+    _add_group(parser)
+    _add_range(parser)
+    parser.add_argument("--handler", help="Dotted path of a function; by default the group's subscriber.")
+    parser.add_argument("--dry", action="store_true", help="Only show what would be run.")
 
 
 def _add_group(parser: argparse.ArgumentParser) -> None:
@@ -67,25 +68,26 @@ def _add_range(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", default="end", help=PLACE)
 
 
-def show_topics(_: Mapping[str, Any]) -> Output:
+def show_topics(_options: Options, _: Terminal) -> VerbResult:
     """Show the offset and lag of every group."""
     found: list[dict[str, Any]] = []
     for view in inspected.topics():
         if view.error:
             found.append({"topic": view.name, "error": view.error})
         found += [as_dict(group) for group in view.groups if group.subscribed]
-    return found, table(found) or ["No group has subscribed."]
+    away = away_text({row["topic"]: row["error"] for row in found if "error" in row})
+    return VerbResult(found, table(found) or ["No group has subscribed."], away)
 
 
-def log(options: Mapping[str, Any]) -> Output:
+def log(options: Options, _: Terminal) -> VerbResult:
     """Show the first messages of a range of a log."""
     since, until = place(options["since"]), place(options["until"])
     limit = options["limit"]
     found = [as_dict(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
-    return found, table(found) or ["No messages."]
+    return VerbResult(found, table(found) or ["No messages."])
 
 
-def seek(options: Mapping[str, Any]) -> Output:
+def seek(options: Options, _: Terminal) -> VerbResult:
     """Move a group, or preview the move."""
     topic, group = _topic_and_group(options)
     where = place(options["place"])
@@ -95,20 +97,20 @@ def seek(options: Mapping[str, Any]) -> Output:
     output = {"moved": not options["dry"], **preview._asdict()}
     more = " or more" if preview.more else ""
     what = f"{preview.replayed}{more} delivered again, {preview.skipped}{more} skipped, {preview.pending} pending"
-    return output, [f"{'Would move' if options['dry'] else 'Moved'} {options['group']}: {what}"]
+    return VerbResult(output, [f"{'Would move' if options['dry'] else 'Moved'} {options['group']}: {what}"])
 
 
-def unsubscribe(options: Mapping[str, Any]) -> Output:
+def unsubscribe(options: Options, _: Terminal) -> VerbResult:
     """Remove a group."""
     topic, group = _topic_and_group(options)
     if not options["yes"]:
         raise CommandError("This deletes the group's retries and dead letters. Confirm with --yes.", returncode=2)
     if not inspected.unsubscribe(topic, group):
         raise CommandError(f"Topic {topic} has no group {escape(group)}.")
-    return {"removed": True}, ["removed"]
+    return VerbResult({"removed": True}, ["removed"])
 
 
-def replay(options: Mapping[str, Any]) -> Output:
+def replay(options: Options, _: Terminal) -> VerbResult:
     """Run a range of a log through a handler."""
     topic, group = _topic_and_group(options)
     since, until = place(options["since"]), place(options["until"])
@@ -123,7 +125,7 @@ def replay(options: Mapping[str, Any]) -> Output:
     failed += [{"id": entry, "error": reason} for entry, reason in done.undecodable]
     output = {"dry": options["dry"], "handled": [message.id for message in done.handled], "failed": failed}
     lines = [f"{len(done.handled)} {'would be handled' if options['dry'] else 'handled'}, {len(failed)} failed"]
-    return output, [*lines, *table(failed)]
+    return VerbResult(output, [*lines, *table(failed)])
 
 
 def place(text: str) -> Offset:
@@ -136,8 +138,19 @@ def place(text: str) -> Offset:
         raise CommandError(f"Not a valid time: {text!r}. Write it as 2026-11-01T06:00Z.", returncode=2) from error
 
 
-def _topic_and_group(options: Mapping[str, Any]) -> tuple[str, str]:
+def _topic_and_group(options: Options) -> tuple[str, str]:
     topic, separator, group = options["group"].partition(GROUP_SEPARATOR)
     if not separator:
         raise CommandError(f"Name the group as topic:group, not {topic!r}.", returncode=2)
     return topic, group
+
+
+VERBS = (
+    Verb("topics", "Show the lag of the groups of topics.", show_topics),
+    Verb("log", "Show messages of a topic's log, with secrets replaced.", log, add_log),
+    Verb("seek", "Move a group of a topic to another position, while consumers run.", seek, add_seek),
+    Verb("unsubscribe", "Remove a group of a topic with its retries and dead letters.", unsubscribe, add_unsubscribe),
+    Verb(
+        "replay", "Run a part of a log through a handler in this process, without moving the group.", replay, add_replay
+    ),
+)

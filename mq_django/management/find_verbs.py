@@ -1,5 +1,6 @@
 """The verb `find` of the command `mq`."""
 
+import argparse
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,16 +16,23 @@ from mq_django.inspector.message_views import EntryView
 from mq_django.inspector.messages import search_waiting
 from mq_django.inspector.scan import Scanned
 from mq_django.management.as_dict import as_dict
-from mq_django.management.consumer_verbs import Output
 from mq_django.management.tables import table
+from mq_django.management.terminal import Terminal
+from mq_django.management.verb import Options, Verb, VerbResult
 
 
-def find(queue: str, message_id: str) -> Output:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
+    parser.add_argument("id", help="A message id, or u: and the unique key of a waiting message.")
+
+
+def find(options: Options, _: Terminal) -> VerbResult:
     """Return where a message is, or what became of it.
 
     Raises:
         CommandError: nothing is known of it.
     """
+    queue, message_id = options["queue"], options["id"]
     found = _found(queue, message_id)
     if found is None:
         if message_id.startswith(UNIQUE_PREFIX):
@@ -32,7 +40,7 @@ def find(queue: str, message_id: str) -> Output:
             raise CommandError(f"Queue {escape(queue)} has {what}. Others are found by their ids.")
         what = f"Queue {escape(queue)} has no message {escape(message_id)}"
         raise CommandError(f"{what}: it was handled, cancelled or purged, or it never existed.")
-    return found, table([found])
+    return VerbResult(found, table([found]))
 
 
 def _found(queue: str, message_id: str) -> Mapping[str, Any] | None:
@@ -59,3 +67,6 @@ def _scanned(read: Callable[..., Scanned[EntryView]], queue: str, where: Filter)
         if found.rows or not found.after:
             return found.rows[0] if found.rows else None
         after = found.after
+
+
+VERBS = (Verb("find", "Tell where a message is, or what became of it.", find, add_options, has_queue=True),)
