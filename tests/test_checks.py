@@ -1,9 +1,13 @@
+import sys
+from types import ModuleType
+
 import django
 import pytest
 from django.core.checks import run_checks
+from django.urls import clear_url_caches, include, path
 from django.utils.functional import SimpleLazyObject
 
-from mq_django import handler, registry
+from mq_django import checks, handler, registry
 from mq_django.checks import TAG
 from mq_django.registry import Handler, _handlers, queues_with_handlers
 from tests.testapp import tasks
@@ -311,3 +315,38 @@ def test_a_handler_in_a_queue_that_others_handle_never_runs(found, monkeypatch):
     (warning,) = found(QUEUES={**others, "partners": {"CONSUME": False}})
     assert ids([warning]) == ["W006"]
     assert "'ping' in the queue 'partners'" in warning.msg
+
+
+class TestMetricsViews:
+    """The token of a view of metrics must be hard to guess."""
+
+    @pytest.fixture
+    def url(self, settings, monkeypatch):
+        urls = ModuleType("urls_of_metrics")
+        monkeypatch.setitem(sys.modules, urls.__name__, urls)
+
+        def use(token):
+            def metrics(request):
+                raise NotImplementedError
+
+            metrics.mq_django_weak_token = token
+            urls.urlpatterns = [path("ops/", include([path("metrics/", metrics)]))]
+            settings.ROOT_URLCONF = urls.__name__
+            clear_url_caches()
+
+        yield use
+        clear_url_caches()
+
+    def test_one_that_can_be_guessed_is_an_error(self, url):
+        url(True)
+        (found,) = checks.check_metrics_views()
+        assert found.id == "mq_django.E011"
+        assert "'ops/metrics/'" in found.msg
+
+    def test_others_are_none(self, url):
+        url(False)
+        assert checks.check_metrics_views() == []
+
+    def test_a_project_without_urls_has_none(self, settings):
+        del settings.ROOT_URLCONF
+        assert checks.check_metrics_views() == []

@@ -23,7 +23,7 @@ from mq_django.observability.prometheus_package import (
 from mq_django.observability.queue_metrics import COUNTERS, GAUGES, HISTOGRAMS, buckets_of
 from mq_django.transport.budgets import within
 
-__all__ = ["QueueCollector", "metrics_view", "queue_registry"]
+__all__ = ["QueueCollector", "metrics_view", "queue_metrics", "queue_registry"]
 
 logger = get_logger(__name__)
 
@@ -83,6 +83,12 @@ def queue_registry() -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(QueueCollector())
     return registry
+
+
+def queue_metrics() -> tuple[str, bytes]:
+    """Return the metrics of queues in the text format of Prometheus, after its content type."""
+    encode, content_type = choose_encoder("")
+    return content_type, encode(queue_registry())
 
 
 def metrics_view(

@@ -132,9 +132,7 @@ GAUGES = (
         ("queue",),
         _of_queues(_lateness),
     ),
-    Plain(
-        "mq_django_topic_messages", "Messages in the log of the topic.", ("topic",), _topics(lambda one: one.length)
-    ),
+    Plain("mq_django_topic_messages", "Messages in the log of the topic.", ("topic",), _topics(lambda one: one.length)),
     Plain(
         "mq_django_topic_bytes",
         "Approximate memory of the log of the topic in Redis.",

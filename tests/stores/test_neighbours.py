@@ -76,6 +76,7 @@ def recorder(mq_settings, namespace, redis_client):
     return found
 
 
+@pytest.mark.timeout(400)  # thousands of calls
 def test_no_broken_neighbour_costs_a_message_or_doubles_one(recorder):
     assert set(recorder.calls) == lua_files(), "each script has its act in record()"
     problems = []

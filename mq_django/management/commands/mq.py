@@ -12,6 +12,7 @@ from mq_django.management import (
     doctor_verb,
     find_verbs,
     health_verb,
+    metrics_verb,
     pause_verbs,
     peek_verb,
     publish_verb,
@@ -28,6 +29,7 @@ VERBS: dict[str, Verb] = {
     for verb in (
         *status_verb.VERBS,
         *health_verb.VERBS,
+        *metrics_verb.VERBS,
         *peek_verb.VERBS,
         *find_verbs.VERBS,
         *publish_verb.VERBS,

@@ -1,11 +1,9 @@
 """Run consumers."""
 
 import argparse
-import errno
 import logging
 import math
 import os
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +17,7 @@ from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
 from mq_django.consumers.supervisor.health import Health
-from mq_django.consumers.supervisor.health_server import listen, serving
+from mq_django.consumers.supervisor.health_server import serving
 from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, examine_servers, require_groups
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
@@ -31,6 +29,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
+from mq_django.management.ports import open_port
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
 from mq_django.testing import test_databases
@@ -124,7 +123,7 @@ class Command(BaseCommand):
             elif options["autoreload"]:
                 if options["health_port"]:
                     # The reloader shows errors of its thread as tracebacks.
-                    _listen(options["health_port"]).close()
+                    open_port("--health-port", options["health_port"]).close()
                 run_with_reloader(self._run, queues, options)
             else:
                 self._run(queues, options)
@@ -224,7 +223,7 @@ class Command(BaseCommand):
         if where is None:
             yield health
             return
-        with serving(_listen(where), health.routes()):
+        with serving(open_port("--health-port", where), health.routes()):
             yield health
 
     def _restart(self) -> None:
@@ -232,16 +231,6 @@ class Command(BaseCommand):
             execute_again()
         except OSError as error:
             raise CommandError(f"The consumers have stopped and could not be restarted: {error}") from error
-
-
-def _listen(where: tuple[str, int]) -> socket.socket:
-    try:
-        return listen(*where)
-    except OSError as error:
-        shown = ":".join(map(str, filter(None, where)))
-        reason = {errno.EADDRINUSE: "another process uses this port", errno.EACCES: "the user may not use this port"}
-        words = reason.get(error.errno or 0, error.strerror or str(error))
-        raise CommandError(f"--health-port {shown}: {words}.") from error
 
 
 def _is_foreign_group(name: str) -> bool:

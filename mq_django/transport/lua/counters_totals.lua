@@ -15,8 +15,9 @@
 local totals, day, kinds = KEYS[1], tonumber(ARGV[1]), { unpack(ARGV, 3) }
 local first = math.max(number_of(redis.call('hget', totals, 'hour')), tonumber(ARGV[2]))
 local stop = (day + #KEYS - 1) * 24
+local this_hour = math.floor(now_ms() / 3600000)
 -- Clocks of other machines may be late: they still count in the hour before this one.
-local closed = math.floor(now_ms() / 3600000) - 1
+local closed = this_hour - 1
 if first < day * 24 then
   return { first }
 end
@@ -26,20 +27,25 @@ for place = 1, #kinds do
   sums[place] = number_of(sums[place])
 end
 
+-- Add an hour to the sums, and return the next one that may have counters.
 local function add_hour(hour)
+  local key = KEYS[2 + math.floor(hour / 24) - day]
+  if redis.call('exists', key) == 0 then
+    return hour - hour % 24 + 24
+  end
   local fields = {}
   for place, kind in ipairs(kinds) do
     fields[place] = hour % 24 .. '|' .. kind .. '|'
   end
-  for place, count in ipairs(redis.call('hmget', KEYS[2 + math.floor(hour / 24) - day], unpack(fields))) do
+  for place, count in ipairs(redis.call('hmget', key, unpack(fields))) do
     sums[place] = sums[place] + number_of(count)
   end
+  return hour + 1
 end
 
 local hour = first
 while hour < closed and hour < stop do
-  add_hour(hour)
-  hour = hour + 1
+  hour = math.min(add_hour(hour), closed)
 end
 if hour > first then
   local fields = { 'hour', string.format('%.0f', hour) }
@@ -57,7 +63,8 @@ end
 if hour < closed then
   return { first }
 end
-for open = hour, stop - 1 do
-  add_hour(open)
+-- What a fast clock has counted in later hours is added when they begin.
+while hour <= this_hour + 1 and hour < stop do
+  hour = add_hour(hour)
 end
 return { first, unpack(sums) }
