@@ -55,7 +55,7 @@ help:
 	@echo "make compat          run an older version and this one on the same keys: nothing is lost or doubled"
 	@echo "make chaos           kill, stop and mislead everything for three minutes: nothing is lost"
 	@echo "make slow            the same, all of it, for an hour (SLOW_MINUTES=240)"
-	@echo "make docs            write the tables of options in docs/settings.md"
+	@echo "make docs            write the tables of options in docs/settings.md and docs/commands.md"
 	@echo "make bench           measure beside the raw limit and other queues (PEERS=none for the short form)"
 	@echo "make guard           see that the speed holds, by ratios to the raw limit"
 	@echo "make clean           remove the environments and what was built"
@@ -80,6 +80,7 @@ install-matrix: $(VENV)/.test $(BUNDLED)
 
 docs: $(VENV)/.ready
 	$(BIN)/python -m tests.option_tables
+	$(BIN)/python -m tests.command_tables
 
 # The tests that are measured need pytest.
 bench: $(VENV)/.test $(BUNDLED)

@@ -15,7 +15,6 @@ from mq_django.conf import QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedule_options import SCHEDULE_OPTIONS
-from mq_django.management.commands.mq import VERBS
 from mq_django.triggers.configured import KEYS
 from tests.install.wheels import ROOT, build, copy_source
 from tests.option_tables import CONFIGS, PAGE, renewed, words
@@ -111,12 +110,6 @@ def test_the_picture_of_the_layers_has_each_of_them():
     assert [places[part] for part in INNER if part in places] == sorted(
         (places[part] for part in INNER if part in places), reverse=True
     )
-
-
-def test_every_verb_of_mq_has_its_row():
-    rows = SETTINGS.partition("| `manage.py mq …` | |")[2].partition("\n\n")[0]
-    listed = set(re.findall(r"`(\w+)", rows))
-    assert set(VERBS) <= listed
 
 
 def test_every_signal_has_its_row_with_its_arguments():

@@ -235,15 +235,25 @@ def redrive(name: str, entries: Sequence[str]) -> Outcome:
 def redrive_messages(name: str, message_ids: Sequence[str]) -> Outcome:
     """Redrive dead letters by their message ids; see redrive()."""
     dead = _dead(name)
-    entries = dead.find(message_ids)
-    outcome = _each(dead.redrive, [entry for entry in entries if entry is not None])
-    outcome.missing += entries.count(None)
-    return outcome
+    return _each_message(dead, dead.redrive, message_ids)
 
 
 def delete(name: str, entries: Sequence[str]) -> Outcome:
     """Delete dead letters."""
     return _each(_dead(name).delete, entries)
+
+
+def delete_messages(name: str, message_ids: Sequence[str]) -> Outcome:
+    """Delete dead letters by their message ids."""
+    dead = _dead(name)
+    return _each_message(dead, dead.delete, message_ids)
+
+
+def _each_message(dead: DeadLetters, act: Callable[[Sequence[str]], list[str]], message_ids: Sequence[str]) -> Outcome:
+    entries = dead.find(message_ids)
+    outcome = _each(act, [entry for entry in entries if entry is not None])
+    outcome.missing += entries.count(None)
+    return outcome
 
 
 def _each(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str]) -> Outcome:

@@ -15,7 +15,18 @@ from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, Mess
 from mq_django.stores.found_messages import MessagePlace
 from mq_django.transport.connections import open_wire
 
-__all__ = ["BackgroundJob", "Begun", "Kind", "MessagePlace", "What", "begin", "begin_deleting", "cancel", "look"]
+__all__ = [
+    "BackgroundJob",
+    "Begun",
+    "Kind",
+    "MessagePlace",
+    "What",
+    "begin",
+    "begin_deleting",
+    "cancel",
+    "look",
+    "pace_of",
+]
 
 #: The messages that a job is on. A queue can have a running job of each kind.
 Kind = Literal["dead", "messages"]
@@ -82,6 +93,18 @@ def look(name: str, kind: Kind = "dead") -> BackgroundJob | None:
 def cancel(name: str, kind: Kind = "dead") -> bool:
     """Cancel the running job; messages that it has redriven or deleted stay so. False: no job is running."""
     return _jobs(name, kind).cancel()
+
+
+def pace_of(job: BackgroundJob) -> tuple[float, int] | None:
+    """Return the messages that a running job scans per second, and the milliseconds left at this pace.
+
+    None if the job has ended, or has not scanned a message yet.
+    """
+    ms = job.changed_ms - job.since_ms
+    if job.state != "running" or not job.looked or ms <= 0:
+        return None
+    per_second = job.looked * 1000 / ms
+    return per_second, round(max(0, job.total - job.looked) * 1000 / per_second)
 
 
 def _jobs(name: str, kind: Kind = "dead") -> BackgroundJobs:

@@ -1,6 +1,9 @@
 """The schedules and limits of a queue, for display, and deleting the state of one."""
 
+from django.utils import timezone
+
 from mq_django.conf import get_config
+from mq_django.core.schedules import NEVER
 from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_use
 from mq_django.stores.schedule_state import Schedules
 from mq_django.stores.schedule_status import TAKEN, Origin, PlannedSchedule, Statuses, statuses
@@ -16,6 +19,7 @@ __all__ = [
     "find",
     "forget",
     "limits",
+    "next_ticks",
     "schedules",
 ]
 
@@ -38,6 +42,19 @@ def find(name: str, schedule: str, *origins: Origin) -> PlannedSchedule | None:
     wire = open_wire("inspect", config.connection)
     found = statuses(config, wire, name=schedule).found if config.has_schedules else []
     return next((plan for plan in found if not origins or plan.origin in origins), None)
+
+
+def next_ticks(name: str, schedule: str, *, count: int) -> list[int]:
+    """Return the next times at which a schedule fires, in ms since 1970; none while it is paused or cannot fire."""
+    plan = find(name, schedule)
+    ticks: list[int] = []
+    if plan is None or plan.entry is None or plan.next_ms is None:
+        return ticks
+    tick = plan.next_ms
+    while tick != NEVER and len(ticks) < count:
+        ticks.append(tick)
+        tick = plan.entry.next_ms(tick, timezone.get_default_timezone())
+    return ticks
 
 
 def forget(plan: PlannedSchedule) -> None:

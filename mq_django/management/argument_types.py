@@ -2,6 +2,11 @@
 
 import argparse
 import re
+from datetime import datetime
+from typing import NamedTuple
+
+from mq_django.core import clock
+from mq_django.core.times import aware
 
 #: Seconds of the units of a period.
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -61,3 +66,31 @@ def address(text: str) -> tuple[str, int]:
     if not 1 <= int(port) <= LAST_PORT:
         raise argparse.ArgumentTypeError(f"a port from 1 to {LAST_PORT}, not {port}")
     return (host[1:-1] if is_bracketed else host), int(port)
+
+
+class Moment(NamedTuple):
+    """A time, and how it was given."""
+
+    ms: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def time_ms(text: str) -> Moment:
+    """Parse a date, a time or an age such as 2h. A time without an offset is in the project's time zone."""
+    if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,3})?[smhd]", text):
+        return Moment(clock.now_ms() - round(period(text) * 1000), text)
+    try:
+        return Moment(round(aware(datetime.fromisoformat(text)).timestamp() * 1000), text)
+    except (ValueError, OverflowError) as error:
+        expected = "a time such as 2026-11-01T06:00Z, or how long ago, such as 2h or 7d"
+        raise argparse.ArgumentTypeError(f"{expected}, not {text!r}") from error
+
+
+def cursor(text: str) -> str:
+    """Parse the cursor at the end of a list."""
+    if not re.fullmatch(r"(?:[a-z]+\.)?[0-9]{1,20}(?:-[0-9]{1,20})?", text):
+        raise argparse.ArgumentTypeError(f"what `mq peek` printed after --after, not {text!r}")
+    return text

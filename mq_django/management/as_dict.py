@@ -1,5 +1,6 @@
 """Values of the inspector as JSON, for the command `mq`."""
 
+from contextlib import suppress
 from typing import Any
 
 from mq_django.core.redaction import redact
@@ -32,13 +33,13 @@ def as_dict(*views: Any) -> dict[str, Any]:
             data = message.data if message.has_data else None
             return {"id": message.id, "name": message.name, "attempt": message.attempt, "data": data}
         case [WaitingView() as waiting]:
-            return {**as_dict(waiting.message), "due": _moment(waiting.due_ms)}
+            return {**as_dict(waiting.message), "due": moment_text(waiting.due_ms)}
         case [DeadLetterView() as letter]:
             return {**as_dict(letter.message), "reason": letter.reason, "error": letter.error}
         case [EntryView() as found]:
             row = as_dict(found.message)
             del row["attempt"]
-            return {"entry": found.entry.decode(), "at": _moment(found.ready_ms), **row}
+            return {"entry": found.entry.decode(), "at": moment_text(found.ready_ms), **row}
         case [GroupStats() as group]:
             return _group(group)
         case [ScheduleStatus() as schedule]:
@@ -53,11 +54,14 @@ def as_dict(*views: Any) -> dict[str, Any]:
 def _pause(found: Pause | None) -> dict[str, Any]:
     if found is None:
         return {}
-    return {"paused_by": found.who, "paused_since": _moment(found.since_ms), "paused_reason": found.reason}
+    return {"paused_by": found.who, "paused_since": moment_text(found.since_ms), "paused_reason": found.reason}
 
 
-def _moment(ms: int | None) -> str | None:
-    return None if ms is None else moment(ms)
+def moment_text(ms: int | None) -> str | None:
+    """Return a time as text; None without one, or if it is no date: any program may have written it."""
+    with suppress(ValueError, OverflowError, OSError):
+        return None if ms is None else moment(ms)
+    return None
 
 
 def _busy_with(queue: QueueView) -> dict[str, Any] | None:
@@ -79,15 +83,15 @@ def _schedule(status: ScheduleStatus) -> dict[str, Any]:
         "when": None if status.when is None else str(status.when),
         "message": status.message,
         "state": "invalid" if status.problem else state,
-        "next": _moment(status.next_ms),
-        "fired": _moment(status.fired_ms),
+        "next": moment_text(status.next_ms),
+        "fired": moment_text(status.fired_ms),
         "problem": status.problem or None,
         "paused_by": status.paused_by or None,
-        "paused": _moment(status.paused_ms),
+        "paused": moment_text(status.paused_ms),
         "created_by": status.created_by or None,
-        "created": _moment(status.created_ms),
+        "created": moment_text(status.created_ms),
         "changed_by": status.changed_by or None,
-        "changed": _moment(status.changed_ms),
+        "changed": moment_text(status.changed_ms),
         "options": options or None,
     }
 

@@ -1,29 +1,46 @@
-"""The verb `redrive` of the command `mq`."""
+"""The verbs of the command `mq` for dead letters: `errors`, `redrive` and `resubmit`."""
 
 import argparse
-from typing import Any
+import sys
 
 from django.core.management.base import CommandError
 
-from mq_django.core.filters import Filter
+from mq_django.core.visible import escape
+from mq_django.errors import DecodeError
 from mq_django.inspector import dead_letters
-from mq_django.management.argument_types import whole
-from mq_django.management.job_runs import given, result_of, run_job
+from mq_django.inspector.resubmit import resubmit as put_back
+from mq_django.management.as_dict import moment_text
+from mq_django.management.filter_options import add_filter, given
+from mq_django.management.job_runs import add_job_options, preview, result_of, run_job
+from mq_django.management.tables import table
 from mq_django.management.terminal import Terminal
 from mq_django.management.verb import Options, Verb, VerbResult
+
+#: What `errors` shows in place of a name for the dead letters of all further groups.
+OTHERS = "(others)"
+
+
+def errors(options: Options, _: Terminal) -> VerbResult:
+    """Show the counts of dead letters by name and error."""
+    rows = [
+        {
+            "count": found.count,
+            "name": found.group.name if found.group else None,
+            "error": found.group.error if found.group else None,
+            "last": moment_text(found.buried_ms),
+        }
+        for found in dead_letters.groups(options["queue"])
+    ]
+    shown = [{**row, "name": OTHERS} if row["name"] is None else row for row in rows]
+    return VerbResult(rows, table(shown) or ["No dead letters."])
 
 
 def add_redrive(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `redrive`."""
-    parser.add_argument("ids", nargs="*", metavar="id")
+    parser.add_argument("ids", nargs="*", metavar="id", help="The id of a message.")
     parser.add_argument("--all", action="store_true", help="Redrive all current dead letters.")
-    parser.add_argument("--name", help="With --all: only those whose name contains this text.")
-    parser.add_argument("--error", help="With --all: only those whose error contains this text.")
-    parser.add_argument("--key", help="With --all: only those with this key.")
-    parser.add_argument("--rate", type=whole, help="With --all: limit in messages per second.")
-    parser.add_argument(
-        "--background", action="store_true", help="With --all: run as a background job of the consumers."
-    )
+    add_filter(parser, when="With --all")
+    add_job_options(parser, when="With --all")
 
 
 def redrive(options: Options, terminal: Terminal) -> VerbResult:
@@ -31,14 +48,40 @@ def redrive(options: Options, terminal: Terminal) -> VerbResult:
     ids = options["ids"]
     if bool(ids) == options["all"]:
         raise CommandError("Give the ids of messages, or --all.", returncode=2)
-    selected: dict[str, Any] = given(options)
-    if (selected or options["background"]) and not options["all"]:
-        raise CommandError("--name, --error, --key, --rate and --background need --all.", returncode=2)
     if options["all"]:
-        rate = selected.pop("rate", 0)
-        criteria = Filter(**selected)
-        return run_job(options, terminal, "redrive", criteria, rate=rate, background=options["background"])
+        if options["dry_run"]:
+            return preview(options, terminal, "redriven")
+        return run_job(options, terminal, "redrive", "redriven")
+    if given(options) or options["rate"] or options["background"] or options["dry_run"]:
+        raise CommandError("A filter, --rate, --background and --dry-run need --all.", returncode=2)
     return result_of(dead_letters.redrive_messages(options["queue"], ids), "redriven", ids=len(ids))
 
 
-VERBS = (Verb("redrive", "Put dead letters back into their queue.", redrive, add_redrive, has_queue=True),)
+def add_resubmit(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `resubmit`."""
+    parser.add_argument("id", help="The id of the message.")
+    parser.add_argument(
+        "data", help='The new data: JSON, or - to read it from stdin. "[redacted]" keeps the secret in its place.'
+    )
+
+
+def resubmit(options: Options, _: Terminal) -> VerbResult:
+    """Put a dead letter back into its queue with other data, as a new message."""
+    queue, message_id, written = options["queue"], options["id"], options["data"]
+    entry = dead_letters.find(queue, message_id)
+    made = None
+    if entry is not None:
+        try:
+            made = put_back(queue, entry, sys.stdin.read() if written == "-" else written)
+        except DecodeError as error:
+            raise CommandError(f"The data is {error}", returncode=2) from error
+    if made is None:
+        raise CommandError(f"Queue {escape(queue)} has no dead letter {escape(message_id)} that can be resubmitted.")
+    return VerbResult({"id": made}, [made])
+
+
+VERBS = (
+    Verb("errors", "Show the counts of dead letters by name and error.", errors, has_queue=True),
+    Verb("redrive", "Put dead letters back into their queue.", redrive, add_redrive, has_queue=True),
+    Verb("resubmit", "Put a dead letter back with other data.", resubmit, add_resubmit, has_queue=True),
+)

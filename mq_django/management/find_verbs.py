@@ -1,62 +1,90 @@
-"""The verb `find` of the command `mq`."""
+"""The verbs `find`, `why` and `show` of the command `mq`: one message."""
 
 import argparse
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.redaction import redact_forms
 from mq_django.core.visible import escape
-from mq_django.core.wire import moment
-from mq_django.inspector import dead_letters, entries
+from mq_django.inspector import dead_letters, entries, explain
+from mq_django.inspector.cause_sentences import reason, why
+from mq_django.inspector.dead_letters import DeadLetterView
 from mq_django.inspector.message_ids import expired_ms
-from mq_django.inspector.message_views import EntryView
+from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
 from mq_django.inspector.messages import search_waiting
+from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.scan import Scanned
-from mq_django.management.as_dict import as_dict
+from mq_django.management.as_dict import as_dict, moment_text
+from mq_django.management.listing import View, whole
 from mq_django.management.tables import table
-from mq_django.management.terminal import Terminal
+from mq_django.management.terminal import Heading, Terminal
 from mq_django.management.verb import Options, Verb, VerbResult
+
+#: A message, or when it was discarded because it had expired, in ms since 1970.
+Found = View | int
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
+    """Add the arguments of the verbs."""
     parser.add_argument("id", help="A message id, or u: and the unique key of a waiting message.")
 
 
 def find(options: Options, _: Terminal) -> VerbResult:
-    """Return where a message is, or what became of it.
+    """Tell where a message is, or what became of it."""
+    place, found = _find(options["queue"], options["id"])
+    known = {"id": options["id"], "at": moment_text(found)} if isinstance(found, int) else as_dict(found)
+    row = {"place": place, **known}
+    return VerbResult(row, table([row]))
+
+
+def explain_why(options: Options, _: Terminal) -> VerbResult:
+    """Tell why a message is not running."""
+    place, found = _find(options["queue"], options["id"])
+    row = {"place": place, "id": options["id"], **_cause(options["queue"], found)}
+    return VerbResult(row, [row["sentence"]])
+
+
+def show(options: Options, terminal: Terminal) -> VerbResult:
+    """Show all attributes of a message."""
+    queue = options["queue"]
+    place, found = _find(queue, options["id"])
+    if isinstance(found, int):
+        return find(options, terminal)
+    found = whole(queue, found)
+    row = {"place": place, "why": _cause(queue, found)["sentence"], **_facts(found)}
+    return VerbResult(row, _page(row))
+
+
+def _find(queue: str, message_id: str) -> tuple[str, Found]:
+    """Return a message and its place.
 
     Raises:
         CommandError: nothing is known of it.
     """
-    queue, message_id = options["queue"], options["id"]
-    found = _found(queue, message_id)
-    if found is None:
-        if message_id.startswith(UNIQUE_PREFIX):
-            what = f"no waiting message with the unique key {escape(message_id.removeprefix(UNIQUE_PREFIX))}"
-            raise CommandError(f"Queue {escape(queue)} has {what}. Others are found by their ids.")
-        what = f"Queue {escape(queue)} has no message {escape(message_id)}"
-        raise CommandError(f"{what}: it was handled, cancelled or purged, or it never existed.")
-    return VerbResult(found, table([found]))
-
-
-def _found(queue: str, message_id: str) -> Mapping[str, Any] | None:
     waiting = search_waiting(queue, message_id)
     if waiting is not None:
-        return {"place": waiting.room, **as_dict(waiting)}
+        return waiting.room, waiting
     for place, read in (("ready", entries.ready), ("pending", entries.pending)):
         view = _scanned(read, queue, Filter(id=message_id))
         if view is not None:
-            return {"place": place, **as_dict(view)}
+            return place, view
     dead = dead_letters.find(queue, message_id)
     letter = None if dead is None else dead_letters.get(queue, dead)
     if letter is not None:
-        return {"place": "dead", **as_dict(letter)}
+        return "dead", letter
     expired = expired_ms(queue, message_id)
-    return None if expired is None else {"place": "expired", "id": message_id, "at": moment(expired)}
+    if expired is not None:
+        return "expired", expired
+    if message_id.startswith(UNIQUE_PREFIX):
+        what = f"no waiting message with the unique key {escape(message_id.removeprefix(UNIQUE_PREFIX))}"
+        raise CommandError(f"Queue {escape(queue)} has {what}. Others are found by their ids.")
+    what = f"Queue {escape(queue)} has no message {escape(message_id)}"
+    raise CommandError(f"{what}: it was handled, cancelled or purged, or it never existed.")
 
 
 def _scanned(read: Callable[..., Scanned[EntryView]], queue: str, where: Filter) -> EntryView | None:
@@ -69,4 +97,102 @@ def _scanned(read: Callable[..., Scanned[EntryView]], queue: str, where: Filter)
         after = found.after
 
 
-VERBS = (Verb("find", "Tell where a message is, or what became of it.", find, add_options, has_queue=True),)
+def _cause(queue: str, found: Found) -> dict[str, Any]:
+    """Return why a message is not running: the kind of the cause, its numbers and a sentence."""
+    if isinstance(found, int):
+        sentence = f"It was discarded at {moment_text(found)}, because it had expired."
+        return {"kind": "expired", "sentence": sentence}
+    if isinstance(found, DeadLetterView):
+        error = f" Error: {escape(found.error)}" if found.error else ""
+        return {"kind": "dead", "sentence": f"It is a dead letter: {escape(reason(found.reason))}.{error}"}
+    view = look_at(queue)
+    cause = explain.why_waiting(found, view) if isinstance(found, WaitingView) else explain.why_entry(found, view)
+    numbers = {"count": cause.count, "most": cause.most, "ms": cause.ms}
+    texts = {"consumer": cause.consumer, "key": redact_forms(cause.key)}
+    return {
+        "kind": cause.kind,
+        "sentence": why(cause, name=found.message.name, can_see_data=True),
+        **{name: value for name, value in {**numbers, **texts}.items() if value},
+    }
+
+
+def _facts(found: View) -> dict[str, Any]:
+    message = found.message
+    row = {**_about(message)}
+    match found:
+        case WaitingView():
+            row["due"] = moment_text(found.due_ms)
+        case EntryView():
+            row |= {"ready": moment_text(found.ready_ms), "consumer": found.consumer or None}
+        case DeadLetterView():
+            row |= {"reason": found.reason, "error": found.error, "buried": moment_text(found.buried_ms)}
+    attempts = [
+        {
+            "number": attempt.number,
+            "consumer": attempt.consumer,
+            "started": moment_text(attempt.started_ms),
+            "finished": moment_text(attempt.finished_ms),
+            "error": attempt.error,
+            "traceback": attempt.traceback or None,
+        }
+        for attempt in message.attempts
+    ]
+    if isinstance(found, DeadLetterView) and not attempts and found.traceback:
+        row["traceback"] = found.traceback
+    return {**row, "data": message.data if message.has_data else None, "attempts": attempts}
+
+
+def _about(message: MessageView) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "name": message.name,
+        "attempt": message.attempt,
+        "key": None if message.key is None else redact_forms(message.key),
+        "unique": message.unique,
+        "priority": message.priority or None,
+        "published": moment_text(message.published_ms),
+        "expires": moment_text(message.expires_ms),
+        "size": message.size,
+        "headers": dict(message.headers) or None,
+        "problem": message.error or None,
+    }
+
+
+def _page(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about a message: its attributes, its data and its attempts."""
+    below = ("data", "attempts", "traceback")
+    shown = {name: value for name, value in row.items() if value is not None and name not in below}
+    width = max(map(len, shown))
+    for name, value in shown.items():
+        text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+        yield f"{name:<{width}}  {escape(text)}"
+    yield ""
+    yield Heading("data")
+    yield from _lines(json.dumps(row["data"], indent=2, ensure_ascii=False))
+    for attempt in row["attempts"]:
+        yield ""
+        yield Heading(f"attempt {attempt['number']}")
+        ended = attempt["finished"] or "at an unknown time"
+        yield f"ended {ended} on {escape(attempt['consumer']) or 'an unknown consumer'}: {escape(attempt['error'])}"
+        yield from _lines(attempt["traceback"] or "")
+    if row.get("traceback"):
+        yield ""
+        yield Heading("traceback")
+        yield from _lines(row["traceback"])
+
+
+def _lines(text: str) -> list[str]:
+    return escape(text, lines=True).replace("\t", "    ").splitlines()
+
+
+VERBS = (
+    Verb("find", "Tell where a message is, or what became of it.", find, add_options, has_queue=True),
+    Verb("why", "Tell why a message is not running.", explain_why, add_options, has_queue=True),
+    Verb(
+        "show",
+        "Show a message with all its attributes and attempts, with secrets replaced.",
+        show,
+        add_options,
+        has_queue=True,
+    ),
+)

@@ -1,6 +1,8 @@
-"""Start background jobs for the command `mq`, and run them in its process."""
+"""Actions on all messages that match: their preview, and the background job that does them."""
 
+import argparse
 import time
+from typing import Literal
 
 from django.core.management.base import CommandError
 
@@ -9,38 +11,77 @@ from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.inspector import jobs
 from mq_django.inspector.actions import Outcome
+from mq_django.inspector.dead_letters import DeadLetterView
+from mq_django.inspector.jobs import MessagePlace
+from mq_django.inspector.queues import quick_stats
+from mq_django.management.argument_types import whole
+from mq_django.management.filter_options import filter_of
+from mq_django.management.listing import View, scans
+from mq_django.management.tables import table
 from mq_django.management.terminal import Terminal
 from mq_django.management.user_name import user_name
 from mq_django.management.verb import Options, VerbResult
 from mq_django.stores.background_jobs import BackgroundJobs, MessageJobs
 
-#: Seconds between two progress lines of a long job.
-PROGRESS = 2.0
-
 KINDS_OF_JOBS: dict[jobs.Kind, type[BackgroundJobs]] = {"dead": BackgroundJobs, "messages": MessageJobs}
 
+#: Matching messages that a preview counts at most, and shows.
+MAX_COUNTED, EXAMPLES = 10_000, 5
 
-def given(options: Options) -> dict[str, str | int]:
-    """Return the filter and the rate. An empty value, as of an unset shell variable, would select everything."""
-    found = {option: options[option] for option in ("name", "error", "key", "rate") if options[option] is not None}
-    for option, value in found.items():
-        if not value:
-            raise CommandError(f"--{option} is {value!r}: omit it, or give it a value.", returncode=2)
+
+def add_job_options(parser: argparse.ArgumentParser, *, when: str = "") -> None:
+    """Add the options of an action on all messages that match. `when` says which other option they need."""
+    start = f"{when}: " if when else ""
+
+    def text(what: str) -> str:
+        return start + (what if when else what.capitalize())
+
+    show = "show only how many messages match, and the first of them."
+    parser.add_argument("--dry-run", action="store_true", help=text(show))
+    parser.add_argument("--rate", type=whole, help=text("limit in messages per second."))
+    background = "run as a background job of the consumers."
+    parser.add_argument("--background", action="store_true", help=text(background))
+
+
+def preview(options: Options, terminal: Terminal, done: str) -> VerbResult:
+    """Return how many messages match, and the first of them."""
+    queue, place, where = options["queue"], _place(options), filter_of(options)
+    total, examples, counted, more = quick_stats(queue).own(place), list[View](), 0, False
+    scanned = 0
+    for found in scans(queue, place, where, with_log=False):
+        examples += found.rows[: EXAMPLES - len(examples)]
+        counted, scanned = counted + len(found.rows), scanned + found.scanned
+        more = bool(found.after)
+        if where == NOTHING or counted >= MAX_COUNTED:
+            break
+        terminal.progress(scanned, total, f"{counted} found, {scanned} of {total} scanned")
+    terminal.end_progress()
+    if where == NOTHING:
+        counted, more = total, False
+    rows = [_example(view) for view in examples]
+    what = f"{counted}{' or more' if more else ''} {_named(place)}"
+    lines = [f"{what} would be {done}{'. The first:' if 0 < len(rows) < counted else '.'}", *table(rows)]
+    return VerbResult({"dry_run": True, "count": counted, "at_least": more, "examples": rows}, lines)
+
+
+def _example(view: View) -> dict[str, str]:
+    error = {"error": view.error} if isinstance(view, DeadLetterView) else {}
+    return {"id": view.message.id, "name": view.message.name, **error}
+
+
+def _place(options: Options) -> MessagePlace | Literal["dead"]:
+    found: MessagePlace | Literal["dead"] = options.get("place") or "dead"
     return found
 
 
-def run_job(
-    options: Options,
-    terminal: Terminal,
-    what: jobs.What,
-    criteria: Filter = NOTHING,
-    *,
-    rate: int = 0,
-    background: bool = False,
-) -> VerbResult:
+def _named(place: str) -> str:
+    return "dead letters" if place == "dead" else f"{place} messages"
+
+
+def run_job(options: Options, terminal: Terminal, what: jobs.What, done: str) -> VerbResult:
     """Run a job: the admin shows it, and consumers continue it if this process is killed."""
-    queue, done, who = options["queue"], "redriven" if what == "redrive" else "deleted", f"{user_name()}, mq"
-    place = options.get("place", "dead")
+    queue, who, place = options["queue"], f"{user_name()}, mq", _place(options)
+    criteria, rate = filter_of(options), options["rate"] or 0
     if place == "dead":
         begun = jobs.begin(queue, what, who=who, criteria=criteria, rate=rate)
     else:
@@ -50,25 +91,27 @@ def run_job(
         raise CommandError(f"Another job is running on the {others} of this queue.")
     if begun.word == "nothing":
         return result_of(Outcome(), done)
-    if background:
-        named = f"{begun.total} {'dead letters' if place == 'dead' else f'{place} messages'}"
-        which = named if criteria == NOTHING else f"those of {named} that match"
-        return VerbResult({"begun": True, "total": begun.total}, [f"started, {which}"])
+    if options["background"]:
+        return _started(begun.total, place, criteria)
     return _work(queue, terminal, begun.total, done, "dead" if place == "dead" else "messages")
+
+
+def _started(total: int, place: str, criteria: Filter) -> VerbResult:
+    named = f"{total} {_named(place)}"
+    which = named if criteria == NOTHING else f"those of {named} that match"
+    return VerbResult({"begun": True, "total": total}, [f"started, {which}"])
 
 
 def _work(queue: str, terminal: Terminal, total: int, done: str, kind: jobs.Kind) -> VerbResult:
     worker = f"mq-{token()}"
-    reported = time.monotonic()
     try:
         while (found := jobs.look(queue, kind)) is not None and found.state == "running":
+            terminal.progress(found.looked, total, f"{found.done} {done}, {found.looked} of {total} scanned")
             time.sleep(min(1.0, work_here(queue, worker, KINDS_OF_JOBS[kind])))
-            if time.monotonic() - reported > PROGRESS:
-                reported = time.monotonic()
-                terminal.report(f"{found.done} {done}, {found.looked} of {total} scanned")
     except KeyboardInterrupt:
         jobs.cancel(queue, kind)
         terminal.report("cancelled")
+    terminal.end_progress()
     found = jobs.look(queue, kind)
     if found is None:
         return result_of(Outcome(), done)

@@ -21,7 +21,7 @@ def add_pause(parser: argparse.ArgumentParser) -> None:
 
 def add_queue(parser: argparse.ArgumentParser) -> None:
     """Add which queue is meant."""
-    parser.add_argument("queue", nargs="?")
+    parser.add_argument("queue", nargs="?", help="A queue, or the group of a topic as topic:group.")
     parser.add_argument("--all", action="store_true", help="All queues and groups of topics.")
 
 

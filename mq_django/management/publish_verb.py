@@ -13,10 +13,10 @@ from mq_django.producers import queues
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
-    parser.add_argument("name")
+    parser.add_argument("name", help="The name of the message.")
     parser.add_argument("data", nargs="?", default="null", help="JSON. Default: null.")
     parser.add_argument("--delay", type=float, help="Seconds.")
-    parser.add_argument("--key")
+    parser.add_argument("--key", help="The key of the message.")
     parser.add_argument("--unique", help="With --delay: replace a waiting message with the same unique key.")
 
 

@@ -1,16 +1,14 @@
-"""The verbs `cancel` and `purge` of the command `mq`."""
+"""The verbs `cancel`, `purge` and `delete` of the command `mq`."""
 
 import argparse
-from typing import Any
 
 from django.core.management.base import CommandError
 
-from mq_django import inspector
-from mq_django.core.filters import Filter
 from mq_django.core.visible import escape
-from mq_django.inspector import actions
-from mq_django.management.argument_types import whole
-from mq_django.management.job_runs import given, result_of, run_job
+from mq_django.inspector import actions, dead_letters
+from mq_django.inspector.queues import quick_stats
+from mq_django.management.filter_options import add_filter, filter_of, filter_text, given
+from mq_django.management.job_runs import add_job_options, preview, result_of, run_job
 from mq_django.management.terminal import Terminal
 from mq_django.management.verb import Options, Verb, VerbResult
 
@@ -19,43 +17,72 @@ PLACES = ("ready", "delayed", "unhandled", "parked", "dead")
 
 def add_cancel(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `cancel`."""
-    parser.add_argument("ids", nargs="+", metavar="id", help="A message id, or u: and a unique key.")
+    parser.add_argument("ids", nargs="*", metavar="id", help="A message id, or u: and a unique key.")
+    parser.add_argument(
+        "--place", choices=("delayed", "unhandled", "parked"), help="Instead of ids: all messages of this place."
+    )
+    add_filter(parser, when="With --place", dead=False)
+    add_job_options(parser, when="With --place")
+    parser.add_argument("--yes", action="store_true", help="With --place: confirm without prompting.")
 
 
-def cancel(options: Options, _: Terminal) -> VerbResult:
-    """Cancel waiting messages."""
-    members = [name.encode(errors="surrogateescape") for name in options["ids"]]
-    return result_of(actions.cancel(options["queue"], members), "cancelled", ids=len(members))
+def cancel(options: Options, terminal: Terminal) -> VerbResult:
+    """Cancel waiting messages: some by their ids, or all of a place that match."""
+    ids = options["ids"]
+    if bool(ids) == bool(options["place"]):
+        raise CommandError("Give the ids of messages, or --place.", returncode=2)
+    if options["place"]:
+        return _remove(options, terminal, "cancelled")
+    if given(options) or options["rate"] or options["background"] or options["dry_run"]:
+        raise CommandError("A filter, --rate, --background and --dry-run need --place.", returncode=2)
+    members = [name.encode(errors="surrogateescape") for name in ids]
+    return result_of(actions.cancel(options["queue"], members), "cancelled", ids=len(ids))
 
 
 def add_purge(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `purge`."""
-    parser.add_argument("place", choices=PLACES)
+    parser.add_argument("place", choices=PLACES, help="Which messages.")
+    add_filter(parser)
+    add_job_options(parser)
     parser.add_argument("--yes", action="store_true", help="Confirm without prompting.")
-    parser.add_argument("--name", help="Only messages whose name contains this text.")
-    parser.add_argument("--key", help="Only messages with this key.")
-    parser.add_argument("--error", help="Only dead letters whose error contains this text.")
-    parser.add_argument("--rate", type=whole, help="Limit in messages per second.")
-    parser.add_argument("--background", action="store_true", help="Run as a background job of the consumers.")
 
 
 def purge(options: Options, terminal: Terminal) -> VerbResult:
     """Delete the messages of a place that match."""
-    queue, place = options["queue"], options["place"]
-    count = inspector.queue(queue).own(place)
-    selected: dict[str, Any] = given(options)
+    return _remove(options, terminal, "deleted")
+
+
+def _remove(options: Options, terminal: Terminal, done: str) -> VerbResult:
+    queue, place, criteria = options["queue"], options["place"], filter_of(options)
+    if options["dry_run"]:
+        return preview(options, terminal, done)
+    count = quick_stats(queue).own(place)
     if not options["yes"]:
-        filters = " and ".join(f"--{name} {selected[name]}" for name in selected if name != "rate")
-        which = f"those of the {count} {place} messages that match {filters}" if filters else f"{count} messages"
-        raise CommandError(f"This deletes {escape(which)}. Confirm with --yes.", returncode=2)
-    if place == "dead" or selected or options["background"]:
-        rate = selected.pop("rate", 0)
-        criteria = Filter(**selected)
-        return run_job(options, terminal, "delete", criteria, rate=rate, background=options["background"])
-    return result_of(actions.purge(queue, place, at_most=count, seconds=float("inf")), "deleted")
+        terms = filter_text(options)
+        which = f"those of the {count} {place} messages that match {terms}" if terms else f"{count} messages"
+        verb = "deletes" if done == "deleted" else "cancels"
+        raise CommandError(f"This {verb} {escape(which)}. Confirm with --yes.", returncode=2)
+    if place == "dead" or criteria or options["rate"] or options["background"]:
+        return run_job(options, terminal, "delete", done)
+    return result_of(actions.purge(queue, place, at_most=count, seconds=float("inf")), done)
+
+
+def add_delete(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `delete`."""
+    parser.add_argument("ids", nargs="+", metavar="id", help="The id of a message.")
+    parser.add_argument("--yes", action="store_true", help="Confirm without prompting.")
+
+
+def delete(options: Options, _: Terminal) -> VerbResult:
+    """Delete dead letters by the ids of their messages."""
+    ids = options["ids"]
+    if not options["yes"]:
+        raise CommandError(f"This deletes {len(ids)} dead letters. Confirm with --yes.", returncode=2)
+    return result_of(dead_letters.delete_messages(options["queue"], ids), "deleted", ids=len(ids))
 
 
 VERBS = (
     Verb("cancel", "Cancel waiting messages.", cancel, add_cancel, has_queue=True),
-    Verb("purge", "Delete messages.", purge, add_purge, has_queue=True),
+    Verb("purge", "Delete the messages of a place.", purge, add_purge, has_queue=True),
+    Verb("delete", "Delete dead letters by their ids.", delete, add_delete, has_queue=True),
 )

@@ -8,7 +8,11 @@ from django.core.management.base import CommandError
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.jsontext import loads
+from mq_django.core.visible import escape
+from mq_django.core.wire import moment
 from mq_django.errors import ConnectionLost, ConnectionRejected, DecodeError, StoreError
+from mq_django.inspector import plans
+from mq_django.management.argument_types import page_size
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import away_text, table
 from mq_django.management.terminal import Terminal
@@ -39,9 +43,11 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
     """Add the actions of the verb."""
-    actions = parser.add_subparsers(dest="action", metavar="list|create|change|pause|resume|fire|delete")
+    actions = parser.add_subparsers(dest="action", metavar="list|next|create|change|pause|resume|fire|delete|forget")
     listing = add_parser(actions, "list", "Show the schedules of code, settings and run time, with secrets replaced.")
-    listing.add_argument("--queue", help="Default: all queues.")
+    listing.add_argument("--queue", help="A queue. Default: all queues.")
+    coming = _named(add_parser(actions, "next", "Show the next times at which a schedule fires."))
+    coming.add_argument("--count", type=page_size, default=5, help="Default: 5. At most 500.")
     creating = _named(add_parser(actions, "create", "Create a schedule."))
     creating.add_argument("--paused", action="store_true", help="It does not fire until it is resumed.")
     changing = _named(add_parser(actions, "change", "Change a schedule that was created at run time."))
@@ -56,7 +62,9 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     _named(add_parser(actions, "resume", "Resume a schedule from its next tick on."))
     _named(add_parser(actions, "fire", "Publish the message of a schedule now."))
     deleting = _named(add_parser(actions, "delete", "Delete a schedule that was created at run time."))
-    deleting.add_argument("--yes", action="store_true", help="Confirm without prompting.")
+    forgetting = _named(add_parser(actions, "forget", "Delete the state of a schedule that was removed from the code."))
+    for each in (deleting, forgetting):
+        each.add_argument("--yes", action="store_true", help="Confirm without prompting.")
 
 
 def _dest(option: str) -> str:
@@ -65,8 +73,8 @@ def _dest(option: str) -> str:
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("name")
-    parser.add_argument("--queue", default="default", help="Default: default.")
+    parser.add_argument("name", help="The name of the schedule.")
+    parser.add_argument("--queue", default="default", help="Its queue. Default: default.")
     return parser
 
 
@@ -95,6 +103,10 @@ def run(options: Options, _: Terminal) -> VerbResult:
         case "fire":
             message_id = schedules.fire(name, queue=queue)
             return VerbResult({"id": message_id}, [message_id])
+        case "next":
+            return _next(name, queue, options["count"])
+        case "forget":
+            return _forget(name, queue, is_confirmed=options["yes"])
         case _:
             return _delete(name, queue, is_confirmed=options["yes"])
 
@@ -127,6 +139,25 @@ def _delete(name: str, queue: str, *, is_confirmed: bool) -> VerbResult:
         raise CommandError("The schedule never fires again. Confirm with --yes.", returncode=2)
     schedules.delete(name, queue=queue)
     return VerbResult({"deleted": True}, ["deleted"])
+
+
+def _next(name: str, queue: str, count: int) -> VerbResult:
+    """Show the next ticks. A paused schedule has none."""
+    found = schedules.get(name, queue=queue)
+    ticks = plans.next_ticks(queue, name, count=count)
+    lines = [moment(tick) for tick in ticks]
+    why = "It is paused." if found.paused else found.problem or "It has ended."
+    return VerbResult({"queue": queue, "name": name, "next": lines}, lines or [escape(why)])
+
+
+def _forget(name: str, queue: str, *, is_confirmed: bool) -> VerbResult:
+    plan = plans.find(queue, name, plans.Origin.REMOVED)
+    if plan is None:
+        raise CommandError(f"Queue {escape(queue)} has no state of a removed schedule {escape(name)}.")
+    if not is_confirmed:
+        raise CommandError("If it returns to the code, it starts anew. Confirm with --yes.", returncode=2)
+    plans.forget(plan)
+    return VerbResult({"forgotten": True}, ["forgotten"])
 
 
 #: The columns of the table.

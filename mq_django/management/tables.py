@@ -6,6 +6,7 @@ from typing import Any
 
 from mq_django.core.visible import escape, truncate
 from mq_django.inspector.queue_view import QueueView
+from mq_django.management.terminal import Heading
 
 #: Characters of a cell with data.
 MAX_DATA = 200
@@ -25,7 +26,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [columns, *([_cell(key, row.get(key)) for key in columns] for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     are_numbers = [all(isinstance(row.get(key), int | float | None) for row in rows) for key in columns]
-    return ["  ".join(map(_padded, line, widths, are_numbers)).rstrip() for line in lines]
+    headings, *cells = ["  ".join(map(_padded, line, widths, are_numbers)).rstrip() for line in lines]
+    return [Heading(headings), *cells]
 
 
 def away_text(errors: Mapping[str, str]) -> str:

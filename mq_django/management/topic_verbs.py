@@ -13,8 +13,10 @@ from mq_django.core.offsets import Offset
 from mq_django.core.visible import escape
 from mq_django.inspector import entries
 from mq_django.inspector import topics as inspected
-from mq_django.management.argument_types import page_size
+from mq_django.inspector.message_views import EntryView
+from mq_django.management.argument_types import cursor, page_size
 from mq_django.management.as_dict import as_dict
+from mq_django.management.filter_options import filter_of
 from mq_django.management.tables import away_text, table
 from mq_django.management.terminal import Terminal
 from mq_django.management.verb import Options, Verb, VerbResult
@@ -31,8 +33,12 @@ PLACE = (
 
 def add_log(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `log`."""
-    parser.add_argument("topic")
+    parser.add_argument("topic", help="A topic.")
     _add_range(parser)
+    parser.add_argument("--name", help="Only messages whose name contains this text.")
+    parser.add_argument("--key", help="Only messages with this key.")
+    parser.add_argument("--newest-first", action="store_true", help="The newest message first.")
+    parser.add_argument("--after", type=cursor, help="Continue after the last message of a list.")
     parser.add_argument("--limit", type=page_size, default=10, help="Default: 10. At most 500.")
 
 
@@ -60,7 +66,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_group(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("group", metavar="topic:group")
+    parser.add_argument("group", metavar="topic:group", help="A group of a topic.")
 
 
 def _add_range(parser: argparse.ArgumentParser) -> None:
@@ -80,11 +86,27 @@ def show_topics(_options: Options, _: Terminal) -> VerbResult:
 
 
 def log(options: Options, _: Terminal) -> VerbResult:
-    """Show the first messages of a range of a log."""
+    """Show the first messages of a range of a log that match."""
     since, until = place(options["since"]), place(options["until"])
-    limit = options["limit"]
-    found = [as_dict(view) for view in entries.in_log(options["topic"], since=since, until=until, limit=limit).rows]
-    return VerbResult(found, table(found) or ["No messages."])
+    where, limit, after = filter_of(options, ("name", "key")), options["limit"], options["after"] or ""
+    rows: list[EntryView] = []
+    while True:
+        page = entries.in_log(
+            options["topic"],
+            where,
+            since=since,
+            until=until,
+            newest_first=options["newest_first"],
+            after=after,
+            limit=limit - len(rows),
+        )
+        rows += page.rows
+        after = page.after
+        if len(rows) == limit or not after:
+            break
+    found = list(map(as_dict, rows))
+    note = f"There are more: --after {after}" if after and rows else ""
+    return VerbResult(found, table(found) or ["No messages."], note=note)
 
 
 def seek(options: Options, _: Terminal) -> VerbResult:

@@ -21,6 +21,8 @@ class VerbResult:
     error: str = ""
     #: The exit code without an error.
     code: int = 0
+    #: A line for people, which is printed to stderr after the output.
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Verb:
         """Add the verb to the subparsers of the command."""
         parser = add_parser(verbs, self.name, self.help)
         if self.has_queue:
-            parser.add_argument("queue")
+            parser.add_argument("queue", help="A queue, or the group of a topic as topic:group.")
         if self.add_options is not None:
             self.add_options(parser)
 

@@ -210,7 +210,7 @@ def _arguments(parser: argparse.ArgumentParser, left_out: set[str]) -> Lines:
 
 def _argument(action: argparse.Action) -> str:
     known: Mapping[str, Any] = {
-        "takes": type(action.type("1")).__name__ if callable(action.type) else None,
+        "takes": _taken(action.type) if callable(action.type) else None,
         "nargs": action.nargs,
         "choices": list(action.choices) if action.choices else None,
         "default": action.default,
@@ -218,6 +218,14 @@ def _argument(action: argparse.Action) -> str:
     }
     told = [f"{name} {value!r}" for name, value in known.items() if value is not None]
     return f"{', '.join(action.option_strings) or action.dest}: {', '.join(told)}".removesuffix(": ")
+
+
+def _taken(parse: Callable[[str], Any]) -> str:
+    """Return the type of what a parser of an argument returns, or its name if "1" is no value of it."""
+    try:
+        return type(parse("1")).__name__
+    except argparse.ArgumentTypeError:
+        return parse.__name__
 
 
 def every_setting() -> Lines:

@@ -15,10 +15,10 @@ from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, senten
 from mq_django.admin.ui.tabs import tabs
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.redaction import redact_forms
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
 from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import DeadGroup
+from mq_django.inspector.exports import exported_dead_letters
 from mq_django.inspector.resubmit import resubmit
 
 
@@ -125,22 +125,7 @@ def export(page: Page, name: str) -> Any:
 
 def _lines(name: str, criteria: Filter) -> Iterator[str]:
     try:
-        for letter in dead_letters.every(name, criteria):
-            message = letter.message
-            row = {
-                "id": message.id,
-                "type": message.name,
-                "data": message.data,
-                "partitionkey": message.key and redact_forms(message.key),
-                "headers": dict(message.headers),
-                "reason": letter.reason,
-                "error": letter.error,
-                "traceback": letter.traceback,
-                "attempts": letter.attempts,
-                "buried_ms": letter.buried_ms,
-            }
-            if message.error:
-                row |= {"unreadable": message.error, "raw": letter.raw.decode(errors="backslashreplace")}
+        for row in exported_dead_letters(name, criteria):
             yield json.dumps(row) + "\n"
     except StoreError as error:
         # The headers of the response were already sent.

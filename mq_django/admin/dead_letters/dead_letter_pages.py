@@ -11,12 +11,12 @@ from mq_django.admin.dead_letters.dead_letter_jobs import DELETE, PAGES, REDRIVE
 from mq_django.admin.messages.message_rows import facts, listed, shown_error
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, report
-from mq_django.admin.ui.labels import reason
 from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import dead_letters
 from mq_django.inspector.actions import Outcome
+from mq_django.inspector.cause_sentences import reason
 from mq_django.inspector.dead_letters import DeadLetterView
 from mq_django.inspector.queues import quick_stats
 

@@ -12,11 +12,11 @@ from mq_django.admin.messages.message_jobs import PAGES
 from mq_django.admin.messages.message_rows import facts, listed
 from mq_django.admin.ui import filter_form, references, text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
-from mq_django.admin.ui.labels import why
 from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import actions, explain
+from mq_django.inspector.cause_sentences import why
 from mq_django.inspector.message_views import Room, WaitingView
 from mq_django.inspector.messages import find_waiting, look_among_waiting, waiting
 from mq_django.inspector.queues import queue as look_at

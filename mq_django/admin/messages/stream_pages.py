@@ -11,11 +11,11 @@ from django.utils.translation import gettext_lazy
 from mq_django.admin.messages.message_jobs import PAGES
 from mq_django.admin.messages.message_rows import facts, listed
 from mq_django.admin.ui import filter_form, text
-from mq_django.admin.ui.labels import why
 from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import entries, explain
+from mq_django.inspector.cause_sentences import why
 from mq_django.inspector.message_views import EntrySource, EntryView
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.queues import quick_stats

@@ -6,7 +6,7 @@ from mq_django.admin.ui import text
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.core.filters import FailureGroup, is_exception
 from mq_django.errors import InvalidFilter
-from mq_django.inspector.jobs import BackgroundJob
+from mq_django.inspector.jobs import BackgroundJob, pace_of
 
 #: The highest rate that can be entered.
 MAX_RATE = 1_000_000
@@ -30,11 +30,10 @@ def scanned(found: BackgroundJob) -> str:
 
 def pace(found: BackgroundJob) -> str:
     """Return how far a running job is, how fast, and when it ends if it continues like this; else empty."""
-    ms = found.changed_ms - found.since_ms
-    if found.state != "running" or not found.looked or ms <= 0:
+    paced = pace_of(found)
+    if paced is None:
         return ""
-    per_second = found.looked * 1000 / ms
-    left_ms = round(max(0, found.total - found.looked) * 1000 / per_second)
+    per_second, left_ms = paced
     return _("Scanned %(scanned)s, %(count)s/s, about %(time)s left.") % {
         "scanned": scanned(found),
         "count": text.number(max(1, per_second)),

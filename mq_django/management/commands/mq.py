@@ -1,5 +1,7 @@
 """Inspect and manage queues from a terminal."""
 
+import os
+import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -10,15 +12,20 @@ from mq_django.management import (
     consumer_verbs,
     dead_letter_verbs,
     doctor_verb,
+    export_verb,
     find_verbs,
     health_verb,
     metrics_verb,
+    job_verbs,
+    limits_verb,
     pause_verbs,
     peek_verb,
     publish_verb,
+    rates_verb,
     removal_verbs,
     schedule_verbs,
     status_verb,
+    top_verb,
     topic_verbs,
 )
 from mq_django.management.terminal import Terminal
@@ -28,13 +35,18 @@ VERBS: dict[str, Verb] = {
     verb.name: verb
     for verb in (
         *status_verb.VERBS,
+        *top_verb.VERBS,
         *health_verb.VERBS,
         *metrics_verb.VERBS,
+        *rates_verb.VERBS,
+        *limits_verb.VERBS,
         *peek_verb.VERBS,
         *find_verbs.VERBS,
         *publish_verb.VERBS,
         *removal_verbs.VERBS,
         *dead_letter_verbs.VERBS,
+        *export_verb.VERBS,
+        *job_verbs.VERBS,
         *pause_verbs.VERBS,
         *consumer_verbs.VERBS,
         *doctor_verb.VERBS,
@@ -42,6 +54,10 @@ VERBS: dict[str, Verb] = {
         *topic_verbs.VERBS,
     )
 }
+
+
+#: The exit code if the reader of the output has closed it, as that of a program that SIGPIPE ends.
+CLOSED = 141
 
 
 class Command(BaseCommand):
@@ -56,6 +72,20 @@ class Command(BaseCommand):
         for verb in VERBS.values():
             verb.add_to(verbs)
 
+    def run_from_argv(self, argv: list[str]) -> None:
+        """See BaseCommand.run_from_argv(). Ends without a traceback if the output is closed, as by `| head`."""
+        try:
+            try:
+                super().run_from_argv(argv)
+            finally:
+                # Here, because an error of the interpreter's own flush is printed.
+                sys.stdout.flush()
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(nowhere, stream.fileno())
+            raise SystemExit(CLOSED) from None
+
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
         terminal = Terminal(self, as_json=options["json"], force_color=bool(options.get("force_color")))
@@ -66,6 +96,8 @@ class Command(BaseCommand):
             result = VERBS[options["verb"] or "status"].run(options, terminal)
             if result is not None:
                 terminal.show(result.found, result.lines)
+                if result.note:
+                    terminal.report(result.note)
         except MQError as error:
             # Of a check, 1 means that there are problems.
             is_argument = isinstance(error, (ValueError, TypeError, *([UnknownQueue] if options.get("check") else [])))

@@ -1,12 +1,12 @@
-"""Labels for values of the inspector."""
+"""Why a message is dead, or is not running, as sentences in the current language."""
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.ui.text import duration, number, period
 from mq_django.core.redaction import redact_forms
 from mq_django.core.visible import escape
 from mq_django.inspector.explain import Cause
+from mq_django.inspector.figures import duration, number, period
 from mq_django.inspector.problem_sentences import busy, pause_details
 from mq_django.inspector.queue_view import Blocker
 

@@ -1,0 +1,88 @@
+"""`manage.py mq why`, `show`, `resubmit` and `delete`: one message."""
+
+import pytest
+from django.core.management import CommandError
+
+from mq_django import inspector
+from mq_django.core.outcomes import Expire
+from tests.management.test_mq import mq, mq_json
+from tests.seeding import beat, bury, bury_many, publish, settle, take
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def test_why_names_the_cause():
+    message_id = publish("emails", "welcome", 1)
+    assert mq("why", "emails", message_id) == "No consumer of this queue is running. Is runconsumer started?\n"
+    beat("emails")
+    assert mq_json("why", "emails", message_id) == {
+        "place": "ready",
+        "id": message_id,
+        "kind": "next",
+        "sentence": "Ready: the next free thread will take it.",
+    }
+    mq("pause", "emails", "--reason", "deploy")
+    assert mq("why", "emails", message_id).startswith("The queue is paused. Paused by ")
+
+
+def test_why_knows_waiting_dead_and_expired_messages():
+    delayed = publish("emails", "welcome", 1, delay=60, unique="cart:7")
+    found = mq_json("why", "emails", "u:cart:7")
+    assert (found["kind"], found["place"]) == ("delayed", "delayed")
+    assert 0 < found["ms"] <= 60_000
+    assert mq_json("why", "emails", delayed)["kind"] == "delayed"
+    dead = bury("emails", "welcome", 1)
+    said = "It is a dead letter: out of attempts. Error: ValueError: no\n"
+    assert mq("why", "emails", dead) == said
+    expired = publish("emails", "welcome", 1)
+    settle("emails", take("emails", 1), Expire())
+    assert mq_json("why", "emails", expired)["kind"] == "expired"
+    with pytest.raises(CommandError, match="has no message nope"):
+        mq("why", "emails", "nope")
+
+
+def test_show_has_all_attributes_with_secrets_replaced():
+    message_id = publish("emails", "welcome", {"n": 1, "password": "hunter2"}, key="user:7", headers={"tenant": "acme"})
+    row = mq_json("show", "emails", message_id)
+    assert (row["place"], row["key"], row["headers"]) == ("ready", "user:7", {"tenant": "acme"})
+    assert row["data"] == {"n": 1, "password": "[redacted]"}
+    text = mq("show", "emails", message_id)
+    assert '  "password": "[redacted]"' in text.splitlines()
+    assert "hunter2" not in text
+
+
+def test_show_has_the_traceback_of_a_dead_letter():
+    message_id = bury("emails", "welcome", {"text": "\x1b[2J"}, error="ValueError: \x1b[31mno")
+    row = mq_json("show", "emails", message_id)
+    assert (row["place"], row["reason"]) == ("dead", "attempts")
+    text = mq("show", "emails", message_id)
+    assert "Traceback ..." in text
+    assert "\x1b" not in text
+
+
+def test_a_dead_letter_is_resubmitted_with_other_data():
+    message_id = bury("emails", "welcome", {"n": 1, "password": "hunter2"})
+    made = mq_json("resubmit", "emails", message_id, '{"n": 2, "password": "[redacted]"}')["id"]
+    assert inspector.queue("emails").dead == 0
+    (delivery,) = take("emails", 1)
+    assert (delivery.message.id, delivery.message.data) == (made, {"n": 2, "password": "hunter2"})
+    with pytest.raises(CommandError, match="has no dead letter"):
+        mq("resubmit", "emails", message_id, "1")
+
+
+def test_data_that_is_not_json_is_a_wrong_argument():
+    message_id = bury("emails", "welcome", 1)
+    with pytest.raises(CommandError, match="The data is not JSON") as raised:
+        mq("resubmit", "emails", message_id, "{")
+    assert raised.value.returncode == 2
+    assert inspector.queue("emails").dead == 1
+
+
+def test_dead_letters_are_deleted_by_their_ids():
+    first, second, _ = bury_many("emails", 3)
+    with pytest.raises(CommandError, match=r"deletes 2 dead letters\. Confirm with --yes"):
+        mq("delete", "emails", first, second)
+    assert mq("delete", "emails", first, second, "--yes") == "2 deleted\n"
+    with pytest.raises(CommandError, match="1 of 1 ids were not found"):
+        mq("delete", "emails", first, "--yes")
+    assert inspector.queue("emails").dead == 1

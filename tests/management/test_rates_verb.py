@@ -1,0 +1,54 @@
+"""`manage.py mq rates` and `mq limits`."""
+
+import pytest
+from django.core.management import CommandError
+
+from mq_django.conf import get_config
+from mq_django.stores import open_store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests.management.test_mq import mq, mq_json
+from tests.seeding import publish, tally
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def test_rates_of_all_queues_are_those_of_the_last_minutes():
+    tally("emails", {("handled", "welcome"): 6, ("retried", "welcome"): 2})
+    _, emails = mq_json("rates")
+    assert (emails["handled_30min"], emails["retried_30min"], emails["failed_share"]) == (6, 2, 0.25)
+    assert mq("rates").splitlines()[0].split()[:3] == ["queue", "published_min", "handled_min"]
+
+
+def test_rates_of_a_queue_are_by_name():
+    tally("emails", {("handled", "welcome"): 4, ("handled", "remind"): 2})
+    rows = mq_json("rates", "emails")
+    assert [(row["name"], row["handled"]) for row in rows] == [(None, 6), ("welcome", 4), ("remind", 2)]
+    assert mq("rates", "emails").splitlines()[1].split()[:2] == ["emails", "(all)"]
+    assert mq_json("rates", "emails", "--hours", "2")[0]["name"] is None
+
+
+@pytest.mark.parametrize("args", [("--hours", "2"), ("emails", "--hours", "169"), ("emails", "--hours", "0")])
+def test_hours_need_a_queue_and_have_a_range(args):
+    with pytest.raises(CommandError):
+        mq("rates", *args)
+
+
+def test_limits_show_what_is_used_and_whose_messages_wait(mq_settings):
+    assert mq("limits") == "No queue has limits.\n"
+    mq_settings(QUEUES={"emails": {"CONCURRENCY": {"queue": 5, "key": 1}, "RATE_LIMIT": "100/m"}})
+    for number in range(3):
+        publish("emails", "welcome", {"n": number}, key="user:7")
+    store = open_store(get_config().queue("emails"), Session(get_client("consume")))
+    store.create_groups()
+    store.take("c1", count=10)
+
+    (row,) = mq_json("limits")
+
+    assert [(limit["limit"], limit["most"], limit["used"]) for limit in row["limits"]] == [
+        ("rate", 100, 1),
+        ("concurrency", 5, 1),
+        ("concurrency of each key", 1, None),
+    ]
+    assert (row["parked"], [(key["key"], key["parked"]) for key in row["keys"]]) == (2, [("user:7", 2)])
+    assert "user:7" in mq("limits", "emails")
