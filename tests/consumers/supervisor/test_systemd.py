@@ -165,6 +165,7 @@ def test_signs_of_life_come_twice_in_each_period_until_the_process_stands_still(
     assert tree.stop() == 0
 
 
+@pytest.mark.slow
 def test_signs_of_life_end_while_a_service_is_stuck(trees, publish, history, systemd, watchdog, tmp_path, monkeypatch):
     monkeypatch.setenv("MQ_TEST_APPS", "tests.consumers.project.stuck.Stuck")
     monkeypatch.setenv("MQ_TEST_STUCK", str(tmp_path / "stuck"))
