@@ -18,7 +18,6 @@ from tests.deployment.recipes import FOLDER, PROJECT, ROOT, UNITS, image_command
 from tests.install.wheels import build, copy_source, run
 from tests.waiting import wait_until
 
-
 pytestmark = pytest.mark.slow
 
 
