@@ -35,6 +35,10 @@ class MainLoop(NamedTuple):
     #: Services that have ended or are stuck.
     stuck: Sequence[str]
     stopping: bool
+    #: It was asked to reload (SIGHUP), or executes the command line again, and has not finished yet.
+    reloading: bool = False
+    #: How often it was asked to reload.
+    reloads: int = 0
 
 
 class Health:
@@ -54,6 +58,11 @@ class Health:
         self._loop = found
         if not self._has_started:
             self._has_started = all(check.ok for check in self.ready())
+
+    @property
+    def loop(self) -> MainLoop | None:
+        """Return what the main loop has seen last, or None before its first round."""
+        return self._loop
 
     def live(self) -> list[Check]:
         """Return whether the loops of the supervisor go on. An outage of Redis does not stop them."""

@@ -74,6 +74,11 @@ class Probe:
         self._files: tuple[IO[bytes], IO[bytes]] | None = None
         self._give_up = 0.0
 
+    @property
+    def is_running(self) -> bool:
+        """Return whether a comparison runs."""
+        return self._process is not None
+
     def start(self) -> None:
         """Start a comparison. One that runs already is cancelled, because it may have loaded older code."""
         self.cancel()

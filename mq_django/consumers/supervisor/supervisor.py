@@ -59,6 +59,8 @@ class Supervisor:
         self._signals = signals
         self._probe = probe
         self._stop_asked = 0
+        #: How often SIGHUP has asked for a reload.
+        self._reloads = 0
         self._lock = threading.Lock()
         self._liveness = Liveness()
         #: The admin has requested a stop that the main loop has not handled yet.
@@ -155,7 +157,11 @@ class Supervisor:
             self._stop()
             self.restarts = True
         ready, processes = self._workers.readiness()
-        self._health.report(MainLoop(time.monotonic(), ready, processes, stuck, stopping=self._stop_asked > 0))
+        stopping = self._stop_asked > 0
+        reloading = self.restarts or self._probe.is_running or self._workers.is_renewing
+        self._health.report(
+            MainLoop(time.monotonic(), ready, processes, stuck, stopping, reloading, reloads=self._reloads)
+        )
 
     def _wait(self) -> None:
         """Wait for a signal or a wake-up, and handle it."""
@@ -163,6 +169,7 @@ class Supervisor:
             if number in STOPS:
                 self._stop()
             elif number == signal.SIGHUP and not self._stop_asked:
+                self._reloads += 1
                 self._probe.start()
         if self._dismissed:
             self._dismissed = False

@@ -59,6 +59,11 @@ class WorkerSet:
         """Return whether all consumers have ended for good: drained, or stopped by an operator."""
         return self._has_consumers and not self._processes
 
+    @property
+    def is_renewing(self) -> bool:
+        """Return whether consumers are being replaced after renew()."""
+        return bool(self._to_renew or self._renewing)
+
     def readiness(self) -> tuple[int, int]:
         """Return how many consumers are ready to fetch messages, and how many are to run."""
         ready = (self._is_ready(worker) and not worker.leaving and not worker.quiet for worker in self._active())

@@ -5,7 +5,7 @@ import logging
 import math
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -22,6 +22,7 @@ from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, exa
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor.supervisor import Supervisor
+from mq_django.consumers.supervisor.systemd import notifying
 from mq_django.consumers.supervisor.worker_process import WorkerOptions
 from mq_django.consumers.worker import main
 from mq_django.consumers.worker.main import LaunchSpec
@@ -218,12 +219,9 @@ class Command(BaseCommand):
 
     @contextmanager
     def _serving_health(self, where: tuple[str, int] | None) -> Iterator[Health]:
-        """Serve the probes inside, if there is a port for them."""
+        """Serve the probes inside, if there is a port for them, and notify systemd, if it has asked for that."""
         health = Health()
-        if where is None:
-            yield health
-            return
-        with serving(open_port("--health-port", where), health.routes()):
+        with notifying(health), nullcontext() if where is None else serving(open_port("--health-port", where), health.routes()):
             yield health
 
     def _restart(self) -> None:
