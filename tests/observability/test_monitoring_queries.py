@@ -3,10 +3,14 @@
 import math
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
+from django.core.handlers.wsgi import WSGIHandler
 
 from mq_django import topics
 from mq_django.conf import get_config
@@ -88,8 +92,28 @@ def seed(client: Any) -> None:
     topics["events"].publish_many([("paid", n) for n in range(90)], on_commit=False)
 
 
+class SilentHandler(WSGIRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
 @pytest.fixture
-def watched(mq_settings, redis_client, settings, live_server, tmp_path):
+def target(mq_settings, settings) -> Iterator[str]:
+    """The address of a server of the view.
+
+    That of Django's tests does not wait for its threads: one could still read Redis when Python ends.
+    """
+    settings.ROOT_URLCONF = "tests.observability.metrics_urls"
+    with make_server("127.0.0.1", 0, WSGIHandler(), handler_class=SilentHandler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def watched(mq_settings, redis_client, target, tmp_path):
     """A Prometheus that has scraped queues twice: what is counted has grown in between."""
     from tests.observability.metrics_urls import DURATIONS, TOKEN  # noqa: PLC0415 - needs prometheus-client
 
@@ -98,12 +122,10 @@ def watched(mq_settings, redis_client, settings, live_server, tmp_path):
         TOPICS={"events": {"RETENTION_COUNT": 100}},
         SCHEDULES={"digest": {"queue": "emails", "message": "digest", "every": 60}},
     )
-    settings.ROOT_URLCONF = "tests.observability.metrics_urls"
     seed(redis_client)
     handled = DURATIONS.labels(queue="orders", handler="welcome", outcome="ack")
     handled.observe(0.1)
     control = get_config().queue("events:billing").keys.control
-    target = live_server.url.removeprefix("http://")
     with PrometheusProgram(tmp_path, target=target, token=TOKEN, rules=ALERTS) as prometheus:
         for times in range(1, 5):
             count = f'mq_django_messages_recovered_total{{queue="orders"}} == {times}'
@@ -123,7 +145,7 @@ def values_of(prometheus: PrometheusProgram, query: str) -> list[float]:
 
 
 @needs_prometheus
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db
 def test_each_panel_shows_something(watched):
     queries = [(panel["title"], each["expr"]) for panel in panels() for each in panel["targets"]]
     assert [(title, query) for title, query in queries if not values_of(watched, query)] == []
@@ -135,7 +157,7 @@ def test_each_panel_shows_something(watched):
 
 
 @needs_prometheus
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db
 def test_each_alert_can_be_evaluated_and_those_whose_condition_is_true_are_active(watched):
     def active() -> set[str]:
         (group,) = watched.get("rules")["groups"]
