@@ -1,0 +1,116 @@
+"""The dashboard and the alerts agree with the metrics, the commands and each other. No Prometheus is needed."""
+
+import json
+import re
+from collections import Counter
+
+import pytest
+import yaml
+
+from mq_django.management.commands.mq import Command
+from tests.observability.monitoring_files import (
+    ALERTS_TEST,
+    DASHBOARD,
+    DOCS,
+    documented_names,
+    metrics_in,
+    panels,
+    rules,
+    served_names,
+)
+
+PAGE = DOCS / "prometheus.md"
+
+VARIABLES = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
+
+
+def test_a_panel_says_what_it_shows():
+    for panel in panels():
+        assert panel["title"], panel
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert panel["targets"], panel["title"]
+
+
+def test_a_series_of_a_graph_has_a_name():
+    graphs = [panel for panel in panels() if panel["type"] in ("timeseries", "bargauge")]
+    assert [panel["title"] for panel in graphs if not all(each["legendFormat"] for each in panel["targets"])] == []
+
+
+def test_titles_and_ids_are_unique():
+    rows = [panel for panel in DASHBOARD["panels"] if panel["type"] == "row"]
+    for values in ([each["id"] for each in (*rows, *panels())], [panel["title"] for panel in panels()]):
+        assert [value for value, count in Counter(values).items() if count > 1] == []
+
+
+def test_panels_do_not_overlap():
+    places = Counter(
+        (place["x"] + x, place["y"] + y)
+        for place in (panel["gridPos"] for panel in panels())
+        for x in range(place["w"])
+        for y in range(place["h"])
+    )
+    assert max(places.values()) == 1
+    assert max(x for x, _ in places) < 24
+
+
+def test_it_can_be_imported_anywhere():
+    """Each data source is the variable, and no database id is left."""
+    text = json.dumps(DASHBOARD)
+    assert set(re.findall(r'"uid": "([^"]*)"', text)) == {"${datasource}", DASHBOARD["uid"]}
+    assert DASHBOARD["id"] is None
+    assert VARIABLES["datasource"]["query"] == "prometheus"
+    # Grafana 10 was released with it; later versions migrate it.
+    assert DASHBOARD["schemaVersion"] == 38
+
+
+def test_queries_use_only_variables_that_there_are():
+    used = {name for panel in panels() for each in panel["targets"] for name in re.findall(r"\$(\w+)", each["expr"])}
+    assert used == {*VARIABLES, "__rate_interval"} - {"datasource"}
+
+
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
+def test_a_panel_shows_metrics_that_there_are(panel):
+    for each in panel["targets"]:
+        found = metrics_in(each["expr"])
+        assert found
+        assert found <= served_names()
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_an_alert_is_about_metrics_that_there_are(rule):
+    found = metrics_in(rule["expr"])
+    assert found
+    assert found <= served_names()
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_an_alert_says_what_it_means_and_which_command_shows_more(rule):
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert rule["annotations"]["summary"].endswith(".")
+    program, *arguments = re.sub(r"{{ \$labels\.\w+ }}", "default", rule["annotations"]["command"]).split()
+    assert (program, arguments[0]) == ("manage.py", "mq")
+    # An argument that it does not know ends the process.
+    Command().create_parser("manage.py", "mq").parse_args(arguments[1:])
+
+
+def test_for_each_alert_there_are_two_tests():
+    """It fires, and at another time it does not."""
+    tested = [
+        (each["alertname"], bool(each.get("exp_alerts")))
+        for test in yaml.safe_load(ALERTS_TEST.read_text(encoding="utf-8"))["tests"]
+        for each in test.get("alert_rule_test", ())
+    ]
+    assert sorted(tested) == sorted((rule["alert"], fires) for rule in rules() for fires in (False, True))
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="docs/prometheus.md is not written yet")
+def test_the_page_lists_every_metric():
+    listed = re.findall(r"`(mq_django_\w+)", PAGE.read_text(encoding="utf-8"))
+    assert documented_names() - set(listed) == set()
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="docs/prometheus.md is not written yet")
+def test_the_page_lists_every_alert():
+    listed = set(re.findall(r"`(MQ\w+)`", PAGE.read_text(encoding="utf-8")))
+    assert {rule["alert"] for rule in rules()} - listed == set()
