@@ -221,7 +221,10 @@ class Command(BaseCommand):
     def _serving_health(self, where: tuple[str, int] | None) -> Iterator[Health]:
         """Serve the probes inside, if there is a port for them, and notify systemd, if it has asked for that."""
         health = Health()
-        with notifying(health), nullcontext() if where is None else serving(open_port("--health-port", where), health.routes()):
+        with (
+            notifying(health),
+            nullcontext() if where is None else serving(open_port("--health-port", where), health.routes()),
+        ):
             yield health
 
     def _restart(self) -> None:
