@@ -27,6 +27,8 @@ QUIT = ("q", "Q", END)
 
 _PROBLEMS = get_args(Problem)
 _RATES = ("published", "handled")
+#: Columns of the table: not all counts, so that the problems fit on the terminal.
+_SHOWN = ("queue", "ready", "pending", "delayed", "dead")
 _COUNTS = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
 
 
@@ -65,7 +67,7 @@ def _draw(names: Sequence[str], terminal: Terminal) -> None:
         lines = list(_frame(_sorted(inspector.overview(names))))
     except StoreError as error:
         lines = [_now(), "", escape(str(error))]
-    cut = [type(line)(truncate(line, width - 1)) for line in lines[: height - 1]]
+    cut = [type(line)(truncate(line, width - 1)) for line in lines[: max(1, height - 1)]]
     if len(lines) > len(cut):
         cut[-1] = f"{len(lines) - len(cut) + 1} more queues"
     shown = [terminal.styled(line) + CLEAR_RIGHT for line in cut]
@@ -87,7 +89,7 @@ def _frame(views: Sequence[QueueView]) -> Iterator[str]:
     troubled = sum(bool(view.problems()) for view in views)
     sums = ", ".join(f"{sum(getattr(view, place) for view in views):,} {place}" for place in _COUNTS)
     rates = ", ".join(f"{sum(_per_second(view, what) for view in views):,.1f}/s {what}" for what in _RATES)
-    yield f"{_now()}  {len(views)} queues, {troubled} with problems"
+    yield Heading(f"{_now()}  {len(views)} queues, {troubled} with problems")
     yield f"{sums}; {rates}"
     yield ""
     yield from table([_cells(view) for view in views])
@@ -119,10 +121,13 @@ def _cells(view: QueueView) -> dict[str, Any]:
     """Return the cells of a table row, with the oldest ready message in seconds."""
     row = _row(view)
     oldest_ms = row.get("oldest_ms")
-    oldest_s = None if oldest_ms is None else oldest_ms // 1000
-    rates = [f"{what}_s" for what in _RATES]
-    known = {name: row.get(name) for name in ("queue", *_COUNTS, *rates)}
-    return {**known, "oldest_s": oldest_s, "consumers": row.get("consumers"), "problems": list(view.problems())}
+    return {
+        **{name: row.get(name) for name in _SHOWN},
+        **{f"{what}/s": row.get(f"{what}_s") for what in _RATES},
+        "oldest_s": None if oldest_ms is None else oldest_ms // 1000,
+        "consumers": row.get("consumers"),
+        "problems": list(view.problems()),
+    }
 
 
 VERBS = (Verb("top", "Show all queues, the worst first, refreshed every few seconds.", top, add_options),)

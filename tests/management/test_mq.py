@@ -342,6 +342,18 @@ def test_a_log_is_shown_with_its_secrets_replaced(mq_settings):
     assert "hunter2" not in mq("log", "events")
 
 
+def test_a_log_is_filtered_and_continued(mq_settings):
+    mq_settings(QUEUES={}, TOPICS={"events": {}})
+    for number in range(3):
+        topics["events"].publish("paid", number, key=f"order:{number}")
+        topics["events"].publish("sent", number)
+    paid = mq_json("log", "events", "--name", "PAI")
+    assert [row["data"] for row in paid] == [0, 1, 2]
+    assert [row["data"] for row in mq_json("log", "events", "--key", "order:1")] == [1]
+    assert [row["data"] for row in mq_json("log", "events", "--name", "sent", "--newest-first")] == [2, 1, 0]
+    assert mq_json("log", "events", "--name", "paid", "--after", paid[1]["entry"]) == paid[2:]
+
+
 def test_a_group_is_removed(mq_settings):
     mq_settings(QUEUES={}, TOPICS={"events": {}})
     topics["events"].group("billing").subscribe()

@@ -1,5 +1,8 @@
 """`manage.py mq schedules`."""
 
+from datetime import datetime, timedelta
+from itertools import pairwise
+
 import pytest
 from django.core.management import CommandError
 
@@ -52,6 +55,31 @@ def test_a_schedule_is_paused_resumed_fired_and_deleted(keys, redis_client):
         mq("schedules", "delete", *where)
     assert mq("schedules", "delete", *where, "--yes") == "deleted\n"
     assert mq("schedules", "list", "--queue", "emails") == "No schedules.\n"
+
+
+def test_the_next_ticks_are_shown():
+    mq("schedules", "create", *MADE, "--ends", "2999-01-01T00:00Z")
+    where = ("digest", "--queue", "emails")
+    ticks = [datetime.fromisoformat(tick) for tick in mq_json("schedules", "next", *where, "--count", "3")["next"]]
+    assert [after - before for before, after in pairwise(ticks)] == [timedelta(hours=1)] * 2
+    assert len(mq("schedules", "next", *where).splitlines()) == 5
+    mq("schedules", "pause", *where)
+    assert mq("schedules", "next", *where) == "It is paused.\n"
+
+
+def test_the_state_of_a_removed_schedule_is_forgotten(monkeypatch):
+    monkeypatch.setattr(registry, "_schedules", {})
+    registry.schedule(Scheduled(name="nightly", queue="emails", message="m", data=None, when=every(days=1)))
+    where = ("nightly", "--queue", "emails")
+    mq("schedules", "pause", *where)
+    with pytest.raises(CommandError, match="no state of a removed schedule nightly"):
+        mq("schedules", "forget", *where, "--yes")
+    registry._schedules.clear()
+    assert mq_json("schedules", "list", "--queue", "emails")[0]["origin"] == "removed"
+    with pytest.raises(CommandError, match="Confirm with --yes"):
+        mq("schedules", "forget", *where)
+    assert mq("schedules", "forget", *where, "--yes") == "forgotten\n"
+    assert mq_json("schedules", "list", "--queue", "emails") == []
 
 
 @pytest.mark.parametrize(
