@@ -37,7 +37,7 @@ from mq_django.transport.sessions import Session
 from tests.seeding import publish
 
 #: Services that serve no queue, or one alone.
-ALONE = {"Fetcher", "HealthServer", "Listener", "Timekeeper"}
+ALONE = {"Fetcher", "HealthServer", "Listener", "SystemdNotifier", "Timekeeper"}
 #: By the class of a service, what makes one over two queues and says which attributes hold what it keeps for each.
 CASES = {}
 

@@ -176,7 +176,7 @@ def test_only_the_sink_gives_publications_to_a_store():
         # What these call is Queue.publish, or ends there.
         "triggers/targets": {"queues[self.queue].publish"},
         "triggers/declarations": {"target.publish"},
-        "management/commands/mq": {"queues[options['queue']].publish"},
+        "management/publish_verb": {"queues[options['queue']].publish"},
         # The kit repeats a message with its id and time, which no producer could.
         "testing/function_messages": {
             "Log(get_config().topic(topic), wire).publish",
