@@ -63,6 +63,7 @@ class TestWheel:
             "schedules",
             "opentelemetry",
             "sentry",
+            "prometheus",
         }
         required = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
         assert {line.split("<")[0].split(">")[0].lower() for line in required} == {"django", "redis", "django-redis"}
