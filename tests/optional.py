@@ -9,6 +9,9 @@ needs_opentelemetry = pytest.mark.skipif(
     find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None,
     reason="opentelemetry-sdk is not installed",
 )
+needs_prometheus = pytest.mark.skipif(
+    find_spec("prometheus_client") is None, reason="prometheus-client is not installed"
+)
 needs_sentry = pytest.mark.skipif(find_spec("sentry_sdk") is None, reason="sentry-sdk is not installed")
 needs_prometheus = pytest.mark.skipif(
     find_spec("prometheus_client") is None, reason="prometheus-client is not installed"

@@ -4,6 +4,7 @@ import threading
 import time
 from typing import ClassVar
 
+from mq_django.consumers.measuring import Measurers
 from mq_django.core.logs import get_logger
 from mq_django.errors import ConfigurationError, StoreError
 from mq_django.transport.connections import get_client
@@ -35,6 +36,8 @@ class Outage:
         with self._lock:
             if not self._affected:
                 self._since, self._next_line = now, now + self.grace
+                if Measurers.supervisor is not None:
+                    Measurers.report(Measurers.supervisor.lost_redis)
             self._affected.add(service)
             if now < self._next_line:
                 return

@@ -4,7 +4,7 @@ from mq_django.errors import MissingDependency
 
 try:
     import prometheus_client
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, mmap_dict, multiprocess, values
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector
@@ -21,5 +21,8 @@ __all__ = [
     "HistogramMetricFamily",
     "Metric",
     "choose_encoder",
+    "mmap_dict",
+    "multiprocess",
     "prometheus_client",
+    "values",
 ]

@@ -7,6 +7,7 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.extender import Extender
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
+from mq_django.consumers.supervisor.measured_promotion import measured_promotions
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.redriver import Redriver
@@ -47,7 +48,9 @@ class ServerServices:
         numbers = {config.keys.wake: number for number, config in queues.items()}
         self._listener = Listener(get_client("consume", connection_of(queues)), numbers, self._heard)
         self._promoter = Promoter(
-            open_stores(queues), is_subscribed=lambda: self._listener.is_subscribed, seen=self._seen
+            measured_promotions(open_stores(queues)),
+            is_subscribed=lambda: self._listener.is_subscribed,
+            seen=self._seen,
         )
         self._redriver = Redriver(queues, supervisor)
         self._scheduler = Scheduler.of(queues)

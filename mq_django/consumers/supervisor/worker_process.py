@@ -6,9 +6,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django.conf import settings
 
@@ -38,6 +38,9 @@ class WorkerOptions:
     max_memory: float = 0.0
     #: Further arguments of the command line.
     arguments: Sequence[str] = ()
+    #: The module that runs the command line, and variables that are added to its environment.
+    module: str = "django"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class WorkerProcess:
@@ -175,16 +178,16 @@ def _execute(spec: LaunchSpec, options: WorkerOptions) -> "subprocess.Popen[byte
     with ignoring_interrupts():
         return subprocess.Popen(  # noqa: S603 - our own interpreter and command
             # Its supervisor has shown what the checks find; what cannot work ends the process by itself.
-            command("--orders", spec.as_text(), "--skip-checks", *options.arguments),
+            command("--orders", spec.as_text(), "--skip-checks", *options.arguments, module=options.module),
             pass_fds=(spec.board, spec.lifeline),
-            env=environment(),
+            env={**environment(), **options.environment},
             stdin=subprocess.DEVNULL,
         )
 
 
-def command(*arguments: str) -> list[str]:
-    """Return the command line of another `runconsumer` of the same project."""
-    return [sys.executable, "-m", "django", "runconsumer", *arguments]
+def command(*arguments: str, module: str = "django") -> list[str]:
+    """Return the command line of another `runconsumer` of the same project, run by `python -m module`."""
+    return [sys.executable, "-m", module, "runconsumer", *arguments]
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from mq_django.consumers.worker.fetcher import Fetcher
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
+from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.room import Room
 from mq_django.consumers.worker.settler import Settler, SettleService
@@ -107,7 +108,7 @@ class Consumer:
         for service, share in zip(self._settling, self._servers.values(), strict=True):
             for number, store in open_stores(share).items():
                 settlers[number] = Settler(store, store.config.name, self.id, service.due, service.full)
-                service.add(settlers[number], store)
+                service.add(settlers[number], measured(store))
         return [settlers[number] for number in range(len(self._queues))]
 
     def _dispatchers(self, *, isolate: bool) -> Iterator[Dispatcher]:
@@ -130,7 +131,7 @@ class Consumer:
         for number, dispatcher in enumerate(self._dispatchers(isolate=True)):
             session = open_session("consume", self._queues[number].connection)
             yield Fetcher(
-                open_store(self._queues[number], session),
+                measured(open_store(self._queues[number], session)),
                 session,
                 self.id,
                 dispatcher=dispatcher,

@@ -174,7 +174,7 @@ class Settler:
         (delivery, _, _, micros, *_), ended = batch[0], self._ended
         if micros is None or not isinstance(delivery, Delivery):
             return
-        ready = _ready_ms(delivery)
+        ready = ready_ms(delivery)
         if ready is None:
             return
         waited = round(ended * 1000 - micros / 1000) - ready
@@ -211,7 +211,7 @@ class Settler:
             delivery_stale.send_robust(Settler, queue=self.queue, message_id=stale_id)
 
 
-def _ready_ms(delivery: Delivery) -> int | None:
+def ready_ms(delivery: Delivery) -> int | None:
     """Return when a message became ready in ms since 1970. Of RSMQ messages only the time of publication is known."""
     milliseconds, dash, _ = delivery.entry.partition(b"-")
     if dash and milliseconds.isdigit():

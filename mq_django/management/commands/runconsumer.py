@@ -4,8 +4,7 @@ import argparse
 import logging
 import math
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -17,7 +16,6 @@ from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
 from mq_django.consumers.supervisor.health import Health
-from mq_django.consumers.supervisor.health_server import serving
 from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, examine_servers, require_groups
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
@@ -30,7 +28,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
-from mq_django.management.ports import open_port
+from mq_django.management.consumer_ports import check_ports, serving_ports
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
 from mq_django.testing import test_databases
@@ -90,6 +88,12 @@ class Command(BaseCommand):
             metavar="[HOST:]PORT",
             help="Serve /live, /ready and /startup for probes over HTTP, without a host on all addresses.",
         )
+        parser.add_argument(
+            "--metrics-port",
+            type=address,
+            metavar="[HOST:]PORT",
+            help="Serve /metrics of these processes for Prometheus, without a host on all addresses.",
+        )
         parser.add_argument("--log-format", choices=["text", "json"], default="text", help="Format of log lines.")
         # The launch spec of a process that a supervisor starts.
         parser.add_argument("--orders", help=argparse.SUPPRESS)
@@ -122,9 +126,8 @@ class Command(BaseCommand):
             if options["fingerprint"]:
                 self.stdout.write(show(queues))
             elif options["autoreload"]:
-                if options["health_port"]:
-                    # The reloader shows errors of its thread as tracebacks.
-                    open_port("--health-port", options["health_port"]).close()
+                # The reloader shows errors of its thread as tracebacks.
+                check_ports(options)
                 run_with_reloader(self._run, queues, options)
             else:
                 self._run(queues, options)
@@ -182,10 +185,12 @@ class Command(BaseCommand):
         )
         # First, because signals that arrived during execv() are blocked until then.
         with SignalPipe() as signals:
-            with self._serving_health(options["health_port"]) as health:
+            with serving_ports(options) as (health, measured), notifying(health):
+                if measured is not None:
+                    worker_options = replace(worker_options, module=measured.module, environment=measured.environment)
                 supervisor = self._prepare(queues, options, worker_options, signals, health)
                 code = 0 if supervisor is None else supervisor.run()
-            # The port is closed, and the signals are held, before the program is executed again.
+            # The ports are closed, and the signals are held, before the program is executed again.
             if supervisor is not None and supervisor.restarts and signals.hold():
                 self._restart()
         if code:
@@ -216,16 +221,6 @@ class Command(BaseCommand):
         if options["verbosity"]:
             self.stdout.write(f"{_summary(worker_options.queues, queues)} Stop with Ctrl-C.")
         return supervisor
-
-    @contextmanager
-    def _serving_health(self, where: tuple[str, int] | None) -> Iterator[Health]:
-        """Serve the probes inside, if there is a port for them, and notify systemd, if it has asked for that."""
-        health = Health()
-        with (
-            notifying(health),
-            nullcontext() if where is None else serving(open_port("--health-port", where), health.routes()),
-        ):
-            yield health
 
     def _restart(self) -> None:
         try:
