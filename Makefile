@@ -55,7 +55,7 @@ help:
 	@echo "make compat          run an older version and this one on the same keys: nothing is lost or doubled"
 	@echo "make chaos           kill, stop and mislead everything for three minutes: nothing is lost"
 	@echo "make slow            the same, all of it, for an hour (SLOW_MINUTES=240)"
-	@echo "make docs            write the tables of options in docs/settings.md"
+	@echo "make docs            write the tables of options in docs/settings.md, and build the site in build/site"
 	@echo "make bench           measure beside the raw limit and other queues (PEERS=none for the short form)"
 	@echo "make guard           see that the speed holds, by ratios to the raw limit"
 	@echo "make clean           remove the environments and what was built"
@@ -78,8 +78,11 @@ lint: $(VENV)/.test $(VENV)/.lint
 install-matrix: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.install
 
-docs: $(VENV)/.ready
+# Strict: every warning fails, and so does each reference that leads nowhere.
+docs: $(VENV)/.docs
 	$(BIN)/python -m tests.option_tables
+	$(BIN)/python -m sphinx -W --keep-going -n -E -q docs build/site
+	@echo "build/site/index.html"
 
 # The tests that are measured need pytest.
 bench: $(VENV)/.test $(BUNDLED)
@@ -121,6 +124,10 @@ $(VENV)/.test: $(VENV)/.ready
 
 $(VENV)/.e2e: $(VENV)/.test
 	$(PIP) install --group e2e
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.test
+	$(PIP) install --group docs
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready

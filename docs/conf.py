@@ -1,0 +1,61 @@
+"""How Sphinx builds the documentation site: `make docs`."""
+
+import re
+from typing import Any
+
+import django
+from django.conf import settings
+from docutils.nodes import Element, TextElement
+from pygments.lexers.special import TextLexer
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+import mq_django
+
+settings.configure(INSTALLED_APPS=["django.contrib.contenttypes", "mq_django"], USE_TZ=True)
+django.setup()
+
+project = "mq_django"
+author = copyright = "mq_django contributors"  # noqa: A001 - Sphinx's name
+release = version = mq_django.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+exclude_patterns = ["_build"]
+# Single backquotes in docstrings are code, as in the pages.
+default_role = "literal"
+
+# As on GitHub, so that links to headings lead to the same place in the files and on the site.
+myst_heading_anchors = 4
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+
+html_theme = "furo"
+html_title = f"mq_django {release}"
+html_copy_source = False
+html_theme_options = {"top_of_page_buttons": []}
+
+
+def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: TextElement) -> Element | None:
+    """Link a class named by the module that has it to its entry under its public name; leave other types as text."""
+    if node.get("refdomain") != "py":
+        return None
+    name = re.split(r"[.~]", node["reftarget"])[-1]
+    domain: Any = env.get_domain("py")
+    for entry, found in domain.objects.items():
+        if entry.rpartition(".")[2] == name and found.objtype in ("class", "exception", "function", "data"):
+            link = domain.resolve_xref(env, node["refdoc"], app.builder, "obj", entry, node, contnode)
+            return link if link is not None else contnode
+    return contnode
+
+
+def setup(app: Sphinx) -> None:
+    """Register what the build does beside Sphinx."""
+    app.add_lexer("redis", TextLexer)
+    app.connect("missing-reference", resolve)
