@@ -1,6 +1,7 @@
 """How Sphinx builds the documentation site: `make docs`."""
 
 import re
+from inspect import iscoroutinefunction
 from typing import Any
 
 import django
@@ -10,6 +11,7 @@ from pygments.lexers.special import TextLexer
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.ext.napoleon import Config, GoogleDocstring
 
 import mq_django
 
@@ -20,7 +22,7 @@ project = "mq_django"
 author = copyright = "mq_django contributors"  # noqa: A001 - Sphinx's name
 release = version = mq_django.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 # Single backquotes in docstrings are code, as in the pages.
 default_role = "literal"
@@ -30,6 +32,7 @@ myst_heading_anchors = 4
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
+autodoc_default_options = {"members": True, "undoc-members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -55,7 +58,29 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: Te
     return contnode
 
 
+def read_docstring(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Translate a docstring to reStructuredText. Its indented paragraphs are examples."""
+    if lines and lines[0].startswith("Alias for field number"):
+        del lines[:]  # named tuples say this of each field that has no text
+    if hasattr(obj, "__wrapped__") and iscoroutinefunction(obj):
+        lines[:] = [f"See `{obj.__wrapped__.__name__}()`. This is its coroutine function."]
+    for place in range(len(lines) - 1, 1, -1):
+        before, blank, line = lines[place - 2 : place + 1]
+        if line.startswith("    ") and not blank and before and not before.startswith(" "):
+            lines[place:place] = ["::", ""]
+    if what not in ("attribute", "data", "property"):  # there, a colon would separate type and text
+        lines[:] = GoogleDocstring(lines, Config(), app, what, name, obj, options).lines()
+
+
+def shorten(*found: Any) -> tuple[str | None, str | None]:
+    """Return the signature, in which a default that is an empty mapping is written as a reader would."""
+    *_, signature, returned = found
+    return signature and signature.replace("mappingproxy({})", "{}"), returned
+
+
 def setup(app: Sphinx) -> None:
     """Register what the build does beside Sphinx."""
     app.add_lexer("redis", TextLexer)
     app.connect("missing-reference", resolve)
+    app.connect("autodoc-process-docstring", read_docstring)
+    app.connect("autodoc-process-signature", shorten)
