@@ -9,6 +9,8 @@ import pytest
 from sybil.document import Document
 from sybil.parsers.myst import PythonCodeBlockParser
 
+from mq_django import registry
+
 FOLDER = Path(os.environ["REFERENCE"])
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if "\n```python\n" in path.read_text(encoding="utf-8"))
 #: These show what tests in a transaction do. The others publish as code outside of `atomic()` does.
@@ -20,6 +22,10 @@ IN_A_TRANSACTION = {"testing", "triggers"}
     [pytest.param(page, marks=pytest.mark.django_db(transaction=page not in IN_A_TRANSACTION)) for page in PAGES],
 )
 def test_examples(page, mq, monkeypatch):
+    # The handlers of a page are not those of the next one.
+    monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
+    for name in ("_starts", "_schedules", "_kinds"):
+        monkeypatch.setattr(registry, name, {})
     path = FOLDER / f"{page}.md"
     module = ModuleType(f"examples_of_{page}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
