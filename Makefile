@@ -49,7 +49,7 @@ help:
 	@echo "make demo            run the example shop (DEMO_SECONDS=20 to stop by itself)"
 	@echo "make test            run the tests, each process of them with a Redis of its own (WORKERS=4)"
 	@echo "make test-slow       run those that need many processes, other programs, the network, or long waits"
-	@echo "make e2e             try the admin in a Chromium, which must be installed"
+	@echo "make e2e             try the admin and the documentation in a Chromium, which must be installed"
 	@echo "make lint            run ruff and mypy"
 	@echo "make install-matrix  install the wheel in several environments, and try every way to connect"
 	@echo "make compat          run an older version and this one on the same keys: nothing is lost or doubled"
