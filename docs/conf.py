@@ -86,6 +86,8 @@ ACCESSIBLE = {
     r'<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
     r'<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Contents">',
     r"<pre>": '<pre tabindex="0">',
+    r'<div class="(table-wrapper [^"]*)">': r'<div class="\1" tabindex="0">',
+    r'(id="furo-main-content">\s*)<noscript>': r"\1<h1>Search</h1><noscript>",
     r'<th class="head"><p></p></th>': '<td class="head"></td>',
     # Parameters, a line each. A list must have terms.
     r"<dl>\s*<dd>(<em.*?)</dd>\s*</dl>": r'<span class="sig-lines"><span class="sig-line">\1</span></span>',
