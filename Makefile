@@ -49,13 +49,13 @@ help:
 	@echo "make demo            run the example shop (DEMO_SECONDS=20 to stop by itself)"
 	@echo "make test            run the tests, each process of them with a Redis of its own (WORKERS=4)"
 	@echo "make test-slow       run those that need many processes, other programs, the network, or long waits"
-	@echo "make e2e             try the admin in a Chromium, which must be installed"
+	@echo "make e2e             try the admin and the documentation in a Chromium, which must be installed"
 	@echo "make lint            run ruff and mypy"
 	@echo "make install-matrix  install the wheel in several environments, and try every way to connect"
 	@echo "make compat          run an older version and this one on the same keys: nothing is lost or doubled"
 	@echo "make chaos           kill, stop and mislead everything for three minutes: nothing is lost"
 	@echo "make slow            the same, all of it, for an hour (SLOW_MINUTES=240)"
-	@echo "make docs            write the tables of options in docs/settings.md and docs/commands.md"
+	@echo "make docs            write the tables of options in the documentation, and build the site in build/site"
 	@echo "make bench           measure beside the raw limit and other queues (PEERS=none for the short form)"
 	@echo "make guard           see that the speed holds, by ratios to the raw limit"
 	@echo "make clean           remove the environments and what was built"
@@ -78,9 +78,12 @@ lint: $(VENV)/.test $(VENV)/.lint
 install-matrix: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.install
 
-docs: $(VENV)/.ready
+# Strict: every warning fails, and so does each reference that leads nowhere.
+docs: $(VENV)/.docs
 	$(BIN)/python -m tests.option_tables
 	$(BIN)/python -m tests.command_tables
+	$(BIN)/python -m sphinx -W --keep-going -n -E -q docs build/site
+	@echo "build/site/index.html"
 
 # The tests that are measured need pytest.
 bench: $(VENV)/.test $(BUNDLED)
@@ -122,6 +125,10 @@ $(VENV)/.test: $(VENV)/.ready
 
 $(VENV)/.e2e: $(VENV)/.test
 	$(PIP) install --group e2e
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.test
+	$(PIP) install --group docs
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.ready

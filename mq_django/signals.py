@@ -10,7 +10,9 @@ from django.dispatch import Signal
 
 #: Redis accepted a message, after the commit if the publish waited for one. Sent by the process that publishes, in the
 #: thread that sends; for the tick of a schedule by the supervisor that fires it. Not sent for redriven messages.
-#: Sender: mq_django.producers.Queue or mq_django.producers.Topic.
+#:
+#: Sender: mq_django.Queue or mq_django.Topic.
+#:
 #: Arguments: queue (str: a queue or a topic), message_id (str), name (str: the message's), message (mq_django.Message,
 #: as it was published). If a unique key keeps an earlier message, message_id is the id of that one, and `message`, with
 #: an id of its own, was not written.
@@ -18,35 +20,52 @@ message_published = Signal()
 
 #: A handler is about to run. Sent by the consumer process, in the thread that runs the handler; for a coroutine
 #: function that is the thread of the event loop.
-#: Sender: mq_django.registry.Handler. Arguments: queue (str), message (mq_django.Message).
+#:
+#: Sender: mq_django.registry.Handler.
+#:
+#: Arguments: queue (str), message (mq_django.Message).
 handler_started = Signal()
 
 #: A handler has ended, and its outcome will be written to Redis next. Sent by the consumer process, in the same thread
 #: as handler_started.
-#: Sender: mq_django.registry.Handler. Arguments: queue (str), message (mq_django.Message), outcome (Ack, Retry, Bury or
-#: another of mq_django.core.outcomes), seconds (float: how many seconds the handler ran).
+#:
+#: Sender: mq_django.registry.Handler.
+#:
+#: Arguments: queue (str), message (mq_django.Message), outcome (Ack, Retry, Bury or another of
+#: mq_django.core.outcomes), seconds (float: how many seconds the handler ran).
 handler_finished = Signal()
 
 #: A message will be retried: its handler failed, or its process died. Sent after Redis accepted that, by the consumer
 #: process, in the thread that settles outcomes; for a consumer that died, by a supervisor.
-#: Sender: mq_django.registry.Handler. Arguments: queue (str), message_id (str), message (mq_django.Message, as it was
-#: at the attempt that failed), error (str: one line), delay (timedelta: until the next attempt).
+#:
+#: Sender: mq_django.registry.Handler.
+#:
+#: Arguments: queue (str), message_id (str), message (mq_django.Message, as it was at the attempt that failed), error
+#: (str: one line), delay (timedelta: until the next attempt).
 message_retried = Signal()
 
-#: A message was moved to the dead-letter queue. Sent after Redis accepted that, by the consumer
-#: process, in the thread that settles outcomes; for a consumer that died, by a supervisor.
-#: Sender: mq_django.registry.Handler. Arguments: queue (str), message_id (str), message (mq_django.Message; None: the
-#: entry could not be decoded), error (str: one line), reason (str: attempts, error, undecodable, crashed or expired).
+#: A message was moved to the dead-letter queue. Sent after Redis accepted that, by the consumer process, in the thread
+#: that settles outcomes; for a consumer that died, by a supervisor.
+#:
+#: Sender: mq_django.registry.Handler.
+#:
+#: Arguments: queue (str), message_id (str), message (mq_django.Message; None: the entry could not be decoded), error
+#: (str: one line), reason (str: attempts, error, undecodable, crashed or expired).
 message_buried = Signal()
 
 #: A consumer settled a delivery that it no longer held; nothing was changed. Another consumer handles the message. Sent
 #: by the consumer process, in the thread that settles outcomes.
-#: Sender: the consumer's class that settles. Arguments: queue (str), message_id (str).
+#:
+#: Sender: the consumer's class that settles.
+#:
+#: Arguments: queue (str), message_id (str).
 delivery_stale = Signal()
 
 #: A group of a topic is so far behind that it will lose messages to the retention. Sent once, by one supervisor, each
 #: time a group falls behind by more than RETENTION_ALARM.
-#: Sender: the supervisor's class that trims topics. Arguments: queue (str: the topic), group (str), share (float: how
-#: much of the retention the group is behind), lag (int: unread messages. If Redis does not report their number, they
-#: are counted up to about 10,000).
+#:
+#: Sender: the supervisor's class that trims topics.
+#:
+#: Arguments: queue (str: the topic), group (str), share (float: how much of the retention the group is behind), lag
+#: (int: unread messages. If Redis does not report their number, they are counted up to about 10,000).
 retention_alarm = Signal()

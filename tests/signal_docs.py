@@ -12,5 +12,5 @@ TEXT = Path(signals.__file__).read_text(encoding="utf-8")
 
 def arguments_of(signal: Signal) -> set[str]:
     (name,) = (name for name, value in vars(signals).items() if value is signal)
-    comment = re.search(rf"((?:#: .*\n)+){name} = Signal\(\)", TEXT)[1].replace("\n#:", "")
+    comment = re.search(rf"((?:#:.*\n)+){name} = Signal\(\)", TEXT)[1].replace("\n#:", "")
     return set(re.findall(r"(\w+) \(", comment.partition("Arguments:")[2])) | {"sender", "signal"}

@@ -1,0 +1,108 @@
+"""The documentation site, built here: on a desktop and a phone, light and dark, for everybody, with a search."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import ROOT, playwright
+
+pytest.importorskip("sphinx", reason="make e2e installs Sphinx")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="make e2e installs axe")
+
+#: One of each kind: axe needs seconds for each.
+KINDS = ["faq", "reference/handlers", "reference/errors", "tasks", "search"]
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is that of the method
+        """Log nothing."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built site."""
+    built = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-d", str(built / ".doctrees"), str(ROOT / "docs"), str(built)]
+    subprocess.run(command, check=True, timeout=300)
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Iterator[str]:
+    """The address of the site."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def names(folder: Path) -> list[str]:
+    """The pages of the site."""
+    return [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.html"))]
+
+
+@pytest.fixture
+def open_page(browser: Any, site: str) -> Iterator[Any]:
+    """Open a page of a size and a colour scheme, which asks no other host for anything."""
+    contexts, elsewhere = [], []
+
+    def open_one(size: dict[str, int], scheme: str) -> Any:
+        contexts.append(browser.new_context(viewport=size, color_scheme=scheme))
+        page = contexts[-1].new_page()
+        page.on("request", lambda asked: asked.url.startswith((site, "data:")) or elsewhere.append(asked.url))
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert elsewhere == []
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_no_page_is_wider_than_the_screen(open_page, site, names, size):
+    page = open_page(size, "light")
+    wider = []
+    for name in names:
+        page.goto(f"{site}/{name}")
+        if page.evaluate("document.documentElement.scrollWidth") > size["width"]:
+            wider.append(name)
+    assert wider == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(open_page, site, scheme):
+    page, found = open_page(PHONE if scheme == "dark" else DESKTOP, scheme), {}
+    for name in KINDS:
+        page.goto(f"{site}/{name}.html")
+        violations = axe.Axe().run(page).response["violations"]
+        if violations:
+            found[name] = [(each["id"], [node["target"] for node in each["nodes"][:3]]) for each in violations]
+    assert found == {}
+
+
+def test_the_search_finds_a_public_name(open_page, site):
+    page = open_page(DESKTOP, "light")
+    page.goto(f"{site}/index.html")
+    page.fill("input.sidebar-search", "RetryPolicy")
+    page.press("input.sidebar-search", "Enter")
+    playwright.expect(page.locator("#search-results")).to_contain_text("mq_django.RetryPolicy")
+
+
+def test_the_reader_can_change_light_and_dark(open_page, site):
+    page = open_page(DESKTOP, "light")
+    page.goto(f"{site}/index.html")
+    background = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(background)
+    while page.evaluate("document.body.dataset.theme") != "dark":
+        page.locator(".theme-toggle:visible").first.click()
+    assert page.evaluate(background) != before
