@@ -12,12 +12,12 @@ from django.dispatch import Signal
 
 from mq_django import errors, signals
 from tests.golden.public import public_things
-from tests.optional import needs_opentelemetry, needs_sentry
+from tests.optional import needs_opentelemetry, needs_prometheus, needs_sentry
 from tests.shell import ROOT
 
-pytestmark = [needs_opentelemetry, needs_sentry]
+pytestmark = [needs_opentelemetry, needs_prometheus, needs_sentry]
 
-MONITORING = [f"mq_django.observability.{name}" for name in ("correlation", "opentelemetry", "sentry")]
+MONITORING = [f"mq_django.observability.{name}" for name in ("correlation", "opentelemetry", "prometheus", "sentry")]
 
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "reference").glob("*.md"))}
 #: A directive that describes a name, without the signature that may follow.
