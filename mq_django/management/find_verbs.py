@@ -84,7 +84,7 @@ def _find(queue: str, message_id: str) -> tuple[str, Found]:
         what = f"no waiting message with the unique key {escape(message_id.removeprefix(UNIQUE_PREFIX))}"
         raise CommandError(f"Queue {escape(queue)} has {what}. Others are found by their ids.")
     what = f"Queue {escape(queue)} has no message {escape(message_id)}"
-    raise CommandError(f"{what}: it was handled, cancelled or purged, or it never existed.")
+    raise CommandError(f"{what}: it was handled, cancelled, replaced or purged, or it never existed.")
 
 
 def _scanned(read: Callable[..., Scanned[EntryView]], queue: str, where: Filter) -> EntryView | None:

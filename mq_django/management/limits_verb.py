@@ -76,11 +76,11 @@ def _row(config: QueueConfig, use: LimitUse | None) -> dict[str, Any]:
 def _rate(name: str, rate: Rate | None, used: int | None = None) -> dict[str, Any]:
     if rate is None:
         return {}
-    return {"limit": name, "most": rate.count, "per_s": rate.window.total_seconds(), "used": used}
+    return {"limit": name, "most": rate.count, "window_s": rate.window.total_seconds(), "used": used}
 
 
 def _count(name: str, most: int | None, used: int | None = None) -> dict[str, Any]:
-    return {} if most is None else {"limit": name, "most": most, "per_s": None, "used": used}
+    return {} if most is None else {"limit": name, "most": most, "window_s": None, "used": used}
 
 
 def _lines(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from mq_django.core.logs import get_logger
-from mq_django.errors import MQError
+from mq_django.errors import ConfigurationError, MQError
 from mq_django.inspector.measurements import Measurements, measure
 from mq_django.observability.prometheus_package import (
     Collector,
@@ -96,7 +96,7 @@ def metrics_view(
 ) -> Callable[[HttpRequest], HttpResponseBase]:
     """Return a view that answers with the metrics.
 
-        path("metrics/", metrics_view(token=os.environ["METRICS_TOKEN"]))
+        path("metrics/", metrics_view(token=os.environ.get("METRICS_TOKEN")))
 
     It is for requests with `Authorization: Bearer <token>`, and for users who are logged in and have the permission.
 
@@ -105,7 +105,12 @@ def metrics_view(
             and the view then answers nobody with it.
         permission: as for `user.has_perm()`.
         registry: the metrics to serve; by default those of queues. Another one may have `QueueCollector`, too.
+
+    Raises:
+        ConfigurationError: the token is not a str.
     """
+    if token is not None and not isinstance(token, str):
+        raise ConfigurationError(f"The token of a metrics view is a str, not {type(token).__name__}")
     chosen = registry or queue_registry()
     is_weak = token is not None and len(token) < SHORTEST_TOKEN
 

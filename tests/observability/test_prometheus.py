@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import RequestFactory
 
+from mq_django.errors import ConfigurationError
 from mq_django.inspector import actions
 from mq_django.producers import queues, topics
 from mq_django.stores.counters import RECOVERED, Slots
@@ -156,6 +157,10 @@ class TestView:
     def test_a_token_that_can_be_guessed_opens_nothing(self):
         assert metrics_view(token="")(_request("Bearer ")).status_code == 401
         assert metrics_view(token="short")(_request("Bearer short")).status_code == 401
+
+    def test_a_token_of_another_type_is_refused(self):
+        with pytest.raises(ConfigurationError, match="is a str, not bytes"):
+            metrics_view(token=b"0123456789abcdef")
 
     @pytest.mark.django_db
     def test_users_need_the_permission_of_the_admin(self):
