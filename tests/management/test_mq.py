@@ -66,7 +66,9 @@ def test_find_tells_what_became_of_a_message():
     found = mq_json("find", "emails", message_id)
     assert (found["place"], found["id"]) == ("expired", message_id)
     assert found["at"].endswith("Z")
-    with pytest.raises(CommandError, match="Queue emails has no message nope: it was handled, cancelled, replaced or purged"):
+    with pytest.raises(
+        CommandError, match="Queue emails has no message nope: it was handled, cancelled, replaced or purged"
+    ):
         mq("find", "emails", "nope")
     with pytest.raises(CommandError, match="has no waiting message with the unique key cart:8"):
         mq("find", "emails", "u:cart:8")
