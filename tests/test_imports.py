@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mq_django.errors import MissingDependency
+
 ROOT = Path(__file__).parent.parent
 FILES = [
     path for folder in ("tests", "benchmarks", "example_project") for path in sorted((ROOT / folder).rglob("*.py"))
@@ -24,6 +26,9 @@ def exists(module, name):
         return hasattr(import_module(module), name) or bool(import_module(f"{module}.{name}"))
     except ImportError:
         return False
+    except MissingDependency:
+        # Of a package that is not installed here. CI runs this with all of them, too.
+        return True
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -15,6 +15,7 @@ from tests.optional import needs_prometheus
 
 pytestmark = needs_prometheus
 
+pytest.importorskip("prometheus_client")
 consumer_metrics = pytest.importorskip("mq_django.observability.consumer_metrics")
 
 

@@ -24,6 +24,9 @@ def test_rsmqs_own_tests_pass(node):
                 HERE / "node_modules" / "mocha" / "bin" / "_mocha",
                 "--exit",
                 "--bail",
+                # By default each has 2 s, of which the first starts a Python.
+                "--timeout",
+                "20000",
                 "--reporter",
                 "json",
                 "test/test.js",
