@@ -28,7 +28,7 @@ def keys_of(command: Command) -> Sequence[Argument]:
         # After the names of the group and of the consumer, either of which may be "STREAMS".
         streams = command[command.index("STREAMS", 4) + 1 :]
         return streams[: len(streams) // 2]
-    if name in ("XINFO", "XGROUP"):
+    if name in ("XINFO", "XGROUP", "MEMORY"):
         return command[2:3]
     # Other commands of ours have one key.
     return () if name in _KEYLESS else command[1:2]

@@ -32,6 +32,7 @@ EXAMPLES = {
     "HGET": [("HGET", "k", "a")],
     "HGETALL": [("HGETALL", "k")],
     "HMGET": [("HMGET", "k", "a", "b")],
+    "MEMORY": [("MEMORY", "USAGE", "k")],
     "PING": [("PING",)],
     "PTTL": [("PTTL", "k")],
     "RESTORE": [("RESTORE", "k", 0, b"dump", "REPLACE")],

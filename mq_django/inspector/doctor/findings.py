@@ -56,6 +56,11 @@ def counted(count: int, noun: str, plural: str = "s") -> str:
     return f"{count:,} {noun}{'' if count == 1 else plural}"
 
 
+def mib(size: float) -> str:
+    """Return a number of bytes as MiB, such as "1.5 MiB"."""
+    return f"{size / 2**20:,.1f} MiB"
+
+
 def named(names: Iterable[str]) -> str:
     """Return names as a list of bounded length."""
     found = list(map(escape, names))

@@ -36,6 +36,14 @@ class SlowCommand(NamedTuple):
     args: Sequence[bytes]
 
 
+class UsedMemory(NamedTuple):
+    """Bytes of memory in use, and how many there may be; 0 if unknown. `name` says whose limit it is."""
+
+    used: int
+    limit: int
+    name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
     """A server, as seen once."""
@@ -63,6 +71,14 @@ class ServerFacts:
     def number(self, field: str) -> int:
         """Return a number of INFO; 0 if it is missing."""
         return whole(self.info.get(field)) or 0
+
+    @property
+    def memory(self) -> UsedMemory:
+        """Return how much memory it uses, of maxmemory or else of its machine."""
+        used, most = self.number("used_memory"), self.number("maxmemory")
+        if most:
+            return UsedMemory(used, most, "maxmemory")
+        return UsedMemory(used, self.number("total_system_memory"), "the machine's memory")
 
 
 def where_is(connection: str) -> str:

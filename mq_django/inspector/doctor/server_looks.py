@@ -7,7 +7,8 @@ from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.numbers import whole
 from mq_django.errors import WrongNode
-from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Level, Look, counted, named
+from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Level, Look, counted, mib, named
+from mq_django.inspector.doctor.memory_trend import memory_trend
 from mq_django.inspector.doctor.rights import missing_rights
 from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.transport.failures import translate
@@ -58,23 +59,18 @@ def _of_saves(server: ServerFacts) -> Findings:
 
 
 def _of_memory(server: ServerFacts) -> Findings:
-    used, limit = server.number("used_memory"), server.number("maxmemory")
-    total, named = (limit, "maxmemory") if limit else (server.number("total_system_memory"), "the machine's memory")
-    share = used / total if total else 0.0
+    used, limit, name = server.memory
+    share = used / limit if limit else 0.0
     if share < NEARLY_FULL:
         return
     yield DoctorFinding(
         code="D106",
         level="error" if share >= FULL else "warning",
-        seen=f"Redis uses {_mib(used)} of {_mib(total)}, {share:.0%} of {named}. When it is full, publishes fail.",
+        seen=f"Redis uses {mib(used)} of {mib(limit)}, {share:.0%} of {name}. When it is full, publishes fail.",
         advice="Give Redis more memory (CONFIG SET maxmemory), start more consumers, or delete dead letters and old "
         "messages of topics.",
         where=server.where,
     )
-
-
-def _mib(size: int) -> str:
-    return f"{size / 2**20:,.1f} MiB"
 
 
 def _of_latency(server: ServerFacts) -> Findings:
@@ -225,6 +221,7 @@ SERVER_LOOKS: tuple[Look[ServerFacts], ...] = (
     Look("known bugs", ("D104",), partial(_of_risk, "files")),
     Look("writes to disk", ("D105",), _of_saves),
     Look("memory", ("D106",), _of_memory),
+    Look("trend of memory", ("D116",), memory_trend),
     Look("round trip", ("D107",), _of_latency),
     Look("slow scripts", ("D108",), _of_slow_scripts),
     Look("clock", ("D109",), _of_clock),
