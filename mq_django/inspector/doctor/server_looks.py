@@ -9,6 +9,7 @@ from mq_django.core.numbers import whole
 from mq_django.errors import WrongNode
 from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Level, Look, counted, mib, named
 from mq_django.inspector.doctor.memory_trend import memory_trend
+from mq_django.inspector.doctor.replication_looks import REPLICATION_LOOKS
 from mq_django.inspector.doctor.rights import missing_rights
 from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.transport.failures import translate
@@ -122,33 +123,6 @@ def _of_clock(server: ServerFacts) -> Findings:
         )
 
 
-def _of_role(server: ServerFacts) -> Findings:
-    if server.info.get("role") == "slave":
-        master = f"{server.info.get('master_host')}:{server.info.get('master_port')}"
-        yield DoctorFinding(
-            code="D110",
-            level="error",
-            seen=f"This Redis is a replica of {master}, so it accepts no writes.",
-            advice="Name the master, or an address that follows it, in CONNECTION. To make this server the master: "
-            "REPLICAOF NO ONE.",
-            where=server.where,
-        )
-
-
-def _of_replicas(server: ServerFacts) -> Findings:
-    needed = whole(server.settings.get("min-replicas-to-write")) or 0
-    good = whole(server.info.get("min_slaves_good_slaves"))
-    if good is not None and good < needed:
-        yield DoctorFinding(
-            code="D111",
-            level="error",
-            seen=f"Redis needs {needed} replicas to accept writes (min-replicas-to-write), and {good} are connected "
-            "and up to date: it refuses all writes.",
-            advice="Repair the replicas, or CONFIG SET min-replicas-to-write 0.",
-            where=server.where,
-        )
-
-
 def _of_cluster(server: ServerFacts) -> Findings:
     if not server.cluster:
         return
@@ -225,8 +199,7 @@ SERVER_LOOKS: tuple[Look[ServerFacts], ...] = (
     Look("round trip", ("D107",), _of_latency),
     Look("slow scripts", ("D108",), _of_slow_scripts),
     Look("clock", ("D109",), _of_clock),
-    Look("role", ("D110",), _of_role),
-    Look("replicas", ("D111",), _of_replicas),
+    *REPLICATION_LOOKS,
     Look("cluster", ("D112",), _of_cluster),
     Look("tcp-keepalive", ("D113",), _of_keepalive),
     Look("clients", ("D114",), _of_clients),

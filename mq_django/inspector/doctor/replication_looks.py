@@ -1,0 +1,151 @@
+"""Looks at the replication of a Redis server: its role, its replicas, and the Sentinels that name it."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from redis.exceptions import RedisError, ResponseError
+from redis.sentinel import SentinelConnectionPool
+
+from mq_django.core.numbers import whole
+from mq_django.inspector.doctor.findings import DoctorFinding, Look, mib, named
+from mq_django.inspector.doctor.server_facts import ServerFacts
+from mq_django.transport.connections import get_client
+
+#: Seconds without a reply of a replica that are too many: it replies each second. By default Redis does not count such a
+#: replica for min-replicas-to-write either (min-replicas-max-lag).
+SILENT = 10
+#: Bytes of writes that a replica does not have yet. Redis learns only once a second how many it has.
+BEHIND = 64 * 2**20
+
+
+class Replica(NamedTuple):
+    """A replica as its master sees it."""
+
+    address: str
+    state: str
+    #: Seconds since its last reply, and bytes of writes that it has not confirmed.
+    silent: int
+    behind: int
+
+
+def replicas_of(server: ServerFacts) -> Iterator[Replica]:
+    """Yield the replicas that are connected to a server."""
+    written = server.number("master_repl_offset")
+    for number in range(server.number("connected_slaves")):
+        found = dict(part.partition("=")[::2] for part in server.info.get(f"slave{number}", "").split(","))
+        if "state" in found:
+            behind = written - (whole(found.get("offset")) or 0)
+            address = f"{found.get('ip')}:{found.get('port')}"
+            yield Replica(address, found["state"], whole(found.get("lag")) or 0, max(0, behind))
+
+
+def _of_role(server: ServerFacts) -> Iterator[DoctorFinding]:
+    if server.info.get("role") != "slave":
+        return
+    master = f"{server.info.get('master_host')}:{server.info.get('master_port')}"
+    writes = "it accepts no writes" if server.info.get("slave_read_only") != "0" else "what is written to it is lost"
+    is_down = server.info.get("master_link_status") == "down"
+    down = " It has no connection to its master, so its data are old." if is_down else ""
+    yield DoctorFinding(
+        code="D110",
+        level="error",
+        seen=f"This Redis is a replica of {master}, so {writes}.{down}",
+        advice="Name the master, or an address that follows it, in CONNECTION. To make this server the master: "
+        "REPLICAOF NO ONE.",
+        where=server.where,
+    )
+
+
+def _of_number(server: ServerFacts) -> Iterator[DoctorFinding]:
+    needed = whole(server.settings.get("min-replicas-to-write")) or 0
+    good = whole(server.info.get("min_slaves_good_slaves"))
+    if good is not None and good < needed:
+        yield DoctorFinding(
+            code="D111",
+            level="error",
+            seen=f"Redis needs {needed} replicas to accept writes (min-replicas-to-write), and {good} are connected "
+            "and up to date: it refuses all writes.",
+            advice="Repair the replicas, or CONFIG SET min-replicas-to-write 0.",
+            where=server.where,
+        )
+
+
+def _of_lag(server: ServerFacts) -> Iterator[DoctorFinding]:
+    late = [shown for replica in replicas_of(server) if (shown := _lateness(replica))]
+    if late:
+        yield DoctorFinding(
+            code="D117",
+            level="warning",
+            seen=f"Replicas are not up to date: {named(late)}. If one of them becomes the master now, messages are "
+            "lost.",
+            advice="See the log of these replicas, their load and their network; INFO replication shows when they "
+            "have caught up.",
+            where=server.where,
+        )
+
+
+def _lateness(replica: Replica) -> str:
+    """Return what is wrong with a replica; "" if it is up to date."""
+    if replica.state != "online":
+        return f"{replica.address} does not have the data yet ({replica.state})"
+    what = []
+    if replica.silent >= SILENT:
+        what.append(f"has not replied for {replica.silent} s")
+    if replica.behind >= BEHIND:
+        what.append(f"is {mib(replica.behind)} behind")
+    return f"{replica.address} {' and '.join(what)}" if what else ""
+
+
+def _of_sentinels(server: ServerFacts) -> Iterator[DoctorFinding]:
+    pool = get_client("inspect", server.connection).connection_pool
+    if not isinstance(pool, SentinelConnectionPool):
+        return
+    masters: dict[str, list[str]] = {}
+    problems: list[str] = []
+    for sentinel in pool.sentinel_manager.sentinels:
+        address = _address(sentinel.connection_pool.connection_kwargs)
+        try:
+            host, port = sentinel.sentinel_get_master_addr_by_name(pool.service_name)
+            masters.setdefault(f"{_text(host)}:{port}", []).append(address)
+            sentinel.execute_command("SENTINEL CKQUORUM", pool.service_name)
+        except ResponseError as error:
+            # It may refuse other commands to this user.
+            if str(error).startswith("NOQUORUM"):
+                problems.append(f"{address} says: {str(error).rstrip('.')}")
+        except TypeError:
+            problems.append(f"{address} does not know this name")
+        except (RedisError, OSError):
+            problems.append(f"{address} does not answer")
+    if len(masters) > 1:
+        shown = named(f"{master} by {', '.join(sentinels)}" for master, sentinels in sorted(masters.items()))
+        yield _sentinel_finding(server, "error", f"Sentinels name different masters of {pool.service_name}: {shown}.")
+    if problems:
+        seen = f"Not all Sentinels can make a failover of {pool.service_name}: {named(problems)}."
+        yield _sentinel_finding(server, "warning", seen)
+
+
+def _sentinel_finding(server: ServerFacts, level: str, seen: str) -> DoctorFinding:
+    return DoctorFinding(
+        code="D118",
+        level="error" if level == "error" else "warning",
+        seen=seen,
+        advice="Start the Sentinels that are missing, and let all of them monitor the same master: SENTINEL MASTERS, "
+        "SENTINEL SENTINELS NAME and SENTINEL CKQUORUM NAME show what each of them knows.",
+        where=server.where,
+    )
+
+
+def _address(options: Mapping[str, object]) -> str:
+    return f"{options.get('host')}:{options.get('port')}"
+
+
+def _text(host: object) -> str:
+    return host.decode(errors="replace") if isinstance(host, bytes) else str(host)
+
+
+REPLICATION_LOOKS: tuple[Look[ServerFacts], ...] = (
+    Look("role", ("D110",), _of_role),
+    Look("replicas", ("D111",), _of_number),
+    Look("lag of replicas", ("D117",), _of_lag),
+    Look("Sentinels", ("D118",), _of_sentinels),
+)
