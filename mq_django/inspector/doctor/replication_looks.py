@@ -11,8 +11,8 @@ from mq_django.inspector.doctor.findings import DoctorFinding, Look, mib, named
 from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.transport.connections import get_client
 
-#: Seconds without a reply of a replica that are too many: it replies each second. By default Redis does not count such a
-#: replica for min-replicas-to-write either (min-replicas-max-lag).
+#: Seconds without a reply of a replica that are too many: it replies each second. By default such a replica does not
+#: count for min-replicas-to-write either (min-replicas-max-lag).
 SILENT = 10
 #: Bytes of writes that a replica does not have yet. Redis learns only once a second how many it has.
 BEHIND = 64 * 2**20
